@@ -1,0 +1,132 @@
+"""The unit in which a stream travels: consecutive tuples, and how far its time has come.
+
+A stream is a sequence of tuples, numbered from 0 and ordered by timestamp. It moves in chunks.
+A chunk holds *closed instants* only: its last mark says that no tuple with that timestamp or an
+earlier one will follow. Because chunks are closed, a consumer may evaluate an instant as soon as
+every input has a mark at or past it, and nothing ever arrives late.
+
+How a stream is cut into chunks carries no meaning. A primary and its secondary cut differently,
+so everything that reads chunks (deduplication, trimming, evaluation) works on sequence numbers
+and marks, never on chunk boundaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+type_names = {
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "string": pa.string(),
+    "bool": pa.bool_(),
+}
+"""Column types of the query language, and what carries them."""
+
+TIMESTAMP = "_ts"
+"""Name of the timestamp column (int64, milliseconds), first in every chunk's rows."""
+
+Int64Array = npt.NDArray[np.int64]
+
+
+class ChunkError(ValueError):
+    """Rows or marks that no well-behaved producer would have sent."""
+
+
+def stream_schema(columns: Mapping[str, str]) -> pa.Schema:
+    """Arrow schema of a stream's rows: the timestamp, then the declared columns.
+
+    Parameters
+    ----------
+    columns
+        Column name to type name, one of `type_names`.
+    """
+    fields = [pa.field(TIMESTAMP, pa.int64(), nullable=False)]
+    fields += [pa.field(name, type_names[kind]) for name, kind in columns.items()]
+    return pa.schema(fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Consecutive tuples of one stream, complete up to its last mark.
+
+    Attributes
+    ----------
+    first_seq
+        Sequence number of the first row; of the next row to come when there is none.
+    rows
+        The tuples in order, with `stream_schema`'s columns; timestamps never fall.
+    marks
+        int64, shape (m,), ms, strictly rising, m ≥ 1: instants that are closed. Every row's
+        timestamp is at most the last mark.
+    origins_us
+        int64, shape (m,), µs on the cluster's clock: when the newest source tuple that could
+        have caused output at that instant entered the system. Latency is counted from it.
+    """
+
+    first_seq: int
+    rows: pa.RecordBatch
+    marks: Int64Array
+    origins_us: Int64Array
+
+    @property
+    def next_seq(self) -> int:
+        """Sequence number of the tuple after this chunk's last."""
+        return self.first_seq + self.rows.num_rows
+
+    @property
+    def progress_ms(self) -> int:
+        """The last closed instant."""
+        return int(self.marks[-1])
+
+    @property
+    def timestamps(self) -> Int64Array:
+        """Timestamps of the rows, ms, shape (n,)."""
+        return self.rows.column(0).to_numpy(zero_copy_only=False)
+
+    def check(self, schema: pa.Schema) -> None:
+        """Refuse what breaks the promises above.
+
+        Raises
+        ------
+        ChunkError
+            Naming what is wrong with it.
+        """
+        if not self.rows.schema.equals(schema):
+            raise ChunkError(f"rows have schema {self.rows.schema}, the stream has {schema}")
+        if self.first_seq < 0:
+            raise ChunkError(f"first sequence number {self.first_seq} is negative")
+        if len(self.marks) == 0 or len(self.marks) != len(self.origins_us):
+            raise ChunkError(f"{len(self.marks)} marks with {len(self.origins_us)} origins")
+        if np.any(np.diff(self.marks) <= 0):
+            raise ChunkError("marks do not rise")
+        if self.rows.num_rows == 0:
+            return
+        if self.rows.column(0).null_count:
+            raise ChunkError("a row has no timestamp")
+        timestamps = self.timestamps
+        if np.any(np.diff(timestamps) < 0):
+            raise ChunkError("timestamps fall")
+        if timestamps[-1] > self.marks[-1]:
+            raise ChunkError(
+                f"a row of {timestamps[-1]} ms lies past the last mark, {self.marks[-1]} ms"
+            )
+
+    def after(self, next_seq: int, progress_ms: int) -> Chunk | None:
+        """The part that somebody at (`next_seq`, `progress_ms`) has not seen, or None."""
+        skip_marks = int(np.searchsorted(self.marks, progress_ms, side="right"))
+        if skip_marks == len(self.marks):
+            return None
+        skip_rows = min(max(next_seq - self.first_seq, 0), self.rows.num_rows)
+        if not skip_rows and not skip_marks:
+            return self
+        return Chunk(
+            first_seq=self.first_seq + skip_rows,
+            rows=self.rows.slice(skip_rows),
+            marks=self.marks[skip_marks:],
+            origins_us=self.origins_us[skip_marks:],
+        )
