@@ -1,0 +1,279 @@
+"""What the store holds: one type a znode, and nothing else crosses between processes there.
+
+Every record is plain data (JSON in ZooKeeper, decoded strictly into these types). A *replica* is
+named by its node and that node's *incarnation*: a restarted executor comes back under the same
+node name with a new incarnation and none of the old one's state, so an assignment made for the
+old one must not be mistaken for one made for the new.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of everything stored: immutable, keyword-only, unknown fields refused."""
+
+
+class NodeKind(Enum):
+    """Where a host lives, hence what may be put on it."""
+
+    EXECUTOR = "executor"
+    """A Spark executor: runs fragments."""
+    SITE = "site"
+    """A place where streams enter or leave; runs no fragment."""
+    OBSERVER = "observer"
+    """A passing reader of streams: `vivace tail`, a drill's instrument."""
+
+
+class ReplicaRole(Enum):
+    """What one copy of a fragment is doing."""
+
+    WARMING = "warming"
+    """A secondary that has not caught up yet: cannot take over."""
+    STANDBY = "standby"
+    """A warm secondary: takes over at once."""
+    PRIMARY = "primary"
+
+
+class ReplicaId(Record):
+    """One copy of a fragment: a node in one of its lives."""
+
+    node: str
+    incarnation: str
+
+
+class Coordinate(Record):
+    """A node's place in latency space.
+
+    Attributes
+    ----------
+    position_ms
+        Vivaldi coordinate; Euclidean distance approximates the round trip, ms.
+    cpu_ms
+        The CPU axis, ≥ 0: load turned into milliseconds by the cluster's scaling function.
+    error
+        Relative error estimate, 0 (certain) to 1 or more (unknown).
+    """
+
+    position_ms: tuple[float, ...]
+    cpu_ms: float
+    error: float
+
+
+class ReplicaStatus(Record):
+    """What a host says of a copy it runs."""
+
+    role: ReplicaRole
+    epoch: int
+    progress_ms: int | None
+
+
+class SinkStatus(Record):
+    """What a host says of a stream it receives."""
+
+    next_seq: int
+    progress_ms: int | None
+    rows: int
+    latency_ms_p50: float | None
+    latency_ms_p99: float | None
+    deadline_misses: int
+    answers: int
+    finished: bool
+
+
+class NodeRecord(Record):
+    """`/nodes/<node>` (ephemeral): a live host."""
+
+    node: str
+    incarnation: str
+    kind: NodeKind
+    region: str
+    endpoint: str
+    """ZeroMQ endpoint of its router socket."""
+    public_key: str
+    """CURVE public key, Z85."""
+    domain: str
+    """Failure domain: the Spark application and machine."""
+    pid: int
+    machine: str
+    coordinate: Coordinate | None = None
+    latencies_ms: dict[str, float] = {}
+    """Round trips it measured, by peer."""
+    replicas: dict[str, ReplicaStatus] = {}
+    sources: dict[str, int] = {}
+    """Streams that enter here → next sequence number."""
+    sinks: dict[str, SinkStatus] = {}
+    wants: tuple[str, ...] = ()
+    """Streams an observer asks to be sent."""
+    counters: dict[str, int] = {}
+    """Everything the host counts, by name: duplicates dropped, frames refused, …"""
+
+
+class ReplaySource(Record):
+    """Tuples come from a file, at a multiple of the speed they were recorded at."""
+
+    path: str
+    """Absolute path of a Parquet file with the stream's columns and `timestamp`, in its order."""
+    speed: float
+    repeat: bool
+    """Start over at the end, timestamps shifted by the recording's length."""
+
+
+class StreamRecord(Record):
+    """`/streams/<name>`: a stream that enters from outside."""
+
+    name: str
+    site: str
+    columns: dict[str, str]
+    """Column → type, one of `streams.chunk.type_names`, in order."""
+    rate_bytes_s: float
+    """Expected volume, for planning until it is measured."""
+    replay: ReplaySource | None = None
+    start_at_us: int | None = None
+    """When the replay starts on the cluster's clock; set by the coordinator once every
+    query that reads the stream has a warm secondary for each fragment."""
+
+
+class Estimate(Record):
+    """Expected behaviour of a fragment, for planning until it is measured."""
+
+    selectivity: float = 1.0
+    """Bytes out per byte in."""
+    cost_us: float = 20.0
+    """Processing time per input tuple."""
+
+
+class QueryRecord(Record):
+    """`/queries/<name>`: a continuous query as its owner wrote it."""
+
+    name: str
+    statements: str
+    """CQL: `REGISTER QUERY …;` statements. Each gives one stream and is one fragment."""
+    outputs: dict[str, str]
+    """Output stream → site it is delivered to."""
+    deadline_ms: float
+    recovery_bound_ms: float
+    estimates: dict[str, Estimate] = {}
+
+
+class FragmentRecord(Record):
+    """`/fragments/<query>.<fragment>`: who runs it, under which epoch."""
+
+    query: str
+    fragment: str
+    epoch: int
+    """Fencing number: rises with every change of primary."""
+    generation: int
+    """Epoch in which the present state began from nothing; sequence numbers start over there."""
+    primary: ReplicaId
+    secondary: ReplicaId | None
+    took_over: TakeOver | None = None
+
+
+class TakeOver(Record):
+    """How the present primary came to be one."""
+
+    previous: ReplicaId
+    cause: str
+    detected_at_us: int
+    """Cluster clock, µs."""
+
+
+class Peer(Record):
+    """How to reach another host, and how far away it is."""
+
+    node: str
+    incarnation: str
+    endpoint: str
+    public_key: str
+    delay_ms: float
+    """One-way delay the link shaper adds; 0 on a real network."""
+
+
+class FragmentAssignment(Record):
+    """One copy of a fragment that a host must run."""
+
+    query: str
+    fragment: str
+    statement: str
+    """The one CQL statement."""
+    inputs: dict[str, dict[str, str]]
+    """Input stream → columns → types."""
+    role: Literal["primary", "secondary"]
+    epoch: int
+    generation: int
+    twin: str | None
+    """Node of the other copy."""
+
+
+class SourceAssignment(Record):
+    """A stream that a host brings in."""
+
+    stream: str
+    columns: dict[str, str]
+    replay: ReplaySource | None
+    start_at_us: int | None
+
+
+class SinkAssignment(Record):
+    """A stream that a host takes out."""
+
+    stream: str
+    columns: dict[str, str]
+    deadline_ms: float
+
+
+class Assignment(Record):
+    """`/assignments/<node>`: all that a host must run, for one incarnation of it."""
+
+    incarnation: str
+    fragments: tuple[FragmentAssignment, ...] = ()
+    sources: tuple[SourceAssignment, ...] = ()
+    sinks: tuple[SinkAssignment, ...] = ()
+    producers: dict[str, tuple[str, ...]] = {}
+    """Stream read here → nodes that hold it, primary first."""
+    peers: tuple[Peer, ...] = ()
+    """Every live host: links go to these and to no others."""
+
+
+class ClusterRecord(Record):
+    """`/cluster`: what all processes of a cluster must agree on."""
+
+    name: str
+    delays_ms: dict[str, dict[str, float]]
+    """Region → region → one-way delay for the link shaper; empty: links are not delayed."""
+    heartbeat_ms: float = 25.0
+    suspect_after_ms: float = 150.0
+    ack_interval_ms: float = 50.0
+    probe_interval_ms: float = 100.0
+    cpu_scale_ms: float = 10.0
+    """CPU axis: ms that one fully used CPU counts for."""
+
+
+class HistoryEvent(Record):
+    """An entry of `/history`, the audit trail."""
+
+    at_us: int
+    kind: str
+    subject: str
+    detail: str
+
+
+class HostSpec(Record):
+    """What a host process is started with; the only place a secret travels, and never logged."""
+
+    cluster: str
+    node: str
+    kind: NodeKind
+    region: str
+    domain: str
+    zookeeper: str
+    secret: str
+    """Digest credential for the store."""
+    bind: str = "127.0.0.1"
+    archive: str | None = None
+    """Folder in which a site keeps what it delivered."""
