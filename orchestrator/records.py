@@ -39,14 +39,14 @@ class ReplicaRole(Enum):
     PRIMARY = "primary"
 
 
-class ReplicaId(Record):
+class ReplicaId(Record, frozen=True, kw_only=True):
     """One copy of a fragment: a node in one of its lives."""
 
     node: str
     incarnation: str
 
 
-class Coordinate(Record):
+class Coordinate(Record, frozen=True, kw_only=True):
     """A node's place in latency space.
 
     Attributes
@@ -64,7 +64,7 @@ class Coordinate(Record):
     error: float
 
 
-class ReplicaStatus(Record):
+class ReplicaStatus(Record, frozen=True, kw_only=True):
     """What a host says of a copy it runs."""
 
     role: ReplicaRole
@@ -72,7 +72,7 @@ class ReplicaStatus(Record):
     progress_ms: int | None
 
 
-class SinkStatus(Record):
+class SinkStatus(Record, frozen=True, kw_only=True):
     """What a host says of a stream it receives."""
 
     next_seq: int
@@ -85,7 +85,7 @@ class SinkStatus(Record):
     finished: bool
 
 
-class NodeRecord(Record):
+class NodeRecord(Record, frozen=True, kw_only=True):
     """`/nodes/<node>` (ephemeral): a live host."""
 
     node: str
@@ -113,7 +113,7 @@ class NodeRecord(Record):
     """Everything the host counts, by name: duplicates dropped, frames refused, …"""
 
 
-class ReplaySource(Record):
+class ReplaySource(Record, frozen=True, kw_only=True):
     """Tuples come from a file, at a multiple of the speed they were recorded at."""
 
     path: str
@@ -123,7 +123,7 @@ class ReplaySource(Record):
     """Start over at the end, timestamps shifted by the recording's length."""
 
 
-class StreamRecord(Record):
+class StreamRecord(Record, frozen=True, kw_only=True):
     """`/streams/<name>`: a stream that enters from outside."""
 
     name: str
@@ -138,7 +138,7 @@ class StreamRecord(Record):
     query that reads the stream has a warm secondary for each fragment."""
 
 
-class Estimate(Record):
+class Estimate(Record, frozen=True, kw_only=True):
     """Expected behaviour of a fragment, for planning until it is measured."""
 
     selectivity: float = 1.0
@@ -147,7 +147,7 @@ class Estimate(Record):
     """Processing time per input tuple."""
 
 
-class QueryRecord(Record):
+class QueryRecord(Record, frozen=True, kw_only=True):
     """`/queries/<name>`: a continuous query as its owner wrote it."""
 
     name: str
@@ -160,7 +160,7 @@ class QueryRecord(Record):
     estimates: dict[str, Estimate] = {}
 
 
-class FragmentRecord(Record):
+class FragmentRecord(Record, frozen=True, kw_only=True):
     """`/fragments/<query>.<fragment>`: who runs it, under which epoch."""
 
     query: str
@@ -174,7 +174,7 @@ class FragmentRecord(Record):
     took_over: TakeOver | None = None
 
 
-class TakeOver(Record):
+class TakeOver(Record, frozen=True, kw_only=True):
     """How the present primary came to be one."""
 
     previous: ReplicaId
@@ -183,7 +183,7 @@ class TakeOver(Record):
     """Cluster clock, µs."""
 
 
-class Peer(Record):
+class Peer(Record, frozen=True, kw_only=True):
     """How to reach another host, and how far away it is."""
 
     node: str
@@ -194,7 +194,7 @@ class Peer(Record):
     """One-way delay the link shaper adds; 0 on a real network."""
 
 
-class FragmentAssignment(Record):
+class FragmentAssignment(Record, frozen=True, kw_only=True):
     """One copy of a fragment that a host must run."""
 
     query: str
@@ -210,7 +210,7 @@ class FragmentAssignment(Record):
     """Node of the other copy."""
 
 
-class SourceAssignment(Record):
+class SourceAssignment(Record, frozen=True, kw_only=True):
     """A stream that a host brings in."""
 
     stream: str
@@ -219,7 +219,7 @@ class SourceAssignment(Record):
     start_at_us: int | None
 
 
-class SinkAssignment(Record):
+class SinkAssignment(Record, frozen=True, kw_only=True):
     """A stream that a host takes out."""
 
     stream: str
@@ -227,7 +227,7 @@ class SinkAssignment(Record):
     deadline_ms: float
 
 
-class Assignment(Record):
+class Assignment(Record, frozen=True, kw_only=True):
     """`/assignments/<node>`: all that a host must run, for one incarnation of it."""
 
     incarnation: str
@@ -240,7 +240,7 @@ class Assignment(Record):
     """Every live host: links go to these and to no others."""
 
 
-class ClusterRecord(Record):
+class ClusterRecord(Record, frozen=True, kw_only=True):
     """`/cluster`: what all processes of a cluster must agree on."""
 
     name: str
@@ -254,7 +254,7 @@ class ClusterRecord(Record):
     """CPU axis: ms that one fully used CPU counts for."""
 
 
-class HistoryEvent(Record):
+class HistoryEvent(Record, frozen=True, kw_only=True):
     """An entry of `/history`, the audit trail."""
 
     at_us: int
@@ -263,7 +263,7 @@ class HistoryEvent(Record):
     detail: str
 
 
-class HostSpec(Record):
+class HostSpec(Record, frozen=True, kw_only=True):
     """What a host process is started with; the only place a secret travels, and never logged."""
 
     cluster: str
