@@ -33,6 +33,26 @@ TIMESTAMP = "_ts"
 Int64Array = npt.NDArray[np.int64]
 
 
+NO_PROGRESS = -(2**62)
+"""Progress, ms, of a stream of which nothing is closed yet: before every instant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """A cut through a stream: everything before it is known, nothing after it.
+
+    Attributes
+    ----------
+    next_seq
+        Sequence number of the first tuple after the cut.
+    progress_ms
+        The last closed instant before the cut.
+    """
+
+    next_seq: int = 0
+    progress_ms: int = NO_PROGRESS
+
+
 class ChunkError(ValueError):
     """Rows or marks that no well-behaved producer would have sent."""
 
@@ -116,12 +136,17 @@ class Chunk:
                 f"a row of {timestamps[-1]} ms lies past the last mark, {self.marks[-1]} ms"
             )
 
-    def after(self, next_seq: int, progress_ms: int) -> Chunk | None:
-        """The part that somebody at (`next_seq`, `progress_ms`) has not seen, or None."""
-        skip_marks = int(np.searchsorted(self.marks, progress_ms, side="right"))
+    @property
+    def end(self) -> Position:
+        """The cut just after this chunk."""
+        return Position(next_seq=self.next_seq, progress_ms=self.progress_ms)
+
+    def after(self, cut: Position) -> Chunk | None:
+        """The part of the chunk that lies after a cut; None if there is none."""
+        skip_marks = int(np.searchsorted(self.marks, cut.progress_ms, side="right"))
         if skip_marks == len(self.marks):
             return None
-        skip_rows = min(max(next_seq - self.first_seq, 0), self.rows.num_rows)
+        skip_rows = min(max(cut.next_seq - self.first_seq, 0), self.rows.num_rows)
         if not skip_rows and not skip_marks:
             return self
         return Chunk(
