@@ -1,0 +1,1 @@
+"""Standby, failover and exactly-once delivery, as protocol state machines without I/O."""

@@ -82,7 +82,10 @@ class SinkStatus(Record, frozen=True, kw_only=True):
     latency_ms_p99: float | None
     deadline_misses: int
     answers: int
-    finished: bool
+    """Instants whose results are complete; latency is measured for each."""
+    lost: int
+    repeated: int
+    """Tuples that came again, and were dropped."""
 
 
 class NodeRecord(Record, frozen=True, kw_only=True):
@@ -119,7 +122,13 @@ class ReplaySource(Record, frozen=True, kw_only=True):
     path: str
     """Absolute path of a Parquet file with the stream's columns and `timestamp`, in its order."""
     speed: float
-    repeat: bool
+    begin_ms: int
+    end_ms: int
+    """Timestamps between which to replay, both included; what streams that are replayed
+    together must agree on."""
+    interval_ms: int = 1000
+    """Length of recording that enters at once, ms."""
+    repeat: bool = False
     """Start over at the end, timestamps shifted by the recording's length."""
 
 

@@ -1,0 +1,63 @@
+"""`python -m bench list` and `python -m bench run NAME [--json FILE] [--quick]`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bench.registry import Settings, benchmarks, find
+from bench.report import ROOT, report, write
+from orchestrator.errors import VivaceError
+
+application = typer.Typer(
+    help="Benchmarks; results and plots go to build/bench/NAME.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+out = Console()
+err = Console(stderr=True)
+
+
+@application.command("list")
+def list_benchmarks() -> None:
+    """List the benchmarks."""
+    table = Table("benchmark", "what it measures", box=None)
+    for benchmark in benchmarks().values():
+        table.add_row(benchmark.name, benchmark.summary)
+    out.print(table)
+
+
+@application.command()
+def run(
+    name: Annotated[str, typer.Argument(help="A name that `list` shows.")],
+    json: Annotated[Path | None, typer.Option(help="Also write the report to this file.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer repetitions: does it work at all?")
+    ] = False,
+) -> None:
+    """Run a benchmark, print its figures, write report and plots."""
+    try:
+        benchmark = find(name)
+        folder = ROOT / "build" / "bench" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with err.status(name) as status:
+            settings = Settings(quick=quick, folder=folder, say=status.update)
+            result = report(name, benchmark.run(settings))
+    except VivaceError as error:
+        err.print(f"error: {error}", style="red", markup=False, highlight=False)
+        raise typer.Exit(error.exit_status) from error
+    for path in [folder / f"{name}.json", *([json] if json else [])]:
+        write(result, path)
+    table = Table("figure", "value", box=None)
+    for key, value in result["figures"].items():
+        table.add_row(key, f"{value:,.6g}")
+    out.print(table)
+    out.print(f"written to {folder}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    application(prog_name="python -m bench")

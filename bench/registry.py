@@ -1,0 +1,94 @@
+"""What benchmarks there are: a function in this package, decorated, is one.
+
+    @benchmark("failover")
+    def failover(settings: Settings) -> Mapping[str, float]:
+        '''Longest silence at the sink when an executor is killed.'''
+
+Its modules are imported when benchmarks are looked up, so they import what is heavy (Spark) in
+the functions that need it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import InvalidInput
+
+Figures = Mapping[str, float]
+"""Results under flat dotted keys, units last: `spark.gap_ms_median`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to run a benchmark.
+
+    Attributes
+    ----------
+    quick
+        Fewer repetitions: to see that it works, not to quote.
+    folder
+        Where plots go; exists.
+    say
+        Takes a phrase that tells what is being done, for progress.
+    """
+
+    quick: bool
+    folder: Path
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """A benchmark that can be run by name."""
+
+    name: str
+    summary: str
+    run: Callable[[Settings], Figures]
+
+
+_registered: dict[str, Benchmark] = {}
+
+Run = Callable[[Settings], Figures]
+
+
+def benchmark(name: str) -> Callable[[Run], Run]:
+    """Register a function as the benchmark `name`; its docstring's first line describes it."""
+
+    def register(run: Run) -> Run:
+        if name in _registered:
+            raise ValueError(f"two benchmarks are named {name!r}")
+        summary = (run.__doc__ or "").strip().partition("\n")[0]
+        _registered[name] = Benchmark(name=name, summary=summary, run=run)
+        return run
+
+    return register
+
+
+def benchmarks() -> dict[str, Benchmark]:
+    """All benchmarks by name, in alphabetical order."""
+    package = importlib.import_module(__package__ or "bench")
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name != "__main__":
+            importlib.import_module(f"{package.__name__}.{module.name}")
+    return dict(sorted(_registered.items()))
+
+
+def find(name: str) -> Benchmark:
+    """The benchmark of a name.
+
+    Raises
+    ------
+    InvalidInput
+        If there is none, with the nearest name there is.
+    """
+    known = benchmarks()
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=1)
+    remedy = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
+    raise InvalidInput("bench", "name", name, "is not a benchmark", remedy)

@@ -1,0 +1,52 @@
+"""How long nothing arrives at a sink: the measure by which failovers are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+TUPLES_PER_S = 5_000
+"""Load under which executors are killed, the same for every system."""
+
+KEYS = 200
+"""Keys among the tuples; about as many as aircraft in the example."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """What a system did in a series of failovers.
+
+    Attributes
+    ----------
+    gaps_ms
+        Longest silence around each kill, ms.
+    counts
+        Whatever else the system is held to over the whole series: `lost`, `repeated`, …
+    """
+
+    gaps_ms: Sequence[float]
+    counts: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+def longest_silence_ms(arrivals_s: Sequence[float], since_s: float, until_s: float) -> float:
+    """Longest time without an arrival, of the silences that reach into [since, until].
+
+    Parameters
+    ----------
+    arrivals_s
+        When output arrived, s, rising. The silence that `until` cuts off counts as far as it
+        went, so that a system which never speaks again is not praised for it.
+    since_s, until_s
+        When the executor was killed, and when watching ended.
+
+    >>> longest_silence_ms([0.0, 1.0, 3.0, 3.5], since_s=2.0, until_s=4.0)
+    2000.0
+    """
+    arrivals = np.asarray(arrivals_s, dtype=float)
+    before = arrivals[arrivals <= since_s]
+    start = before[-1] if len(before) else since_s
+    within = arrivals[(arrivals > since_s) & (arrivals < until_s)]
+    edges = np.concatenate([[start], within, [until_s]])
+    return float(np.max(np.diff(edges))) * 1000

@@ -1,0 +1,5 @@
+"""Errors of the protocol layer."""
+
+
+class InvariantViolation(AssertionError):
+    """A bug: something that the protocol rules out has happened."""

@@ -1,0 +1,96 @@
+"""Takes in one stream exactly once, whoever sends it and however often.
+
+Two copies of a fragment may both believe they are primary for a while, and a secondary that has
+taken over sends again whatever was not acknowledged. Both are harmless because copies number their
+identical output identically: the receiver keeps the part of each chunk that lies after what it
+has, drops the rest (counted), and notices when something is missing in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from ha.messages import Data
+from streams.chunk import NO_PROGRESS, Chunk, Position
+
+
+class Verdict(Enum):
+    """What became of received data."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    GAP = "gap"
+    STALE = "stale"
+    """From a state of the fragment that has been given up."""
+    RESET = "reset"
+    """First chunk of a new state of the fragment: numbering starts over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """A verdict and, unless nothing is left, the part of the chunk that was new."""
+
+    verdict: Verdict
+    chunk: Chunk | None = None
+
+
+class Receiver:
+    """Where a consumer stands in one stream.
+
+    Attributes
+    ----------
+    position
+        The cut before which everything has been taken in; None until the first word from a
+        producer, when the consumer came without a position of its own.
+    generation, epoch
+        The newest that any producer has shown, 0 before that.
+    repeated_tuples
+        Tuples dropped because they had been received before.
+    """
+
+    def __init__(self) -> None:
+        self.position: Position | None = None
+        self.generation = 0
+        self.epoch = 0
+        self.repeated_tuples = 0
+
+    def start(self, position: Position, generation: int) -> None:
+        """Stand at `position` of `generation`, as a snapshot or a producer's word has it."""
+        self.position = position
+        self.generation = generation
+
+    def receive(self, data: Data) -> Received:
+        """Take in what is new of `data`."""
+        if data.generation < self.generation:
+            return Received(verdict=Verdict.STALE)
+        verdict = Verdict.ACCEPTED
+        if data.generation > self.generation:
+            if self.generation:
+                verdict = Verdict.RESET
+            self.start(self._renumbered(data.chunk), data.generation)
+        self.epoch = max(self.epoch, data.epoch)
+        position = self.position or Position()
+        chunk = data.chunk.after(position)
+        repeated = min(max(position.next_seq - data.chunk.first_seq, 0), data.chunk.rows.num_rows)
+        self.repeated_tuples += repeated
+        if chunk is None:
+            return Received(verdict=Verdict.DUPLICATE)
+        if chunk.first_seq != position.next_seq:
+            return Received(verdict=Verdict.GAP)
+        self.position = chunk.end
+        return Received(verdict=verdict, chunk=chunk)
+
+    def _renumbered(self, chunk: Chunk) -> Position:
+        # A new state numbers its output from 0 again; only time tells what is already known.
+        if self.position is None:
+            return Position()
+        known = int(np.searchsorted(chunk.timestamps, self.position.progress_ms, side="right"))
+        return Position(next_seq=chunk.first_seq + known, progress_ms=self.position.progress_ms)
+
+    def skip_to(self, chunk: Chunk) -> None:
+        """Stand just before `chunk`, giving up what lies between: nobody has it any more."""
+        progress_ms = self.position.progress_ms if self.position else NO_PROGRESS
+        self.position = Position(next_seq=chunk.first_seq, progress_ms=progress_ms)

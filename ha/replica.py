@@ -1,0 +1,198 @@
+"""One copy of a fragment: engine, inputs, output log and role.
+
+Both copies take in the same streams and evaluate them alike; the primary sends its output, the
+standby only keeps it (active standby, paper 1 §3.1). A new secondary first subscribes to all
+producers, so that nothing it will need is trimmed, and only then asks its twin for the state; the
+snapshot's cut therefore lies within what the producers still keep, and nothing has to be held
+back anywhere for its sake.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from streams.engine import Evaluated, FragmentEngine
+
+from ha.messages import Data, Snapshot
+from ha.output_log import OutputLog
+from ha.receiver import Received, Receiver
+from ha.roles import Role, RoleEvent, next_role
+from streams.chunk import NO_PROGRESS, Chunk, Position
+from streams.compiler import Program
+
+
+@dataclass(slots=True)
+class Input:
+    """One input stream of a copy.
+
+    Attributes
+    ----------
+    schema
+        Of the rows.
+    receiver
+        Where the copy stands in it.
+    waiting
+        Chunks that came before the state did.
+    """
+
+    schema: pa.Schema
+    receiver: Receiver = field(default_factory=Receiver)
+    waiting: list[Chunk] = field(default_factory=list[Chunk])
+
+
+class Replica:
+    """One copy of a fragment.
+
+    Parameters
+    ----------
+    program
+        The compiled statement.
+    schemas
+        Of its inputs.
+    epoch, generation
+        As the plan that called for this copy has them.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        schemas: dict[str, pa.Schema],
+        *,
+        epoch: int,
+        generation: int,
+    ) -> None:
+        self.program = program
+        self.role = Role.WARMING
+        self.epoch = epoch
+        self.generation = generation
+        self.inputs = {stream: Input(schema=schema) for stream, schema in schemas.items()}
+        self.engine = FragmentEngine(program, schemas)
+        self.log = OutputLog(self.engine.schema)
+
+    @property
+    def stream(self) -> str:
+        """Name of the output stream."""
+        return self.program.name
+
+    @property
+    def serves(self) -> bool:
+        """Whether its log is one that consumers may rely on."""
+        return self.role is not Role.WARMING
+
+    @property
+    def sends(self) -> bool:
+        """Whether it sends its output, rather than keep it for the day its twin dies."""
+        return self.role is Role.PRIMARY
+
+    def apply(self, event: RoleEvent) -> None:
+        """Change role as the table says; taking over begins a new epoch."""
+        before, self.role = self.role, next_role(self.role, event)
+        if event is RoleEvent.TWIN_LOST and before is Role.STANDBY:
+            self.epoch += 1
+        if self.role is Role.PRIMARY and before is not Role.PRIMARY:
+            self.log.rewind()
+
+    def receive(self, data: Data) -> Received:
+        """Take in data of an input stream."""
+        entry = self.inputs[data.stream]
+        received = entry.receiver.receive(data)
+        if received.chunk is not None:
+            if self.role is Role.WARMING:
+                entry.waiting.append(received.chunk)
+            else:
+                self.engine.offer(data.stream, received.chunk)
+        return received
+
+    def evaluate(self, limit: int) -> Evaluated | None:
+        """Evaluate up to `limit` closed instants and keep the output."""
+        evaluated = self.engine.advance(limit)
+        if evaluated is not None:
+            self.log.append(evaluated.rows, evaluated.marks, evaluated.origins_us)
+        return evaluated
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `evaluate` would evaluate anything."""
+        return self.role is not Role.WARMING and self.engine.pending() > 0
+
+    @property
+    def progress_ms(self) -> int | None:
+        """The last instant it has evaluated; None before the first."""
+        progress_ms = self.log.end.progress_ms
+        return None if progress_ms == NO_PROGRESS else progress_ms
+
+    def skip_to(self, data: Data) -> int:
+        """Go on after a hole in an input that nobody can fill; returns the tuples lost."""
+        receiver = self.inputs[data.stream].receiver
+        expected = receiver.position.next_seq if receiver.position else 0
+        receiver.skip_to(data.chunk)
+        self.receive(data)
+        return data.chunk.first_seq - expected
+
+    def processed(self) -> dict[str, Position]:
+        """Position in each input before which everything is folded into state and output."""
+        return {} if self.role is Role.WARMING else self.engine.positions()
+
+    def snapshot(self) -> Snapshot:
+        """The copy's state, for a new twin."""
+        positions = self.engine.positions()
+        return Snapshot(
+            fragment=self.stream,
+            epoch=self.epoch,
+            generation=self.generation,
+            state=self.engine.snapshot(),
+            inputs={
+                stream: (entry.receiver.generation, positions[stream])
+                for stream, entry in self.inputs.items()
+            },
+            log_base=self.log.base,
+            log=self.log.chunks(),
+            consumers=tuple(
+                (*consumer, self.log.acknowledged(consumer)) for consumer in self.log.consumers
+            ),
+        )
+
+    def install(self, snapshot: Snapshot) -> bool:
+        """Adopt a twin's state; False if its cut does not join up with what has come since.
+
+        The output log, too, is the twin's, so that this copy can send whatever a consumer lacks.
+        """
+        joined: dict[str, list[Chunk]] = {}
+        for stream, entry in self.inputs.items():
+            generation, cut = snapshot.inputs[stream]
+            if entry.receiver.generation not in (0, generation):
+                return False
+            chunks = [rest for chunk in entry.waiting if (rest := chunk.after(cut)) is not None]
+            if chunks and chunks[0].first_seq != cut.next_seq:
+                return False
+            joined[stream] = chunks
+        self.engine = FragmentEngine(self.program, {s: e.schema for s, e in self.inputs.items()})
+        self.engine.restore(snapshot.state)
+        self.log = OutputLog(self.engine.schema, base=snapshot.log_base)
+        for chunk in snapshot.log:
+            self.log.extend(chunk)
+        for node, name, acknowledged in snapshot.consumers:
+            self.log.subscribe((node, name), acknowledged)
+        for stream, entry in self.inputs.items():
+            generation, cut = snapshot.inputs[stream]
+            entry.waiting.clear()
+            entry.receiver.start(cut, generation)
+            for chunk in joined[stream]:
+                self.engine.offer(stream, chunk)
+                entry.receiver.position = chunk.end
+        self.epoch = max(self.epoch, snapshot.epoch)
+        self.generation = snapshot.generation
+        self.apply(RoleEvent.STATE_INSTALLED)
+        return True
+
+    def forget(self) -> None:
+        """Give up state that has a hole, and wait for the twin's."""
+        self.apply(RoleEvent.STATE_BROKEN)
+        for entry in self.inputs.values():
+            entry.receiver = Receiver()
+            entry.waiting.clear()
+
+    def check_invariants(self) -> None:
+        """Raise unless the copy is consistent; tests call this after every step."""
+        self.log.check_invariants()

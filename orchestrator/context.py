@@ -1,0 +1,197 @@
+"""Which clusters run on this machine, and how to reach them.
+
+A running cluster leaves a file `$VIVACE_HOME/<cluster>.json`, readable by its owner only because
+the cluster's secret is in it. The file names the process that runs the cluster; when that process
+is gone the file means nothing and is removed by whoever notices.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Generator, Mapping
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from orchestrator.errors import EXIT_UNREACHABLE, Unreachable, VivaceError
+from orchestrator.store import ZooKeeperStore
+
+CONNECT_TIMEOUT_S = 4.0
+"""How long a command waits for ZooKeeper before it says that it cannot be reached."""
+
+
+class NoCluster(VivaceError):
+    """No cluster, or none of that name, runs here."""
+
+    exit_status = EXIT_UNREACHABLE
+
+
+class ClusterExists(VivaceError):
+    """A cluster of that name runs here already."""
+
+
+class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to reach a cluster that runs on this machine.
+
+    Attributes
+    ----------
+    pid, started_s
+        The cluster's process and when it was created (a pid alone may be given out again).
+    folder
+        Its logs and archive.
+    zookeeper
+        Where its store is; None while the cluster starts.
+    secret
+        What opens its records.
+    """
+
+    cluster: str
+    pid: int
+    started_s: float
+    folder: Path
+    zookeeper: str | None = None
+    secret: str = ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the cluster's process runs."""
+        try:
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.started_s) < 1.0
+            return same and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    @property
+    def logs(self) -> Path:
+        """Folder of its logs."""
+        return self.folder / "logs"
+
+    @property
+    def archive(self) -> Path:
+        """Folder in which its sites keep what they delivered."""
+        return self.folder / "archive"
+
+    @contextlib.contextmanager
+    def open_store(self) -> Generator[ZooKeeperStore]:
+        """The cluster's store, for the time of a command.
+
+        Raises
+        ------
+        NoCluster
+            The cluster is still starting.
+        Unreachable
+            Its ZooKeeper does not answer.
+        """
+        if self.zookeeper is None:
+            raise NoCluster(f"cluster {self.cluster} is still starting; its log is in {self.logs}")
+        try:
+            store = ZooKeeperStore(
+                self.zookeeper, self.cluster, self.secret, connect_timeout_s=CONNECT_TIMEOUT_S
+            )
+        except Unreachable as error:
+            raise Unreachable(
+                error.what,
+                error.address,
+                error.problem,
+                f"Cluster {self.cluster} (process {self.pid}) is broken; its logs are in "
+                f"{self.logs}. `vivace down --cluster {self.cluster}` ends it.",
+            ) from None
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+def home(environment: Mapping[str, str] = os.environ) -> Path:
+    """Folder of the context files."""
+    return Path(environment.get("VIVACE_HOME") or Path.home() / ".vivace")
+
+
+def claim(context: ClusterContext, folder: Path) -> None:
+    """Announce a cluster that is about to start.
+
+    Raises
+    ------
+    ClusterExists
+        One of that name runs already.
+    """
+    _read(_path(folder, context.cluster))  # Removes what a dead cluster left.
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        _write(_path(folder, context.cluster), context, os.O_EXCL)
+    except FileExistsError:
+        raise ClusterExists(
+            f"cluster {context.cluster} runs here already; "
+            f"`vivace down --cluster {context.cluster}` ends it"
+        ) from None
+
+
+def publish(context: ClusterContext, folder: Path) -> None:
+    """Replace what `claim` wrote, once the cluster can be reached."""
+    fresh = _path(folder, context.cluster).with_suffix(".new")
+    _write(fresh, context, os.O_TRUNC)
+    fresh.replace(_path(folder, context.cluster))
+
+
+def withdraw(cluster: str, folder: Path) -> None:
+    """Forget a cluster that has ended."""
+    _path(folder, cluster).unlink(missing_ok=True)
+
+
+def running(folder: Path) -> dict[str, ClusterContext]:
+    """The clusters that run here, by name; what dead ones left is removed."""
+    found = (_read(path) for path in sorted(folder.glob("*.json")))
+    return {context.cluster: context for context in found if context is not None}
+
+
+def find(name: str | None, folder: Path) -> ClusterContext:
+    """The cluster of that name, or the only one if none is named.
+
+    Raises
+    ------
+    NoCluster
+        There is no such cluster, or no single one.
+    """
+    clusters = running(folder)
+    if name is not None and name in clusters:
+        return clusters[name]
+    if name is None and len(clusters) == 1:
+        return next(iter(clusters.values()))
+    if not clusters:
+        wanted = "no cluster" if name is None else f"no cluster named {name!r}"
+        raise NoCluster(f"{wanted} is running here; `vivace up -f …` starts one")
+    names = ", ".join(clusters)
+    if name is None:
+        raise NoCluster(f"several clusters run here ({names}); name one with --cluster")
+    raise NoCluster(f"no cluster named {name!r} is running here; there is {names}")
+
+
+def _path(folder: Path, cluster: str) -> Path:
+    return folder / f"{cluster}.json"
+
+
+def _read(path: Path) -> ClusterContext | None:
+    """A context whose cluster runs; otherwise None, and the file is gone."""
+    try:
+        context = msgspec.json.decode(path.read_bytes(), type=ClusterContext)
+    except FileNotFoundError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise VivaceError(
+            f"{path}: is no context file of a cluster ({error}); remove it"
+        ) from None
+    except OSError as error:
+        raise VivaceError(f"{path}: cannot be read ({error.strerror})") from None
+    if context.alive:
+        return context
+    path.unlink(missing_ok=True)
+    return None
+
+
+def _write(path: Path, context: ClusterContext, flag: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | flag, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(msgspec.json.encode(context))

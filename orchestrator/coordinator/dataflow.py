@@ -1,0 +1,253 @@
+"""What the queries of a cluster are, taken together: fragments, and the streams between them.
+
+A statement gives one stream and is one fragment. Names of streams are global, so a query may read
+what another one makes; statements may stand in any order, within a query and across queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
+
+from orchestrator.manifest.document import nearest
+from orchestrator.records import QueryRecord, StreamRecord
+from streams.compiler import compile_statement
+from streams.language import QueryError, parse
+from streams.language.ast import Statement
+
+Columns = Mapping[str, str]
+"""Column → type, in order."""
+
+
+class InvalidQuery(ValueError):
+    """A query that cannot run among the streams and queries around it.
+
+    Attributes
+    ----------
+    query
+        Its name.
+    field
+        The field that is wrong: `statements`, `outputs`.
+    value
+        The offending name, None where the problem shows the place in the text.
+    problem, remedy
+        A phrase and a sentence.
+    line
+        Line of the statements, from 1; None if no line is meant.
+    """
+
+    def __init__(
+        self,
+        query: str,
+        field: str,
+        value: str | None,
+        problem: str,
+        remedy: str,
+        line: int | None = None,
+    ) -> None:
+        shown = "" if value is None else f"{value!r} "
+        super().__init__(f"query {query}: {field}: {shown}{problem}. {remedy}".rstrip())
+        self.query = query
+        self.field = field
+        self.value = value
+        self.problem = problem
+        self.remedy = remedy
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fragment:
+    """One statement of one query.
+
+    Attributes
+    ----------
+    name
+        Of the fragment and of the stream it gives.
+    inputs
+        Input stream → its columns.
+    columns
+        Of the stream it gives.
+    """
+
+    query: str
+    name: str
+    statement: str
+    inputs: Mapping[str, Columns]
+    columns: Columns
+
+    @property
+    def key(self) -> str:
+        """Name of its record in the store."""
+        return f"{self.query}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataflow:
+    """All fragments of all queries.
+
+    Attributes
+    ----------
+    fragments
+        By name, producers before consumers.
+    columns
+        Columns of every stream, made here or entering from outside.
+    """
+
+    fragments: Mapping[str, Fragment]
+    columns: Mapping[str, Columns]
+
+    def of(self, query: str) -> tuple[Fragment, ...]:
+        """Fragments of a query, producers before consumers."""
+        return tuple(each for each in self.fragments.values() if each.query == query)
+
+    def upstream_queries(self, query: str) -> set[str]:
+        """The query and all others whose streams it reads, at any remove."""
+        found: set[str] = set()
+        pending = [query]
+        while pending:
+            name = pending.pop()
+            if name in found:
+                continue
+            found.add(name)
+            for fragment in self.of(name):
+                makers = [self.fragments.get(stream) for stream in fragment.inputs]
+                pending += [maker.query for maker in makers if maker is not None]
+        return found
+
+    def entering_streams(self, query: str) -> set[str]:
+        """Streams from outside that the query depends on, at any remove."""
+        return {
+            stream
+            for upstream in self.upstream_queries(query)
+            for fragment in self.of(upstream)
+            for stream in fragment.inputs
+            if stream not in self.fragments
+        }
+
+
+def dataflow(streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRecord]) -> Dataflow:
+    """Compile all queries.
+
+    Raises
+    ------
+    InvalidQuery
+        The first thing that is wrong.
+    """
+    columns = tuple((name, tuple(streams[name].columns.items())) for name in sorted(streams))
+    texts = tuple(msgspec.json.encode(queries[name]) for name in sorted(queries))
+    return _compiled(columns, texts)
+
+
+def sound_dataflow(
+    streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRecord]
+) -> tuple[Dataflow, tuple[InvalidQuery, ...]]:
+    """Compile what can be compiled, and say what cannot."""
+    left = dict(queries)
+    problems: list[InvalidQuery] = []
+    while True:
+        try:
+            return dataflow(streams, left), tuple(problems)
+        except InvalidQuery as problem:
+            problems.append(problem)
+            del left[problem.query]
+
+
+# The coordinator asks again at every change of anything; queries change rarely.
+@lru_cache(maxsize=16)
+def _compiled(
+    streams: tuple[tuple[str, tuple[tuple[str, str], ...]], ...], texts: tuple[bytes, ...]
+) -> Dataflow:
+    catalogue: dict[str, Columns] = {name: dict(columns) for name, columns in streams}
+    queries = [msgspec.json.decode(text, type=QueryRecord) for text in texts]
+    waiting: dict[str, tuple[QueryRecord, Statement]] = {}
+    for query in queries:
+        for statement in _parsed(query):
+            taken = waiting.get(statement.name)
+            if statement.name in catalogue or taken is not None:
+                owner = "a stream" if taken is None else f"query {taken[0].name}"
+                raise InvalidQuery(
+                    query.name,
+                    "statements",
+                    statement.name,
+                    f"is the name of {owner} already",
+                    "Names of streams are shared by all queries: choose another.",
+                )
+            waiting[statement.name] = (query, statement)
+    fragments = _in_order(waiting, catalogue)
+    for query in queries:
+        _check_names(query, {f.name for f in fragments.values() if f.query == query.name})
+    return Dataflow(fragments=fragments, columns=catalogue)
+
+
+def _parsed(query: QueryRecord) -> tuple[Statement, ...]:
+    try:
+        return parse(query.statements)
+    except QueryError as error:
+        raise _in_statements(query.name, error) from None
+
+
+def _in_statements(query: str, error: QueryError) -> InvalidQuery:
+    return InvalidQuery(query, "statements", None, str(error), "", line=error.line)
+
+
+def _in_order(
+    waiting: dict[str, tuple[QueryRecord, Statement]], catalogue: dict[str, Columns]
+) -> dict[str, Fragment]:
+    """Compile producers before consumers, adding to the catalogue what each one makes."""
+    fragments: dict[str, Fragment] = {}
+    while waiting:
+        ready = [name for name, (_, body) in waiting.items() if not _reads(body) & waiting.keys()]
+        if not ready:
+            query = next(iter(waiting.values()))[0]
+            raise InvalidQuery(
+                query.name,
+                "statements",
+                ", ".join(sorted(_on_cycles(waiting))),
+                "feed each other in a cycle",
+                "Break it.",
+            )
+        for name in ready:
+            query, statement = waiting.pop(name)
+            try:
+                program = compile_statement(statement, catalogue)
+            except QueryError as error:
+                raise _in_statements(query.name, error) from None
+            catalogue[name] = program.columns
+            fragments[name] = Fragment(
+                query=query.name,
+                name=name,
+                statement=statement.text,
+                inputs={stream: catalogue[stream] for stream in program.inputs},
+                columns=program.columns,
+            )
+    return fragments
+
+
+def _reads(statement: Statement) -> set[str]:
+    return {source.stream for select in statement.body.selects for source in select.sources}
+
+
+def _on_cycles(waiting: Mapping[str, tuple[QueryRecord, Statement]]) -> set[str]:
+    """The waiting statements without those merely downstream of a cycle."""
+    left = set(waiting)
+    while ends := {
+        name for name in left if not any(name in _reads(waiting[other][1]) for other in left)
+    }:
+        left -= ends
+    return left
+
+
+def _check_names(query: QueryRecord, made: Iterable[str]) -> None:
+    for field, names in (("outputs", query.outputs), ("estimates", query.estimates)):
+        for name in names:
+            if name not in made:
+                raise InvalidQuery(
+                    query.name,
+                    field,
+                    name,
+                    "is not made by any statement of the query",
+                    nearest(name, made),
+                )

@@ -1,0 +1,168 @@
+"""Processes that never outlive the one that started them.
+
+A parent that is killed outright (SIGKILL, out of memory) cannot clean up after itself, and a
+"die with the parent" flag exists on Linux only. A pipe works everywhere: the kernel closes the
+dead parent's end. So every program runs under a small supervisor that holds the other end; at end
+of file it ends the program, and a byte that comes through tells it to kill the program at once.
+Program and supervisor share a process group of their own, so a Ctrl-C at the terminal reaches
+neither: the parent decides the order in which things end.
+
+This file is also the supervisor's program (`python leash.py DESCRIPTOR COMMAND…`), hence it
+imports nothing but the standard library: it must start fast and wherever it is copied to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Self
+
+ORPHAN_GRACE_S = 3.0
+"""How long a program whose parent died may take to end on its own, before it is killed."""
+
+KILL_WAIT_S = 10.0
+"""How long a supervisor may take to report that it killed its program; it is killed then."""
+
+
+class LeashedProcess:
+    """A running program, with everything it starts, on a leash held by this process.
+
+    Parameters
+    ----------
+    args
+        The command.
+    log
+        File its standard output and error are appended to.
+    env
+        Its environment; this process's own if not given.
+    cwd
+        Its working directory.
+    """
+
+    def __init__(
+        self,
+        args: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        held, leash = os.pipe()
+        try:
+            with log.open("ab") as output:
+                self._supervisor = subprocess.Popen(
+                    [sys.executable, "-I", "-S", __file__, str(held), *args],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=(held,),
+                    start_new_session=True,
+                    env=env,
+                    cwd=cwd,
+                )
+        except BaseException:
+            os.close(leash)
+            raise
+        finally:
+            os.close(held)
+        self._leash: int | None = leash
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's pid, which is also the process group's."""
+        return self._supervisor.pid
+
+    def poll(self) -> int | None:
+        """Exit status if the program has ended, 128 + n if by signal n; None while it runs."""
+        return self._supervisor.poll()
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait for the program to end on its own.
+
+        Raises
+        ------
+        subprocess.TimeoutExpired
+            It still runs.
+        """
+        return self._supervisor.wait(timeout_s)
+
+    def kill(self) -> None:
+        """End the program at once, as a crash would; it is gone when this returns."""
+        if self._leash is None:
+            return
+        # The supervisor kills it, and ends when it has seen it end; what is left is the rest.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._leash, b"k")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._supervisor.wait(KILL_WAIT_S)
+        self._signal(signal.SIGKILL)
+        self._supervisor.wait()
+        os.close(self._leash)
+        self._leash = None
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Ask the program to end, and make it after `timeout_s`; does nothing the second time."""
+        if self._leash is None:
+            return
+        if self._supervisor.poll() is None:
+            self._signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._supervisor.wait(timeout_s)
+        # Also when the program has ended: what it started may not have.
+        self.kill()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # macOS answers EPERM, not ESRCH, when only zombies are left in the group.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._supervisor.pid, number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def _supervise(held: int, args: Sequence[str]) -> int:
+    """Run the command until it ends or the parent does; its exit status."""
+
+    def outlive(_number: int, _frame: FrameType | None) -> None:
+        """The group's signals are for the program: its end is what ends the supervisor."""
+
+    # Functions rather than SIG_IGN, which the program would inherit.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, outlive)
+    try:
+        program = subprocess.Popen(args, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        print(f"{args[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201
+        return 127
+
+    def obey_leash() -> None:
+        if os.read(held, 1):
+            program.kill()
+            return
+        os.killpg(0, signal.SIGTERM)
+        time.sleep(ORPHAN_GRACE_S)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=obey_leash, daemon=True).start()
+    status = program.wait()
+    return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    sys.exit(_supervise(int(sys.argv[1]), sys.argv[2:]))

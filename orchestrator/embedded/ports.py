@@ -1,0 +1,38 @@
+"""Ports of the loopback interface."""
+
+from __future__ import annotations
+
+import socket
+
+from orchestrator.errors import VivaceError
+
+LOOPBACK = "127.0.0.1"
+
+
+class PortTaken(VivaceError):
+    """Another program listens on the port that was asked for."""
+
+    def __init__(self, what: str, port: int) -> None:
+        super().__init__(
+            f"{what} cannot listen on {LOOPBACK}:{port}: the port is taken. "
+            "Choose another one, or leave it out to have a free one chosen."
+        )
+        self.port = port
+
+
+def is_free(port: int) -> bool:
+    """Whether nothing listens on a port; connections that linger do not count."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """A port nothing listens on now; another program may still be faster."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])

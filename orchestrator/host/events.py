@@ -1,0 +1,112 @@
+"""What happens to a host, and what it asks its surroundings to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ha.messages import Message
+from orchestrator.records import Assignment, Peer
+from streams.chunk import Chunk, Int64Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageArrived:
+    """A peer's message, authenticated as the peer's."""
+
+    sender: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerLost:
+    """The connection to a peer broke."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """The store has this assignment for this incarnation of the host."""
+
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceEmitted:
+    """Tuples entered here from outside; every instant up to the last mark is closed."""
+
+    stream: str
+    rows: pa.RecordBatch
+    marks: Int64Array
+    origins_us: Int64Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochSuperseded:
+    """The store knows a newer primary than this host's copy."""
+
+    fragment: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuMeasured:
+    """CPUs in use by the host, 0 … 1 for a single-threaded process."""
+
+    load: float
+
+
+Event = MessageArrived | PeerLost | Assigned | SourceEmitted | EpochSuperseded | CpuMeasured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """Send a message to a peer (or to the host itself)."""
+
+    to: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPeers:
+    """Keep links to these hosts, and accept links from these only."""
+
+    peers: tuple[Peer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordTakeover:
+    """Tell the store that this host's copy is primary now; the data already flows."""
+
+    query: str
+    fragment: str
+    epoch: int
+    previous: str
+    cause: str
+    detected_at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deliver:
+    """Hand tuples to whoever wanted the stream; each exactly once, in order."""
+
+    stream: str
+    epoch: int
+    chunk: Chunk
+    lost: int
+    """Tuples that are known to be missing just before this chunk."""
+    arrived_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Something an operator should be able to read in the host's log."""
+
+    kind: str
+    subject: str
+    detail: str
+
+
+Command = Send | SetPeers | RecordTakeover | Deliver | Report

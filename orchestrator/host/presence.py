@@ -1,0 +1,52 @@
+"""What a host says of itself in the store."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from orchestrator.host.core import HostCore
+from orchestrator.records import HostSpec, NodeRecord
+
+
+def running_now(core: HostCore) -> tuple[object, ...]:
+    """What others wait for: when this changes, the host's record should not be late."""
+    roster = core.roster
+    return (
+        {f: (r.replica.role, r.replica.epoch) for f, r in roster.running.items()},
+        frozenset(roster.sources),
+        frozenset(s for s, sink in roster.sinks.items() if sink.intake.confirmed),
+    )
+
+
+def node_record(
+    core: HostCore,
+    spec: HostSpec,
+    *,
+    incarnation: str,
+    endpoint: str,
+    public_key: str,
+    pid: int,
+    machine: str,
+    wants: tuple[str, ...],
+    link_counters: Counter[str],
+) -> NodeRecord:
+    """The host's record, as of now."""
+    roster = core.roster
+    return NodeRecord(
+        node=spec.node,
+        incarnation=incarnation,
+        kind=spec.kind,
+        region=spec.region,
+        endpoint=endpoint,
+        public_key=public_key,
+        domain=spec.domain,
+        pid=pid,
+        machine=machine,
+        coordinate=core.prober.coordinate,
+        latencies_ms=core.prober.latencies_ms,
+        replicas=roster.statuses(),
+        sources={s: source.log.end.next_seq for s, source in roster.sources.items()},
+        sinks={s: sink.status() for s, sink in roster.sinks.items()},
+        wants=wants,
+        counters=dict(core.counters + link_counters),
+    )

@@ -1,0 +1,95 @@
+"""A host's own measurement of where it is: probes to peers, and its Vivaldi coordinate.
+
+Each host does this for itself at every exchange with a peer (paper 1, §4.2). The CPU axis is the
+host's load on the cluster's scale.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+import numpy as np
+
+from ha.messages import Ping, Pong
+from orchestrator.records import Coordinate
+from topology.cpu import linear
+from topology.vivaldi import Vivaldi, VivaldiError
+
+DIMENSIONS = 3
+"""Dabek et al. (2004, §5.4) find little gain beyond two or three Euclidean dimensions."""
+
+SAMPLES_KEPT = 5
+"""Of whose median a peer's latency is taken: a stalled process spoils one or two in a row."""
+
+
+class Prober:
+    """Probes one random peer at each turn.
+
+    Parameters
+    ----------
+    rng
+        Chooses peers, and directions when two coordinates coincide.
+    cpu_scale_ms
+        What a fully used CPU counts for on the CPU axis, ms.
+    """
+
+    def __init__(self, rng: np.random.Generator, cpu_scale_ms: float) -> None:
+        self._rng = rng
+        self._vivaldi = Vivaldi(DIMENSIONS, rng)
+        self._cpu_scale_ms = cpu_scale_ms
+        self._samples_ms: dict[str, deque[float]] = {}
+        self.load = 0.0
+        self.rejected = 0
+
+    def use(self, peers: tuple[str, ...]) -> None:
+        """Probe these from now on."""
+        for gone in self._samples_ms.keys() - set(peers):
+            self._vivaldi.forget(gone)
+        self._samples_ms = {
+            peer: self._samples_ms.get(peer, deque(maxlen=SAMPLES_KEPT)) for peer in sorted(peers)
+        }
+
+    def next_probe(self, now_us: int) -> tuple[str, Ping] | None:
+        """A peer, and what to send it."""
+        if not self._samples_ms:
+            return None
+        peer = list(self._samples_ms)[int(self._rng.integers(len(self._samples_ms)))]
+        return peer, Ping(sent_us=now_us)
+
+    def answer(self, ping: Ping) -> Pong:
+        """The reply to a peer's probe."""
+        mine = self._vivaldi.coordinate
+        return Pong(sent_us=ping.sent_us, position_ms=mine.position_ms, error=mine.error)
+
+    def measured(self, peer: str, pong: Pong, now_us: int) -> None:
+        """Take in a probe's answer."""
+        samples = self._samples_ms.get(peer)
+        if samples is None:
+            return
+        rtt_ms = (now_us - pong.sent_us) / 1000
+        before = self._vivaldi.rejected
+        try:
+            self._vivaldi.observe(peer, rtt_ms, pong)
+        except VivaldiError:
+            self.rejected += 1
+            return
+        if self._vivaldi.rejected == before:
+            samples.append(rtt_ms)
+        else:
+            self.rejected += 1
+
+    @property
+    def coordinate(self) -> Coordinate:
+        """For the host's record in the store."""
+        mine = self._vivaldi.coordinate
+        return Coordinate(
+            position_ms=mine.position_ms,
+            cpu_ms=linear(self.load, self._cpu_scale_ms),
+            error=mine.error,
+        )
+
+    @property
+    def latencies_ms(self) -> dict[str, float]:
+        """Round trip to each peer measured so far, ms."""
+        return {peer: median(kept) for peer, kept in self._samples_ms.items() if kept}

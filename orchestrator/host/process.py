@@ -1,0 +1,254 @@
+"""The real world of a host: sockets, clocks, ZooKeeper and a loop around `HostCore`.
+
+Inside a Spark executor `run_host` is the whole of the node's one long task. Sites, where streams
+enter and leave, run the same as processes of their own: `python -m orchestrator.host.process`
+reads its `HostSpec` as a line of JSON from standard input, so that the secret in it shows in no
+process list.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from orchestrator.clock import now_us
+from orchestrator.errors import InvalidInput
+from orchestrator.host.archive import Archive
+from orchestrator.host.core import HostCore
+from orchestrator.host.events import (
+    Command,
+    CpuMeasured,
+    Deliver,
+    Event,
+    MessageArrived,
+    PeerLost,
+    RecordTakeover,
+    Report,
+    Send,
+    SetPeers,
+)
+from orchestrator.host.guard import ParentGuard
+from orchestrator.host.presence import node_record, running_now
+from orchestrator.host.replay import Feeder
+from orchestrator.host.store_link import StoreLink, StoreThread
+from orchestrator.host.transport import Arrived, Keys, Lost, Transport
+from orchestrator.host.wire import WireError, decode, encode
+from orchestrator.records import HostSpec, NodeRecord, ReplicaId, SourceAssignment
+from orchestrator.store import CLUSTER, Store, ZooKeeperStore
+
+PUBLISH_US = 1_000_000
+"""Between two versions of a host's record, unless the role of a copy changes."""
+
+LONGEST_WAIT_US = 100_000
+"""The loop looks at least this often whether it should end."""
+
+_log = logging.getLogger("vivace.host")
+
+
+class HostProcess:
+    """A host, connected.
+
+    Parameters
+    ----------
+    spec
+        What it is.
+    store
+        An open store of its cluster.
+    deliver
+        Takes what sinks here receive.
+    wants
+        Streams to ask for (observers only).
+    """
+
+    def __init__(
+        self,
+        spec: HostSpec,
+        store: Store,
+        deliver: Callable[[Deliver], None],
+        wants: tuple[str, ...] = (),
+    ) -> None:
+        found = store.get(CLUSTER)
+        if found is None:
+            raise InvalidInput(
+                "store", "cluster", spec.cluster, "does not exist", "Start it with `vivace up`."
+            )
+        self._spec = spec
+        self._deliver = deliver
+        self._wants = wants
+        self._keys = Keys.generate()
+        self._identity = ReplicaId(node=spec.node, incarnation=secrets.token_hex(8))
+        self._transport = Transport(spec.node, self._keys, spec.bind, now_us)
+        rng = np.random.default_rng(int(self._identity.incarnation, 16))
+        self._core = HostCore(spec.node, found.record, rng, now_us())
+        self._feeder = Feeder()
+        self._running: object = None
+        self._next_publish_us = 0
+        self._cpu_s, self._cpu_at_us = time.process_time(), now_us()
+        self._link = StoreLink(store, self._identity)
+        self._store_thread = StoreThread(self._link, self._transport.wake)
+
+    def run(self, ended: Callable[[], bool]) -> None:
+        """Serve until `ended` says so or another process takes the host's name."""
+        self._link.publish(self._record())
+        self._store_thread.start()
+        try:
+            while not ended() and not self._link.superseded:
+                self._turn()
+        finally:
+            self._store_thread.stop()
+            self._transport.close()
+
+    def wake(self) -> None:
+        """Make a waiting `run` look whether it should end."""
+        self._transport.wake()
+
+    def _turn(self) -> None:
+        """One turn of the loop: listen, feed, do what is due, work once."""
+        core, now = self._core, now_us()
+        timeout_us = 0 if core.has_work else min(self._next_due_us() - now, LONGEST_WAIT_US)
+        for item in self._transport.receive(timeout_us):
+            self._take(item)
+        while self._link.events:
+            self._dispatch(self._link.events.popleft())
+        for emitted in self._feeder.feed(self._assigned_sources(), now_us()):
+            self._dispatch(emitted)
+        if now_us() >= core.next_tick_us:
+            self._execute(core.tick(now_us()))
+        if core.has_work:
+            self._execute(core.work()[0])
+        self._publish()
+
+    def _take(self, item: Arrived | Lost) -> None:
+        match item:
+            case Lost(node=node):
+                self._dispatch(PeerLost(node=node))
+            case Arrived(sender=sender, frames=frames):
+                try:
+                    message = decode(frames, self._core.roster.schema_of)
+                except WireError as error:
+                    self._core.counters["frames_refused"] += 1
+                    _log.debug("frames from %s refused: %s", sender, error)
+                    return
+                self._dispatch(MessageArrived(sender=sender, message=message))
+
+    def _dispatch(self, event: Event) -> None:
+        self._execute(self._core.handle(event, now_us()))
+
+    def _execute(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Send(to=to, message=message):
+                    self._transport.send(to, encode(message))
+                case Deliver():
+                    self._deliver(command)
+                case SetPeers(peers=peers):
+                    self._transport.set_peers(peers)
+                case RecordTakeover():
+                    self._link.record_takeover(command)
+                    self._store_thread.nudge()
+                case Report(kind=kind, subject=subject, detail=detail):
+                    _log.info("%s: %s %s", subject, kind, detail)
+
+    def _next_due_us(self) -> int:
+        due = [self._core.next_tick_us, self._next_publish_us]
+        if (emission_us := self._feeder.next_due_us(self._assigned_sources())) is not None:
+            due.append(emission_us)
+        return min(due)
+
+    def _assigned_sources(self) -> list[SourceAssignment]:
+        return [source.assignment for source in self._core.roster.sources.values()]
+
+    def _publish(self) -> None:
+        now = now_us()
+        running = running_now(self._core)
+        if now < self._next_publish_us and running == self._running:
+            return
+        self._running = running
+        self._next_publish_us = now + PUBLISH_US
+        elapsed_us = now - self._cpu_at_us
+        if elapsed_us > PUBLISH_US // 2:
+            cpu_s = time.process_time()
+            load = (cpu_s - self._cpu_s) * 1e6 / elapsed_us
+            self._cpu_s, self._cpu_at_us = cpu_s, now
+            self._dispatch(CpuMeasured(load=load))
+        self._link.publish(self._record())
+        self._store_thread.nudge()
+
+    def _record(self) -> NodeRecord:
+        return node_record(
+            self._core,
+            self._spec,
+            incarnation=self._identity.incarnation,
+            endpoint=self._transport.endpoint,
+            public_key=self._keys.public.decode(),
+            pid=os.getpid(),
+            machine=socket.gethostname(),
+            wants=self._wants,
+            link_counters=self._transport.counters,
+        )
+
+
+def run_host(spec: HostSpec) -> None:
+    """Be the host of a Spark executor's node until the executor ends.
+
+    The store may be away when a host starts; it is looked for until the executor ends.
+    """
+    guard = ParentGuard()
+    store = ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)
+    try:
+        HostProcess(spec, store, _nobody).run(guard.parent_is_gone)
+    finally:
+        store.close()
+
+
+def _nobody(delivery: Deliver) -> None:
+    raise AssertionError(f"an executor was delivered {delivery.stream}")
+
+
+def main() -> None:
+    """Be a site until SIGTERM."""
+    spec = msgspec.json.decode(sys.stdin.readline(), type=HostSpec)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    stopping = False
+
+    def stop(_signal: int, _frame: object) -> None:
+        nonlocal stopping
+        stopping = True
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    store = ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)
+    archive = Archive(Path(spec.archive)) if spec.archive is not None else None
+    flushed_at = time.monotonic()
+
+    def ended() -> bool:
+        nonlocal flushed_at
+        if archive is not None and time.monotonic() - flushed_at > 0.2:
+            flushed_at = time.monotonic()
+            archive.flush()
+        return stopping
+
+    try:
+        HostProcess(spec, store, archive.keep if archive is not None else _drop).run(ended)
+    finally:
+        if archive is not None:
+            archive.close()
+        store.close()
+
+
+def _drop(_: Deliver) -> None:
+    """A site without an archive only measures."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""A source that replays a recording at a multiple of the speed it was made at.
+
+Time is cut into intervals of the recording; at the end of each, its tuples enter together with a
+mark that closes it. Marks come whether or not there are tuples, so that a quiet site does not hold
+up a busy one. A tuple's *origin* is when it was due, not when a busy machine got round to it:
+latencies include the delay of a late replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from orchestrator.host.events import SourceEmitted
+from orchestrator.records import ReplaySource, SourceAssignment
+from streams.chunk import Int64Array, stream_schema
+
+RECORDED_TIMESTAMP = "timestamp"
+"""Column of the recording that holds the tuples' timestamps, ms, never falling."""
+
+
+@dataclass(slots=True)
+class Recording:
+    """A recording in memory: rows as they will be sent, and where each interval ends."""
+
+    rows: pa.RecordBatch
+    marks: Int64Array
+    row_ends: Int64Array
+
+    @staticmethod
+    def load(source: ReplaySource, columns: dict[str, str]) -> Recording:
+        """Read a Parquet file.
+
+        Raises
+        ------
+        OSError, pyarrow.ArrowInvalid
+            If it cannot be read, or its columns are not the stream's.
+        """
+        table = parquet.read_table(source.path, columns=[RECORDED_TIMESTAMP, *columns])
+        schema = stream_schema(columns)
+        named = table.rename_columns(schema.names).cast(schema).combine_chunks()
+        batches = named.to_batches()
+        rows = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)
+        marks = np.arange(source.begin_ms, source.end_ms + 1, source.interval_ms, dtype=np.int64)
+        row_ends = np.searchsorted(rows.column(0).to_numpy(), marks, side="right")
+        return Recording(rows=rows, marks=marks, row_ends=row_ends.astype(np.int64))
+
+
+class Replay:
+    """Emits one stream's recording when its tuples are due."""
+
+    def __init__(self, assignment: SourceAssignment, source: ReplaySource) -> None:
+        self.stream = assignment.stream
+        self._source = source
+        self._recording = Recording.load(source, assignment.columns)
+        self._schema = stream_schema(assignment.columns)
+        self._interval_us = source.interval_ms * 1000 / source.speed
+        self._next = 0
+        """Mark to emit next, counted over all rounds."""
+
+    def next_due_us(self, start_at_us: int) -> int | None:
+        """When the next mark is due; None when the recording is over."""
+        if not self._source.repeat and self._next >= len(self._recording.marks):
+            return None
+        return start_at_us + int(self._next * self._interval_us)
+
+    def emit(self, start_at_us: int, now_us: int) -> SourceEmitted | None:
+        """All that is due by now and belongs to one round, or None."""
+        per_round = len(self._recording.marks)
+        round_number, first = divmod(self._next, per_round)
+        if round_number and not self._source.repeat:
+            return None
+        due = int((now_us - start_at_us) // self._interval_us) + 1 - self._next
+        count = min(due, per_round - first)
+        if count <= 0:
+            return None
+        last = first + count
+        begin = int(self._recording.row_ends[first - 1]) if first else 0
+        rows = self._recording.rows.slice(begin, int(self._recording.row_ends[last - 1]) - begin)
+        shift_ms = round_number * per_round * self._source.interval_ms
+        numbers = np.arange(self._next, self._next + count, dtype=np.int64)
+        self._next += count
+        return SourceEmitted(
+            stream=self.stream,
+            rows=self._shifted(rows, shift_ms),
+            marks=self._recording.marks[first:last] + shift_ms,
+            origins_us=start_at_us + (numbers * self._interval_us).astype(np.int64),
+        )
+
+    def _shifted(self, rows: pa.RecordBatch, shift_ms: int) -> pa.RecordBatch:
+        if not shift_ms:
+            return rows
+        timestamps = pa.array(rows.column(0).to_numpy() + shift_ms)
+        return pa.RecordBatch.from_arrays([timestamps, *rows.columns[1:]], schema=self._schema)
+
+
+class Feeder:
+    """All recordings that enter at one host."""
+
+    def __init__(self) -> None:
+        self._replays: dict[str, Replay] = {}
+
+    def feed(self, sources: Iterable[SourceAssignment], now_us: int) -> list[SourceEmitted]:
+        """What has come due. A recording is read when its stream is first assigned."""
+        assigned = {a.stream: a for a in sources}
+        for stream in self._replays.keys() - assigned.keys():
+            del self._replays[stream]
+        emitted: list[SourceEmitted] = []
+        for stream, a in assigned.items():
+            if a.replay is not None and stream not in self._replays:
+                self._replays[stream] = Replay(a, a.replay)
+            if a.start_at_us is not None and stream in self._replays:
+                due = self._replays[stream].emit(a.start_at_us, now_us)
+                emitted += [due] if due is not None else []
+        return emitted
+
+    def next_due_us(self, sources: Iterable[SourceAssignment]) -> int | None:
+        """When `feed` will have something; None if nothing is in sight."""
+        due = [
+            self._replays[a.stream].next_due_us(a.start_at_us)
+            for a in sources
+            if a.start_at_us is not None and a.stream in self._replays
+        ]
+        return min((at for at in due if at is not None), default=None)

@@ -1,0 +1,239 @@
+"""What a host runs, kept to what the store assigns it.
+
+The assignment is the whole truth about what should run; this module turns the difference between
+it and what does run into beginnings, changes of role and retirements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ha.intake import Intake
+from ha.messages import Unsubscribe
+from ha.output_log import OutputLog
+from ha.receiver import Receiver
+from ha.replica import Replica
+from ha.roles import Role, RoleEvent
+from ha.serving import Producer
+from orchestrator.host.events import Command, Report, Send
+from orchestrator.host.sink import Sink
+from orchestrator.records import (
+    Assignment,
+    FragmentAssignment,
+    ReplicaRole,
+    ReplicaStatus,
+    SinkAssignment,
+    SourceAssignment,
+)
+from streams.chunk import stream_schema
+from streams.compiler import compile_statement
+from streams.language import QueryError, parse
+
+
+@dataclass(slots=True)
+class Running:
+    """A copy this host runs, with its dealings with others."""
+
+    assignment: FragmentAssignment
+    replica: Replica
+    intakes: dict[str, Intake]
+    snapshot_asked_us: int | None = None
+
+    def supersede(self, epoch: int) -> bool:
+        """Heed a newer epoch; True if this copy was primary until now."""
+        replica = self.replica
+        if epoch <= replica.epoch:
+            return False
+        deposed = replica.role is Role.PRIMARY
+        replica.epoch = epoch
+        replica.apply(RoleEvent.SUPERSEDED)
+        return deposed
+
+
+@dataclass(slots=True)
+class Source:
+    """A stream this host brings in; a `Producer` without a twin."""
+
+    assignment: SourceAssignment
+    generation: int
+    log: OutputLog
+
+    @property
+    def stream(self) -> str:
+        """Name of the stream."""
+        return self.assignment.stream
+
+    @property
+    def epoch(self) -> int:
+        """One life, one epoch."""
+        return self.generation
+
+    @property
+    def serves(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def sends(self) -> bool:
+        """Always: it has no twin."""
+        return True
+
+
+class Roster:
+    """Copies, sources and sinks of one host."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.running: dict[str, Running] = {}
+        self.sources: dict[str, Source] = {}
+        self.sinks: dict[str, Sink] = {}
+        self.incarnations: dict[str, str] = {}
+
+    def producers(self) -> Iterator[Producer]:
+        """Everything here that makes a stream."""
+        yield from self.sources.values()
+        for running in self.running.values():
+            yield running.replica
+
+    def producer(self, stream: str) -> Producer | None:
+        """What makes `stream` here and can be relied on."""
+        if (source := self.sources.get(stream)) is not None:
+            return source
+        running = self.running.get(stream)
+        return running.replica if running is not None and running.replica.serves else None
+
+    def intakes(self) -> Iterator[tuple[Intake, Receiver]]:
+        """Everything here that reads a stream."""
+        for running in self.running.values():
+            for stream, intake in running.intakes.items():
+                yield intake, running.replica.inputs[stream].receiver
+        for sink in self.sinks.values():
+            yield sink.intake, sink.receiver
+
+    def schema_of(self, stream: str) -> pa.Schema | None:
+        """Schema of a stream read or made here."""
+        if (sink := self.sinks.get(stream)) is not None:
+            return sink.schema
+        for running in self.running.values():
+            if stream in running.replica.inputs:
+                return running.replica.inputs[stream].schema
+            if stream == running.replica.stream:
+                return running.replica.log.schema
+        return None
+
+    def statuses(self) -> dict[str, ReplicaStatus]:
+        """What the host says of its copies."""
+        return {
+            fragment: ReplicaStatus(
+                role=ReplicaRole(running.replica.role.value),
+                epoch=running.replica.epoch,
+                progress_ms=running.replica.progress_ms,
+            )
+            for fragment, running in self.running.items()
+        }
+
+    def apply(self, assignment: Assignment, now_us: int) -> tuple[list[Command], set[str]]:
+        """Run what is assigned and nothing else.
+
+        Returns what to tell others, and the nodes that have gone, or have come back as new
+        processes, since the last assignment.
+        """
+        incarnations = {peer.node: peer.incarnation for peer in assignment.peers}
+        renewed = {n for n, i in incarnations.items() if self.incarnations.get(n) != i}
+        gone = self.incarnations.keys() - (incarnations.keys() - renewed)
+        self.incarnations = incarnations
+        for producer in self.producers():
+            for consumer in producer.log.consumers:
+                if consumer[0] in gone:
+                    producer.log.unsubscribe(consumer)
+        commands = [
+            *self._fragments(assignment.fragments),
+            *self._sources(assignment.sources, now_us),
+            *self._sinks(assignment.sinks),
+        ]
+        for intake, _ in self.intakes():
+            left = intake.use(assignment.producers.get(intake.stream, ()), renewed)
+            commands += _leave(intake, tuple(left))
+        return commands, set(gone)
+
+    def _fragments(self, assigned: tuple[FragmentAssignment, ...]) -> Iterator[Command]:
+        wanted = {a.fragment: a for a in assigned}
+        for fragment, running in list(self.running.items()):
+            a = wanted.get(fragment)
+            if a is None or a.generation > running.replica.generation:
+                del self.running[fragment]
+                for intake in running.intakes.values():
+                    yield from _leave(intake, intake.producers)
+                yield Report(kind="retired", subject=fragment, detail=running.replica.role.value)
+        for fragment, a in wanted.items():
+            if (running := self.running.get(fragment)) is None:
+                yield self._begin(a)
+            else:
+                running.assignment = a
+                yield from _change_role(running, a)
+
+    def _begin(self, a: FragmentAssignment) -> Command:
+        try:
+            (statement,) = parse(a.statement)
+            program = compile_statement(statement, a.inputs)
+        except QueryError as error:
+            # The coordinator compiled it before it assigned it: versions differ across hosts.
+            return Report(kind="assignment refused", subject=a.fragment, detail=str(error))
+        schemas = {stream: stream_schema(columns) for stream, columns in a.inputs.items()}
+        replica = Replica(program, schemas, epoch=a.epoch, generation=a.generation)
+        if a.role == "primary":
+            replica.apply(RoleEvent.FOUNDED)
+        self.running[a.fragment] = Running(
+            assignment=a,
+            replica=replica,
+            intakes={stream: Intake(stream, a.fragment) for stream in a.inputs},
+        )
+        return Report(
+            kind="begun", subject=a.fragment, detail=f"{replica.role.value}, epoch {a.epoch}"
+        )
+
+    def _sources(self, assigned: tuple[SourceAssignment, ...], now_us: int) -> Iterator[Command]:
+        wanted = {a.stream: a for a in assigned}
+        self.sources = {s: source for s, source in self.sources.items() if s in wanted}
+        for stream, a in wanted.items():
+            if stream in self.sources:
+                self.sources[stream].assignment = a
+            else:
+                log = OutputLog(stream_schema(a.columns))
+                self.sources[stream] = Source(assignment=a, generation=now_us, log=log)
+                yield Report(kind="begun", subject=stream, detail="source")
+
+    def _sinks(self, assigned: tuple[SinkAssignment, ...]) -> Iterator[Command]:
+        wanted = {a.stream: a for a in assigned}
+        for stream in [s for s in self.sinks if s not in wanted]:
+            intake = self.sinks.pop(stream).intake
+            yield from _leave(intake, intake.producers)
+        for stream, a in wanted.items():
+            if stream in self.sinks:
+                self.sinks[stream].assignment = a
+            else:
+                self.sinks[stream] = Sink(a)
+                yield Report(kind="begun", subject=stream, detail="sink")
+
+
+def _change_role(running: Running, a: FragmentAssignment) -> Iterator[Command]:
+    replica = running.replica
+    if a.epoch <= replica.epoch:
+        return
+    if a.role == "secondary":
+        running.supersede(a.epoch)
+    elif replica.role is Role.WARMING:
+        yield Report(
+            kind="cannot be primary", subject=a.fragment, detail="its state has not arrived"
+        )
+    else:
+        replica.epoch = a.epoch
+        replica.apply(RoleEvent.PROMOTED)
+
+
+def _leave(intake: Intake, nodes: tuple[str, ...]) -> list[Command]:
+    message = Unsubscribe(stream=intake.stream, consumer=intake.consumer)
+    return [Send(to=node, message=message) for node in nodes]

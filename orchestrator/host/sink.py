@@ -1,0 +1,83 @@
+"""Where a stream leaves: takes it in exactly once and measures how late it came.
+
+A closed instant is an *answer*: all results up to it are there, even if there are none ("no alert
+as of now"). Latency is measured for every answer, from the entry of the newest tuple that could
+have mattered to it; the deadline-miss ratio is the share of answers that came later than the
+deadline.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from ha.intake import Intake
+from ha.messages import Data
+from ha.receiver import Receiver, Verdict
+from orchestrator.host.events import Deliver
+from orchestrator.records import SinkAssignment, SinkStatus
+from streams.chunk import stream_schema
+
+LATENCY_WINDOW = 20_000
+"""Answers over which percentiles are taken: a minute or two of a fast stream, and quickly
+sorted: the host does nothing else meanwhile."""
+
+
+class Sink:
+    """One stream delivered at this host."""
+
+    def __init__(self, assignment: SinkAssignment) -> None:
+        self.assignment = assignment
+        self.schema = stream_schema(assignment.columns)
+        self.receiver = Receiver()
+        self.intake = Intake(assignment.stream, f"sink:{assignment.stream}")
+        self._latencies_us: deque[int] = deque(maxlen=LATENCY_WINDOW)
+        self._rows = 0
+        self._answers = 0
+        self._misses = 0
+        self._lost = 0
+
+    def skip_to(self, data: Data) -> int:
+        """Go on after a gap that no producer can fill; returns the tuples lost, which are counted.
+
+        The next `receive` of `data` succeeds.
+        """
+        position = self.receiver.position
+        lost = data.chunk.first_seq - (position.next_seq if position else 0)
+        self._lost += lost
+        self.receiver.skip_to(data.chunk)
+        return lost
+
+    def receive(self, data: Data, now_us: int, lost: int = 0) -> tuple[Verdict, Deliver | None]:
+        """Take in what is new of `data`."""
+        received = self.receiver.receive(data)
+        chunk = received.chunk
+        if chunk is None:
+            return received.verdict, None
+        latencies_us = now_us - chunk.origins_us
+        self._latencies_us.extend(latencies_us.tolist())
+        self._rows += chunk.rows.num_rows
+        self._answers += len(chunk.marks)
+        self._misses += int(np.count_nonzero(latencies_us > self.assignment.deadline_ms * 1000))
+        return received.verdict, Deliver(
+            stream=data.stream, epoch=data.epoch, chunk=chunk, lost=lost, arrived_us=now_us
+        )
+
+    def status(self) -> SinkStatus:
+        """For the host's record in the store."""
+        position = self.receiver.position
+        p50 = p99 = None
+        if self._latencies_us:
+            p50, p99 = (float(v) / 1000 for v in np.percentile(list(self._latencies_us), [50, 99]))
+        return SinkStatus(
+            next_seq=position.next_seq if position else 0,
+            progress_ms=position.progress_ms if position and self._answers else None,
+            rows=self._rows,
+            latency_ms_p50=p50,
+            latency_ms_p99=p99,
+            deadline_misses=self._misses,
+            answers=self._answers,
+            lost=self._lost,
+            repeated=self.receiver.repeated_tuples,
+        )

@@ -1,0 +1,188 @@
+"""A host's side of the store, on a thread of its own: the data plane never waits for it.
+
+Towards the store: the host's record (rate-limited) and its takeovers. From the store: the
+assignment, when it is for this incarnation. While the session is SUSPENDED or LOST nothing moves
+here and the host goes on with what it has; afterwards the newest record and every takeover still
+unrecorded are written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from orchestrator.host.events import Assigned, EpochSuperseded, Event, RecordTakeover
+from orchestrator.records import Assignment, FragmentRecord, NodeRecord, ReplicaId, TakeOver
+from orchestrator.store import (
+    ASSIGNMENTS,
+    NODES,
+    EphemeralRecord,
+    RecordExists,
+    Store,
+    StoreError,
+    VersionConflict,
+    fragment_key,
+)
+
+RETRY_S = 0.2
+"""Between attempts while the store is away."""
+
+STOP_TIMEOUT_S = 5.0
+"""For a last exchange; the record goes with the session in any case."""
+
+LOOK_S = 2.0
+"""The assignment is read this often even if no watch has fired."""
+
+
+class StoreLink:
+    """Keeps a host's record, takeovers and assignment in step with the store.
+
+    Nothing here waits or starts a thread: `StoreThread` (or the simulator) calls `exchange`.
+
+    Parameters
+    ----------
+    store
+        An open store.
+    replica_of
+        The host's name and incarnation, as its copies are known.
+
+    Attributes
+    ----------
+    events
+        What has come from the store; appended to here, taken by the host's loop.
+    superseded
+        Set when another process has taken over the host's name: this one must end.
+    """
+
+    def __init__(self, store: Store, replica_of: ReplicaId) -> None:
+        self.events: deque[Event] = deque()
+        self.superseded = False
+        self.store = store
+        self.replica_of = replica_of
+        self._record = EphemeralRecord(store, NODES.key(replica_of.node))
+        self._newest: NodeRecord | None = None
+        self._published: NodeRecord | None = None
+        self._session = 0
+        self._takeovers: deque[RecordTakeover] = deque()
+        self._assignment: Assignment | None = None
+
+    def publish(self, record: NodeRecord) -> None:
+        """Make this the host's record; the newest wins."""
+        self._newest = record
+
+    def record_takeover(self, takeover: RecordTakeover) -> None:
+        """Make the store know that this host's copy is primary."""
+        self._takeovers.append(takeover)
+
+    def exchange(self) -> None:
+        """Write what is to be written, read what there is to read.
+
+        Raises
+        ------
+        StoreError
+            The store is away, or somebody else wrote first: call again.
+        """
+        newest, session = self._newest, self.store.session
+        if newest is not None and (newest != self._published or session != self._session):
+            try:
+                self._record.publish(newest)
+            except (VersionConflict, RecordExists):
+                self.superseded = True
+                return
+            self._published, self._session = newest, session
+        while self._takeovers:
+            self._write(self._takeovers[0])
+            self._takeovers.popleft()
+        self._read_assignment()
+
+    def withdraw(self) -> None:
+        """Delete the host's record."""
+        self._record.withdraw()
+
+    def _write(self, takeover: RecordTakeover) -> None:
+        """Record a takeover under the fragment's version, unless a newer one has come first."""
+        key = fragment_key(takeover.query, takeover.fragment)
+        found = self.store.get(key)
+        if found is None:
+            return
+        record = found.record
+        if record.epoch >= takeover.epoch:
+            if record.primary != self.replica_of:
+                self.events.append(EpochSuperseded(fragment=takeover.fragment, epoch=record.epoch))
+            return
+        self.store.update(
+            key,
+            FragmentRecord(
+                query=record.query,
+                fragment=record.fragment,
+                epoch=takeover.epoch,
+                generation=record.generation,
+                primary=self.replica_of,
+                secondary=None,
+                took_over=TakeOver(
+                    previous=record.primary,
+                    cause=takeover.cause,
+                    detected_at_us=takeover.detected_at_us,
+                ),
+            ),
+            found.version,
+        )
+
+    def _read_assignment(self) -> None:
+        found = self.store.get(ASSIGNMENTS.key(self.replica_of.node))
+        if found is None or found.record.incarnation != self.replica_of.incarnation:
+            return
+        if found.record != self._assignment:
+            self._assignment = found.record
+            self.events.append(Assigned(assignment=found.record))
+
+
+class StoreThread:
+    """Runs a `StoreLink` in the real world.
+
+    Parameters
+    ----------
+    wake
+        Called, from the thread, when the host's loop should look at the link.
+    """
+
+    def __init__(self, link: StoreLink, wake: Callable[[], None]) -> None:
+        self._link = link
+        self._wake = wake
+        self._something = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="store-link", daemon=True)
+
+    def start(self) -> None:
+        """Watch the host's assignment, and keep at it."""
+        store = self._link.store
+        store.watch(ASSIGNMENTS.key(self._link.replica_of.node), self._something.set)
+        store.on_state(lambda _: self._something.set())
+        self._thread.start()
+
+    def nudge(self) -> None:
+        """There is something to write."""
+        self._something.set()
+
+    def stop(self) -> None:
+        """Withdraw the host's record and end."""
+        self._stopping = True
+        self._something.set()
+        self._thread.join(timeout=STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while not self._stopping and not self._link.superseded:
+            pause_s = LOOK_S
+            try:
+                self._link.exchange()
+            except StoreError:
+                pause_s = RETRY_S
+            if self._link.events or self._link.superseded:
+                self._wake()
+            self._something.wait(pause_s)
+            self._something.clear()
+        with contextlib.suppress(StoreError):
+            # If the session is gone, so is the record.
+            self._link.withdraw()

@@ -1,0 +1,271 @@
+"""Links between hosts: ZeroMQ, authenticated by CURVE, shaped like the network that is meant.
+
+Every host binds one ROUTER, on which it only receives, and connects one DEALER to each peer, on
+which it only sends. The peers, their keys and endpoints come from the store (`SetPeers`); a
+connection with any other key is turned away (RFC 27, ZAP), and what arrives is attributed to the
+owner of the key it came under, whatever it claims.
+
+*Link shaper.* On one machine, delivery is delayed by the one-way latency that the topology gives
+for the two regions, so that a laptop behaves like a WAN. Messages carry the time they were sent;
+the receiver holds them back until sent + delay. A broken connection is noticed with the same
+delay, as the last packet of a dying machine would be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import select
+import socket
+import struct
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import zmq
+from zmq.utils import z85
+from zmq.utils.monitor import recv_monitor_message
+
+from orchestrator.records import Peer
+
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+"""Larger frames are refused: nothing legitimate comes near, and memory is finite."""
+
+HIGH_WATER_MARK = 50_000
+"""Messages queued for one peer before it counts as lost: many seconds of a fast stream."""
+
+ZAP_ENDPOINT = "inproc://zeromq.zap.01"
+
+_sent_at = struct.Struct("<q")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """A host's CURVE key pair, Z85."""
+
+    public: bytes
+    secret: bytes = field(repr=False)
+
+    @staticmethod
+    def generate() -> Keys:
+        """A fresh pair; every process makes its own and publishes only the public half."""
+        return Keys(*zmq.curve_keypair())
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Frames that a peer sent."""
+
+    sender: str
+    frames: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A connection to a peer that broke."""
+
+    node: str
+
+
+@dataclass(slots=True)
+class Outlet:
+    """The sending side of a link."""
+
+    peer: Peer
+    socket: zmq.Socket[bytes]
+    monitor: zmq.Socket[bytes]
+    last_due_us: int = 0
+
+
+class Transport:
+    """All links of one host. Not thread-safe, except for `wake`.
+
+    Parameters
+    ----------
+    node
+        The host's name.
+    keys
+        Its key pair.
+    address
+        Interface to bind to.
+    clock_us
+        The cluster's clock.
+    """
+
+    def __init__(self, node: str, keys: Keys, address: str, clock_us: Callable[[], int]) -> None:
+        self.node = node
+        self.counters: Counter[str] = Counter()
+        self._keys = keys
+        self._clock_us = clock_us
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._outlets: dict[str, Outlet] = {}
+        self._owners: dict[bytes, str] = {}
+        self._local: deque[Arrived] = deque()
+        self._held: list[tuple[int, int, Arrived | Lost]] = []
+        self._order = 0
+        self._waker, self._woken = socket.socketpair()
+        self._waker.setblocking(False)
+        self._woken.setblocking(False)
+        # The authenticator must be there before the first socket that asks it.
+        self._zap = self._context.socket(zmq.REP)
+        self._zap.bind(ZAP_ENDPOINT)
+        self._router = self._context.socket(zmq.ROUTER)
+        self._router.setsockopt(zmq.LINGER, 0)
+        self._router.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
+        self._router.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
+        self._router.setsockopt(zmq.ZAP_DOMAIN, b"vivace")
+        self._router.curve_server = True
+        self._router.curve_publickey = keys.public
+        self._router.curve_secretkey = keys.secret
+        port = self._router.bind_to_random_port(f"tcp://{address}")
+        self.endpoint = f"tcp://{address}:{port}"
+        self._poller = zmq.Poller()
+        for ear in (self._zap, self._router):
+            self._poller.register(ear, zmq.POLLIN)
+        self._poller.register(self._woken.fileno(), select.POLLIN)
+
+    def set_peers(self, peers: Sequence[Peer]) -> None:
+        """Keep links to exactly these hosts."""
+        wanted = {peer.node: peer for peer in peers if peer.node != self.node}
+        for node, outlet in list(self._outlets.items()):
+            peer = wanted.get(node)
+            if peer is None or peer.incarnation != outlet.peer.incarnation:
+                self._close(self._outlets.pop(node))
+            else:
+                outlet.peer = peer
+        self._owners = {peer.public_key.encode(): node for node, peer in wanted.items()}
+        for node, peer in wanted.items():
+            if node not in self._outlets:
+                self._outlets[node] = self._open(peer)
+
+    def send(self, to: str, frames: list[bytes]) -> None:
+        """Send to a peer, or to this host itself; to an unknown peer, count and drop.
+
+        A peer that is gone is known to nobody for a moment; the protocol asks again.
+        """
+        if to == self.node:
+            self._local.append(Arrived(to, frames))
+            return
+        outlet = self._outlets.get(to)
+        if outlet is None:
+            self.counters["sends_to_unknown_peer"] += 1
+            return
+        try:
+            outlet.socket.send_multipart(
+                [_sent_at.pack(self._clock_us()), *frames], flags=zmq.DONTWAIT, copy=True
+            )
+            self.counters["messages_sent"] += 1
+            self.counters["bytes_sent"] += sum(map(len, frames))
+        except zmq.Again:
+            self.counters["sends_to_full_queue"] += 1
+
+    def receive(self, timeout_us: int) -> list[Arrived | Lost]:
+        """What is due now, in order of arrival; waits for something at most `timeout_us`."""
+        if self._local:
+            timeout_us = 0
+        if self._held:
+            timeout_us = min(timeout_us, self._held[0][0] - self._clock_us())
+        ready = dict(self._poller.poll(max(0, -(-timeout_us // 1000))))
+        if ready:
+            if self._woken.fileno() in ready:
+                self._drain_waker()
+            if self._zap in ready:
+                self._authenticate()
+            if self._router in ready:
+                self._drain_router()
+            for outlet in self._outlets.values():
+                if outlet.monitor in ready:
+                    self._drain_monitor(outlet)
+        return self._due()
+
+    def wake(self) -> None:
+        """Make a `receive` that waits return at once; callable from any thread."""
+        # A full pipe means that it has been woken already.
+        with contextlib.suppress(BlockingIOError):
+            self._waker.send(b"\0")
+
+    def close(self) -> None:
+        """Close every link."""
+        for outlet in self._outlets.values():
+            self._close(outlet)
+        self._outlets.clear()
+        self._router.close(0)
+        self._zap.close(0)
+        self._context.destroy(0)
+        self._waker.close()
+        self._woken.close()
+
+    def _open(self, peer: Peer) -> Outlet:
+        dealer = self._context.socket(zmq.DEALER)
+        dealer.setsockopt(zmq.LINGER, 0)
+        dealer.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
+        dealer.setsockopt(zmq.RECONNECT_IVL, 20)
+        dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+        dealer.curve_serverkey = peer.public_key.encode()
+        dealer.curve_publickey = self._keys.public
+        dealer.curve_secretkey = self._keys.secret
+        monitor = dealer.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        self._poller.register(monitor, zmq.POLLIN)
+        dealer.connect(peer.endpoint)
+        return Outlet(peer=peer, socket=dealer, monitor=monitor)
+
+    def _close(self, outlet: Outlet) -> None:
+        self._poller.unregister(outlet.monitor)
+        outlet.socket.disable_monitor()
+        outlet.monitor.close(0)
+        outlet.socket.close(0)
+
+    def _drain_waker(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._woken.recv(4096):
+                pass
+
+    def _authenticate(self) -> None:
+        while self._zap.poll(0):
+            _, request, _, _, _, _, key = self._zap.recv_multipart()
+            owner = self._owners.get(z85.encode(key))
+            if owner is None:
+                # 300 asks the peer to try again later: our list of peers may be behind its.
+                self.counters["connections_refused"] += 1
+                verdict = [b"300", b"unknown key", b"", b""]
+            else:
+                verdict = [b"200", b"OK", owner.encode(), b""]
+            self._zap.send_multipart([b"1.0", request, *verdict])
+
+    def _drain_router(self) -> None:
+        while True:
+            try:
+                parts = self._router.recv_multipart(flags=zmq.DONTWAIT, copy=False)
+            except zmq.Again:
+                return
+            sender = str(parts[0].get("User-Id"))
+            frames = [part.bytes for part in parts[1:]]
+            outlet = self._outlets.get(sender)
+            if outlet is None or len(frames) < 2 or len(frames[0]) != _sent_at.size:
+                self.counters["frames_refused"] += 1
+                continue
+            (sent_us,) = _sent_at.unpack(frames[0])
+            self._hold(outlet, sent_us, Arrived(sender, frames[1:]))
+
+    def _drain_monitor(self, outlet: Outlet) -> None:
+        while outlet.monitor.poll(0):
+            recv_monitor_message(outlet.monitor)
+            self._hold(outlet, self._clock_us(), Lost(outlet.peer.node))
+
+    def _hold(self, outlet: Outlet, sent_us: int, item: Arrived | Lost) -> None:
+        now_us = self._clock_us()
+        delay_us = round(outlet.peer.delay_ms * 1000)
+        # A link is FIFO and never delivers before now, nor (whatever the sender's clock says)
+        # later than a delay from now.
+        due_us = max(now_us, min(sent_us, now_us) + delay_us, outlet.last_due_us)
+        outlet.last_due_us = due_us
+        self._order += 1
+        heapq.heappush(self._held, (due_us, self._order, item))
+
+    def _due(self) -> list[Arrived | Lost]:
+        items: list[Arrived | Lost] = list(self._local)
+        self._local.clear()
+        now_us = self._clock_us()
+        while self._held and self._held[0][0] <= now_us:
+            items.append(heapq.heappop(self._held)[2])
+        return items

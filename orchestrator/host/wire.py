@@ -1,0 +1,216 @@
+"""Messages as frames on the wire, and back.
+
+The first frame is a version byte and a msgpack header (msgspec, strictly typed: nothing is ever
+unpickled or evaluated); rows follow as Arrow IPC record batches, one a frame, without schema: the
+receiver knows the stream's schema and decodes against it. Whatever does not decode, or decodes to
+a chunk that breaks its promises, raises `WireError`; the caller counts it and drops the frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyarrow import ipc
+
+from ha.messages import (
+    Ack,
+    Data,
+    Heartbeat,
+    Message,
+    Ping,
+    Pong,
+    Snapshot,
+    SnapshotRequest,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+from streams.chunk import Chunk, ChunkError, Position
+
+WIRE_VERSION = 1
+
+SchemaOf = Callable[[str], pa.Schema | None]
+"""Finds a stream's schema; None for a stream the host has nothing to do with."""
+
+
+class WireError(ValueError):
+    """Frames that are not a message of this version."""
+
+
+class ChunkHeader(msgspec.Struct, frozen=True, array_like=True):
+    """A chunk without its rows; marks and origins are little-endian int64."""
+
+    first_seq: int
+    marks: bytes
+    origins_us: bytes
+
+
+class DataHeader(msgspec.Struct, frozen=True, array_like=True, tag=0):
+    """`Data` without its rows."""
+
+    stream: str
+    epoch: int
+    generation: int
+    consumer: str
+    chunk: ChunkHeader
+
+
+class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """`Snapshot` without its state and rows: those are frames of their own, in this order."""
+
+    fragment: str
+    epoch: int
+    generation: int
+    inputs: dict[str, tuple[int, Position]]
+    log_base: Position
+    log: tuple[ChunkHeader, ...]
+    consumers: tuple[tuple[str, str, Position], ...]
+
+
+class Control(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Every message that is a header and nothing else."""
+
+    kind: str
+    body: msgspec.Raw
+
+
+CONTROL_TYPES: dict[str, type[Message]] = {
+    kind.__name__: kind
+    for kind in (Ack, Heartbeat, Ping, Pong, SnapshotRequest, Subscribe, Subscribed, Unsubscribe)
+}
+
+Header = DataHeader | SnapshotHeader | Control
+
+_headers: msgspec.msgpack.Decoder[Header] = msgspec.msgpack.Decoder(Header)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode(message: Message) -> list[bytes]:
+    """Frames of a message."""
+    match message:
+        case Data():
+            header = DataHeader(
+                message.stream,
+                message.epoch,
+                message.generation,
+                message.consumer,
+                _chunk_header(message.chunk),
+            )
+            bodies = [_rows(message.chunk)]
+        case Snapshot():
+            header = SnapshotHeader(
+                message.fragment,
+                message.epoch,
+                message.generation,
+                message.inputs,
+                message.log_base,
+                tuple(_chunk_header(chunk) for chunk in message.log),
+                message.consumers,
+            )
+            bodies = [message.state, *(_rows(chunk) for chunk in message.log)]
+        case _:
+            header = Control(type(message).__name__, msgspec.Raw(_encoder.encode(message)))
+            bodies = []
+    return [bytes([WIRE_VERSION]) + _encoder.encode(header), *bodies]
+
+
+def decode(frames: Sequence[bytes], schema_of: SchemaOf) -> Message:
+    """The message that frames hold.
+
+    Raises
+    ------
+    WireError
+        Saying what is wrong with them.
+    """
+    if not frames or not frames[0] or frames[0][0] != WIRE_VERSION:
+        version = frames[0][0] if frames and frames[0] else None
+        raise WireError(f"wire version {version!r}, expected {WIRE_VERSION}")
+    try:
+        header = _headers.decode(memoryview(frames[0])[1:])
+        return _message(header, frames[1:], schema_of)
+    except (msgspec.MsgspecError, ChunkError, pa.ArrowInvalid, ValueError, OSError) as error:
+        raise WireError(str(error)) from error
+
+
+def _message(header: Header, bodies: Sequence[bytes], schema_of: SchemaOf) -> Message:
+    match header:
+        case DataHeader():
+            (body,) = bodies
+            return Data(
+                stream=header.stream,
+                epoch=header.epoch,
+                generation=header.generation,
+                consumer=header.consumer,
+                chunk=_chunk(header.chunk, body, _known(header.stream, schema_of)),
+            )
+        case SnapshotHeader():
+            return _snapshot(header, bodies, schema_of)
+        case Control():
+            return _control(header, bodies)
+
+
+def _control(header: Control, bodies: Sequence[bytes]) -> Message:
+    if bodies or header.kind not in CONTROL_TYPES:
+        raise WireError(f"{header.kind!r} with {len(bodies)} more frames")
+    return msgspec.msgpack.decode(header.body, type=CONTROL_TYPES[header.kind])
+
+
+def _snapshot(header: SnapshotHeader, bodies: Sequence[bytes], schema_of: SchemaOf) -> Snapshot:
+    schema = _known(header.fragment, schema_of)
+    state, *rows = bodies
+    return Snapshot(
+        fragment=header.fragment,
+        epoch=header.epoch,
+        generation=header.generation,
+        state=state,
+        inputs=header.inputs,
+        log_base=header.log_base,
+        log=tuple(
+            _chunk(chunk, body, schema) for chunk, body in zip(header.log, rows, strict=True)
+        ),
+        consumers=header.consumers,
+    )
+
+
+def _known(stream: str, schema_of: SchemaOf) -> pa.Schema:
+    schema = schema_of(stream)
+    if schema is None:
+        raise WireError(f"stream {stream!r} is neither read nor made here")
+    return schema
+
+
+def _chunk_header(chunk: Chunk) -> ChunkHeader:
+    return ChunkHeader(
+        chunk.first_seq,
+        chunk.marks.astype("<i8").tobytes(),
+        chunk.origins_us.astype("<i8").tobytes(),
+    )
+
+
+def _rows(chunk: Chunk) -> bytes:
+    # Most answers have no rows at all; an empty frame says so for the price of nothing.
+    return chunk.rows.serialize().to_pybytes() if chunk.rows.num_rows else b""
+
+
+def _chunk(header: ChunkHeader, body: bytes, schema: pa.Schema) -> Chunk:
+    if body:
+        rows = ipc.read_record_batch(pa.py_buffer(body), schema)
+        rows.validate(full=True)
+    else:
+        rows = empty_rows(schema)
+    chunk = Chunk(
+        first_seq=header.first_seq,
+        rows=rows,
+        marks=np.frombuffer(header.marks, dtype="<i8").astype(np.int64, copy=False),
+        origins_us=np.frombuffer(header.origins_us, dtype="<i8").astype(np.int64, copy=False),
+    )
+    chunk.check(schema)
+    return chunk
+
+
+def empty_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of no rows."""
+    return pa.RecordBatch.from_pylist([], schema=schema)

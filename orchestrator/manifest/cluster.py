@@ -1,0 +1,77 @@
+"""What a cluster's processes must agree on, out of its manifest and its table of latencies."""
+
+from __future__ import annotations
+
+from orchestrator.errors import InvalidInput
+from orchestrator.manifest.document import nearest
+from orchestrator.manifest.kinds import ClusterManifest
+from orchestrator.records import ClusterRecord
+from topology.latency import LatencyMatrix, LatencyMatrixError, UnknownLatency, read_csv
+
+
+def cluster_record(manifest: ClusterManifest) -> ClusterRecord:
+    """The record of a cluster, with the one-way delays among its regions.
+
+    Raises
+    ------
+    InvalidInput
+        The table cannot be read, lacks a region, or has a blank between two regions in use.
+    """
+    timing = manifest.timing
+    return ClusterRecord(
+        name=manifest.name,
+        delays_ms=_delays_ms(manifest),
+        heartbeat_ms=timing.heartbeat_ms,
+        suspect_after_ms=timing.suspect_after_ms,
+        ack_interval_ms=timing.ack_interval_ms,
+        probe_interval_ms=timing.probe_interval_ms,
+        cpu_scale_ms=timing.cpu_scale_ms,
+    )
+
+
+def _delays_ms(manifest: ClusterManifest) -> dict[str, dict[str, float]]:
+    if manifest.latencies is None:
+        return {}
+    matrix = _matrix(manifest)
+    regions: dict[str, str] = {}
+    for place in (*manifest.nodes, *manifest.sites):
+        regions.setdefault(place.region, place.file)
+        if place.region not in matrix.names:
+            raise InvalidInput(
+                place.file,
+                f"Cluster {manifest.name}: region",
+                place.region,
+                f"is not in {manifest.latencies}",
+                nearest(place.region, matrix.names),
+            )
+    delays_ms: dict[str, dict[str, float]] = {source: {} for source in regions}
+    for source, file in regions.items():
+        for target in regions:
+            try:
+                delays_ms[source][target] = matrix.one_way_ms(source, target)
+            except UnknownLatency:
+                raise InvalidInput(
+                    file,
+                    f"Cluster {manifest.name}: region",
+                    source,
+                    f"has no measured latency to {target} in {manifest.latencies}",
+                    "Choose another region, or fill the blank.",
+                ) from None
+    return delays_ms
+
+
+def _matrix(manifest: ClusterManifest) -> LatencyMatrix:
+    path = str(manifest.latencies)
+    field = f"Cluster {manifest.name}: latencies"
+    assert manifest.latencies is not None
+    try:
+        text = manifest.latencies.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        problem = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise InvalidInput(
+            manifest.file, field, path, f"cannot be read ({problem})", "Fetch it: make data."
+        ) from None
+    try:
+        return read_csv(text, path)
+    except LatencyMatrixError as error:
+        raise InvalidInput(manifest.file, field, path, str(error), "Mend the table.") from None

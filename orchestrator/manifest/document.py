@@ -1,0 +1,265 @@
+"""Reading YAML documents field by field, with errors that name file, line, field and value.
+
+The documents are read as YAML nodes rather than plain values, because only nodes know their
+lines, and because a mapping with the same key twice is a mistake that plain values hide.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import yaml
+
+from orchestrator.errors import InvalidInput
+from orchestrator.manifest.units import UnitError
+
+T = TypeVar("T", float, int)
+
+_identifier = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_slug = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A question that names the nearest known name, and a list of all when none is near.
+
+    >>> nearest("deadlin", ["deadline", "name"])
+    'Did you mean deadline?'
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        return f"Did you mean {close[0]}?"
+    return f"Known: {', '.join(names)}." if names else "There is none."
+
+
+def slug(name: str) -> str:
+    """A name as the store and the file system take it.
+
+    >>> slug("Germany West Central")
+    'germany-west-central'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+class _Words:
+    """A description in the place of a value; shown without quotes."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def __repr__(self) -> str:
+        return self._words
+
+
+@dataclass(slots=True)
+class Field:
+    """One value of a document, and where it stands."""
+
+    file: str
+    name: str
+    node: yaml.Node
+
+    @property
+    def where(self) -> str:
+        """File and line."""
+        return f"{self.file}:{self.node.start_mark.line + 1}"
+
+    def refuse(self, problem: str, remedy: str) -> NoReturn:
+        """Raise `InvalidInput` for this value."""
+        raise InvalidInput(self.where, self.name, self._value(), problem, remedy)
+
+    def text(self) -> str:
+        """A string, not empty."""
+        value = self._value()
+        if not isinstance(value, str):
+            self.refuse("is not text", "Write text; quote it if it looks like a number.")
+        if not value.strip():
+            self.refuse("is empty", "Write something.")
+        return value
+
+    def identifier(self) -> str:
+        """A name that can stand in a query."""
+        value = self.text()
+        if not _identifier.fullmatch(value):
+            self.refuse(
+                "cannot be a name in a query",
+                "Use letters, digits and underscores, with no digit in front.",
+            )
+        return value
+
+    def slug(self) -> str:
+        """A name that can stand in a path."""
+        value = self.text()
+        if not _slug.fullmatch(value):
+            self.refuse(
+                "cannot be a name",
+                f"Use small letters, digits and single hyphens, such as "
+                f"{slug(value) or 'north-receiver'}.",
+            )
+        return value
+
+    def choice(self, known: Iterable[str]) -> str:
+        """One of the known words."""
+        value = self.text()
+        if value not in known:
+            self.refuse("is unknown", nearest(value, known))
+        return value
+
+    def number(self) -> float:
+        """A finite number, at least 0."""
+        value = self._value()
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            self.refuse("is not a number", "Write a plain number.")
+        if not math.isfinite(value) or value < 0:
+            self.refuse("is not a number from 0 on", "Write a number that is not negative.")
+        return float(value)
+
+    def boolean(self) -> bool:
+        """True or false."""
+        value = self._value()
+        if not isinstance(value, bool):
+            self.refuse("is neither true nor false", "Write true or false.")
+        return value
+
+    def quantity(self, parse: Callable[[str], T], *, positive: bool = False) -> T:
+        """A number with a unit, read by one of `orchestrator.manifest.units`."""
+        value = self._value()
+        text = str(value) if isinstance(value, (int, float)) else self.text()
+        try:
+            quantity = parse(text)
+        except UnitError as error:
+            self.refuse(error.problem, error.remedy)
+        if positive and quantity <= 0:
+            self.refuse("is not above 0", "Write a quantity above 0.")
+        return quantity
+
+    def items(self) -> list[Field]:
+        """The elements of a list."""
+        if not isinstance(self.node, yaml.SequenceNode):
+            self.refuse("is not a list", "Write a list: [a, b].")
+        return [
+            Field(self.file, f"{self.name}[{index}]", node)
+            for index, node in enumerate(self.node.value)
+        ]
+
+    def section(self, resource: str = "") -> Section:
+        """A mapping with known fields."""
+        return Section(self, resource)
+
+    def entries(self) -> list[tuple[Field, Field]]:
+        """A mapping with free keys: pairs of key and value."""
+        return list(Section(self).entries())
+
+    def is_mapping(self) -> bool:
+        """Whether the value is a mapping."""
+        return isinstance(self.node, yaml.MappingNode)
+
+    def _value(self) -> object:
+        """A scalar's value; anything else described in words."""
+        if isinstance(self.node, yaml.ScalarNode):
+            constructor: Any = yaml.SafeLoader("")
+            try:
+                return constructor.construct_object(self.node)
+            except (yaml.YAMLError, ValueError):
+                return self.node.value  # A foreign tag, or a date that is none: as written.
+        return _Words("a list" if isinstance(self.node, yaml.SequenceNode) else "a mapping")
+
+
+@dataclass(slots=True)
+class Section:
+    """A mapping that is read field by field; what nobody asked for is refused at the end.
+
+    Parameters
+    ----------
+    field
+        Where the mapping stands.
+    resource
+        What to put in front of its fields' names, such as `Query proximity: `; empty for a
+        section within another, whose own name stands there.
+    """
+
+    of: Field
+    resource: str = ""
+    _pairs: dict[str, tuple[Field, Field]] = field(default_factory=dict[str, tuple[Field, Field]])
+    _asked: list[str] = field(default_factory=list[str])
+
+    def __post_init__(self) -> None:
+        node = self.of.node
+        if not isinstance(node, yaml.MappingNode):
+            self.of.refuse("is not a mapping", "Write fields and values: {name: value}.")
+        prefix = self.resource or (f"{self.of.name}." if self.of.name else "")
+        for key_node, value_node in node.value:
+            name = str(key_node.value)
+            key = Field(self.of.file, f"{prefix}{name}", key_node)
+            if not isinstance(key_node, yaml.ScalarNode):
+                self.of.refuse("has a field whose name is not text", "Name fields with text.")
+            if name in self._pairs:
+                key.refuse("is given twice", "Keep one of the two.")
+            self._pairs[name] = (key, Field(self.of.file, f"{prefix}{name}", value_node))
+
+    def get(self, name: str) -> Field | None:
+        """A field that may be missing (or null, which is the same)."""
+        self._asked.append(name)
+        pair = self._pairs.get(name)
+        if pair is None or pair[1].node.tag == "tag:yaml.org,2002:null":
+            return None
+        return pair[1]
+
+    def need(self, name: str) -> Field:
+        """A field that must be there."""
+        found = self.get(name)
+        if found is None:
+            unasked = [given for given in self._pairs if given not in self._asked]
+            for typo in difflib.get_close_matches(name, unasked, n=1):
+                self._pairs[typo][0].refuse("is an unknown field", f"Did you mean {name}?")
+            prefix = self.resource or (f"{self.of.name}." if self.of.name else "")
+            raise InvalidInput(
+                self.of.where, f"{prefix}{name}", None, "is missing", f"Add the field {name}."
+            )
+        return found
+
+    def entries(self) -> Iterator[tuple[Field, Field]]:
+        """All pairs of key and value."""
+        yield from self._pairs.values()
+
+    def close(self) -> None:
+        """Refuse the fields nobody asked for."""
+        for name, (key, _) in self._pairs.items():
+            if name not in self._asked:
+                key.refuse("is an unknown field", nearest(name, self._asked))
+
+
+def documents(file: Path) -> list[Field]:
+    """The non-empty YAML documents of a file.
+
+    Raises
+    ------
+    InvalidInput
+        The file cannot be read or is not YAML; named with the line.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        problem = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise InvalidInput(
+            str(file), "", None, f"cannot be read ({problem})", "Check the path and the file."
+        ) from None
+    try:
+        nodes = list(yaml.compose_all(text, yaml.SafeLoader))
+    except yaml.MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f":{error.problem_mark.line + 1}"
+        raise InvalidInput(
+            f"{file}{line}", "", None, f"is not YAML: {error.problem}", "Mend the syntax there."
+        ) from None
+    except yaml.YAMLError as error:
+        raise InvalidInput(
+            str(file), "", None, f"is not YAML: {error}", "Mend the syntax there."
+        ) from None
+    found = [Field(str(file), "", node) for node in nodes]
+    return [document for document in found if document.node.tag != "tag:yaml.org,2002:null"]

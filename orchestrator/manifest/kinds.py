@@ -1,0 +1,253 @@
+"""The kinds of manifest, and their fields.
+
+What a manifest says becomes a record of the store as it is, so that a manifest is its record plus
+where it was read; only a cluster's says more, namely what to start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from orchestrator.manifest.document import Field, Section, slug
+from orchestrator.manifest.units import duration_ms, memory_bytes, rate_bytes_s
+from orchestrator.records import Estimate, QueryRecord, ReplaySource, StreamRecord
+from streams.chunk import type_names
+
+DEFAULT_EXECUTOR_MEMORY_BYTES = 512 * 2**20
+"""What the demo's executors need; the Python worker's memory comes on top of it."""
+
+
+class PlaceManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A node or a site: a name and the region it is in."""
+
+    name: str
+    region: str
+    file: str
+
+
+class TimingManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster's intervals, ms; the defaults are `ClusterRecord`'s."""
+
+    heartbeat_ms: float = 25.0
+    suspect_after_ms: float = 150.0
+    ack_interval_ms: float = 50.0
+    probe_interval_ms: float = 100.0
+    cpu_scale_ms: float = 10.0
+
+
+class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """`kind: Cluster`: what `vivace up` starts.
+
+    Attributes
+    ----------
+    file
+        File and line of the document.
+    nodes
+        One executor each.
+    sites
+        Where streams enter and leave.
+    latencies
+        Absolute path of the table of round trips; None: links are not delayed.
+    """
+
+    file: str
+    name: str
+    nodes: tuple[PlaceManifest, ...]
+    sites: tuple[PlaceManifest, ...]
+    latencies: Path | None
+    executor_memory_bytes: int
+    timing: TimingManifest
+
+
+class StreamManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """`kind: Stream`: a stream that enters from outside."""
+
+    file: str
+    record: StreamRecord
+
+
+class QueryManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """`kind: Query`: a continuous query.
+
+    Attributes
+    ----------
+    statements_line
+        Line of the file on which the statements begin, to turn a position within them into one
+        within the file.
+    """
+
+    file: str
+    record: QueryRecord
+    statements_line: int
+
+
+Manifest = ClusterManifest | StreamManifest | QueryManifest
+
+
+def read_manifest(document: Field) -> Manifest:
+    """A manifest out of a YAML document.
+
+    Raises
+    ------
+    InvalidInput
+        Naming file, line, field and value.
+    """
+    kind = document.section().need("kind").choice(_readers)
+    name_field = document.section().get("name")
+    name = name_field.text() if name_field else ""
+    section = document.section(f"{kind} {name}: " if name else f"{kind}: ")
+    section.get("kind")
+    manifest = _readers[kind](document, section)
+    section.close()
+    return manifest
+
+
+def _cluster(document: Field, section: Section) -> ClusterManifest:
+    name = section.need("name").slug()
+    nodes = [_place(item) for item in section.need("nodes").items()]
+    if not nodes:
+        section.need("nodes").refuse("names no node", "Name at least two: a query needs two.")
+    sites_field = section.get("sites")
+    sites = [_place(item) for item in sites_field.items()] if sites_field else []
+    latencies = section.get("latencies")
+    memory = section.get("executorMemory")
+    return ClusterManifest(
+        file=document.where,
+        name=name,
+        nodes=tuple(nodes),
+        sites=tuple(sites),
+        latencies=_path(latencies) if latencies else None,
+        executor_memory_bytes=memory.quantity(memory_bytes, positive=True)
+        if memory
+        else DEFAULT_EXECUTOR_MEMORY_BYTES,
+        timing=_timing(section),
+    )
+
+
+def _place(item: Field) -> PlaceManifest:
+    if not item.is_mapping():
+        region = item.text()
+        name = slug(region)
+        if not name:
+            item.refuse("gives no name", "Use letters or digits.")
+        return PlaceManifest(name=name, region=region, file=item.where)
+    section = item.section()
+    place = PlaceManifest(
+        name=section.need("name").slug(), region=section.need("region").text(), file=item.where
+    )
+    section.close()
+    return place
+
+
+def _timing(section: Section) -> TimingManifest:
+    default = TimingManifest()
+
+    def interval(name: str, otherwise_ms: float) -> float:
+        field = section.get(name)
+        return field.quantity(duration_ms, positive=True) if field else otherwise_ms
+
+    timing = TimingManifest(
+        heartbeat_ms=interval("heartbeat", default.heartbeat_ms),
+        suspect_after_ms=interval("suspectAfter", default.suspect_after_ms),
+        ack_interval_ms=interval("ackInterval", default.ack_interval_ms),
+        probe_interval_ms=interval("probeInterval", default.probe_interval_ms),
+        cpu_scale_ms=interval("cpuScale", default.cpu_scale_ms),
+    )
+    suspect_after = section.get("suspectAfter")
+    if timing.suspect_after_ms <= timing.heartbeat_ms:
+        (suspect_after or section.need("heartbeat")).refuse(
+            f"lets every node be suspected: heartbeats come every {timing.heartbeat_ms:g} ms, "
+            f"silence is suspected after {timing.suspect_after_ms:g} ms",
+            "Make suspectAfter a few times heartbeat.",
+        )
+    return timing
+
+
+def _stream(document: Field, section: Section) -> StreamManifest:
+    replay = section.get("replay")
+    return StreamManifest(
+        file=document.where,
+        record=StreamRecord(
+            name=section.need("name").identifier(),
+            site=section.need("site").slug(),
+            columns=_columns(section.need("columns")),
+            rate_bytes_s=section.need("rate").quantity(rate_bytes_s, positive=True),
+            replay=_replay(replay) if replay else None,
+        ),
+    )
+
+
+def _columns(field: Field) -> dict[str, str]:
+    columns = {key.identifier(): kind.choice(type_names) for key, kind in field.entries()}
+    if not columns:
+        field.refuse("has no column", "Declare at least one column.")
+    return columns
+
+
+def _replay(field: Field) -> ReplaySource:
+    section = field.section()
+    speed_field = section.get("speed")
+    repeat = section.get("repeat")
+    speed = speed_field.number() if speed_field else 1.0
+    if speed_field and speed <= 0:
+        speed_field.refuse("is not above 0", "Write 1 for the speed it was recorded at.")
+    replay = ReplaySource(
+        path=str(_path(section.need("path"))),
+        speed=speed,
+        repeat=repeat.boolean() if repeat else False,
+    )
+    section.close()
+    return replay
+
+
+def _query(document: Field, section: Section) -> QueryManifest:
+    outputs_field = section.need("outputs")
+    outputs = {key.identifier(): site.slug() for key, site in outputs_field.entries()}
+    if not outputs:
+        outputs_field.refuse("names no output", "Name at least one stream and its site.")
+    statements = section.need("statements")
+    estimates = section.get("estimates")
+    # A block scalar (`|`) begins on the line after its mark.
+    style = getattr(statements.node, "style", None)
+    return QueryManifest(
+        file=document.where,
+        statements_line=statements.node.start_mark.line + (2 if style in ("|", ">") else 1),
+        record=QueryRecord(
+            name=section.need("name").slug(),
+            statements=statements.text(),
+            outputs=outputs,
+            deadline_ms=section.need("deadline").quantity(duration_ms, positive=True),
+            recovery_bound_ms=section.need("recovery").quantity(duration_ms, positive=True),
+            estimates={key.identifier(): _estimate(value) for key, value in estimates.entries()}
+            if estimates
+            else {},
+        ),
+    )
+
+
+def _estimate(field: Field) -> Estimate:
+    section = field.section()
+    default = Estimate()
+    selectivity = section.get("selectivity")
+    cost = section.get("cost")
+    estimate = Estimate(
+        selectivity=selectivity.number() if selectivity else default.selectivity,
+        cost_us=1000 * cost.quantity(duration_ms) if cost else default.cost_us,
+    )
+    section.close()
+    return estimate
+
+
+def _path(field: Field) -> Path:
+    """A path, relative to the file it is written in."""
+    return (Path(field.file).parent / field.text()).resolve()
+
+
+_readers: dict[str, Callable[[Field, Section], Manifest]] = {
+    "Cluster": _cluster,
+    "Stream": _stream,
+    "Query": _query,
+}

@@ -1,0 +1,79 @@
+"""Reading all manifests of some files and folders, and what they must not say together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from orchestrator.errors import InvalidInput
+from orchestrator.manifest.document import documents
+from orchestrator.manifest.kinds import (
+    ClusterManifest,
+    QueryManifest,
+    StreamManifest,
+    read_manifest,
+)
+
+
+class Manifests(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was read, by kind, in the order it was read."""
+
+    cluster: ClusterManifest | None
+    streams: tuple[StreamManifest, ...]
+    queries: tuple[QueryManifest, ...]
+
+
+def load(paths: Sequence[Path]) -> Manifests:
+    """Read files, and of folders every `*.yaml` and `*.yml` in the order of their names.
+
+    Raises
+    ------
+    InvalidInput
+        The first thing that is wrong; nothing is returned then.
+    """
+    manifests = [read_manifest(document) for file in _files(paths) for document in documents(file)]
+    clusters = [each for each in manifests if isinstance(each, ClusterManifest)]
+    streams = [each for each in manifests if isinstance(each, StreamManifest)]
+    queries = [each for each in manifests if isinstance(each, QueryManifest)]
+    if len(clusters) > 1:
+        raise InvalidInput(
+            clusters[1].file,
+            "kind",
+            "Cluster",
+            f"is the second one; the first is in {clusters[0].file}",
+            "Keep one cluster.",
+        )
+    _refuse_twins(("Stream", each.file, each.record.name) for each in streams)
+    _refuse_twins(("Query", each.file, each.record.name) for each in queries)
+    for cluster in clusters:
+        places = [*cluster.nodes, *cluster.sites]
+        _refuse_twins((f"Cluster {cluster.name}", place.file, place.name) for place in places)
+    return Manifests(
+        cluster=clusters[0] if clusters else None, streams=tuple(streams), queries=tuple(queries)
+    )
+
+
+def _files(paths: Sequence[Path]) -> Iterable[Path]:
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        files = sorted(file for file in path.iterdir() if file.suffix in (".yaml", ".yml"))
+        if not files:
+            raise InvalidInput(
+                str(path), "", None, "holds no *.yaml or *.yml file", "Name another folder."
+            )
+        yield from files
+
+
+def _refuse_twins(named: Iterable[tuple[str, str, str]]) -> None:
+    """Refuse the second of two equal names; each comes with its kind and its file."""
+    first: dict[str, str] = {}
+    for kind, file, name in named:
+        if name in first:
+            raise InvalidInput(
+                file, f"{kind}: name", name, f"is taken by {first[name]}", "Choose another name."
+            )
+        first[name] = file

@@ -1,0 +1,87 @@
+"""Quantities as people write them: a number and a unit.
+
+Decimal prefixes count in thousands, binary ones (`KiB`) in 1,024s; memory sizes also take Spark's
+single letters, which are binary there too: `512m`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_quantity = re.compile(
+    r"\s*([+-]?[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9].*?)\s*"
+)
+
+_durations_ms = {
+    "us": 1e-3,
+    "µs": 1e-3,
+    "ms": 1.0,
+    "s": 1e3,
+    "min": 60e3,
+    "h": 3600e3,
+}
+
+_sizes_bytes = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
+
+_memory_bytes = {**_sizes_bytes, "k": 2**10, "m": 2**20, "g": 2**30}
+
+
+class UnitError(ValueError):
+    """Text that is not a quantity of the kind wanted; says what is wrong, then what to write."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(problem, remedy)
+        self.problem = problem
+        self.remedy = remedy
+
+
+def duration_ms(text: str) -> float:
+    """Milliseconds.
+
+    >>> duration_ms("1.5 s")
+    1500.0
+    """
+    return _parse(text, "a duration", _durations_ms, "300 ms")
+
+
+def rate_bytes_s(text: str) -> float:
+    """Bytes a second.
+
+    >>> rate_bytes_s("150 KB/s")
+    150000.0
+    """
+    rates = {f"{unit}/s": factor for unit, factor in _sizes_bytes.items()}
+    return _parse(text, "a rate", rates, "150 KB/s")
+
+
+def memory_bytes(text: str) -> int:
+    """Bytes of memory.
+
+    >>> memory_bytes("512m")
+    536870912
+    """
+    return int(_parse(text, "a size", _memory_bytes, "512m"))
+
+
+def _parse(text: str, what: str, units: Mapping[str, float], example: str) -> float:
+    match = _quantity.fullmatch(text)
+    if match is None:
+        raise UnitError(f"is not {what}", f'Write a number and a unit, such as "{example}".')
+    number, unit = match.groups()
+    if unit not in units:
+        raise UnitError(
+            f"has an unknown unit, {unit!r}", f'Use one of {", ".join(units)}, as in "{example}".'
+        )
+    value = float(number.replace("_", "")) * units[unit]
+    if value < 0:
+        raise UnitError("is negative", f"{what.capitalize()} is never negative.")
+    return value

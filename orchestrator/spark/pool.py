@@ -1,0 +1,242 @@
+"""One host an executor, kept alive on Spark.
+
+Each node is a Spark job of its own with one task that runs as long as the host does. One job for
+all of them would not do: Spark counts the failures of a job's tasks together and gives up on all
+when one fails too often, and in barrier mode the first death is everybody's.
+
+An executor that dies takes its host along and fails that one job. Spark starts another executor;
+the pool submits the node's job again, under the same name, until it is stopped.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JError
+from pyspark import InheritableThread
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from orchestrator.records import HostSpec
+
+LEAST_PAUSE_S = 0.1
+"""Pause before a lost host is submitted again: Spark is busy with the loss itself."""
+
+MOST_PAUSE_S = 5.0
+"""Longest pause between submissions of a host that ends again and again."""
+
+SETTLED_S = 30.0
+"""A host that ran this long was well: what ends it afterwards is a new trouble."""
+
+STOP_TIMEOUT_S = 20.0
+"""Spark looks every two seconds whether a running host's task was cancelled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSubmitted:
+    """Spark was given a node's host to run; the first time is attempt 1."""
+
+    node: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorLost:
+    """The executor that ran a node's host is gone, the host with it."""
+
+    node: str
+    attempt: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostEnded:
+    """A host ended although its executor did not; `cause` is None if it simply returned."""
+
+    node: str
+    attempt: int
+    cause: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLost:
+    """Spark itself ended: the node's host does not come back."""
+
+    node: str
+    attempt: int
+
+
+_spark_errors = (Py4JError, PySparkException, AttributeError, OSError)
+"""What Spark's calls raise; the last two once the session was stopped or its process died."""
+
+PoolEvent = HostSubmitted | ExecutorLost | HostEnded | SessionLost
+
+
+class HostsStuck(TimeoutError):
+    """Hosts that Spark did not end in time."""
+
+    def __init__(self, nodes: Sequence[str], timeout_s: float) -> None:
+        super().__init__(
+            f"hosts still run {timeout_s:g} s after they were cancelled: {', '.join(nodes)}"
+        )
+        self.nodes = tuple(nodes)
+
+
+class HostPool:
+    """Runs a host for every node until it is stopped.
+
+    Parameters
+    ----------
+    session
+        Spark, with an executor of one core for every node at least.
+    specs
+        What each host is started with; their node names differ.
+    run
+        The host: called on an executor, in a process of its own, with its spec. Must be
+        importable there.
+    on_event
+        Told what happens, from the pool's threads; must return soon.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        specs: Sequence[HostSpec],
+        run: Callable[[HostSpec], None],
+        on_event: Callable[[PoolEvent], None],
+    ) -> None:
+        self._context = session.sparkContext
+        self._run = run
+        self._on_event = on_event
+        self._stopping = threading.Event()
+        self._threads = {
+            spec.node: InheritableThread(
+                target=self._keep, args=(spec,), name=f"host-{spec.node}", daemon=True
+            )
+            for spec in specs
+        }
+        if len(self._threads) != len(specs):
+            raise ValueError(f"node names repeat: {[spec.node for spec in specs]}")
+
+    def start(self) -> None:
+        """Submit every node's host."""
+        for thread in self._threads.values():
+            thread.start()
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End all hosts; when it returns their processes are gone.
+
+        Raises
+        ------
+        HostsStuck
+            Naming those that did not end within `timeout_s`.
+        """
+        self._stopping.set()
+        deadline = time.monotonic() + timeout_s
+        running = [node for node, thread in self._threads.items() if thread.ident is not None]
+        while running:
+            # Again and again: a job may be submitted just after its first cancellation.
+            for node in running:
+                self._cancel(node)
+                self._threads[node].join(0.2 / len(running))
+            running = [node for node in running if self._runs(node)]
+            if running and time.monotonic() > deadline:
+                raise HostsStuck(running, timeout_s)
+
+    def _runs(self, node: str) -> bool:
+        """Whether a node's thread or task is still there.
+
+        A cancelled job returns at once, its task only when its process was killed.
+        """
+        if self._threads[node].is_alive():
+            return True
+        try:
+            tracker = self._context.statusTracker()
+            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(_group(node))]
+            numbers = [number for job in jobs if job for number in job.stageIds]
+            stages = [tracker.getStageInfo(number) for number in numbers]
+        except _spark_errors:
+            return False
+        return any(stage.numActiveTasks for stage in stages if stage)
+
+    def _cancel(self, node: str) -> None:
+        try:
+            self._context.cancelJobGroup(_group(node))
+        except _spark_errors:
+            # The session ended, and with it all of its jobs.
+            return
+
+    def _keep(self, spec: HostSpec) -> None:
+        """Submit one node's host until the pool is stopped."""
+        pause_s = LEAST_PAUSE_S
+        attempt = 0
+        while not self._stopping.is_set():
+            attempt += 1
+            self._on_event(HostSubmitted(node=spec.node, attempt=attempt))
+            began = time.monotonic()
+            event = self._submit(spec, attempt)
+            if self._stopping.is_set():
+                return
+            self._on_event(event)
+            if isinstance(event, SessionLost):
+                return
+            if time.monotonic() - began > SETTLED_S:
+                pause_s = LEAST_PAUSE_S
+            self._stopping.wait(pause_s)
+            pause_s = min(2 * pause_s, MOST_PAUSE_S)
+
+    def _submit(self, spec: HostSpec, attempt: int) -> PoolEvent:
+        """Run one node's host as a Spark job; how it ended."""
+        run = self._run
+
+        def host(_partition: Iterable[int]) -> None:
+            run(spec)
+
+        context = self._context
+        try:
+            # Not interrupted: Spark then kills the Python process, where an interrupted task
+            # would end alone and leave the process behind.
+            context.setJobGroup(_group(spec.node), f"Host {spec.node}", interruptOnCancel=False)
+            context.parallelize([0], 1).foreachPartition(host)
+        except _spark_errors as error:
+            if self._session_ended():
+                return SessionLost(node=spec.node, attempt=attempt)
+            message = str(error)
+            if "ExecutorLostFailure" in message:
+                return ExecutorLost(node=spec.node, attempt=attempt, cause=gist(message))
+            return HostEnded(node=spec.node, attempt=attempt, cause=gist(message))
+        return HostEnded(node=spec.node, attempt=attempt, cause=None)
+
+    def _session_ended(self) -> bool:
+        try:
+            # The one public question that a stopped context refuses to answer.
+            _ = self._context.defaultParallelism
+        except _spark_errors:
+            return True
+        return False
+
+
+def _group(node: str) -> str:
+    """Spark's name for a node's jobs."""
+    return f"vivace-host-{node}"
+
+
+def gist(message: str) -> str:
+    """The one line of a Spark failure that says what happened.
+
+    >>> gist("Job aborted, most recent failure: Lost task 0.0 in stage 1.0 (TID 1) "
+    ...      "(10.0.0.1 executor 0): ExecutorLostFailure (executor 0 exited)\\nDriver stacktrace:")
+    'ExecutorLostFailure (executor 0 exited)'
+    """
+    head = re.split(r"\n\s*at |\n\s*Driver stacktrace", message, maxsplit=1)[0].strip()
+    if "Traceback (most recent call last)" in head:
+        # The exception's own line follows the last indented one.
+        return re.split(r"\n[ \t]+[^\n]*\n(?=\S)", head)[-1].strip()
+    _, found, failure = head.partition("most recent failure: ")
+    if not found:
+        return head
+    return re.sub(r"^Lost task .*?executor [^)]*\): ", "", failure.strip(), count=1)

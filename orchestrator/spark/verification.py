@@ -1,0 +1,215 @@
+"""Was the answer right? A query's output held against a recomputation of it in Spark SQL.
+
+Continuous evaluation keeps state, moves it between nodes and loses machines; the recomputation
+has the whole input before it and does none of that, so what both agree on is right. The SQL is
+written by whoever wrote the query, as independently of it as possible, and leaves one temporary
+view per output: `_ts`, then the output's columns. Views and delivered rows are compared as
+multisets, exactly: order within an instant is the only thing that may differ.
+
+A recording ends, and the instants after its last one never close. Rows the definition yields
+there (what a window lets go 60 s later) are no part of the answer; `through_ms` cuts both sides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from orchestrator.errors import InvalidInput
+from streams.chunk import TIMESTAMP
+
+SHOWN_DIFFERENCES = 10
+"""Differing rows kept per output and side: enough to see a pattern in."""
+
+_token = re.compile(
+    r"""
+    (?P<comment> --[^\n]* | /\*.*?\*/ )
+  | (?P<end> ; )
+  | (?P<text> '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | `[^`]*` | . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputCheck:
+    """One output's rows, delivered and recomputed.
+
+    Attributes
+    ----------
+    expected, delivered
+        Number of rows recomputed and delivered, up to where the recording allows to compare.
+    missing, unexpected
+        Number of rows only recomputed and only delivered; a row delivered twice but due once
+        is unexpected once.
+    first_missing, first_unexpected
+        The first of them in the order of time.
+    """
+
+    output: str
+    expected: int
+    delivered: int
+    missing: int
+    unexpected: int
+    first_missing: tuple[dict[str, Any], ...]
+    first_unexpected: tuple[dict[str, Any], ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether exactly the expected rows were delivered."""
+        return not self.missing and not self.unexpected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """The checks of all outputs."""
+
+    outputs: tuple[OutputCheck, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether every output is exactly right."""
+        return all(output.equal for output in self.outputs)
+
+
+def verify(
+    session: SparkSession,
+    sql: str,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, pa.Table],
+    *,
+    through_ms: Mapping[str, int] | None = None,
+    file: str = "answer.sql",
+) -> Verification:
+    """Recompute outputs from archived inputs and compare them with what was delivered.
+
+    Parameters
+    ----------
+    session
+        Any session; views are made in one of their own beside it.
+    sql
+        Statements, each ended by `;`, that leave a temporary view named after each output.
+    inputs
+        Stream → Parquet file or folder, given to the SQL as a temporary view of that name.
+    outputs
+        Stream → delivered rows with `stream_schema`'s columns.
+    through_ms
+        Stream → its last closed instant, for those that end before their definition does.
+    file
+        Where `sql` comes from, for messages.
+
+    Raises
+    ------
+    InvalidInput
+        If a statement fails, or leaves an output out or with other columns.
+    """
+    scratch = session.newSession()
+    for stream, path in inputs.items():
+        scratch.read.parquet(str(path)).createOrReplaceTempView(stream)
+    for statement in statements(sql):
+        try:
+            scratch.sql(statement)
+        except PySparkException as error:
+            raise InvalidInput(
+                file, "", None, f"a statement fails: {error}", f"It is: {statement}"
+            ) from error
+    expected = {
+        stream: _recomputed(scratch, stream, table, file) for stream, table in outputs.items()
+    }
+    # One output is often defined by another: kept in memory, each is recomputed once.
+    for frame in expected.values():
+        frame.cache()
+    try:
+        checks = [
+            _check(
+                stream,
+                _through(expected[stream], stream, through_ms),
+                _through(scratch.createDataFrame(table), stream, through_ms),
+            )
+            for stream, table in outputs.items()
+        ]
+    finally:
+        for frame in expected.values():
+            frame.unpersist()
+    return Verification(outputs=tuple(checks))
+
+
+def statements(sql: str) -> Iterator[str]:
+    """Single statements of a script, without comments.
+
+    >>> list(statements("SELECT ';'; -- that was one;\\nSELECT 2"))
+    ["SELECT ';'", 'SELECT 2']
+    """
+    kept: list[str] = []
+    for token in _token.finditer(f"{sql};"):
+        if token.lastgroup == "comment":
+            kept.append(" ")
+        elif token.lastgroup == "text":
+            kept.append(token[0])
+        else:
+            statement = "".join(kept).strip()
+            kept.clear()
+            if statement:
+                yield statement
+
+
+def _recomputed(session: SparkSession, stream: str, delivered: pa.Table, file: str) -> DataFrame:
+    """The view of an output with the delivered rows' columns and types, in their order."""
+    if not session.catalog.tableExists(stream):
+        raise InvalidInput(
+            file,
+            "",
+            stream,
+            "is an output without a view",
+            f"Add CREATE OR REPLACE TEMPORARY VIEW {stream} AS SELECT … .",
+        )
+    view = session.table(stream)
+    wanted = {
+        field.name: field.dataType for field in session.createDataFrame(delivered).schema.fields
+    }
+    found = {field.name: field.dataType for field in view.schema.fields}
+    if wanted != found:
+        raise InvalidInput(
+            file,
+            f"view {stream}",
+            _columns(found),
+            "has other columns than the output",
+            f"The output has {_columns(wanted)}.",
+        )
+    return view.select(*wanted)
+
+
+def _columns(types: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {kind.simpleString()}" for name, kind in types.items())
+
+
+def _through(rows: DataFrame, stream: str, through_ms: Mapping[str, int] | None) -> DataFrame:
+    if through_ms is None or stream not in through_ms:
+        return rows
+    return rows.where(rows[TIMESTAMP] <= through_ms[stream])
+
+
+def _check(stream: str, expected: DataFrame, delivered: DataFrame) -> OutputCheck:
+    missing = expected.exceptAll(delivered)
+    unexpected = delivered.exceptAll(expected)
+    return OutputCheck(
+        output=stream,
+        expected=expected.count(),
+        delivered=delivered.count(),
+        missing=missing.count(),
+        unexpected=unexpected.count(),
+        first_missing=_first(missing),
+        first_unexpected=_first(unexpected),
+    )
+
+
+def _first(rows: DataFrame) -> tuple[dict[str, Any], ...]:
+    ordered = rows.orderBy(*rows.columns).limit(SHOWN_DIFFERENCES)
+    return tuple(row.asDict() for row in ordered.collect())

@@ -1,0 +1,81 @@
+"""Keeping an ephemeral record of one's own up to date across sessions and past lives."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from orchestrator.records import Record
+from orchestrator.store.protocol import (
+    Key,
+    RecordExists,
+    RecordInvalid,
+    RecordMissing,
+    Store,
+)
+
+R = TypeVar("R", bound=Record)
+
+
+class EphemeralRecord(Generic[R]):
+    """The ephemeral record that says its owner is alive, and what else the owner says of itself.
+
+    What an earlier life of the owner left behind would vanish with that life's session, so it is
+    superseded: deleted under its version, then created in this session.
+
+    Parameters
+    ----------
+    store
+        The record lives as long as this store's session; the first `publish` of the next session
+        creates it again.
+    key
+        Where it lies.
+    """
+
+    def __init__(self, store: Store, key: Key[R]) -> None:
+        self._store = store
+        self._key = key
+        self._session = 0
+        self._version: int | None = None
+
+    def publish(self, record: R) -> None:
+        """Make the store hold this record.
+
+        Raises
+        ------
+        VersionConflict, RecordExists
+            Somebody else claims to be the owner and has superseded this one.
+        StoreUnavailable
+            Try again when the session is `CONNECTED`.
+        """
+        session = self._store.session
+        if session == self._session and self._version is not None:
+            try:
+                self._version = self._store.update(self._key, record, self._version)
+                return
+            except RecordMissing:
+                self._version = None
+        try:
+            version = self._store.create(self._key, record, ephemeral=True)
+        except RecordExists:
+            self._clear()
+            version = self._store.create(self._key, record, ephemeral=True)
+        self._session, self._version = session, version
+
+    def withdraw(self) -> None:
+        """Delete the record, if this session created it."""
+        if self._version is not None and self._store.session == self._session:
+            with suppress(RecordMissing):
+                self._store.delete(self._key, self._version)
+        self._version = None
+
+    def _clear(self) -> None:
+        """Delete what an earlier life left behind."""
+        try:
+            left = self._store.get(self._key)
+            version = None if left is None else left.version
+        except RecordInvalid as broken:
+            version = broken.version
+        if version is not None:
+            with suppress(RecordMissing):
+                self._store.delete(self._key, version)

@@ -1,0 +1,166 @@
+"""The query graph: what is to be placed (reliable placement, §3 and §4.3).
+
+Operators joined by links that carry data at a known rate. Sources, sinks and whatever else has
+its place already are *pinned*; the rest is the planner's to place, and to protect with a
+secondary. The paper places trees; any acyclic graph is accepted here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from placement.errors import GraphError
+
+MAX_RATE = 1e12
+"""Bytes or tuples per second above which a rate is a mistake: beyond any network, and beyond
+what relaxation can weigh against a slow link in double precision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """One unit of placement.
+
+    Attributes
+    ----------
+    name
+        Unique within its query; among operators to be placed, in the whole plan.
+    cost_us
+        Processing time per input tuple, µs, ≥ 0.
+    pinned
+        Node it stands on whatever the planner thinks; None: to be placed.
+    """
+
+    name: str
+    cost_us: float = 0.0
+    pinned: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A stream from one operator to another.
+
+    Attributes
+    ----------
+    rate_bytes_s, tuples_s
+        Data rate DR, bytes/s, and the tuples/s it consists of, ≥ 0.
+    """
+
+    source: str
+    target: str
+    rate_bytes_s: float
+    tuples_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryGraph:
+    """An acyclic graph of operators, every one of them fed by a pinned source.
+
+    Raises
+    ------
+    GraphError
+        If a name occurs twice or is unknown, a figure is negative or no number, the graph has a
+        cycle, or an operator has no source upstream.
+    """
+
+    name: str
+    operators: tuple[Operator, ...]
+    links: tuple[Link, ...]
+    order: tuple[str, ...] = field(init=False)
+    """Names in topological order; ties by name, so the order of the input does not matter."""
+    by_name: dict[str, Operator] = field(init=False, repr=False, compare=False)
+    inputs: dict[str, tuple[Link, ...]] = field(init=False, repr=False, compare=False)
+    """Links into each operator, by source name."""
+    outputs: dict[str, tuple[Link, ...]] = field(init=False, repr=False, compare=False)
+    """Links out of each operator, by target name."""
+
+    def __post_init__(self) -> None:
+        by_name: dict[str, Operator] = {}
+        for operator in self.operators:
+            if operator.name in by_name:
+                raise GraphError(self.name, f"operator {operator.name}", "occurs twice")
+            self._check_figure(f"operator {operator.name}", "cost_us", operator.cost_us, math.inf)
+            by_name[operator.name] = operator
+        self._check_links(by_name)
+        inputs = {
+            name: tuple(
+                sorted((link for link in self.links if link.target == name), key=_source_name)
+            )
+            for name in by_name
+        }
+        outputs = {
+            name: tuple(
+                sorted((link for link in self.links if link.source == name), key=_target_name)
+            )
+            for name in by_name
+        }
+        object.__setattr__(self, "by_name", by_name)
+        object.__setattr__(self, "inputs", inputs)
+        object.__setattr__(self, "outputs", outputs)
+        object.__setattr__(self, "order", self._topological_order())
+        for name in self.to_place:
+            if not inputs[name]:
+                raise GraphError(
+                    self.name, f"operator {name}", "has no input; a source must be pinned to a node"
+                )
+
+    @property
+    def to_place(self) -> tuple[str, ...]:
+        """Operators that are not pinned, in topological order."""
+        return tuple(name for name in self.order if self.by_name[name].pinned is None)
+
+    def _check_links(self, by_name: dict[str, Operator]) -> None:
+        seen: set[tuple[str, str]] = set()
+        for link in self.links:
+            subject = f"link {link.source} → {link.target}"
+            for end in (link.source, link.target):
+                if end not in by_name:
+                    raise GraphError(self.name, subject, f"no operator is named {end!r}")
+            if (link.source, link.target) in seen:
+                raise GraphError(self.name, subject, "occurs twice; give it the sum of the rates")
+            seen.add((link.source, link.target))
+            self._check_figure(subject, "rate_bytes_s", link.rate_bytes_s, MAX_RATE)
+            self._check_figure(subject, "tuples_s", link.tuples_s, MAX_RATE)
+
+    def _check_figure(self, subject: str, name: str, value: float, limit: float) -> None:
+        if not math.isfinite(value) or not 0 <= value <= limit:
+            upper = f" and at most {limit:g}" if math.isfinite(limit) else ""
+            raise GraphError(self.name, subject, f"{name} {value} is not a number ≥ 0{upper}")
+
+    def _topological_order(self) -> tuple[str, ...]:
+        """Kahn's algorithm, smallest name first.
+
+        Since a graph without cycles has its first operators without input, and those must be
+        pinned, every operator then has a source upstream: a cycle without source is refused too.
+        """
+        waiting = {name: len(self.inputs[name]) for name in self.by_name}
+        order: list[str] = []
+        while ready := sorted(name for name, count in waiting.items() if count == 0):
+            for name in ready:
+                order.append(name)
+                del waiting[name]
+                for link in self.outputs[name]:
+                    waiting[link.target] -= 1
+        if waiting:
+            raise GraphError(
+                self.name,
+                f"operators {', '.join(sorted(self._on_cycles(set(waiting))))}",
+                "feed each other in a cycle; a loop has to stay inside one operator",
+            )
+        return tuple(order)
+
+    def _on_cycles(self, stuck: set[str]) -> set[str]:
+        """What is left of the stuck operators without those merely downstream of a cycle."""
+        while ends := {
+            name for name in stuck if not any(link.target in stuck for link in self.outputs[name])
+        }:
+            stuck -= ends
+        return stuck
+
+
+def _source_name(link: Link) -> str:
+    return link.source
+
+
+def _target_name(link: Link) -> str:
+    return link.target

@@ -1,0 +1,221 @@
+"""Syntax tree to program: names resolved, types checked, conditions put where they belong.
+
+Conditions of WHERE are split at AND. One that concerns a single source is applied to what enters
+and leaves that source's window, before any join; the others are applied to joined rows, cheapest
+first (numbers before trigonometry before strings). The order is free because a row is selected
+only if every condition is true, and no condition can fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streams.expressions import (
+    Apply,
+    Field,
+    Typed,
+    conjuncts,
+    cost,
+    fields,
+    relocated,
+)
+from streams.explain import explain
+from streams.language import QueryError
+from streams.language.ast import Select, Statement, Window
+from streams.language.errors import nearest
+from streams.program import GroupPlan, Program, SelectPlan, SourcePlan, WindowPlan
+from streams.resolver import Resolver, Scope
+
+Catalogue = Mapping[str, Mapping[str, str]]
+"""Stream → column → type, one of `streams.chunk.type_names`."""
+
+
+def compile_statement(statement: Statement, catalogue: Catalogue) -> Program:
+    """Resolve and type a statement.
+
+    Parameters
+    ----------
+    statement
+        As parsed.
+    catalogue
+        The streams that exist, with their columns.
+
+    Raises
+    ------
+    QueryError
+        Naming an unknown stream, column or function and the nearest known one, or what does not
+        fit together, and where.
+
+    Examples
+    --------
+    >>> from streams.language import parse
+    >>> (statement,) = parse("REGISTER QUERY q RSTREAM(SELECT x + 1 AS y FROM s [NOW]);")
+    >>> compile_statement(statement, {"s": {"x": "int"}}).columns
+    {'y': 'int'}
+    """
+    try:
+        return _Compiler(statement, catalogue).compile()
+    except RecursionError:
+        message = "the query is nested too deeply"
+        raise QueryError(statement.source, statement.start, message) from None
+
+
+class _Compiler:
+    """Gathers the inputs and windows of a statement while it goes through its selects."""
+
+    def __init__(self, statement: Statement, catalogue: Catalogue) -> None:
+        self._statement = statement
+        self._catalogue = catalogue
+        self._scopes = [self._scope(select) for select in statement.body.selects]
+        sources = [source for scope in self._scopes for source in scope.streams]
+        self._inputs = tuple(dict.fromkeys(sources))
+        self._windows: list[WindowPlan] = []
+
+    def compile(self) -> Program:
+        """Resolve every select, then keep only the columns that are used."""
+        resolved = [
+            Resolver(self._statement.source, scope, select).resolve()
+            for scope, select in zip(self._scopes, self._statement.body.selects, strict=True)
+        ]
+        columns = {name: output.kind for name, output in resolved[0].outputs}
+        for select, other in zip(self._statement.body.selects[1:], resolved[1:], strict=True):
+            self._check_union(select, columns, [output.kind for _, output in other.outputs])
+        used: dict[str, set[str]] = {stream: set() for stream in self._inputs}
+        for scope, one in zip(self._scopes, resolved, strict=True):
+            for field in one.used():
+                source = scope.source_of(field.index)
+                used[scope.streams[source]].add(scope.columns[field.index])
+            for stream, window in zip(scope.streams, scope.windows, strict=True):
+                used[stream].update(column.name for column in window.partition_by)
+        reads = {
+            stream: tuple(name for name in self._catalogue[stream] if name in used[stream])
+            for stream in self._inputs
+        }
+        selects = tuple(
+            self._plan(scope, reads, one.where, one.group, tuple(o for _, o in one.outputs))
+            for scope, one in zip(self._scopes, resolved, strict=True)
+        )
+        program = Program(
+            name=self._statement.name,
+            inputs=self._inputs,
+            columns=columns,
+            operators=(),
+            text=self._statement.text,
+            input_columns={stream: dict(self._catalogue[stream]) for stream in self._inputs},
+            reads=reads,
+            windows=tuple(self._windows),
+            selects=selects,
+            to_stream=self._statement.body.to_stream,
+        )
+        return explain(program)
+
+    def _error(self, offset: int, message: str) -> QueryError:
+        return QueryError(self._statement.source, offset, message)
+
+    def _scope(self, select: Select) -> Scope:
+        """What the sources of a select offer; every window checked."""
+        aliases: set[str] = set()
+        streams: list[str] = []
+        windows: list[Window] = []
+        for source in select.sources:
+            columns = self._catalogue.get(source.stream)
+            if columns is None:
+                hint = nearest(source.stream, self._catalogue)
+                raise self._error(source.start, f"there is no stream {source.stream}{hint}")
+            if source.alias in aliases:
+                message = f"two sources are called {source.alias}; rename one with AS"
+                raise self._error(source.start, message)
+            if source.window is None:
+                message = f"{source.stream} is a stream and needs a window, such as [NOW]"
+                raise self._error(source.start, message)
+            for column in source.window.partition_by:
+                if column.name not in columns:
+                    hint = nearest(column.name, columns)
+                    message = f"{source.stream} has no column {column.name}{hint}"
+                    raise self._error(column.start, message)
+            aliases.add(source.alias)
+            streams.append(source.stream)
+            windows.append(source.window)
+        return Scope(
+            aliases=tuple(source.alias for source in select.sources),
+            streams=tuple(streams),
+            windows=tuple(windows),
+            catalogue=self._catalogue,
+        )
+
+    def _check_union(self, select: Select, columns: dict[str, str], kinds: list[str]) -> None:
+        wanted = list(columns.values())
+        if kinds != wanted:
+            message = (
+                f"this SELECT gives columns of types ({', '.join(kinds)}), "
+                f"the first one ({', '.join(wanted)}): UNION ALL needs the same"
+            )
+            raise self._error(select.start, message)
+
+    def _window(self, window: Window, stream: str, reads: tuple[str, ...]) -> int:
+        plan = WindowPlan(
+            stream=stream,
+            rows=window.rows,
+            range_ms=window.range_ms,
+            partition_by=tuple(reads.index(column.name) for column in window.partition_by),
+        )
+        if plan not in self._windows:
+            self._windows.append(plan)
+        return self._windows.index(plan)
+
+    def _plan(
+        self,
+        scope: Scope,
+        reads: dict[str, tuple[str, ...]],
+        where: Typed | None,
+        group: GroupPlan | None,
+        outputs: tuple[Typed, ...],
+    ) -> SelectPlan:
+        """Move fields to where the columns that are read lie; push conditions down."""
+        starts: list[int] = []
+        width = 0
+        for stream in scope.streams:
+            starts.append(width)
+            width += len(reads[stream])
+
+        def within_source(field: Field) -> Field:
+            stream = scope.streams[scope.source_of(field.index)]
+            index = reads[stream].index(scope.columns[field.index])
+            return Field(index, field.kind, field.name)
+
+        def side_by_side(field: Field) -> Field:
+            start = starts[scope.source_of(field.index)]
+            return Field(start + within_source(field).index, field.kind, field.name)
+
+        own: list[list[Typed]] = [[] for _ in scope.streams]
+        joint: list[Typed] = []
+        for condition in conjuncts(where) if where is not None else []:
+            concerned = {scope.source_of(field.index) for field in fields(condition)}
+            if len(concerned) > 1:
+                joint.append(relocated(condition, side_by_side))
+            else:
+                own[min(concerned, default=0)].append(relocated(condition, within_source))
+        sources = tuple(
+            SourcePlan(
+                window=self._window(window, stream, reads[stream]),
+                condition=_all_of(sorted(conditions, key=cost)),
+            )
+            for window, stream, conditions in zip(scope.windows, scope.streams, own, strict=True)
+        )
+        if group is None:
+            outputs = tuple(relocated(output, side_by_side) for output in outputs)
+        else:
+            group = group.relocated(side_by_side)
+        return SelectPlan(
+            sources=sources,
+            conjuncts=tuple(sorted(joint, key=cost)),
+            group=group,
+            outputs=outputs,
+        )
+
+
+def _all_of(conditions: list[Typed]) -> Typed | None:
+    whole: Typed | None = None
+    for condition in conditions:
+        whole = condition if whole is None else Apply("and", (whole, condition), "bool")
+    return whole

@@ -1,0 +1,163 @@
+"""Typed expressions, and what evaluates them column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from streams.functions import functions, written
+from streams.vector import Columns, Frame, Rows, Vector, finite, storage
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of the rows the expression is evaluated on, by position."""
+
+    index: int
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal."""
+
+    value: int | float | str | bool
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A function of `streams.functions` applied to expressions of types that it takes."""
+
+    function: str
+    arguments: tuple[Typed, ...]
+    kind: str
+
+
+Typed = Field | Constant | Apply
+Evaluator = Callable[[Columns], Vector]
+
+
+def evaluator(expression: Typed) -> Evaluator:
+    """What computes an expression. Its result broadcasts to the length of the columns."""
+    raw = _raw(expression)
+    if not _may_overflow(expression):
+        return raw
+    return lambda columns: finite(raw(columns))
+
+
+def _raw(expression: Typed) -> Evaluator:
+    """As `evaluator`, but float results may still be infinite or not a number."""
+    match expression:
+        case Field(index=index):
+            return lambda columns: columns[index]
+        case Constant(value=value, kind=kind):
+            constant = Vector(np.array(value, dtype=storage[kind]), None)
+            return lambda columns: constant
+        case Apply():
+            function = functions[expression.function]
+            inner = _raw if function.passes else evaluator
+            arguments = [inner(argument) for argument in expression.arguments]
+            return _applied(function.kernel, arguments)
+
+
+def _applied(kernel: Callable[[list[Vector]], Vector], arguments: list[Evaluator]) -> Evaluator:
+    if len(arguments) == 2:
+        left, right = arguments
+        return lambda columns: kernel([left(columns), right(columns)])
+    return lambda columns: kernel([argument(columns) for argument in arguments])
+
+
+def _may_overflow(expression: Typed) -> bool:
+    return (
+        isinstance(expression, Apply)
+        and expression.kind == "float"
+        and functions[expression.function].overflows
+    )
+
+
+def project(evaluators: tuple[Evaluator, ...], rows: Rows) -> Frame:
+    """Evaluate expressions on rows, one value a row each."""
+    shape = (rows.length,)
+    columns: list[Vector] = []
+    for evaluate in evaluators:
+        values, valid = evaluate(rows)
+        if np.shape(values) != shape:
+            values = np.broadcast_to(values, shape)
+        if valid is not None and np.shape(valid) != shape:
+            valid = np.broadcast_to(valid, shape)
+        columns.append(Vector(values, valid))
+    return Frame(tuple(columns), rows.length)
+
+
+def fields(expression: Typed) -> Iterator[Field]:
+    """The columns an expression names, with repetitions."""
+    match expression:
+        case Field():
+            yield expression
+        case Apply(arguments=arguments):
+            for argument in arguments:
+                yield from fields(argument)
+        case Constant():
+            return
+
+
+def relocated(expression: Typed, move: Callable[[Field], Field]) -> Typed:
+    """The same expression on rows whose columns lie elsewhere."""
+    match expression:
+        case Field():
+            return move(expression)
+        case Apply():
+            arguments = tuple(relocated(argument, move) for argument in expression.arguments)
+            return Apply(expression.function, arguments, expression.kind)
+        case Constant():
+            return expression
+
+
+def conjuncts(expression: Typed) -> list[Typed]:
+    """The conditions that must all hold."""
+    if isinstance(expression, Apply) and expression.function == "and":
+        return [part for argument in expression.arguments for part in conjuncts(argument)]
+    return [expression]
+
+
+STRING_COST = 20.0
+"""Touching an element of a string column, against adding two floats."""
+
+
+def cost(expression: Typed) -> float:
+    """Relative cost of evaluating an expression on one element."""
+    match expression:
+        case Apply():
+            own = functions[expression.function].cost
+            return own + sum(cost(argument) for argument in expression.arguments)
+        case Field(kind="string"):
+            return STRING_COST
+        case Field():
+            return 1.0
+        case Constant():
+            return 0.0
+
+
+def render(expression: Typed) -> str:
+    """The expression as text."""
+    match expression:
+        case Field(name=name):
+            return name
+        case Constant(value=bool(value)):
+            return str(value).upper()
+        case Constant(value=str(value)):
+            return "'" + value.replace("'", "''") + "'"
+        case Constant(value=value):
+            return str(value)
+        case Apply():
+            arguments = [render(argument) for argument in expression.arguments]
+            name = written.get(expression.function)
+            if name is None:
+                return f"{expression.function}({', '.join(arguments)})"
+            if len(arguments) == 2:
+                return f"({arguments[0]} {name} {arguments[1]})"
+            return f"({arguments[0]} {name})" if name == "IS NULL" else f"({name} {arguments[0]})"

@@ -1,0 +1,133 @@
+"""A query as it was written: one node a phrase, each knowing its place in the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A phrase: the characters [start, end) of the text that was parsed."""
+
+    start: int
+    end: int
+
+
+class ToStream(Enum):
+    """How a relation becomes a stream."""
+
+    ISTREAM = "istream"
+    """What was not in the relation an instant ago."""
+    DSTREAM = "dstream"
+    """What was in the relation an instant ago and no longer is."""
+    RSTREAM = "rstream"
+    """All of the relation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Literal(Node):
+    """A constant."""
+
+    value: int | float | str | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column(Node):
+    """A column, of a named source or of the only one that has it."""
+
+    source: str | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Node):
+    """A function, an aggregate or an operator applied to arguments.
+
+    Operators carry the names of the functions they stand for: `add`, `less`, `and`, …
+    """
+
+    function: str
+    arguments: tuple[Expression, ...]
+    star: bool = False
+    """The argument is `*`."""
+    infix: bool = False
+    """Written as an operator."""
+
+
+Expression = Literal | Column | Call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window(Node):
+    """The part of a stream that is a relation at an instant.
+
+    Attributes
+    ----------
+    rows
+        How many of the newest tuples; None: any number.
+    range_ms
+        Tuples younger than this, ms; None: any age. `[NOW]` is 1: time is whole milliseconds.
+    partition_by
+        Columns; `rows` counts for each of their values on its own.
+    """
+
+    rows: int | None
+    range_ms: int | None
+    partition_by: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Node):
+    """A stream in FROM."""
+
+    stream: str
+    alias: str
+    window: Window | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item(Node):
+    """An expression of the SELECT list."""
+
+    expression: Expression
+    alias: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select(Node):
+    """SELECT … FROM … WHERE … GROUP BY …"""
+
+    items: tuple[Item, ...]
+    """Empty: `*`."""
+    sources: tuple[Source, ...]
+    where: Expression | None
+    group_by: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamExpression(Node):
+    """ISTREAM, DSTREAM or RSTREAM of the union of selects."""
+
+    to_stream: ToStream
+    selects: tuple[Select, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement(Node):
+    """REGISTER QUERY name …
+
+    Attributes
+    ----------
+    name
+        Of the query and of the stream it gives.
+    text
+        The statement as it was written, with a semicolon.
+    source
+        The whole text it was part of; the places of nodes are offsets into it.
+    """
+
+    name: str
+    text: str
+    source: str
+    body: StreamExpression

@@ -1,0 +1,138 @@
+"""Rows of a stream in the order they came, of which any may be discarded.
+
+Rows lie in arrays with room at the end. A discarded row is marked dead and its place is won back
+when the room is used up, so that adding and discarding cost O(1) a row on average whatever the
+number of rows kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from streams.chunk import Int64Array
+from streams.state import State, SnapshotError, read_frame, write_frame
+from streams.vector import Array, BoolArray, Frame, Positions, Vector, storage
+
+FIRST_CAPACITY = 64
+
+
+class RowLog:
+    """Rows with an identity that rises and a timestamp that never falls."""
+
+    def __init__(self, kinds: Sequence[str]) -> None:
+        self._kinds = tuple(kinds)
+        self._head = 0
+        """Before it, every row is dead."""
+        self._tail = 0
+        """Room from here on."""
+        self._kept = 0
+        self._allocate(FIRST_CAPACITY)
+
+    def _allocate(self, capacity: int) -> None:
+        self._ids: Int64Array = np.empty(capacity, dtype=np.int64)
+        self._timestamps: Int64Array = np.empty(capacity, dtype=np.int64)
+        self._alive: BoolArray = np.zeros(capacity, dtype=np.bool_)
+        self._values: list[Array] = [np.empty(capacity, storage[kind]) for kind in self._kinds]
+        self._valid: list[BoolArray | None] = [None for _ in self._kinds]
+
+    def __len__(self) -> int:
+        return self._kept
+
+    def append(self, ids: Int64Array, timestamps: Int64Array, rows: Frame) -> None:
+        """Add rows after all others."""
+        added = rows.length
+        if self._tail + added > len(self._ids):
+            self._make_room(added)
+        start, stop = self._tail, self._tail + added
+        self._ids[start:stop] = ids
+        self._timestamps[start:stop] = timestamps
+        self._alive[start:stop] = True
+        for index, (values, valid) in enumerate(rows.columns):
+            self._values[index][start:stop] = values
+            kept = self._valid[index]
+            if valid is not None and kept is None:
+                kept = self._valid[index] = np.ones(len(self._ids), dtype=np.bool_)
+            if kept is not None:
+                kept[start:stop] = True if valid is None else valid
+        self._tail = stop
+        self._kept += added
+
+    def _make_room(self, added: int) -> None:
+        """Move the living rows to the front, of larger arrays if they fill half of these."""
+        positions = self._head + np.flatnonzero(self._alive[self._head : self._tail])
+        rows, ids, timestamps = self.take(positions), self._ids[positions], self._timestamps[positions]
+        capacity = len(self._ids)
+        while 2 * (rows.length + added) > capacity:
+            capacity *= 2
+        self._allocate(capacity)
+        self._head = self._tail = self._kept = 0
+        self.append(ids, timestamps, rows)
+
+    def positions(self, ids: Int64Array) -> Positions:
+        """Where living rows lie; valid until rows are added."""
+        return self._head + np.searchsorted(self._ids[self._head : self._tail], ids)
+
+    def until(self, timestamp_ms: int) -> Positions:
+        """Where the rows of that timestamp or an earlier one lie."""
+        count = int(
+            np.searchsorted(self._timestamps[self._head : self._tail], timestamp_ms, side="right")
+        )
+        return self._head + np.flatnonzero(self._alive[self._head : self._head + count])
+
+    def oldest(self, count: int) -> Positions:
+        """Where the `count` oldest rows lie."""
+        return self._head + np.flatnonzero(self._alive[self._head : self._tail])[:count]
+
+    def take(self, positions: Positions) -> Frame:
+        """Rows at some positions."""
+        columns = [
+            Vector(values[positions], None if valid is None else valid[positions])
+            for values, valid in zip(self._values, self._valid, strict=True)
+        ]
+        return Frame(tuple(columns), len(positions))
+
+    def ids(self, positions: Positions) -> Int64Array:
+        """Identities of the rows at some positions."""
+        return self._ids[positions]
+
+    def discard(self, positions: Positions) -> None:
+        """Forget rows."""
+        self._alive[positions] = False
+        self._kept -= len(positions)
+        if not self._kept:
+            self._head = self._tail
+        while self._head < self._tail and not self._alive[self._head]:
+            self._head += 1
+
+    def oldest_ms(self) -> int | None:
+        """Timestamp of the oldest row; None if there is none."""
+        return int(self._timestamps[self._head]) if self._kept else None
+
+    def save(self) -> State:
+        """The living rows."""
+        positions = self.oldest(self._kept)
+        ids, timestamps = self._ids[positions], self._timestamps[positions]
+        keys = Frame((Vector(ids, None), Vector(timestamps, None)), len(positions))
+        return State(
+            frames={
+                "keys": write_frame(keys, ("int", "int")),
+                "rows": write_frame(self.take(positions), self._kinds),
+            }
+        )
+
+    def load(self, state: State) -> None:
+        """Go on from saved rows; only on an empty log.
+
+        Raises
+        ------
+        SnapshotError
+            They are not a log's.
+        """
+        keys = read_frame(state.frames["keys"], ("int", "int"))
+        rows = read_frame(state.frames["rows"], self._kinds)
+        ids, timestamps = keys[0].values, keys[1].values
+        if rows.length != keys.length or np.any(np.diff(ids) <= 0) or np.any(np.diff(timestamps) < 0):
+            raise SnapshotError("rows of a window are not in order")
+        self.append(ids, timestamps, rows)

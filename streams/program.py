@@ -1,0 +1,165 @@
+"""A compiled statement: what the engine runs, typed and resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from streams.expressions import Field, Typed, relocated
+from streams.language.ast import ToStream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorInfo:
+    """One operator of a fragment, for people."""
+
+    name: str
+    kind: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowPlan:
+    """A window on a stream. Selects that need the same window share one.
+
+    Attributes
+    ----------
+    stream
+        Its input.
+    rows, range_ms
+        As in `streams.language.ast.Window`.
+    partition_by
+        Positions in the columns that the program reads of the stream.
+    """
+
+    stream: str
+    rows: int | None
+    range_ms: int | None
+    partition_by: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePlan:
+    """What a select reads: a window, and the condition that concerns it alone.
+
+    Attributes
+    ----------
+    window
+        Position in `Program.windows`.
+    condition
+        On the columns that the program reads of the stream; None: all rows.
+    """
+
+    window: int
+    condition: Typed | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregatePlan:
+    """One aggregate function over a group.
+
+    Attributes
+    ----------
+    function
+        count, sum, avg, min or max.
+    argument
+        What is aggregated; None: `*`.
+    kind
+        Type of the result.
+    """
+
+    function: str
+    argument: Typed | None
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """GROUP BY and the aggregates; without keys, one group that is always there."""
+
+    keys: tuple[Typed, ...]
+    aggregates: tuple[AggregatePlan, ...]
+
+    def relocated(self, move: Callable[[Field], Field]) -> GroupPlan:
+        """The same over rows whose columns lie elsewhere."""
+        return GroupPlan(
+            keys=tuple(relocated(key, move) for key in self.keys),
+            aggregates=tuple(
+                replace(one, argument=None if one.argument is None else relocated(one.argument, move))
+                for one in self.aggregates
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectPlan:
+    """One SELECT.
+
+    Attributes
+    ----------
+    sources
+        In the order of FROM.
+    conjuncts
+        Conditions on several sources, cheapest first, over the sources' columns side by side.
+    group
+        Over the same columns; None: no aggregation.
+    outputs
+        The SELECT list: over the same columns, or over the group's keys and aggregates.
+    """
+
+    sources: tuple[SourcePlan, ...]
+    conjuncts: tuple[Typed, ...]
+    group: GroupPlan | None
+    outputs: tuple[Typed, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A compiled statement.
+
+    Attributes
+    ----------
+    name
+        Of the statement and its output stream.
+    inputs
+        Streams it reads, each once, in the order of their first appearance.
+    columns
+        Of the output: name → type.
+    operators
+        For explanations.
+    text
+        The statement; a snapshot belongs to it.
+    input_columns
+        Input → all columns of the stream → type.
+    reads
+        Input → the columns that the program uses, in the stream's order.
+    windows, selects, to_stream
+        What is computed.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    columns: dict[str, str]
+    operators: tuple[OperatorInfo, ...]
+    text: str
+    input_columns: dict[str, dict[str, str]]
+    reads: dict[str, tuple[str, ...]]
+    windows: tuple[WindowPlan, ...]
+    selects: tuple[SelectPlan, ...]
+    to_stream: ToStream
+
+    def read_kinds(self, stream: str) -> tuple[str, ...]:
+        """Types of the columns that the program uses of an input."""
+        columns = self.input_columns[stream]
+        return tuple(columns[name] for name in self.reads[stream])
+
+    @property
+    def stateless(self) -> bool:
+        """Whether an instant's output depends on that instant's tuples alone, row by row."""
+        return self.to_stream is ToStream.RSTREAM and all(
+            len(select.sources) == 1
+            and select.group is None
+            and self.windows[select.sources[0].window].range_ms == 1
+            and self.windows[select.sources[0].window].rows is None
+            for select in self.selects
+        )

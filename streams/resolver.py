@@ -1,0 +1,255 @@
+"""Names of one SELECT to columns of its sources, and expressions to types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from streams.expressions import Apply, Constant, Field, Typed, fields
+from streams.functions import functions, written
+from streams.chunk import TIMESTAMP
+from streams.language import QueryError
+from streams.language.ast import Call, Column, Expression, Item, Literal, Select, Window
+from streams.language.errors import nearest
+from streams.program import AggregatePlan, GroupPlan
+
+aggregate_names = ("count", "sum", "avg", "min", "max")
+
+
+class Scope:
+    """The columns a SELECT can name: those of its sources, side by side."""
+
+    def __init__(
+        self,
+        *,
+        aliases: tuple[str, ...],
+        streams: tuple[str, ...],
+        windows: tuple[Window, ...],
+        catalogue: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        self.aliases = aliases
+        self.streams = streams
+        self.windows = windows
+        self.columns: list[str] = []
+        self.kinds: list[str] = []
+        self._sources: list[int] = []
+        for source, stream in enumerate(streams):
+            for name, kind in catalogue[stream].items():
+                self.columns.append(name)
+                self.kinds.append(kind)
+                self._sources.append(source)
+
+    def source_of(self, index: int) -> int:
+        """Position in FROM of the source that a column belongs to."""
+        return self._sources[index]
+
+    def field(self, index: int) -> Field:
+        """A column as an expression; its name tells the source where there are several."""
+        name = self.columns[index]
+        shown = name if len(self.aliases) == 1 else f"{self.aliases[self.source_of(index)]}.{name}"
+        return Field(index, self.kinds[index], shown)
+
+    def find(self, source: str | None, name: str) -> list[int]:
+        """The columns of that name."""
+        return [
+            index
+            for index, column in enumerate(self.columns)
+            if column == name and source in (None, self.aliases[self.source_of(index)])
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A SELECT with every name resolved; fields are positions in its scope."""
+
+    outputs: tuple[tuple[str, Typed], ...]
+    where: Typed | None
+    group: GroupPlan | None
+
+    def used(self) -> Iterator[Field]:
+        """The columns of the scope that it needs."""
+        if self.where is not None:
+            yield from fields(self.where)
+        if self.group is None:
+            for _, output in self.outputs:
+                yield from fields(output)
+            return
+        for key in self.group.keys:
+            yield from fields(key)
+        for aggregate in self.group.aggregates:
+            if aggregate.argument is not None:
+                yield from fields(aggregate.argument)
+
+
+class Resolver:
+    """Resolves one SELECT."""
+
+    def __init__(self, text: str, scope: Scope, select: Select) -> None:
+        self._text = text
+        self._scope = scope
+        self._select = select
+        self._keys: list[Typed] = []
+        self._aggregates: list[AggregatePlan] = []
+
+    def resolve(self) -> Resolved:
+        """Type the clauses in the order in which they are evaluated.
+
+        Raises
+        ------
+        QueryError
+            Naming what is unknown or does not fit.
+        """
+        where = None
+        if self._select.where is not None:
+            where = self._typed(self._select.where)
+            if where.kind != "bool":
+                message = f"WHERE needs a condition, this is of type {where.kind}"
+                raise self._error(self._select.where, message)
+        self._keys = [self._typed(column) for column in self._select.group_by]
+        grouped = bool(self._keys) or any(
+            _has_aggregate(item.expression) for item in self._select.items
+        )
+        outputs = self._outputs(grouped)
+        group = GroupPlan(keys=tuple(self._keys), aggregates=tuple(self._aggregates))
+        return Resolved(outputs=outputs, where=where, group=group if grouped else None)
+
+    def _error(self, at: Expression | Item | Select, message: str) -> QueryError:
+        return QueryError(self._text, at.start, message)
+
+    def _outputs(self, grouped: bool) -> tuple[tuple[str, Typed], ...]:
+        named: list[tuple[str, Typed]] = []
+        if not self._select.items:
+            if grouped:
+                raise self._error(self._select, "SELECT * cannot be grouped; name the columns")
+            scope = self._scope
+            named = [(name, scope.field(index)) for index, name in enumerate(scope.columns)]
+        for item in self._select.items:
+            resolve = self._over_groups if grouped else self._typed
+            named.append((self._name(item), resolve(item.expression)))
+        for position, (name, _) in enumerate(named):
+            item = self._select.items[position] if self._select.items else self._select
+            if name in [other for other, _ in named[:position]]:
+                message = f"two columns are called {name}; rename one with AS"
+                raise self._error(item, message)
+            if name == TIMESTAMP:
+                raise self._error(item, f"{TIMESTAMP} is the timestamp's name; choose another")
+        return tuple(named)
+
+    def _name(self, item: Item) -> str:
+        if item.alias is not None:
+            return item.alias
+        if isinstance(item.expression, Column):
+            return item.expression.name
+        written_as = self._text[item.start : item.end]
+        raise self._error(item, f"the column {written_as} needs a name: {written_as} AS …")
+
+    def _typed(self, expression: Expression) -> Typed:
+        """An expression over the scope's columns."""
+        match expression:
+            case Literal(value=bool(value)):
+                return Constant(value, "bool")
+            case Literal(value=int(value)):
+                return Constant(value, "int")
+            case Literal(value=float(value)):
+                return Constant(value, "float")
+            case Literal(value=value):
+                return Constant(value, "string")
+            case Column():
+                return self._scope.field(self._index(expression))
+            case Call():
+                if expression.function in aggregate_names:
+                    name = expression.function
+                    message = f"{name} is an aggregate: possible in SELECT, not in an aggregate"
+                    raise self._error(expression, message)
+                arguments = tuple(self._typed(argument) for argument in expression.arguments)
+                return self._applied(expression, arguments)
+
+    def _index(self, column: Column) -> int:
+        scope = self._scope
+        if column.source is not None and column.source not in scope.aliases:
+            hint = nearest(column.source, scope.aliases)
+            raise self._error(column, f"there is no {column.source} in FROM{hint}")
+        found = scope.find(column.source, column.name)
+        if not found:
+            known = [
+                name
+                for index, name in enumerate(scope.columns)
+                if column.source in (None, scope.aliases[scope.source_of(index)])
+            ]
+            where = column.source or " or ".join(scope.aliases)
+            hint = nearest(column.name, known)
+            raise self._error(column, f"{where} has no column {column.name}{hint}")
+        if len(found) > 1:
+            options = " or ".join(scope.field(index).name for index in found)
+            raise self._error(column, f"{column.name} is ambiguous: {options}?")
+        return found[0]
+
+    def _applied(self, call: Call, arguments: tuple[Typed, ...]) -> Typed:
+        known = functions.get(call.function)
+        if known is None or (call.function in written and not call.infix):
+            names = [name for name in functions if name not in written]
+            hint = nearest(call.function, [*names, *aggregate_names])
+            raise self._error(call, f"there is no function {call.function}{hint}")
+        shown = written.get(call.function, call.function)
+        if call.star:
+            raise self._error(call, f"{shown} takes {known.takes}, not *")
+        if not known.least_arguments <= len(arguments) <= known.most_arguments:
+            message = f"{shown} takes {known.takes}, not {len(arguments)} arguments"
+            raise self._error(call, message)
+        kinds = [argument.kind for argument in arguments]
+        result = known.result(kinds)
+        if result is None:
+            message = f"{shown} takes {known.takes}, not {' and '.join(kinds)}"
+            raise self._error(call, message)
+        return Apply(call.function, arguments, result)
+
+    def _over_groups(self, expression: Expression) -> Typed:
+        """An expression over the group's keys, then its aggregates."""
+        match expression:
+            case Literal():
+                return self._typed(expression)
+            case Column():
+                field = self._typed(expression)
+                if field not in self._keys:
+                    message = f"{expression.name} is neither in GROUP BY nor in an aggregate"
+                    raise self._error(expression, message)
+                return Field(self._keys.index(field), field.kind, expression.name)
+            case Call() if expression.function in aggregate_names:
+                return self._aggregate(expression)
+            case Call():
+                arguments = tuple(self._over_groups(argument) for argument in expression.arguments)
+                return self._applied(expression, arguments)
+
+    def _aggregate(self, call: Call) -> Field:
+        """The position of an aggregate; equal ones share theirs."""
+        argument: Typed | None = None
+        if call.star:
+            if call.function != "count":
+                raise self._error(call, f"{call.function} takes one value, not *")
+        elif len(call.arguments) != 1:
+            raise self._error(call, f"{call.function} takes one value, not {len(call.arguments)}")
+        else:
+            argument = self._typed(call.arguments[0])
+        kind = self._aggregate_kind(call, argument)
+        plan = AggregatePlan(function=call.function, argument=argument, kind=kind)
+        if plan not in self._aggregates:
+            self._aggregates.append(plan)
+        index = len(self._keys) + self._aggregates.index(plan)
+        return Field(index, kind, self._text[call.start : call.end])
+
+    def _aggregate_kind(self, call: Call, argument: Typed | None) -> str:
+        if argument is None or call.function == "count":
+            return "int"
+        if call.function in ("sum", "avg") and argument.kind not in ("int", "float"):
+            raise self._error(call, f"{call.function} takes a number, not {argument.kind}")
+        if call.function in ("min", "max") and argument.kind == "bool":
+            raise self._error(call, f"{call.function} takes numbers or strings, not bool")
+        return "float" if call.function == "avg" else argument.kind
+
+
+def _has_aggregate(expression: Expression) -> bool:
+    if not isinstance(expression, Call):
+        return False
+    if expression.function in aggregate_names:
+        return True
+    return any(_has_aggregate(argument) for argument in expression.arguments)

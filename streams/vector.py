@@ -1,0 +1,216 @@
+"""Columns of values with NULLs, and the signed sets of rows that flow between operators.
+
+Operators work on numpy arrays rather than Arrow kernels: an instant touches tens of rows, where
+the cost of a call decides, and a join broadcasts one array against another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streams.chunk import Int64Array, type_names
+
+Array = npt.NDArray[Any]
+BoolArray = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.intp]
+
+storage: dict[str, type[Any]] = {
+    "int": np.int64,
+    "float": np.float64,
+    "string": np.object_,
+    "bool": np.bool_,
+}
+"""Type of the query language → element type of its arrays."""
+
+fillers: dict[str, Any] = {"int": 0, "float": 0.0, "string": "", "bool": False}
+"""What stands in an array where the value is NULL."""
+
+
+class Vector(NamedTuple):
+    """Values of one type.
+
+    Attributes
+    ----------
+    values
+        Any shape; the filler or anything else of the type where `valid` is false.
+    valid
+        False where NULL, of a shape that broadcasts with the values'; None: no NULL.
+    """
+
+    values: Array
+    valid: BoolArray | None
+
+    def take(self, positions: Positions) -> Vector:
+        """The values at some positions."""
+        valid = self.valid
+        return Vector(self.values[positions], None if valid is None else valid[positions])
+
+    def to_list(self) -> list[Any]:
+        """Python values, None for NULL; one-dimensional vectors only."""
+        values: list[Any] = self.values.tolist()
+        if self.valid is None:
+            return values
+        known: list[bool] = self.valid.tolist()
+        return [value if is_known else None for value, is_known in zip(values, known, strict=True)]
+
+
+class Columns(Protocol):
+    """What an expression is evaluated on: a vector for every field it names."""
+
+    def __getitem__(self, index: int, /) -> Vector: ...
+
+
+class Rows(Columns, Protocol):
+    """Columns of one length."""
+
+    @property
+    def length(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Rows that are there, column by column."""
+
+    columns: tuple[Vector, ...]
+    length: int
+
+    def __getitem__(self, index: int, /) -> Vector:
+        return self.columns[index]
+
+    def take(self, positions: Positions) -> Frame:
+        """The rows at some positions."""
+        taken = tuple(column.take(positions) for column in self.columns)
+        return Frame(taken, len(positions))
+
+    def slice(self, start: int, stop: int) -> Frame:
+        """The rows [start, stop), without copying."""
+        return Frame(
+            tuple(
+                Vector(values[start:stop], None if valid is None else valid[start:stop])
+                for values, valid in self.columns
+            ),
+            stop - start,
+        )
+
+    def tuples(self) -> list[tuple[Any, ...]]:
+        """Rows as Python values, None for NULL."""
+        if not self.columns:
+            return [()] * self.length
+        return list(zip(*(column.to_list() for column in self.columns), strict=True))
+
+
+class Delta(NamedTuple):
+    """How a relation changed at an instant.
+
+    Attributes
+    ----------
+    rows
+        What came and what went.
+    inserted
+        True where the row came, shape (rows.length,).
+    ids
+        Identity of each row; None where rows have none (past a join or an aggregate).
+    """
+
+    rows: Rows
+    inserted: BoolArray
+    ids: Int64Array | None = None
+
+
+def empty_frame(kinds: Sequence[str]) -> Frame:
+    """No rows, with columns of these types."""
+    return Frame(tuple(Vector(np.empty(0, dtype=storage[kind]), None) for kind in kinds), 0)
+
+
+def concat_frames(frames: Sequence[Frame]) -> Frame:
+    """Rows after rows; at least one frame, all with columns of the same types."""
+    if len(frames) == 1:
+        return frames[0]
+    length = sum(frame.length for frame in frames)
+    columns: list[Vector] = []
+    for parts in zip(*(frame.columns for frame in frames), strict=True):
+        valid: BoolArray | None = None
+        if any(part.valid is not None for part in parts):
+            valid = np.concatenate([known_of(part) for part in parts])
+        columns.append(Vector(np.concatenate([part.values for part in parts]), valid))
+    return Frame(tuple(columns), length)
+
+
+def known_of(vector: Vector) -> BoolArray:
+    """True where the value is not NULL."""
+    if vector.valid is None:
+        return np.ones(vector.values.shape, dtype=np.bool_)
+    return vector.valid
+
+
+def from_list(values: Sequence[Any], kind: str) -> Vector:
+    """Python values, None for NULL, as a vector."""
+    if None not in values:
+        return Vector(np.array(values, dtype=storage[kind]), None)
+    filler = fillers[kind]
+    known = [value is not None for value in values]
+    filled = [filler if value is None else value for value in values]
+    return Vector(np.array(filled, dtype=storage[kind]), np.array(known, dtype=np.bool_))
+
+
+def from_tuples(rows: Sequence[tuple[Any, ...]], kinds: Sequence[str]) -> Frame:
+    """Rows of Python values as a frame."""
+    if not rows:
+        return empty_frame(kinds)
+    columns = zip(*rows, strict=True) if kinds else repeat((), 0)
+    vectors = tuple(from_list(column, kind) for column, kind in zip(columns, kinds, strict=True))
+    return Frame(vectors, len(rows))
+
+
+def from_arrow(array: pa.Array, kind: str) -> Vector:
+    """A column of a record batch. Floats that are not finite are NULL, as everywhere."""
+    valid: BoolArray | None = None
+    if array.null_count:
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        array = array.fill_null(fillers[kind])
+    values = array.to_numpy(zero_copy_only=False)
+    vector = Vector(values, valid)
+    return finite(vector) if kind == "float" else vector
+
+
+def to_arrow(vector: Vector, kind: str) -> pa.Array:
+    """A one-dimensional vector as Arrow; NULL where it is not valid."""
+    mask = None if vector.valid is None else ~vector.valid
+    return pa.array(vector.values, type_names[kind], mask=mask)
+
+
+def finite(vector: Vector) -> Vector:
+    """The same floats, NULL where they are infinite or not a number."""
+    good: BoolArray = np.isfinite(vector.values)
+    if good.all():
+        return vector
+    values = np.where(good, vector.values, 0.0)
+    return Vector(values, good if vector.valid is None else good & vector.valid)
+
+
+def finite_column(array: pa.Array) -> pa.Array:
+    """An Arrow column of floats, null where they are infinite or not a number."""
+    values = array.to_numpy(zero_copy_only=False)
+    if array.null_count:
+        # NULL reads as NaN here, so count the others.
+        bad = len(array) - int(np.count_nonzero(np.isfinite(values)))
+        if bad == array.null_count:
+            return array
+    elif np.isfinite(values).all():
+        return array
+    return pc.if_else(pc.is_finite(array), array, pa.scalar(None, array.type))
+
+
+def truth(vector: Vector) -> BoolArray:
+    """Where a condition holds: true, neither false nor NULL."""
+    if vector.valid is None:
+        return vector.values
+    return vector.values & vector.valid

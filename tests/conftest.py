@@ -1,0 +1,44 @@
+"""What tests of all kinds share: the real things that are slow to start, once a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import pytest
+
+from orchestrator.embedded.java import Java, find_java
+from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
+
+
+class WaitUntil(Protocol):
+    """Waits for what another process must bring about."""
+
+    def __call__(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None: ...
+
+
+@pytest.fixture(scope="session")
+def wait_until() -> WaitUntil:
+    """Poll a condition until it holds; the test fails if it does not in time."""
+
+    def wait(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {timeout_s:g} s"
+            time.sleep(0.01)
+
+    return wait
+
+
+@pytest.fixture(scope="session")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
+    """The runtime the product would choose."""
+    return find_java(tmp_path_factory.mktemp("java"))
+
+
+@pytest.fixture(scope="session")
+def zookeeper(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """A running ZooKeeper for the whole run: each test keeps to a path of its own."""
+    with EmbeddedZooKeeper(java, tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server

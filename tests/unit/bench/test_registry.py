@@ -1,0 +1,95 @@
+"""Finding benchmarks by name, and what is written about a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bench import registry, report
+from bench.__main__ import application
+from bench.failover import failover, figures
+from bench.registry import Settings, benchmark, benchmarks, find
+from bench.silence import Measurement
+from orchestrator.errors import InvalidInput
+
+
+@pytest.fixture
+def nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry that the test may add to."""
+    monkeypatch.setattr(registry, "_registered", dict(benchmarks()))
+
+
+def test_failover_is_found_and_described_by_its_docstring() -> None:
+    found = find("failover")
+    assert found.run is failover
+    assert found.summary.startswith("Longest silence at the sink")
+
+
+def test_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(InvalidInput, match=r"'failver' is not a benchmark.*failover"):
+        find("failver")
+
+
+@pytest.mark.usefixtures("nothing_else")
+def test_two_benchmarks_of_one_name_are_a_bug() -> None:
+    with pytest.raises(ValueError, match="two benchmarks are named 'failover'"):
+        benchmark("failover")(failover)
+
+
+def test_figures_are_flat_and_keyed_by_system() -> None:
+    measured = Measurement(gaps_ms=[80.0, 100.0, 90.0], counts={"lost": 0, "repeated": 0})
+    assert figures({"ours": measured}) == {
+        "ours.gap_ms_median": 90.0,
+        "ours.gap_ms_min": 80.0,
+        "ours.gap_ms_max": 100.0,
+        "ours.kills": 3,
+        "ours.lost": 0,
+        "ours.repeated": 0,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("nothing_else")
+def test_run_writes_the_report_and_prints_the_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Settings] = []
+
+    @benchmark("trial")
+    def trial(settings: Settings) -> Mapping[str, float]:
+        """A trial."""
+        seen.append(settings)
+        return {"ours.gap_ms_median": 90.5}
+
+    monkeypatch.setattr("bench.__main__.ROOT", tmp_path)
+    wanted = tmp_path / "some" / "out.json"
+    done = CliRunner().invoke(application, ["run", "trial", "--quick", "--json", str(wanted)])
+    assert done.exit_code == 0, done.output
+    assert "90.5" in done.output
+    written = json.loads(wanted.read_text())
+    assert written == json.loads((tmp_path / "build/bench/trial/trial.json").read_text())
+    assert list(written) == ["benchmark", "commit", "machine", "figures"]
+    assert written["benchmark"] == "trial"
+    assert written["figures"] == {"ours.gap_ms_median": 90.5}
+    assert written["machine"]["cores"] >= 1
+    assert [settings.quick for settings in seen] == [True]
+    assert trial.__doc__ == "A trial."
+
+
+def test_unknown_benchmark_exits_with_2_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.__main__.ROOT", tmp_path)
+    done = CliRunner().invoke(application, ["run", "nonesuch"])
+    assert done.exit_code == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_commit_is_empty_outside_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert report.commit() == ""

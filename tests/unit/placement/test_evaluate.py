@@ -1,0 +1,66 @@
+"""Equations (1) and (2) of reliable placement, and the longest path, against hand computation.
+
+Line of nodes with coordinates in ms: one-way latency is half the distance.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from placement.evaluate import longest_path, primary_usage, recovery, standby_usage
+from placement.graph import Link, Operator, QueryGraph
+from placement.network import NetworkView, Node
+
+view = NetworkView(
+    nodes=tuple(
+        Node(name=name, position_ms=np.array([x]))
+        for name, x in (("s", 0.0), ("t", 20.0), ("a", 10.0), ("b", 40.0), ("d", 60.0))
+    )
+)
+join = QueryGraph(
+    name="q",
+    operators=(
+        Operator(name="S", pinned="s"),
+        Operator(name="T", pinned="t"),
+        Operator(name="J", cost_us=500),
+        Operator(name="D", pinned="d"),
+    ),
+    links=(
+        Link(source="S", target="J", rate_bytes_s=2000, tuples_s=100),
+        Link(source="T", target="J", rate_bytes_s=1000, tuples_s=50),
+        Link(source="J", target="D", rate_bytes_s=100, tuples_s=5),
+    ),
+)
+places = {"S": "s", "T": "t", "J": "a", "D": "d"}
+
+
+def test_equation_1_recovery_is_detection_and_transfer_and_reprocessing():
+    parts = recovery(join, "J", "b", places, view, detection_ms=7)
+    # s → b is 20 ms and t → b 10 ms one way: 100/s · 20 ms + 50/s · 10 ms = 2.5 tuples.
+    assert parts.detection_ms == 7
+    assert parts.transfer_ms == 20
+    assert parts.reprocess_ms == pytest.approx(2.5 * 0.5)
+    assert parts.total_ms == pytest.approx(28.25)
+
+
+def test_equation_2_network_usage_is_rate_times_latency():
+    # 2000 · 5 ms + 1000 · 5 ms + 100 · 25 ms
+    assert primary_usage(join, places, view) == pytest.approx(10 + 5 + 2.5)
+
+
+def test_active_standby_sends_every_input_once_more():
+    # 2000 · 20 ms + 1000 · 10 ms
+    assert standby_usage(join, places, {"J": "b"}, view) == pytest.approx(50)
+
+
+def test_the_slowest_source_decides_the_latency():
+    path = longest_path(join, places | {"J": "b"}, view, hop_ms=2)
+    # s → b 20, hop 2, cost 0.5, b → d 10, hop 2
+    assert path.latency_ms == pytest.approx(34.5)
+    assert path.operators == ("S", "J", "D")
+
+
+def test_a_graph_without_links_takes_no_time():
+    lone = QueryGraph(name="q", operators=(Operator(name="S", pinned="s"),), links=())
+    assert longest_path(lone, {"S": "s"}, view, hop_ms=2).latency_ms == 0

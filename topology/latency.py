@@ -1,0 +1,210 @@
+"""Round-trip times between regions, as published or measured: the table a laptop's links imitate.
+
+Published tables are square, name their rows and columns, leave unknown pairs blank, and differ a
+little between the two directions of a pair. A round trip passes the same two ways whoever starts
+it, so the two entries are samples of one quantity: the table is made symmetric by their mean, or
+by the one entry that is known. Half a round trip stands for the one-way delay.
+
+Some published tables measure from one set of regions to a slightly different one: as many rows as
+columns, but a region that has only a row, and another that has only a column. Both are taken in;
+what the missing row or column would have said is known from the other direction, or unknown.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+WITHIN_REGION_ONE_WAY_MS = 0.5
+"""One-way delay, ms, between two nodes of one region when the table leaves its diagonal blank:
+zones of one cloud region publish round trips of about 1 ms."""
+
+
+class LatencyMatrixError(ValueError):
+    """A table that is no latency matrix, or a question it cannot answer."""
+
+
+class UnknownRegion(LatencyMatrixError):
+    """A region that the table does not have."""
+
+    def __init__(self, region: str, known: Sequence[str]) -> None:
+        super().__init__(f"no region {region!r} in the latency matrix{_nearest(region, known)}")
+        self.region = region
+
+
+class UnknownLatency(LatencyMatrixError):
+    """A pair of regions between which nothing is known."""
+
+    def __init__(self, source: str, target: str) -> None:
+        super().__init__(
+            f"the latency matrix has no round trip between {source!r} and {target!r}; "
+            "fill in one of the two entries or choose other regions"
+        )
+        self.source = source
+        self.target = target
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LatencyMatrix:
+    """Symmetric round-trip times between named regions.
+
+    Parameters
+    ----------
+    names
+        The regions, distinct.
+    rtt_ms
+        Round trips, ms, shape (n, n), ≥ 0, NaN = unknown. The two directions of a pair may
+        differ; the attribute holds the symmetric table (see the module).
+
+    Raises
+    ------
+    LatencyMatrixError
+        Naming the row, column and value that are wrong.
+    """
+
+    names: tuple[str, ...]
+    rtt_ms: FloatArray
+
+    def __post_init__(self) -> None:
+        size = len(self.names)
+        for i, name in enumerate(self.names):
+            if name in self.names[:i]:
+                raise LatencyMatrixError(f"region {name!r} occurs twice")
+        if self.rtt_ms.shape != (size, size):
+            raise LatencyMatrixError(
+                f"{size} regions need a {size} × {size} matrix, not one of shape "
+                f"{self.rtt_ms.shape}"
+            )
+        for i, j in np.argwhere((self.rtt_ms < 0) | np.isinf(self.rtt_ms)):
+            raise LatencyMatrixError(
+                f"row {self.names[i]!r}, column {self.names[j]!r}: "
+                f"{self.rtt_ms[i, j]:g} is no round-trip time in ms"
+            )
+        object.__setattr__(self, "rtt_ms", _symmetric(self.rtt_ms))
+
+    def index(self, region: str) -> int:
+        """Row and column of a region.
+
+        Raises
+        ------
+        UnknownRegion
+            With the nearest names.
+        """
+        try:
+            return self.names.index(region)
+        except ValueError:
+            raise UnknownRegion(region, self.names) from None
+
+    def one_way_ms(self, source: str, target: str) -> float:
+        """One-way delay between two nodes in the given regions, ms.
+
+        Raises
+        ------
+        UnknownRegion, UnknownLatency
+            When the table does not say.
+        """
+        i, j = self.index(source), self.index(target)
+        rtt_ms = float(self.rtt_ms[i, j])
+        if not math.isnan(rtt_ms):
+            return rtt_ms / 2
+        if i == j:
+            return WITHIN_REGION_ONE_WAY_MS
+        raise UnknownLatency(source, target)
+
+
+def read_csv(text: str, name: str) -> LatencyMatrix:
+    """Read a table with a header row `<anything>,<region>,…` and one such row for each region.
+
+    Rows may come in any order; blank cells are unknown, and so is a whole row or column that a
+    region lacks while the table is square (see the module).
+
+    Parameters
+    ----------
+    text
+        The table: round trips in ms.
+    name
+        What to call it in errors, usually the file's path.
+
+    Raises
+    ------
+    LatencyMatrixError
+        Naming the table and the row, column and value that are wrong.
+    """
+    lines = [line for line in csv.reader(io.StringIO(text)) if any(cell.strip() for cell in line)]
+    if not lines or len(lines[0]) < 2:
+        raise LatencyMatrixError(f"{name}: no header row with region names")
+    columns = tuple(cell.strip() for cell in lines[0][1:])
+    rows: dict[str, list[float]] = {}
+    for line in lines[1:]:
+        row, cells = line[0].strip(), line[1:]
+        if row in rows:
+            raise LatencyMatrixError(f"{name}: row {row!r} occurs twice")
+        if len(cells) != len(columns):
+            raise LatencyMatrixError(
+                f"{name}: row {row!r} has {len(cells)} values for {len(columns)} columns"
+            )
+        rows[row] = [
+            _cell(name, row, column, cell) for column, cell in zip(columns, cells, strict=True)
+        ]
+    _check_square(name, columns, tuple(rows))
+    names = (*columns, *(row for row in rows if row not in columns))
+    rtt_ms = np.full((len(names), len(names)), np.nan)
+    for row, values in rows.items():
+        rtt_ms[names.index(row), : len(columns)] = values
+    return LatencyMatrix(names, rtt_ms)
+
+
+def _check_square(name: str, columns: tuple[str, ...], rows: tuple[str, ...]) -> None:
+    for i, column in enumerate(columns):
+        if column in columns[:i]:
+            raise LatencyMatrixError(f"{name}: column {column!r} occurs twice")
+    if len(rows) == len(columns):
+        return
+    without_row = [f"column {column!r} has no row" for column in columns if column not in rows]
+    without_column = [
+        f"row {row!r} has no column{_nearest(row, columns)}" for row in rows if row not in columns
+    ]
+    raise LatencyMatrixError(
+        f"{name}: {len(rows)} rows and {len(columns)} columns are not square: "
+        + "; ".join((*without_row, *without_column)[:5])
+    )
+
+
+def _cell(name: str, row: str, column: str, text: str) -> float:
+    text = text.strip()
+    if not text:
+        return math.nan
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise LatencyMatrixError(
+            f"{name}: row {row!r}, column {column!r}: {text!r} is no round-trip time in ms "
+            "(a number ≥ 0, or blank if unknown)"
+        )
+    return value
+
+
+def _symmetric(rtt_ms: FloatArray) -> FloatArray:
+    """Mean of both directions; the known one where only one is."""
+    back = rtt_ms.T
+    mean = (rtt_ms + back) / 2
+    symmetric = np.where(np.isnan(rtt_ms), back, np.where(np.isnan(back), rtt_ms, mean))
+    symmetric.setflags(write=False)
+    return symmetric
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    folded = {name.casefold(): name for name in known}
+    close = difflib.get_close_matches(word.casefold(), list(folded), n=1)
+    return f"; did you mean {folded[close[0]]!r}?" if close else ""

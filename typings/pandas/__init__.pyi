@@ -1,0 +1,1 @@
+"""pandas is no dependency: these are the names that PySpark's signatures mention."""

@@ -1,0 +1,3 @@
+from py4j.java_gateway import JavaGateway
+
+class ClientServer(JavaGateway): ...

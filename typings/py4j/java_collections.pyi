@@ -1,0 +1,3 @@
+from collections.abc import Sequence
+
+class JavaArray(Sequence[int]): ...
