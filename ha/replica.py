@@ -67,7 +67,7 @@ class Replica:
         self.epoch = epoch
         self.generation = generation
         self.inputs = {stream: Input(schema=schema) for stream, schema in schemas.items()}
-        self.engine = FragmentEngine(program, schemas)
+        self.engine = FragmentEngine(program)
         self.log = OutputLog(self.engine.schema)
 
     @property
@@ -167,7 +167,7 @@ class Replica:
             if chunks and chunks[0].first_seq != cut.next_seq:
                 return False
             joined[stream] = chunks
-        self.engine = FragmentEngine(self.program, {s: e.schema for s, e in self.inputs.items()})
+        self.engine = FragmentEngine(self.program)
         self.engine.restore(snapshot.state)
         self.log = OutputLog(self.engine.schema, base=snapshot.log_base)
         for chunk in snapshot.log:

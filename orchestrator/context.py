@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Generator, Mapping
 from pathlib import Path
 
@@ -38,11 +39,11 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     Attributes
     ----------
     pid, started_s
-        The cluster's process and when it was created (a pid alone may be given out again).
+        The cluster's process and when it was started (a pid alone may be given out again).
     folder
         Its logs and archive.
     zookeeper
-        Where its store is; None while the cluster starts.
+        Where its store is; empty while the cluster starts.
     secret
         What opens its records.
     """
@@ -50,8 +51,8 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     cluster: str
     pid: int
     started_s: float
-    folder: Path
-    zookeeper: str | None = None
+    folder: str
+    zookeeper: str = ""
     secret: str = ""
 
     @property
@@ -59,7 +60,7 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Whether the cluster's process runs."""
         try:
             process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.started_s) < 1.0
+            same = abs(started_s(process) - self.started_s) < 1.0
             return same and process.status() != psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return False
@@ -67,12 +68,12 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     @property
     def logs(self) -> Path:
         """Folder of its logs."""
-        return self.folder / "logs"
+        return Path(self.folder) / "logs"
 
     @property
     def archive(self) -> Path:
         """Folder in which its sites keep what they delivered."""
-        return self.folder / "archive"
+        return Path(self.folder) / "archive"
 
     @contextlib.contextmanager
     def open_store(self) -> Generator[ZooKeeperStore]:
@@ -85,7 +86,7 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Unreachable
             Its ZooKeeper does not answer.
         """
-        if self.zookeeper is None:
+        if not self.zookeeper:
             raise NoCluster(f"cluster {self.cluster} is still starting; its log is in {self.logs}")
         try:
             store = ZooKeeperStore(
@@ -105,6 +106,15 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             store.close()
 
 
+def started_s(process: psutil.Process) -> float:
+    """When a process was started, seconds since the machine was.
+
+    The time of day will not do: psutil derives it from the time of the boot, which moves whenever
+    the machine's clock is set.
+    """
+    return process.create_time() - psutil.boot_time()
+
+
 def home(environment: Mapping[str, str] = os.environ) -> Path:
     """Folder of the context files."""
     return Path(environment.get("VIVACE_HOME") or Path.home() / ".vivace")
@@ -120,20 +130,22 @@ def claim(context: ClusterContext, folder: Path) -> None:
     """
     _read(_path(folder, context.cluster))  # Removes what a dead cluster left.
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = _write_aside(context, folder)
     try:
-        _write(_path(folder, context.cluster), context, os.O_EXCL)
+        # A link rather than a new file: nobody ever reads half a context.
+        os.link(fresh, _path(folder, context.cluster))
     except FileExistsError:
         raise ClusterExists(
             f"cluster {context.cluster} runs here already; "
             f"`vivace down --cluster {context.cluster}` ends it"
         ) from None
+    finally:
+        fresh.unlink()
 
 
 def publish(context: ClusterContext, folder: Path) -> None:
     """Replace what `claim` wrote, once the cluster can be reached."""
-    fresh = _path(folder, context.cluster).with_suffix(".new")
-    _write(fresh, context, os.O_TRUNC)
-    fresh.replace(_path(folder, context.cluster))
+    _write_aside(context, folder).replace(_path(folder, context.cluster))
 
 
 def withdraw(cluster: str, folder: Path) -> None:
@@ -180,9 +192,7 @@ def _read(path: Path) -> ClusterContext | None:
     except FileNotFoundError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise VivaceError(
-            f"{path}: is no context file of a cluster ({error}); remove it"
-        ) from None
+        raise VivaceError(f"{path}: is no context file of a cluster ({error}); remove it") from None
     except OSError as error:
         raise VivaceError(f"{path}: cannot be read ({error.strerror})") from None
     if context.alive:
@@ -191,7 +201,9 @@ def _read(path: Path) -> ClusterContext | None:
     return None
 
 
-def _write(path: Path, context: ClusterContext, flag: int) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | flag, 0o600)
+def _write_aside(context: ClusterContext, folder: Path) -> Path:
+    """A file with the context that only its owner can read, under a name nobody looks for."""
+    handle, fresh = tempfile.mkstemp(prefix=f".{context.cluster}-", dir=folder)
     with os.fdopen(handle, "wb") as file:
         file.write(msgspec.json.encode(context))
+    return Path(fresh)

@@ -10,6 +10,10 @@ part of the recovery time, as the bound a user states is about silence at the ou
 primary, so what it still has to process when it takes over is what is on its way to it: the
 tuples an upstream sent during the last K_i, Q_i = (tuples/s)·K_i. What was sent before it has
 processed and answers from its own output log.
+
+*K when neighbours die together.* The paper takes K_i from the primary of upstream i. If that runs
+on the very node whose death is recovered from, it is upstream i's own secondary that goes on
+sending, once it has caught up; K_i is then that catching up and the way from there.
 """
 
 from __future__ import annotations
@@ -43,9 +47,22 @@ class Recovery:
     reprocess_ms: float
 
     @property
+    def catch_up_ms(self) -> float:
+        """From noticing the death to being up to date, ms."""
+        return self.transfer_ms + self.reprocess_ms
+
+    @property
     def total_ms(self) -> float:
         """R, ms."""
-        return self.detection_ms + self.transfer_ms + self.reprocess_ms
+        return self.detection_ms + self.catch_up_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standby:
+    """The secondary of one operator."""
+
+    node: str
+    recovery: Recovery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +78,30 @@ def recovery(
     operator: str,
     secondary: str,
     primaries: Places,
+    standbys: Mapping[str, Standby],
     view: NetworkView,
     detection_ms: float,
 ) -> Recovery:
-    """Recovery time (1) of an operator if `secondary` stood by for it."""
+    """Recovery time (1) of an operator if `secondary` stood by for it.
+
+    Parameters
+    ----------
+    primaries
+        Node of every operator.
+    standbys
+        Secondaries of the operators upstream. One that has none (it is pinned) and shares the
+        operator's node counts as if it survived: nothing could take its place.
+    """
     cost_us = graph.by_name[operator].cost_us
     transfer_ms = 0.0
     reprocess_ms = 0.0
     for link in graph.inputs[operator]:
-        delay_ms = view.one_way_ms(primaries[link.source], secondary)
+        node = primaries[link.source]
+        standby = standbys.get(link.source)
+        if standby is not None and node == primaries[operator]:
+            delay_ms = standby.recovery.catch_up_ms + view.one_way_ms(standby.node, secondary)
+        else:
+            delay_ms = view.one_way_ms(node, secondary)
         transfer_ms = max(transfer_ms, delay_ms)
         in_flight = link.tuples_s * delay_ms / 1e3
         reprocess_ms += in_flight * cost_us / 1e3

@@ -109,29 +109,29 @@ def _place(
         detection_ms=request.detection_ms,
         bound_ms=request.recovery_bound_ms,
     )
-    secondaries = place_secondaries(
+    standbys = place_secondaries(
         task,
         load.with_copies(primaries[name] for name in graph.to_place),
         {name: nodes[1] for name, nodes in keep.items()},
     )
-    placed: list[Placed] = []
-    for name in graph.to_place:
-        recovery = task.recovery(name, secondaries[name])
-        placed.append(
-            Placed(
-                query=graph.name,
-                operator=name,
-                primary=primaries[name],
-                secondary=secondaries[name],
-                detection_ms=recovery.detection_ms,
-                transfer_ms=recovery.transfer_ms,
-                reprocess_ms=recovery.reprocess_ms,
-                recovery_ms=recovery.total_ms,
-                point_ms=tuple(points_ms[name].tolist()),
-            )
+    placed = [
+        Placed(
+            query=graph.name,
+            operator=name,
+            primary=primaries[name],
+            secondary=standby.node,
+            detection_ms=standby.recovery.detection_ms,
+            transfer_ms=standby.recovery.transfer_ms,
+            reprocess_ms=standby.recovery.reprocess_ms,
+            recovery_ms=standby.recovery.total_ms,
+            point_ms=tuple(points_ms[name].tolist()),
         )
+        for name, standby in standbys.items()
+    ]
     path = evaluate.longest_path(graph, primaries, view, settings.hop_ms)
-    standby_usage = evaluate.standby_usage(graph, primaries, secondaries, view)
+    standby_usage = evaluate.standby_usage(
+        graph, primaries, {p.operator: p.secondary for p in placed}, view
+    )
     return placed, QueryFigures(
         query=graph.name,
         latency_ms=path.latency_ms,
@@ -176,11 +176,11 @@ def _primaries_in_time(
     if path.latency_ms <= request.deadline_ms or not graph.to_place:
         return _in_time(request, nearest, view, settings)
     cpu_ms = load.cpu_ms()
-    ranked = {
-        name: [node.name for node in view.nearest(point_ms, cpu_ms)[: settings.candidates]]
-        for name, point_ms in points_ms.items()
-    }
-    anywhere = ranked | {name: [nearest[name]] for name in graph.order if name not in ranked}
+    # Where an operator stands is a candidate too, so a repair never ends worse than it began.
+    anywhere = {name: [nearest[name]] for name in graph.order}
+    for name, point_ms in points_ms.items():
+        ranked = view.nearest(point_ms, cpu_ms)[: settings.candidates]
+        anywhere[name] += [node.name for node in ranked if node.name != nearest[name]]
     around_kept = anywhere | {name: [node] for name, node in kept.items()}
 
     def task(candidates: Mapping[str, Sequence[str]]) -> repair.RepairTask:

@@ -108,8 +108,8 @@ def _extend(
     usage = chosen[-1].usage if chosen else 0.0
     for link in task.graph.inputs[name]:
         source = chosen[index[link.source]]
-        delay_ms = task.view.one_way_ms(source.node, node) + task.hop_ms
-        reached_ms = max(reached_ms, source.arrived_ms + delay_ms)
+        network_ms = task.view.one_way_ms(source.node, node)
+        reached_ms = max(reached_ms, source.arrived_ms + network_ms + task.hop_ms)
         usage += link_usage(link.rate_bytes_s, source.node, node, task.view)
     arrived_ms = reached_ms + task.graph.by_name[name].cost_us / 1e3
     latest_ms = max(arrived_ms + rest_ms[name], chosen[-1].latest_ms if chosen else 0.0)

@@ -6,20 +6,22 @@ between them is cheaper), and goes outwards, nearest first with the CPU axis. Th
 that is not the primary's and from which recovery keeps the bound.
 
 What deviates from the text: the condition is on the whole recovery time (1) with detection, where
-the text compares the latency alone; inputs beyond two are taken the same way; and a node of
-another failure domain than the primary's is preferred wherever one keeps the bound.
+the text compares the latency alone; inputs beyond two are taken the same way; a node of another
+failure domain than the primary's is preferred wherever one keeps the bound; and secondaries are
+placed in topological order, since a neighbour that dies with the primary is recovered from too
+(`placement.evaluate`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from placement.errors import BoundUnattainable, NoNode
-from placement.evaluate import Places, Recovery, recovery
+from placement.evaluate import Places, Standby, recovery
 from placement.graph import Link, QueryGraph
 from placement.load import Load
-from placement.network import NetworkView, Node
+from placement.network import NetworkView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,21 +42,25 @@ class StandbyTask:
     detection_ms: float
     bound_ms: float
 
-    def recovery(self, operator: str, node: str) -> Recovery:
-        """Recovery time (1) if the node stood by for the operator."""
-        return recovery(self.graph, operator, node, self.primaries, self.view, self.detection_ms)
+    def standby(self, operator: str, node: str, standbys: Mapping[str, Standby]) -> Standby:
+        """What the node would be worth as the operator's secondary."""
+        return Standby(
+            node=node,
+            recovery=recovery(
+                self.graph, operator, node, self.primaries, standbys, self.view, self.detection_ms
+            ),
+        )
 
-    def keeps_bound(self, operator: str, node: str) -> bool:
+    def is_legal(self, operator: str, standby: Standby) -> bool:
         """Conditions (1) and (2) of §4.5.2."""
         return (
-            node != self.primaries[operator]
-            and self.recovery(operator, node).total_ms <= self.bound_ms
+            standby.node != self.primaries[operator] and standby.recovery.total_ms <= self.bound_ms
         )
 
 
 def place_secondaries(
     task: StandbyTask, load: Load, keep: Mapping[str, str | None]
-) -> dict[str, str]:
+) -> dict[str, Standby]:
     """Choose a secondary for every operator to be placed; kept ones stay if they are legal.
 
     Parameters
@@ -64,12 +70,7 @@ def place_secondaries(
     load
         With all primaries of the query.
     keep
-        Secondaries that stay where they are, if they still keep the bound.
-
-    Returns
-    -------
-    dict
-        Node of the secondary by operator.
+        Secondaries that run now, all on nodes that host operators.
 
     Raises
     ------
@@ -78,53 +79,57 @@ def place_secondaries(
     BoundUnattainable
         If none keeps the bound: with the best that could be had.
     """
-    places: dict[str, str] = {}
+    standbys: dict[str, Standby] = {}
+    running = {name: node for name in task.graph.to_place if (node := keep.get(name)) is not None}
+    load = load.with_copies(running.values())
     for name in task.graph.to_place:
-        kept = keep.get(name)
-        if kept is not None and task.view.can_host(kept) and task.keeps_bound(name, kept):
-            places[name] = kept
-    load = load.with_copies(places.values())
-    for name in task.graph.to_place:
-        if name not in places:
-            places[name] = _search(task, name, load)
-            load = load.with_copies((places[name],))
-    return places
+        if name in running:
+            kept = task.standby(name, running[name], standbys)
+            if task.is_legal(name, kept):
+                standbys[name] = kept
+                continue
+        standbys[name] = _search(task, name, load, standbys)
+        load = load.with_copies((standbys[name].node,))
+    return standbys
 
 
-def _search(task: StandbyTask, operator: str, load: Load) -> str:
+def _search(
+    task: StandbyTask, operator: str, load: Load, standbys: Mapping[str, Standby]
+) -> Standby:
     main = max(task.graph.inputs[operator], key=_rate)
     start_ms = task.view.node(task.primaries[main.source]).position_ms
+    primary = task.view.node(task.primaries[operator])
     outwards = task.view.nearest(start_ms, load.cpu_ms())
-    others = [node for node in outwards if node.name != task.primaries[operator]]
+    others = [node for node in outwards if node.name != primary.name]
     if not others:
         raise NoNode(
             task.graph.name,
             operator,
-            f"{task.primaries[operator]} runs it and no second node could stand by",
+            f"{primary.name} runs it and no second node could stand by",
         )
-    domain = task.view.node(task.primaries[operator]).domain
-    apart = [node for node in others if node.domain != domain]
-    for node in (*apart, *others):
-        if task.keeps_bound(operator, node.name):
-            return node.name
-    raise _unattainable(task, operator, others)
+    # Stable, so nearest first within the other domains, then within the primary's own.
+    others.sort(key=lambda node: node.domain == primary.domain)
+    choices = [task.standby(operator, node.name, standbys) for node in others]
+    for choice in choices:
+        if task.is_legal(operator, choice):
+            return choice
+    raise _unattainable(task, operator, choices)
 
 
-def _unattainable(task: StandbyTask, operator: str, nodes: Iterable[Node]) -> BoundUnattainable:
-    best_node, best = min(
-        ((node.name, task.recovery(operator, node.name)) for node in nodes),
-        key=lambda candidate: candidate[1].total_ms,
-    )
+def _unattainable(
+    task: StandbyTask, operator: str, choices: Sequence[Standby]
+) -> BoundUnattainable:
+    best = min(choices, key=lambda choice: choice.recovery.total_ms)
     links = task.graph.inputs[operator]
     return BoundUnattainable(
         task.graph.name,
         operator,
         bound_ms=task.bound_ms,
-        best_ms=best.total_ms,
-        best_node=best_node,
-        detection_ms=best.detection_ms,
-        transfer_ms=best.transfer_ms,
-        reprocess_ms=best.reprocess_ms,
+        best_ms=best.recovery.total_ms,
+        best_node=best.node,
+        detection_ms=best.recovery.detection_ms,
+        transfer_ms=best.recovery.transfer_ms,
+        reprocess_ms=best.recovery.reprocess_ms,
         inputs=tuple(f"{link.source} @ {task.primaries[link.source]}" for link in links),
     )
 

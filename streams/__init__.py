@@ -1,0 +1,21 @@
+"""Query language, operators and the engine that runs one statement.
+
+The way of a query, from text to tuples:
+
+    from streams.language import parse, QueryError
+    from streams.compiler import compile_statement
+    from streams.engine import FragmentEngine
+
+    for statement in parse(text):                     # .name, .text (that statement alone)
+        program = compile_statement(statement, catalogue)   # stream → column → type
+        catalogue[program.name] = program.columns           # .inputs, .operators
+    engine = FragmentEngine(program)                  # .schema of the output rows
+    engine.offer(stream, chunk)                       # in order, without gaps, else ChunkError
+    while engine.pending():
+        evaluated = engine.advance(64)                # .rows .marks .origins_us .tuples_in
+    engine.positions(); data = engine.snapshot(); engine.restore(data)   # else SnapshotError
+
+`QueryError` (`.line`, `.column`, `.message`; `str()` shows the line with a caret) comes from
+`parse` and `compile_statement`; `SnapshotError` is in `streams.state`. docs/query-language.md is
+the language's reference.
+"""

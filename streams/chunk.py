@@ -122,14 +122,14 @@ class Chunk:
             raise ChunkError(f"first sequence number {self.first_seq} is negative")
         if len(self.marks) == 0 or len(self.marks) != len(self.origins_us):
             raise ChunkError(f"{len(self.marks)} marks with {len(self.origins_us)} origins")
-        if np.any(np.diff(self.marks) <= 0):
+        if len(self.marks) > 1 and np.any(self.marks[1:] <= self.marks[:-1]):
             raise ChunkError("marks do not rise")
         if self.rows.num_rows == 0:
             return
         if self.rows.column(0).null_count:
             raise ChunkError("a row has no timestamp")
         timestamps = self.timestamps
-        if np.any(np.diff(timestamps) < 0):
+        if np.any(timestamps[1:] < timestamps[:-1]):
             raise ChunkError("timestamps fall")
         if timestamps[-1] > self.marks[-1]:
             raise ChunkError(

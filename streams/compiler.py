@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from streams.explain import explain
 from streams.expressions import (
     Apply,
     Field,
@@ -19,7 +20,6 @@ from streams.expressions import (
     fields,
     relocated,
 )
-from streams.explain import explain
 from streams.language import QueryError
 from streams.language.ast import Select, Statement, Window
 from streams.language.errors import nearest

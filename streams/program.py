@@ -85,7 +85,9 @@ class GroupPlan:
         return GroupPlan(
             keys=tuple(relocated(key, move) for key in self.keys),
             aggregates=tuple(
-                replace(one, argument=None if one.argument is None else relocated(one.argument, move))
+                replace(
+                    one, argument=None if one.argument is None else relocated(one.argument, move)
+                )
                 for one in self.aggregates
             ),
         )

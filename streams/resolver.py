@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from streams.chunk import TIMESTAMP
 from streams.expressions import Apply, Constant, Field, Typed, fields
 from streams.functions import functions, written
-from streams.chunk import TIMESTAMP
 from streams.language import QueryError
 from streams.language.ast import Call, Column, Expression, Item, Literal, Select, Window
 from streams.language.errors import nearest

@@ -11,14 +11,15 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
 from streams.chunk import type_names
-from streams.vector import Frame, from_arrow, to_arrow
+from streams.vector import Frame, Vector, fillers, from_arrow, storage, to_arrow
 
 MAGIC = b"VVST"
 FORMAT_VERSION = 1
@@ -52,6 +53,18 @@ class State:
     frames: Mapping[str, Rows] = field(default_factory=dict[str, Rows])
 
 
+class Stateful(Protocol):
+    """An operator that remembers."""
+
+    def save(self) -> State:
+        """What it remembers."""
+        ...
+
+    def load(self, state: State) -> None:
+        """Go on from what was saved; only on a new operator."""
+        ...
+
+
 class OperatorRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A `State` in a snapshot."""
 
@@ -75,14 +88,20 @@ class SnapshotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def write_frame(frame: Frame, kinds: Sequence[str]) -> Rows:
-    """A frame as bytes; every bit of its values, and NULLs."""
-    arrays = [to_arrow(column, kind) for column, kind in zip(frame.columns, kinds, strict=True)]
-    schema = _schema(kinds)
-    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    sink = pa.BufferOutputStream()
-    with ipc.new_stream(sink, schema) as writer:
-        writer.write_batch(batch)
-    return Rows(sink.getvalue().to_pybytes(), frame.length)
+    """A frame as bytes, the same for equal frames: what stands under a NULL is not kept."""
+    columns = zip(frame.columns, kinds, strict=True)
+    arrays = [to_arrow(_canonical(column, kind), kind) for column, kind in columns]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=_schema(kinds))
+    return Rows(batch.serialize().to_pybytes(), frame.length)
+
+
+def _canonical(vector: Vector, kind: str) -> Vector:
+    values, valid = vector
+    if valid is None or valid.all():
+        return Vector(values, None)
+    canonical = np.full(values.shape, fillers[kind], dtype=storage[kind])
+    canonical[valid] = values[valid]
+    return Vector(canonical, valid)
 
 
 def read_frame(rows: Rows, kinds: Sequence[str]) -> Frame:
@@ -91,18 +110,17 @@ def read_frame(rows: Rows, kinds: Sequence[str]) -> Frame:
     Raises
     ------
     SnapshotError
-        The bytes are not that of a frame with such columns.
+        The bytes are not those of a frame with such columns.
     """
     try:
-        with ipc.open_stream(pa.py_buffer(rows.arrow)) as reader:
-            schema, batch = reader.schema, reader.read_next_batch()
+        batch = ipc.read_record_batch(pa.py_buffer(rows.arrow), _schema(kinds))
         batch.validate(full=True)
-    except (pa.ArrowException, OSError, StopIteration) as failed:
+    except (pa.ArrowException, OSError) as failed:
         raise SnapshotError(f"rows in the snapshot cannot be read: {failed}") from failed
-    if not schema.equals(_schema(kinds)) or (kinds and batch.num_rows != rows.length):
-        raise SnapshotError(f"rows in the snapshot have schema {schema}, not types {list(kinds)}")
-    columns = tuple(from_arrow(array, kind) for array, kind in zip(batch.columns, kinds, strict=True))
-    return Frame(columns, rows.length)
+    if kinds and batch.num_rows != rows.length:
+        raise SnapshotError(f"{batch.num_rows} rows in the snapshot where {rows.length} belong")
+    arrays = zip(batch.columns, kinds, strict=True)
+    return Frame(tuple(from_arrow(array, kind) for array, kind in arrays), rows.length)
 
 
 def _schema(kinds: Sequence[str]) -> pa.Schema:
@@ -127,7 +145,9 @@ def read_snapshot(data: bytes) -> SnapshotRecord:
         raise SnapshotError("this is not a snapshot of a fragment")
     _, version, checksum = _header.unpack_from(data)
     if version != FORMAT_VERSION:
-        raise SnapshotError(f"the snapshot has format {version}, this engine reads {FORMAT_VERSION}")
+        raise SnapshotError(
+            f"the snapshot has format {version}, this engine reads {FORMAT_VERSION}"
+        )
     body = data[_header.size :]
     if zlib.crc32(body) != checksum:
         raise SnapshotError("the snapshot is damaged: its checksum does not match")

@@ -56,18 +56,16 @@ FROM (
 WHERE near_until IS NULL OR since > near_until;
 
 -- The number of alerts of the last minute whenever it changes: an alert adds one, and takes it
--- back 60 s later. The first instant of the recording gives the first number, even if it is 0.
+-- back 60 s later. Counting begins with the first alert.
 CREATE OR REPLACE TEMPORARY VIEW alerts_per_minute AS
 WITH steps AS (
-  SELECT _ts, sum(step) AS step, max(is_first) AS is_first
+  SELECT _ts, sum(step) AS step
   FROM (
-    SELECT _ts, 1 AS step, false AS is_first FROM alerts
-    UNION ALL SELECT _ts + 60000, -1, false FROM alerts
-    UNION ALL SELECT min(timestamp), 0, true
-      FROM (SELECT timestamp FROM north UNION ALL SELECT timestamp FROM south)
+    SELECT _ts, 1 AS step FROM alerts
+    UNION ALL SELECT _ts + 60000, -1 FROM alerts
   )
   GROUP BY _ts
 )
 SELECT _ts, alerts
 FROM (SELECT *, sum(step) OVER (ORDER BY _ts) AS alerts FROM steps)
-WHERE step <> 0 OR is_first;
+WHERE step <> 0;

@@ -131,13 +131,15 @@ class Dataflow:
 def dataflow(streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRecord]) -> Dataflow:
     """Compile all queries.
 
+    Of two queries that give streams of one name, the later one in the mapping is wrong.
+
     Raises
     ------
     InvalidQuery
         The first thing that is wrong.
     """
     columns = tuple((name, tuple(streams[name].columns.items())) for name in sorted(streams))
-    texts = tuple(msgspec.json.encode(queries[name]) for name in sorted(queries))
+    texts = tuple(msgspec.json.encode(query) for query in queries.values())
     return _compiled(columns, texts)
 
 

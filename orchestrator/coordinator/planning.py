@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,15 +17,31 @@ from orchestrator.coordinator.problem import (
     rates,
 )
 from orchestrator.coordinator.view import ClusterView
-from orchestrator.records import FragmentRecord, NodeKind, QueryRecord, StreamRecord
-from placement.graph import QueryGraph
+from orchestrator.records import NodeKind, QueryRecord, StreamRecord
+from placement.errors import BoundUnattainable
+from placement.evaluate import Recovery
+from placement.graph import Operator, QueryGraph
+from placement.load import Load
 from placement.network import NetworkView
 from placement.planner import plan
 from placement.records import Plan
+from placement.secondaries import StandbyTask, place_secondaries
 from placement.settings import Settings
+
+NO_LIMIT_MS = 1e9
+"""Eleven days: longer than anything that is planned."""
 
 PLANNING_SEED = 1
 """Relaxation starts at random places; the same start every time makes plans repeatable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandBy:
+    """A secondary and what it promises; `problem` if that is less than was asked for."""
+
+    node: str
+    recovery: Recovery
+    problem: str | None
 
 
 class Planning:
@@ -78,8 +95,13 @@ class Planning:
         )
         return network_view(self._view.hosts, copies)
 
-    def place(self, query: str) -> Plan:
+    def place(self, query: str, *, relaxed: bool = False) -> Plan:
         """Place the fragments of a query that have no place, keep those that have.
+
+        Parameters
+        ----------
+        relaxed
+            Disregard deadline and bound: for a query that runs, late is better than never.
 
         Raises
         ------
@@ -94,8 +116,8 @@ class Planning:
             [
                 (
                     self.graph(query),
-                    record.deadline_ms,
-                    record.recovery_bound_ms,
+                    NO_LIMIT_MS if relaxed else record.deadline_ms,
+                    NO_LIMIT_MS if relaxed else record.recovery_bound_ms,
                     detection_ms(self._view.settings),
                 )
             ],
@@ -109,6 +131,55 @@ class Planning:
         for placed in found.placements:
             self.places[placed.operator] = (placed.primary, placed.secondary)
         return found
+
+    def stand_by(self, query: str, fragment: str, prefer: str | None) -> StandBy:
+        """Choose a node to stand by for one fragment, everything else staying where it is.
+
+        If no node keeps the bound, the best one is taken all the same: the query runs, and some
+        protection is better than none.
+
+        Parameters
+        ----------
+        prefer
+            Node to take if it keeps the bound: one that has the state already.
+
+        Raises
+        ------
+        InvalidQuery, PlacementError
+            There is no node, or the query's ends are not there.
+        """
+        record = self._queries[query]
+        self._check_ends(record)
+        for each in self._flow.of(query):
+            if each.name not in self.places:
+                problem = "runs nowhere at present"
+                raise InvalidQuery(query, "statements", each.name, problem, "It will start over.")
+        graph, network, settings = self.graph(query), self.network(query), self.settings
+        running = {f.name: self.places[f.name] for f in self._flow.of(query)}
+        keep = {name: nodes[1] for name, nodes in running.items()} | {fragment: prefer}
+        keep = {name: node if network.can_host(node) else None for name, node in keep.items()}
+        task = StandbyTask(
+            graph=graph,
+            view=network,
+            primaries={operator.name: self._at(operator) for operator in graph.operators},
+            detection_ms=detection_ms(self._view.settings),
+            bound_ms=record.recovery_bound_ms,
+        )
+        load = Load(
+            network, operator_load=settings.operator_load, scale_ms=settings.cpu_scale_ms
+        ).with_copies(nodes[0] for nodes in running.values())
+        problem = None
+        try:
+            found = place_secondaries(task, load, keep)[fragment]
+        except BoundUnattainable as error:
+            problem = str(error)
+            found = place_secondaries(replace(task, bound_ms=NO_LIMIT_MS), load, keep)[fragment]
+        self.places[fragment] = (self.places[fragment][0], found.node)
+        return StandBy(node=found.node, recovery=found.recovery, problem=problem)
+
+    def _at(self, operator: Operator) -> str:
+        """Where an operator is: pinned there, or its primary."""
+        return operator.pinned if operator.pinned is not None else self.places[operator.name][0]
 
     def _check_ends(self, record: QueryRecord) -> None:
         sites = {n: node for n, node in self._view.hosts.items() if node.kind is NodeKind.SITE}
@@ -148,12 +219,17 @@ def order(flow: Dataflow, queries: Iterable[str]) -> list[str]:
     return ordered
 
 
-def running_places(fragments: Mapping[str, FragmentRecord]) -> dict[str, tuple[str, str | None]]:
-    """Nodes of what runs, by fragment."""
-    return {
-        record.fragment: (record.primary.node, record.secondary.node if record.secondary else None)
-        for record in fragments.values()
-    }
+def living_places(view: ClusterView) -> dict[str, tuple[str, str | None]]:
+    """Nodes of what runs, by fragment: live copies only, the secondary standing in for a primary
+    that is gone, as it will."""
+    places: dict[str, tuple[str, str | None]] = {}
+    for found in view.fragments.values():
+        record = found.record
+        copies = [c for c in (record.primary, record.secondary) if c is not None and view.alive(c)]
+        if copies:
+            second = copies[1].node if len(copies) > 1 else None
+            places[record.fragment] = (copies[0].node, second)
+    return places
 
 
 def merged(plans: Sequence[Plan]) -> Plan:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from orchestrator.coordinator.dataflow import Dataflow, InvalidQuery, sound_dataflow
 from orchestrator.records import (
@@ -13,6 +14,7 @@ from orchestrator.records import (
     NodeKind,
     NodeRecord,
     QueryRecord,
+    Record,
     ReplicaId,
     ReplicaRole,
     ReplicaStatus,
@@ -25,10 +27,14 @@ from orchestrator.store.protocol import (
     NODES,
     QUERIES,
     STREAMS,
+    Folder,
     RecordInvalid,
     Store,
     Versioned,
 )
+from streams.chunk import type_names
+
+R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +75,12 @@ class ClusterView:
     problems: tuple[InvalidQuery, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        dataflow, problems = sound_dataflow(self.stream_records, self.query_records)
+        # What runs comes first, so that a newcomer cannot take a name from it.
+        running = {found.record.query for found in self.fragments.values()}
+        queries = sorted(
+            self.query_records.items(), key=lambda each: (each[0] not in running, each[0])
+        )
+        dataflow, problems = sound_dataflow(self.stream_records, dict(queries))
         object.__setattr__(self, "dataflow", dataflow)
         object.__setattr__(self, "problems", problems)
 
@@ -110,6 +121,17 @@ class ClusterView:
             return False
         return self.nodes[replica.node].record.incarnation == replica.incarnation
 
+    def dead(self, replica: ReplicaId) -> bool:
+        """Whether that life of the node is over for certain: another one has begun.
+
+        A node without a record may only have lost its session.
+        """
+        return replica.node in self.nodes and not self.alive(replica)
+
+    def replica(self, node: str) -> ReplicaId:
+        """A live node in its present life."""
+        return ReplicaId(node=node, incarnation=self.nodes[node].record.incarnation)
+
     def status(self, replica: ReplicaId | None, fragment: str) -> ReplicaStatus | None:
         """What a live copy says of itself; None if it is gone or has not begun."""
         if replica is None or not self.alive(replica):
@@ -145,29 +167,73 @@ def read_view(store: Store) -> ClusterView:
     except RecordInvalid as broken:
         cluster = None
         invalid.append(broken)
-    # Assignments and fragments are read before the nodes they name, so that a node that seems
+    # Fragments and assignments are read before the nodes they name, so that a node that seems
     # gone is gone.
-    fragments = store.list(FRAGMENTS)
-    assignments = store.list(ASSIGNMENTS)
-    queries = store.list(QUERIES)
-    streams = store.list(STREAMS)
-    nodes = store.list(NODES)
-    for listing in (fragments, assignments, queries, streams, nodes):
-        invalid += listing.invalid
+    fragments = _sound(store, FRAGMENTS, _fragment_fault, invalid)
+    assignments = _sound(store, ASSIGNMENTS, _no_fault, invalid)
+    queries = _sound(store, QUERIES, _query_fault, invalid)
+    streams = _sound(store, STREAMS, _stream_fault, invalid)
+    nodes = _sound(store, NODES, _node_fault, invalid)
     return ClusterView(
         cluster=cluster,
-        nodes=nodes.records,
-        streams=streams.records,
-        queries=queries.records,
-        fragments=fragments.records,
-        assignments=assignments.records,
+        nodes=nodes,
+        streams=streams,
+        queries=queries,
+        fragments=fragments,
+        assignments=assignments,
         invalid=tuple(invalid),
     )
 
 
+def _sound(
+    store: Store,
+    folder: Folder[R],
+    fault: Callable[[str, R], str | None],
+    invalid: list[RecordInvalid],
+) -> dict[str, Versioned[R]]:
+    """A folder's records without those that contradict their place or themselves."""
+    listing = store.list(folder)
+    invalid += listing.invalid
+    records: dict[str, Versioned[R]] = {}
+    for name, found in listing.records.items():
+        problem = fault(name, found.record)
+        if problem is None:
+            records[name] = found
+        else:
+            invalid.append(RecordInvalid(folder.key(name).path, problem, found.version))
+    return records
+
+
+def _no_fault(name: str, record: Record) -> str | None:
+    return None
+
+
+def _fragment_fault(name: str, record: FragmentRecord) -> str | None:
+    if f"{record.query}.{record.fragment}" != name:
+        return f"calls itself {record.query}.{record.fragment}"
+    if record.secondary is not None and record.secondary.node == record.primary.node:
+        return f"has both copies on {record.primary.node}"
+    return None
+
+
+def _query_fault(name: str, record: QueryRecord) -> str | None:
+    return None if record.name == name else f"calls itself {record.name}"
+
+
+def _stream_fault(name: str, record: StreamRecord) -> str | None:
+    if record.name != name:
+        return f"calls itself {record.name}"
+    unknown = sorted(set(record.columns.values()) - type_names.keys())
+    return f"has columns of unknown type {', '.join(unknown)}" if unknown else None
+
+
+def _node_fault(name: str, record: NodeRecord) -> str | None:
+    return None if record.node == name else f"calls itself {record.node}"
+
+
 def with_orphans(view: ClusterView, before: ClusterView | None, now_us: int) -> ClusterView:
     """The view, with the times since which fragments lack their primary carried over."""
-    known = {} if before is None else before.orphaned_since_us
+    known: Mapping[str, int] = before.orphaned_since_us if before else {}
     return replace(
         view,
         orphaned_since_us={

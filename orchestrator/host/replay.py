@@ -25,7 +25,17 @@ RECORDED_TIMESTAMP = "timestamp"
 
 @dataclass(slots=True)
 class Recording:
-    """A recording in memory: rows as they will be sent, and where each interval ends."""
+    """A recording in memory.
+
+    Attributes
+    ----------
+    rows
+        As they will be sent.
+    marks
+        The end of each interval, ms, shape (m,).
+    row_ends
+        Rows of interval i are those from `row_ends[i]` to `row_ends[i + 1]`, shape (m + 1,).
+    """
 
     rows: pa.RecordBatch
     marks: Int64Array
@@ -46,8 +56,11 @@ class Recording:
         batches = named.to_batches()
         rows = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)
         marks = np.arange(source.begin_ms, source.end_ms + 1, source.interval_ms, dtype=np.int64)
-        row_ends = np.searchsorted(rows.column(0).to_numpy(), marks, side="right")
-        return Recording(rows=rows, marks=marks, row_ends=row_ends.astype(np.int64))
+        timestamps = rows.column(0).to_numpy()
+        begin = np.searchsorted(timestamps, source.begin_ms, side="left")
+        ends = np.searchsorted(timestamps, marks, side="right")
+        row_ends = np.concatenate([[begin], ends]).astype(np.int64)
+        return Recording(rows=rows, marks=marks, row_ends=row_ends)
 
 
 class Replay:
@@ -58,38 +71,44 @@ class Replay:
         self._source = source
         self._recording = Recording.load(source, assignment.columns)
         self._schema = stream_schema(assignment.columns)
-        self._interval_us = source.interval_ms * 1000 / source.speed
+        count = len(self._recording.marks)
+        interval_us = source.interval_ms * 1000 / source.speed
+        # When each mark of a round is due, and, last, when the next round begins.
+        self._due_us = np.ceil(np.arange(count + 1) * interval_us).astype(np.int64)
+        self._round = 0
         self._next = 0
-        """Mark to emit next, counted over all rounds."""
 
     def next_due_us(self, start_at_us: int) -> int | None:
         """When the next mark is due; None when the recording is over."""
-        if not self._source.repeat and self._next >= len(self._recording.marks):
+        if self._next == len(self._recording.marks):
             return None
-        return start_at_us + int(self._next * self._interval_us)
+        return start_at_us + self._round_began_us + int(self._due_us[self._next])
 
     def emit(self, start_at_us: int, now_us: int) -> SourceEmitted | None:
         """All that is due by now and belongs to one round, or None."""
-        per_round = len(self._recording.marks)
-        round_number, first = divmod(self._next, per_round)
-        if round_number and not self._source.repeat:
+        round_start_us = start_at_us + self._round_began_us
+        marks, row_ends = self._recording.marks, self._recording.row_ends
+        due = int(np.searchsorted(self._due_us[:-1], now_us - round_start_us, side="right"))
+        first, last = self._next, due
+        if last <= first:
             return None
-        due = int((now_us - start_at_us) // self._interval_us) + 1 - self._next
-        count = min(due, per_round - first)
-        if count <= 0:
-            return None
-        last = first + count
-        begin = int(self._recording.row_ends[first - 1]) if first else 0
-        rows = self._recording.rows.slice(begin, int(self._recording.row_ends[last - 1]) - begin)
-        shift_ms = round_number * per_round * self._source.interval_ms
-        numbers = np.arange(self._next, self._next + count, dtype=np.int64)
-        self._next += count
+        rows = self._recording.rows.slice(
+            int(row_ends[first]), int(row_ends[last] - row_ends[first])
+        )
+        shift_ms = self._round * len(marks) * self._source.interval_ms
+        self._next = last
+        if last == len(marks) and self._source.repeat:
+            self._round, self._next = self._round + 1, 0
         return SourceEmitted(
             stream=self.stream,
             rows=self._shifted(rows, shift_ms),
-            marks=self._recording.marks[first:last] + shift_ms,
-            origins_us=start_at_us + (numbers * self._interval_us).astype(np.int64),
+            marks=marks[first:last] + shift_ms,
+            origins_us=round_start_us + self._due_us[first:last],
         )
+
+    @property
+    def _round_began_us(self) -> int:
+        return self._round * int(self._due_us[-1])
 
     def _shifted(self, rows: pa.RecordBatch, shift_ms: int) -> pa.RecordBatch:
         if not shift_ms:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from orchestrator.manifest.document import Field, Section, slug
-from orchestrator.manifest.units import duration_ms, memory_bytes, rate_bytes_s
+from orchestrator.manifest.units import duration_ms, memory_bytes, rate_bytes_s, timestamp_ms
 from orchestrator.records import Estimate, QueryRecord, ReplaySource, StreamRecord
 from streams.chunk import type_names
 
@@ -194,9 +194,17 @@ def _replay(field: Field) -> ReplaySource:
     speed = speed_field.number() if speed_field else 1.0
     if speed_field and speed <= 0:
         speed_field.refuse("is not above 0", "Write 1 for the speed it was recorded at.")
+    begin, end = section.need("begin"), section.need("end")
+    begin_ms, end_ms = begin.quantity(timestamp_ms), end.quantity(timestamp_ms)
+    if end_ms <= begin_ms:
+        end.refuse("is not after the begin", "Write timestamps of the recording, in order.")
+    interval = section.get("interval")
     replay = ReplaySource(
         path=str(_path(section.need("path"))),
         speed=speed,
+        begin_ms=int(begin_ms),
+        end_ms=int(end_ms),
+        interval_ms=int(interval.quantity(duration_ms, positive=True)) if interval else 1000,
         repeat=repeat.boolean() if repeat else False,
     )
     section.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 
 _quantity = re.compile(
     r"\s*([+-]?[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9].*?)\s*"
@@ -70,6 +71,22 @@ def memory_bytes(text: str) -> int:
     536870912
     """
     return int(_parse(text, "a size", _memory_bytes, "512m"))
+
+
+def timestamp_ms(text: str) -> int:
+    """Milliseconds since 1970, of an ISO 8601 time with its offset from UTC.
+
+    >>> timestamp_ms("2021-10-07T12:00:01Z")
+    1633608001000
+    """
+    example = "2021-10-07T12:00:01Z"
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise UnitError("is not a time", f'Write it as in "{example}".') from None
+    if time.tzinfo is None:
+        raise UnitError("does not say its time zone", f'Write it as in "{example}".')
+    return round(time.timestamp() * 1000)
 
 
 def _parse(text: str, what: str, units: Mapping[str, float], example: str) -> float:

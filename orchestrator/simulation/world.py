@@ -135,7 +135,7 @@ class World:
 
     # What a scenario does
 
-    def coordinate(self, round_at: Callable[[int], None]) -> None:
+    def coordinate(self, round_at: Callable[[int], object]) -> None:
         """Call a coordinator's round every 200 ms from now on."""
 
         def again() -> None:
@@ -191,21 +191,16 @@ class World:
         self._order += 1
         heapq.heappush(self._agenda, (max(when_us, self.now_us), self._order, action))
 
-    def run_until(
-        self, done: Callable[[], bool], *, limit_s: float, check_invariants: bool = False
-    ) -> bool:
-        """Let time pass until `done`; False if `limit_s` virtual seconds were not enough."""
-        end_us = self.now_us + round(limit_s * 1e6)
-        while not done():
-            if not self._agenda or self._agenda[0][0] > end_us:
-                self.now_us = end_us
-                return False
+    def run_for(self, seconds: float, *, check_invariants: bool = False) -> None:
+        """Let time pass."""
+        end_us = self.now_us + round(seconds * 1e6)
+        while self._agenda and self._agenda[0][0] <= end_us:
             self.now_us, _, action = heapq.heappop(self._agenda)
             action()
             if check_invariants:
                 for host in self.hosts.values():
                     host.core.check_invariants()
-        return True
+        self.now_us = end_us
 
     # Hosts
 

@@ -129,12 +129,15 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.warehouse.dir": (work / "warehouse").as_uri(),
     }
     if settings.is_local:
+        scratch = work / "scratch"
+        # Where Java unpacks native libraries, which a killed process leaves behind.
+        java_options = f'{_small_jvm} "-Djava.io.tmpdir={scratch}"'
         configuration |= {
             "spark.driver.bindAddress": LOOPBACK,
             "spark.driver.host": LOOPBACK,
-            "spark.local.dir": str(work / "scratch"),
-            "spark.driver.extraJavaOptions": _small_jvm,
-            "spark.executor.extraJavaOptions": _small_jvm,
+            "spark.local.dir": str(scratch),
+            "spark.driver.extraJavaOptions": java_options,
+            "spark.executor.extraJavaOptions": java_options,
             # Executors find the package where this process found it, installed or not.
             "spark.executorEnv.PYTHONPATH": str(_source_root()),
         }
@@ -153,17 +156,17 @@ def start_session(settings: SessionSettings) -> SparkSession:
     NoJava
         There is no Java to run it on.
     """
-    present = SparkSession.getActiveSession()
+    present: SparkContext | None = vars(SparkContext).get("_active_spark_context")
     if present is not None:
-        name = present.sparkContext.appName
         raise SessionExists(
-            f"this process runs the Spark application {name!r} already: "
+            f"this process runs the Spark application {present.appName!r} already: "
             "stop it first, or hand its session over instead of having one started"
         )
     work = settings.work_dir.absolute()
     (work / "scratch").mkdir(parents=True, exist_ok=True)
     log = work / "spark.log"
     configuration = SparkConf(loadDefaults=False).setAll(list(spark_settings(settings).items()))
+    gateway = None
     with _environment(_variables(settings, work)), _signal_handlers_kept():
         try:
             with log.open("ab") as output:
@@ -171,10 +174,12 @@ def start_session(settings: SessionSettings) -> SparkSession:
                     configuration,
                     {"stdout": output, "stderr": output, "start_new_session": True},
                 )
-            context = SparkContext(conf=configuration, gateway=gateway)
-            return SparkSession(context)
-        except Exception as error:
-            _end_driver()
+            _forget_driver()
+            return SparkSession(SparkContext(conf=configuration, gateway=gateway))
+        except BaseException as error:
+            _end_driver(gateway)
+            if not isinstance(error, Exception):
+                raise
             raise Unreachable(
                 "Spark",
                 settings.master or "this machine",
@@ -188,10 +193,11 @@ def stop_session(session: SparkSession) -> None:
     context = session.sparkContext
     if context.getConf().get(OWNER) != str(os.getpid()):
         return
+    gateway: JavaGateway | None = vars(SparkContext).get("_gateway")
     try:
         session.stop()
     finally:
-        _end_driver()
+        _end_driver(gateway)
 
 
 def _variables(settings: SessionSettings, work: Path) -> dict[str, str]:
@@ -260,19 +266,26 @@ def _signal_handlers_kept() -> Generator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _end_driver() -> None:
-    """End the Java process behind the session, so that the next one starts afresh."""
-    gateway: JavaGateway | None = vars(SparkContext).get("_gateway")
-    if gateway is None:
-        return
-    # Spark keeps these for a second context in the same Java process.
+def _forget_driver() -> None:
+    """Have the next context run in a Java process of its own.
+
+    Spark keeps the first one for all contexts that follow, with the settings it was started with.
+    """
     for name in ("_gateway", "_jvm"):
         setattr(SparkContext, name, None)
+
+
+def _end_driver(gateway: JavaGateway | None) -> None:
+    """End the Java process behind a session."""
+    _forget_driver()
+    if gateway is None:
+        return
     gateway.shutdown()
     driver: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if driver is None:
         return
     if driver.stdin is not None:
+        # End of file is what it waits for.
         driver.stdin.close()
     try:
         driver.wait(JVM_END_S)

@@ -76,13 +76,13 @@ class Key(Generic[R_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Folder(Generic[R]):
+class Folder(Generic[R_co]):
     """A path whose children are all records of one type."""
 
     path: str
-    type: type[R]
+    type: type[R_co]
 
-    def key(self, name: str) -> Key[R]:
+    def key(self, name: str) -> Key[R_co]:
         """The record of that name.
 
         Raises

@@ -1,8 +1,9 @@
 """The store in ZooKeeper; the only user of kazoo.
 
 Every znode carries one ACL, the cluster's digest, and nothing for anyone else: who does not know
-the secret can neither read nor change it. Below `/vivace/<cluster>` this module creates folders
-as they are needed.
+the secret can neither read nor change it. Folders are created as they are needed, `/vivace` too:
+clusters that share a ZooKeeper therefore share a secret, or stand under different chroots
+(`host:port/chroot`, which an administrator creates).
 
 Calls are kazoo's asynchronous ones with a time limit, because its synchronous ones queue while
 the session is SUSPENDED and would then block for as long as the server is away.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, cast
 
 from lark import Lark, Token, Transformer, v_args
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken, VisitError
+from lark.exceptions import UnexpectedInput, VisitError
 from lark.tree import Meta
 
 from streams.language.ast import (
@@ -24,7 +24,8 @@ from streams.language.ast import (
     ToStream,
     Window,
 )
-from streams.language.errors import QueryError, nearest
+from streams.language.errors import QueryError
+from streams.language.syntax_errors import explain_unexpected
 
 Wanted = TypeVar("Wanted")
 
@@ -46,33 +47,6 @@ operators = {
 }
 """Terminal → the function an operator stands for."""
 
-readable = {
-    "NAME": "a name",
-    "INT": "a whole number",
-    "FLOAT": "a number",
-    "STRING": "a string",
-    "LPAR": "(",
-    "RPAR": ")",
-    "LSQB": "[",
-    "RSQB": "]",
-    "COMMA": ",",
-    "SEMICOLON": ";",
-    "DOT": ".",
-    "PLUS": "+",
-    "MINUS": "-",
-    "STAR": "*",
-    "SLASH": "/",
-    "PERCENT": "%",
-    "EQUAL": "=",
-    "NOT_EQUAL": "<>",
-    "LESS": "<",
-    "LESS_EQUAL": "<=",
-    "GREATER": ">",
-    "GREATER_EQUAL": ">=",
-    "$END": "the end",
-}
-"""Terminals whose names are not what one writes."""
-
 LARGEST_INTEGER = 2**63 - 1
 
 
@@ -93,7 +67,7 @@ def parse(text: str) -> tuple[Statement, ...]:
         tree = _grammar().parse(text)
         statements: tuple[Statement, ...] = _Builder(text).transform(tree)
     except UnexpectedInput as unexpected:
-        raise _explain(text, unexpected) from None
+        raise explain_unexpected(text, unexpected) from None
     except VisitError as failed:
         if isinstance(failed.orig_exc, QueryError):
             raise failed.orig_exc from None
@@ -116,37 +90,6 @@ def _grammar() -> Lark:
     )
 
 
-def _explain(text: str, unexpected: UnexpectedInput) -> QueryError:
-    """Say what stands where something else should."""
-    offset = unexpected.pos_in_stream
-    if not isinstance(offset, int) or offset < 0 or offset > len(text):
-        offset = len(text.rstrip())
-    if isinstance(unexpected, UnexpectedToken):
-        token = unexpected.token
-        ended = token.type == "$END"
-        if ended:
-            offset = len(text.rstrip())
-        found = "the text ends" if ended else f"{str(token)!r} is not expected here"
-        expected = {str(name) for name in unexpected.accepts or unexpected.expected}
-        keywords = {name for name in expected if name not in readable}
-        hint = nearest(str(token), keywords) if not ended else ""
-        if hint.startswith("; did you mean"):
-            return QueryError(text, offset, found + hint)
-        return QueryError(text, offset, f"{found}; expected {_listed(expected)}")
-    if isinstance(unexpected, UnexpectedCharacters):
-        if text[offset : offset + 1] == "'":
-            return QueryError(text, offset, "the string does not end; close it with '")
-        expected = {str(name) for name in unexpected.allowed or ()} - {"COMMENT", "WHITESPACE"}
-        found = f"{text[offset : offset + 1]!r} is not expected here"
-        return QueryError(text, offset, f"{found}; expected {_listed(expected)}")
-    return QueryError(text, offset, "the query cannot be understood")
-
-
-def _listed(terminals: set[str]) -> str:
-    words = sorted(readable.get(name, name) for name in terminals)
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" or {words[-1]}"
-
-
 def _only(items: list[Any], kind: type[Wanted]) -> tuple[Wanted, ...]:
     return tuple(item for item in items if isinstance(item, kind))
 
@@ -159,7 +102,17 @@ def _expressions(items: list[Any]) -> tuple[Expression, ...]:
     return tuple(item for item in items if isinstance(item, Literal | Column | Call))
 
 
-def _at(meta: Meta) -> dict[str, int]:
+def _clauses(items: list[Any]) -> list[dict[str, Any]]:
+    """Parts of a phrase that may be missing, by name."""
+    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+
+
+class _Span(TypedDict):
+    start: int
+    end: int
+
+
+def _at(meta: Meta) -> _Span:
     return {"start": meta.start_pos, "end": meta.end_pos}
 
 
@@ -210,9 +163,8 @@ class _Builder(Transformer[Token, Any]):
 
     def select(self, meta: Meta, items: list[Any]) -> Select:
         clauses: dict[str, Any] = {"where": None, "group_by": ()}
-        for item in items:
-            if isinstance(item, dict):
-                clauses.update(item)
+        for item in _clauses(items):
+            clauses.update(item)
         return Select(**_at(meta), items=items[1], sources=_only(items, Source), **clauses)
 
     def source(self, meta: Meta, items: list[Any]) -> Source:
@@ -234,9 +186,8 @@ class _Builder(Transformer[Token, Any]):
     def window(self, meta: Meta, items: list[Any]) -> Window:
         now = isinstance(items[1], Token) and items[1].type == "NOW"
         limits: dict[str, int | None] = {"rows": None, "range_ms": 1 if now else None}
-        for item in items:
-            if isinstance(item, dict):
-                limits.update(item)
+        for item in _clauses(items):
+            limits.update(item)
         columns = tuple(
             Column(start=name.start_pos or 0, end=name.end_pos or 0, source=None, name=str(name))
             for name in _names(items)
@@ -271,7 +222,8 @@ class _Builder(Transformer[Token, Any]):
         return whole
 
     def binary(self, meta: Meta, items: list[Any]) -> Call:
-        return self._call(meta, operators[items[1].type], _expressions(items))
+        (function,) = (operators[one.type] for one in _only(items, Token) if one.type in operators)
+        return self._call(meta, function, _expressions(items))
 
     addition = multiplication = comparison = binary
 

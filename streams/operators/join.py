@@ -144,7 +144,7 @@ class Join:
         return {self._layout.source[field.index] for field in fields(condition)}
 
     def step(self, deltas: Sequence[Delta], relations: Sequence[Relation]) -> list[Delta]:
-        """The change of the join, in one part a source; rows may come and go in the same instant."""
+        """The change of the join, one part a source; a row may come and go in one instant."""
         changes: list[Delta] = []
         for first, delta in enumerate(deltas):
             if not delta.rows.length:

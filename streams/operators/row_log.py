@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from streams.chunk import Int64Array
-from streams.state import State, SnapshotError, read_frame, write_frame
+from streams.state import SnapshotError, State, read_frame, write_frame
 from streams.vector import Array, BoolArray, Frame, Positions, Vector, storage
 
 FIRST_CAPACITY = 64
@@ -40,8 +40,8 @@ class RowLog:
     def __len__(self) -> int:
         return self._kept
 
-    def append(self, ids: Int64Array, timestamps: Int64Array, rows: Frame) -> None:
-        """Add rows after all others."""
+    def append(self, ids: Int64Array, timestamps: Int64Array | int, rows: Frame) -> None:
+        """Add rows after all others, of one timestamp or one each."""
         added = rows.length
         if self._tail + added > len(self._ids):
             self._make_room(added)
@@ -62,7 +62,11 @@ class RowLog:
     def _make_room(self, added: int) -> None:
         """Move the living rows to the front, of larger arrays if they fill half of these."""
         positions = self._head + np.flatnonzero(self._alive[self._head : self._tail])
-        rows, ids, timestamps = self.take(positions), self._ids[positions], self._timestamps[positions]
+        rows, ids, timestamps = (
+            self.take(positions),
+            self._ids[positions],
+            self._timestamps[positions],
+        )
         capacity = len(self._ids)
         while 2 * (rows.length + added) > capacity:
             capacity *= 2
@@ -83,6 +87,10 @@ class RowLog:
 
     def oldest(self, count: int) -> Positions:
         """Where the `count` oldest rows lie."""
+        first = np.flatnonzero(self._alive[self._head : self._head + count])
+        if len(first) == count:
+            # So it is in a log that loses its oldest rows only: no need to look further.
+            return self._head + first
         return self._head + np.flatnonzero(self._alive[self._head : self._tail])[:count]
 
     def take(self, positions: Positions) -> Frame:
@@ -133,6 +141,10 @@ class RowLog:
         keys = read_frame(state.frames["keys"], ("int", "int"))
         rows = read_frame(state.frames["rows"], self._kinds)
         ids, timestamps = keys[0].values, keys[1].values
-        if rows.length != keys.length or np.any(np.diff(ids) <= 0) or np.any(np.diff(timestamps) < 0):
+        if (
+            rows.length != keys.length
+            or np.any(np.diff(ids) <= 0)
+            or np.any(np.diff(timestamps) < 0)
+        ):
             raise SnapshotError("rows of a window are not in order")
         self.append(ids, timestamps, rows)

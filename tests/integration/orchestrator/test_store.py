@@ -6,12 +6,14 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Protocol
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
+from orchestrator.embedded.java import Java
 from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.errors import Unreachable
 from orchestrator.records import HistoryEvent, NodeKind, NodeRecord, StreamRecord
@@ -32,7 +34,8 @@ from orchestrator.store import (
     ZooKeeperStore,
 )
 
-SECRET = "s3cret"
+SECRET = "secret"
+# The folder of all clusters, /vivace, belongs to the secret of the first one.
 HISTORY_LIMIT = 5
 
 
@@ -142,6 +145,13 @@ class raw_client:
     def __exit__(self, *_: object) -> None:
         self._client.stop()
         self._client.close()
+
+
+@pytest.fixture
+def own_zookeeper(java: Java, tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
+    """A server that a test may stop."""
+    with EmbeddedZooKeeper(java, tmp_path) as server:
+        yield server
 
 
 @pytest.fixture(params=["memory", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])

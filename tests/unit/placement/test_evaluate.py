@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placement.evaluate import longest_path, primary_usage, recovery, standby_usage
+from placement.evaluate import Standby, longest_path, primary_usage, recovery, standby_usage
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
 
@@ -36,12 +36,37 @@ places = {"S": "s", "T": "t", "J": "a", "D": "d"}
 
 
 def test_equation_1_recovery_is_detection_and_transfer_and_reprocessing():
-    parts = recovery(join, "J", "b", places, view, detection_ms=7)
+    parts = recovery(join, "J", "b", places, {}, view, detection_ms=7)
     # s → b is 20 ms and t → b 10 ms one way: 100/s · 20 ms + 50/s · 10 ms = 2.5 tuples.
     assert parts.detection_ms == 7
     assert parts.transfer_ms == 20
     assert parts.reprocess_ms == pytest.approx(2.5 * 0.5)
     assert parts.total_ms == pytest.approx(28.25)
+
+
+def test_what_dies_with_the_primary_is_recovered_from_its_own_secondary():
+    """Filter and join die with node a; the filter's secondary on t catches up first."""
+    graph = QueryGraph(
+        name="q",
+        operators=(
+            Operator(name="S", pinned="s"),
+            Operator(name="F", cost_us=1000),
+            Operator(name="J", cost_us=500),
+        ),
+        links=(
+            Link(source="S", target="F", rate_bytes_s=1000, tuples_s=100),
+            Link(source="F", target="J", rate_bytes_s=1000, tuples_s=100),
+        ),
+    )
+    together = {"S": "s", "F": "a", "J": "a"}
+    first = recovery(graph, "F", "t", together, {}, view, detection_ms=7)
+    assert first.catch_up_ms == pytest.approx(10 + 1)
+    standbys = {"F": Standby(node="t", recovery=first)}
+    parts = recovery(graph, "J", "b", together, standbys, view, detection_ms=7)
+    assert parts.transfer_ms == pytest.approx(11 + 10)
+    assert parts.reprocess_ms == pytest.approx(2.1 * 0.5)
+    apart = recovery(graph, "J", "b", together | {"J": "d"}, standbys, view, detection_ms=7)
+    assert apart.transfer_ms == pytest.approx(15)
 
 
 def test_equation_2_network_usage_is_rate_times_latency():

@@ -145,6 +145,56 @@ def test_load_spreads_operators():
     assert most(spread) < most(crowded)
 
 
+def test_operators_of_a_query_count_while_it_is_placed():
+    """A chain between two sites: by latency alone on one node, under load on two."""
+    chain = QueryGraph(
+        name="chain",
+        operators=(
+            Operator(name="S", pinned="centre"),
+            Operator(name="a"),
+            Operator(name="b"),
+        ),
+        links=(
+            Link(source="S", target="a", rate_bytes_s=1000, tuples_s=10),
+            Link(source="a", target="b", rate_bytes_s=1000, tuples_s=10),
+        ),
+    )
+    together = nodes_of(planned(chain, settings=idle))
+    assert together["a"][0] == together["b"][0] == "uk-south"
+    apart = nodes_of(planned(chain, settings=Settings(operator_load=2)))
+    assert apart["a"][0] == "uk-south" != apart["b"][0]
+
+
+def test_secondaries_spread_under_load():
+    """Three filters on one stream: by latency alone all stand by on one node."""
+    names = ("a", "b", "c")
+    fan = QueryGraph(
+        name="fan",
+        operators=(
+            Operator(name="S", pinned="centre"),
+            *(Operator(name=name) for name in names),
+        ),
+        links=tuple(
+            Link(source="S", target=name, rate_bytes_s=1000, tuples_s=10) for name in names
+        ),
+    )
+    keep: dict[str, tuple[str, str | None]] = dict.fromkeys(names, ("uk-south", None))
+    together = nodes_of(planned(fan, keep=keep, settings=idle))
+    assert {together[name][1] for name in names} == {"france-central"}
+    apart = nodes_of(planned(fan, keep=keep, settings=Settings(operator_load=2)))
+    assert len({apart[name][1] for name in names}) == 3
+
+
+def test_what_runs_counts_for_queries_placed_before_it():
+    running = {f"q.{name}": ("west-europe", "france-south") for name in ("north_tracks", "alerts")}
+    busy = Settings(operator_load=2)
+    alone = nodes_of(planned(proximity("p", "p."), settings=busy))
+    beside = nodes_of(
+        planned(proximity("p", "p."), proximity("q", "q."), settings=busy, keep=running)
+    )
+    assert alone["p.north_tracks"][0] == "west-europe" != beside["p.north_tracks"][0]
+
+
 def test_figures_add_up():
     result = planned()
     (figures,) = result.queries

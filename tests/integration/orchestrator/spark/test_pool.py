@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -84,15 +85,14 @@ def session(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sp
         name="pool test", work_dir=tmp_path_factory.mktemp("spark"), executors=2, java=java
     )
     session = start_session(settings)
+    application = session.sparkContext.applicationId
     yield session
     below = psutil.Process().children(recursive=True)
     stop_session(session)
     _, alive = psutil.wait_procs(below, 10)
     assert not alive
-    assert not (Path(SPARK) / "work").exists()
-
-
-SPARK = Path(str(sys.modules["pyspark"].__file__)).parent
+    # Where Spark's executors work unless told otherwise.
+    assert not (Path(pyspark.__file__).parent / "work" / application).exists()
 
 
 def test_killed_executor_comes_back_under_its_node_and_spares_the_other(

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.spark.pool import gist
 
-lost = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+lost = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed \
 1 times, most recent failure: Lost task 0.0 in stage 1.0 (TID 1) (127.0.0.1 executor 0): \
 ExecutorLostFailure (executor 0 exited caused by one of the running tasks) Reason: Command exited \
@@ -15,14 +15,14 @@ Driver stacktrace:
 \tat org.apache.spark.scheduler.DAGScheduler.$anonfun$abortStage$3(DAGScheduler.scala:4568)
 """
 
-crashed = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+crashed = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 2.0 failed \
 1 times, most recent failure: Lost task 0.0 in stage 2.0 (TID 2) (127.0.0.1 executor 1): \
 org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.applyOrElse(PythonRunner.scala:1)
 """
 
-raised = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+raised = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed \
 1 times, most recent failure: Lost task 0.0 in stage 0.0 (TID 0) (127.0.0.1 executor 1): \
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):

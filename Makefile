@@ -1,0 +1,72 @@
+# A fresh machine needs Python 3.11 (or 3.12) and make; everything else comes into .venv.
+
+BIN := .venv/bin
+UV_VERSION := $(shell sed -n '/^name = "uv"$$/{n;s/^version = "\(.*\)"$$/\1/p;}' uv.lock)
+# Never another Python than the one found below, nor another place than .venv.
+UV := UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=.venv $(BIN)/uv --quiet
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+JSON_FILE := $(if $(JSON),--json-file $(JSON))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help setup data demo test check lint format simulate clean
+
+help: ## List the targets
+	@echo 'make TARGET, where TARGET is one of'
+	@sed -n 's/^\([a-z%-]*\):[^#]*## /\1	/p' Makefile | sed 's/%/NAME/' \
+	    | while IFS='	' read -r target text; do printf '  %-11s %s\n' "$$target" "$$text"; done
+
+setup: .venv/.synced ## Create .venv, with a Java runtime in it if the machine has none
+	@$(BIN)/python -c 'from orchestrator.embedded.java import find_java; find_java()' 2>/dev/null \
+	    || { echo 'No Java of version 17 or later here: installing one into .venv'; \
+	         $(UV) sync --frozen --extra java; }
+
+.venv/.synced: pyproject.toml uv.lock
+	@test -x $(BIN)/uv || { \
+	    for python in python3.11 python3.12 python3; do \
+	        if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' \
+	            2>/dev/null; then found=$$python; break; fi; \
+	    done; \
+	    test -n "$${found-}" || { echo 'make setup: no Python 3.11 or 3.12 on the PATH' >&2; exit 2; }; \
+	    echo "Creating .venv with $$found, about a minute the first time"; \
+	    "$$found" -m venv .venv && \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); }
+	@$(UV) sync --frozen
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+	@touch $@
+
+data: build/data/.fetched ## Fetch the examples' input into build/data
+
+build/data/.fetched: examples/fetch.py examples/data.txt | setup
+	@$(BIN)/python examples/fetch.py
+	@touch $@
+
+demo: setup data ## Run the aircraft example with an executor killed; JSON=FILE keeps the verdict
+	@$(BIN)/vivace demo $(JSON_FILE)
+
+test: setup data ## Run all tests; ARGS='-k NAME' and the like go to pytest
+	@$(BIN)/pytest $(ARGS)
+
+check: lint test ## What CI runs: lint, then test
+
+lint: setup ## Check style, types and the layers' imports
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --quiet --check || { echo '`make format` reformats them' >&2; exit 1; }
+	@said=$$($(BIN)/pyright) || { echo "$$said"; exit 1; }
+	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
+	@echo 'Style, types and imports are in order'
+
+format: setup ## Sort imports and reformat
+	@$(BIN)/ruff check --quiet --select I --fix
+	@$(BIN)/ruff format --quiet
+
+bench-%: setup ## Run the benchmark of that name; JSON=FILE keeps its figures, ARGS=--quick
+	@$(BIN)/python -m bench run $* $(if $(JSON),--json $(JSON)) $(ARGS)
+
+simulate: setup data ## Run the scenarios on the simulated cluster
+	@$(BIN)/pytest tests/simulation $(ARGS)
+
+clean: ## Remove all that was built or fetched, but .venv
+	@rm -rf build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name .venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

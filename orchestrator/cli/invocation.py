@@ -1,0 +1,148 @@
+"""What all verbs share: options, where output goes, and how a command ends.
+
+Results go to standard output, progress and errors to standard error. With `--json` standard
+output is exactly one JSON document, also when the command fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.status import Status
+from rich.text import Text
+
+from orchestrator.context import ClusterContext, find, home
+from orchestrator.errors import VivaceError
+
+EXIT_BUG = 1
+
+PLAIN_WIDTH = 120
+"""Columns of tables that go into a file or a pipe."""
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on standard output.")
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", envvar="VIVACE_CLUSTER", help="Which cluster, if several run here."),
+]
+FilesOption = Annotated[
+    list[Path],
+    typer.Option("-f", "--file", help="A manifest, or a folder of them; may be repeated."),
+]
+
+
+def output() -> Console:
+    """Where results are shown to people."""
+    return _console(stderr=False)
+
+
+def messages() -> Console:
+    """Where progress, remarks and errors are shown."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PLAIN_WIDTH
+    return console
+
+
+def context(cluster: str | None) -> ClusterContext:
+    """The cluster that a verb is about."""
+    return find(cluster, home())
+
+
+def show(document: object, as_json: bool, view: Callable[[], RenderableType]) -> None:
+    """Print a verb's result: the document itself, or the view of it for people."""
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+        sys.stdout.flush()
+    else:
+        output().print(view())
+
+
+class ProgressLine:
+    """A live line of what is under way; plain lines where nobody looks at a terminal."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._told = ("", "")
+        self._console = messages()
+        self._status = Status(title, console=self._console) if self._console.is_terminal else None
+        if self._status is not None:
+            self._status.start()
+
+    def tell(self, step: str, detail: str) -> None:
+        """Show a step and how far it has come."""
+        if (step, detail) == self._told:
+            return
+        self._told = (step, detail)
+        if self._status is not None:
+            self._status.update(
+                Text.assemble((self._title, "bold"), "  ", (step, "cyan"), f"  {detail}")
+            )
+        else:
+            self._console.print(f"{step}: {detail}", markup=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._status is not None:
+            self._status.stop()
+
+
+@contextmanager
+def progress(title: str) -> Generator[ProgressLine]:
+    """A progress line for the time of a block."""
+    line = ProgressLine(title)
+    try:
+        yield line
+    finally:
+        line.close()
+
+
+def fail(error: BaseException, as_json: bool) -> int:
+    """Report why a command failed; the exit status that says so."""
+    if isinstance(error, VivaceError):
+        status, message = error.exit_status, str(error)
+    else:
+        status = EXIT_BUG
+        message = (
+            f"{type(error).__name__}: {error}; this is a bug, its traceback is in {_kept(error)}"
+        )
+    if as_json:
+        details = {"type": type(error).__name__, "message": message, "exit_status": status}
+        show({"error": {**_fields(error), **details}}, True, str)
+    else:
+        messages().print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    return status
+
+
+def _fields(error: BaseException) -> dict[str, object]:
+    """An error's named parts, such as file, field and value."""
+    if not dataclasses.is_dataclass(error):
+        return {}
+    fields = {field.name: getattr(error, field.name) for field in dataclasses.fields(error)}
+    plain = (str, int, float, bool, dict, type(None))
+    return {n: value if isinstance(value, plain) else repr(value) for n, value in fields.items()}
+
+
+def _kept(error: BaseException) -> str:
+    """The traceback in a file, and its path."""
+    handle, path = tempfile.mkstemp(prefix="vivace-bug-", suffix=".log")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.writelines(traceback.format_exception(error))
+    return path

@@ -1,0 +1,74 @@
+"""`vivace`: one verb a file. Each parses, calls the library, renders, and says how it went."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+from typer.exceptions import Abort, TyperException
+
+from orchestrator.cli import apply, delete, down, history, plan, status, tail, up, validate
+from orchestrator.cli.invocation import fail
+from orchestrator.errors import VivaceError
+
+EXIT_INTERRUPTED = 130
+"""What shells report of a command that Ctrl-C ended."""
+
+app = typer.Typer(
+    name="vivace",
+    help="Fault-tolerant stream queries with deadlines, on Spark.",
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+VERBS = (
+    ("up", up.command),
+    ("down", down.command),
+    ("apply", apply.command),
+    ("delete", delete.command),
+    ("validate", validate.command),
+    ("plan", plan.command),
+    ("status", status.command),
+    ("tail", tail.command),
+    ("history", history.command),
+)
+
+for name, verb in VERBS:
+    app.command(name)(verb)
+
+
+class WrongUsage(VivaceError):
+    """Arguments that no verb takes."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Do what the arguments say; the exit status."""
+    as_json = "--json" in arguments
+    if not arguments:
+        arguments = ["--help"]
+    try:
+        status = app(list(arguments), prog_name="vivace", standalone_mode=False)
+    except TyperException as error:
+        hint = f"`vivace {arguments[0]} --help` shows how" if arguments[0] in dict(VERBS) else ""
+        message = error.format_message().rstrip(".")
+        return fail(WrongUsage(f"{message}; {hint or '`vivace --help` lists the verbs'}"), as_json)
+    except (Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough: `vivace tail … | head`.
+        sys.stderr.close()
+        return 0
+    except Exception as error:  # noqa: BLE001  Everything unforeseen ends in one message.
+        return fail(error, as_json)
+    return status if isinstance(status, int) else 0
+
+
+def main() -> None:
+    """The command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,351 @@
+"""What to write, given what is in the store: a pure function, and idempotent.
+
+The writes come in an order in which every prefix is a legal state: records first, assignments
+derived from them last. Whoever applies them stops at the first conflict, reads again and decides
+again. Once all are applied, deciding again yields nothing.
+
+Who changes a fragment's record, and when (C: coordinator, S: the secondary itself):
+
+    primary   secondary   what happens
+    alive     gone        C chooses another secondary at once; a node that comes back is just free
+    gone      alive       S takes over and records it; C waits. If S has not within the grace:
+                          C promotes a warm S, and starts over if S is not warm
+    gone      gone        C starts over, with a new generation: at once if both are known to be
+                          dead (their nodes have new lives), else after the grace, since a process
+                          may live on without its session
+
+Starting over loses the fragment's state, and the history says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from orchestrator.coordinator.assignments import assignments
+from orchestrator.coordinator.dataflow import InvalidQuery
+from orchestrator.coordinator.planning import Planning, living_places, order
+from orchestrator.coordinator.problem import settled
+from orchestrator.coordinator.starting import streams_to_start
+from orchestrator.coordinator.view import ClusterView
+from orchestrator.records import FragmentRecord, HistoryEvent, Record, ReplicaRole
+from orchestrator.store.protocol import ASSIGNMENTS, FRAGMENTS, STREAMS, Key
+from placement.errors import PlacementError
+from placement.records import Plan
+
+MIN_EXECUTORS = 2
+"""A primary and its secondary stand on different nodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionSettings:
+    """How patient the coordinator is.
+
+    Attributes
+    ----------
+    takeover_grace_us
+        How long a primary may be gone before its secondary is no longer waited for. Taking over
+        takes the data plane a fraction of a second; this leaves time for a host to get a session
+        again after the server was away.
+    start_delay_us
+        From the decision to start streams until they start: time for every site to hear of it.
+    """
+
+    takeover_grace_us: int = 3_000_000
+    start_delay_us: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One change of the store.
+
+    Attributes
+    ----------
+    record
+        None: delete what is there.
+    version
+        Version it replaces; None: create.
+    event
+        What to add to the history once it is written.
+    """
+
+    key: Key[Record]
+    record: Record | None
+    version: int | None
+    event: HistoryEvent | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Writes in order, and what stands in the way of more."""
+
+    writes: tuple[Write, ...]
+    problems: tuple[str, ...]
+
+
+def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decision:
+    """Everything there is to do.
+
+    Parameters
+    ----------
+    view
+        As read from the store.
+    now_us
+        The cluster's clock.
+    """
+    return _Decider(view, now_us, settings).decide()
+
+
+class _Decider:
+    """The state of one decision: records as they will be, and the writes so far."""
+
+    def __init__(self, view: ClusterView, now_us: int, settings: DecisionSettings) -> None:
+        self._view = view
+        self._now_us = now_us
+        self._settings = settings
+        self._fragments = {name: found.record for name, found in view.fragments.items()}
+        self._streams = view.stream_records
+        self._writes: list[Write] = []
+        self._problems = [str(each) for each in (*view.invalid, *view.problems)]
+        self._planning = Planning(
+            view,
+            self._streams,
+            view.query_records,
+            view.dataflow,
+            living_places(view),
+        )
+
+    def decide(self) -> Decision:
+        self._retire()
+        # Producers first: where they are decides where their consumers stand.
+        for fragment in self._view.dataflow.fragments.values():
+            if fragment.key in self._fragments:
+                self._heal(fragment.key)
+        self._place_new()
+        self._start_streams()
+        self._assign()
+        return Decision(writes=tuple(self._writes), problems=tuple(self._problems))
+
+    def _retire(self) -> None:
+        """Delete the fragments of queries that are gone, not of those that cannot be read."""
+        unreadable = {error.path.rsplit("/", 1)[1] for error in self._view.invalid}
+        unreadable |= {problem.query for problem in self._view.problems}
+        wanted = {fragment.key for fragment in self._view.dataflow.fragments.values()}
+        for name, record in list(self._fragments.items()):
+            if name in wanted or record.query in unreadable:
+                continue
+            event = self._event("retired", name, "its query is gone")
+            self._writes.append(
+                Write(
+                    key=FRAGMENTS.key(name),
+                    record=None,
+                    version=self._view.fragments[name].version,
+                    event=event,
+                )
+            )
+            del self._fragments[name]
+            self._planning.places.pop(record.fragment, None)
+
+    def _heal(self, name: str) -> None:
+        view, record = self._view, self._fragments[name]
+        if view.alive(record.primary):
+            if not view.alive(record.secondary):
+                self._replace_secondary(name)
+            return
+        orphaned_us = self._now_us - view.orphaned_since_us.get(name, self._now_us)
+        patient = orphaned_us < self._settings.takeover_grace_us
+        secondary = record.secondary
+        if secondary is not None and view.alive(secondary):
+            if patient:
+                return
+            status = view.status(secondary, record.fragment)
+            if status is not None and status.role is not ReplicaRole.WARMING:
+                epoch = max(record.epoch + 1, status.epoch)
+                self._promote(name, epoch)
+            else:
+                self._start_over(name)
+            return
+        lost = [copy for copy in (record.primary, secondary) if copy is not None]
+        if not patient or all(view.dead(copy) for copy in lost):
+            self._start_over(name)
+
+    def _replace_secondary(self, name: str) -> None:
+        record = self._fragments[name]
+        fragment = record.fragment
+        before = "none" if record.secondary is None else record.secondary.node
+        try:
+            prefer = self._with_copy(record)
+            found = self._planning.stand_by(record.query, fragment, prefer)
+        except (PlacementError, InvalidQuery) as error:
+            self._problems.append(str(error))
+            return
+        if found.problem is not None:
+            self._problems.append(found.problem)
+        event = self._event(
+            "secondary replaced",
+            name,
+            f"{before} → {found.node}, recovery {found.recovery.total_ms:.1f} ms"
+            + ("" if found.problem is None else f", bound not kept: {found.problem}"),
+        )
+        secondary = self._view.replica(found.node)
+        self._update(name, msgspec.structs.replace(record, secondary=secondary), event)
+
+    def _with_copy(self, record: FragmentRecord) -> str | None:
+        """A node that runs a copy already, warm ones first, other than the primary's."""
+        standing = {
+            node: host.replicas[record.fragment].role
+            for node, host in self._view.executors.items()
+            if record.fragment in host.replicas and node != record.primary.node
+        }
+        warm = sorted(node for node, role in standing.items() if role is ReplicaRole.STANDBY)
+        return next(iter(warm or sorted(standing)), None)
+
+    def _promote(self, name: str, epoch: int) -> None:
+        record = self._fragments[name]
+        assert record.secondary is not None
+        event = self._event(
+            "promoted",
+            name,
+            f"{record.primary.node} is gone and {record.secondary.node} has not recorded "
+            f"that it took over; epoch {epoch}",
+        )
+        promoted = msgspec.structs.replace(
+            record, epoch=epoch, primary=record.secondary, secondary=None, took_over=None
+        )
+        self._planning.places[record.fragment] = (promoted.primary.node, None)
+        self._update(name, promoted, event)
+
+    def _start_over(self, name: str) -> None:
+        record = self._fragments[name]
+        self._planning.places.pop(record.fragment, None)
+        found = self._plan(record.query, relax=True)
+        if found is None:
+            return
+        fragments = self._records(found, {record.fragment: record.epoch + 1})
+        event = self._event(
+            "state lost",
+            name,
+            f"{record.primary.node} is gone and nobody can take over; epoch {record.epoch + 1} "
+            f"begins from nothing on {fragments[name].primary.node}",
+        )
+        self._update(name, fragments[name], event)
+
+    def _place_new(self) -> None:
+        view = self._view
+        missing = [
+            query
+            for query in order(view.dataflow, {f.query for f in view.dataflow.fragments.values()})
+            if any(f.key not in self._fragments for f in view.dataflow.of(query))
+        ]
+        if not missing:
+            return
+        if len(view.executors) < MIN_EXECUTORS or not settled(view.hosts):
+            self._problems.append(f"queries {', '.join(missing)} wait until the network is known")
+            return
+        for query in missing:
+            found = self._plan(query, relax=False)
+            if found is not None:
+                self._create(found)
+
+    def _create(self, plan: Plan) -> None:
+        """Write records for what of a plan has none yet."""
+        epochs = {
+            placed.operator: 1
+            for placed in plan.placements
+            if f"{placed.query}.{placed.operator}" not in self._fragments
+        }
+        records = self._records(plan, epochs)
+        figures = plan.queries[0]
+        event = self._event(
+            "planned",
+            figures.query,
+            f"latency {figures.latency_ms:.1f} of {figures.deadline_ms:g} ms, "
+            f"recovery {figures.recovery_ms:.1f} of {figures.bound_ms:g} ms",
+        )
+        last = list(records)[-1]
+        for name, record in records.items():
+            self._fragments[name] = record
+            self._writes.append(
+                Write(
+                    key=FRAGMENTS.key(name),
+                    record=record,
+                    version=None,
+                    event=event if name == last else None,
+                )
+            )
+
+    def _plan(self, query: str, *, relax: bool) -> Plan | None:
+        try:
+            return self._planning.place(query)
+        except (PlacementError, InvalidQuery) as error:
+            self._problems.append(str(error))
+        if not relax:
+            return None
+        try:
+            return self._planning.place(query, relaxed=True)
+        except (PlacementError, InvalidQuery) as error:
+            self._problems.append(str(error))
+            return None
+
+    def _records(self, plan: Plan, epochs: dict[str, int]) -> dict[str, FragmentRecord]:
+        """Records of the placements of the named fragments, which begin with these epochs."""
+        return {
+            f"{placed.query}.{placed.operator}": FragmentRecord(
+                query=placed.query,
+                fragment=placed.operator,
+                epoch=epochs[placed.operator],
+                generation=epochs[placed.operator],
+                primary=self._view.replica(placed.primary),
+                secondary=self._view.replica(placed.secondary),
+            )
+            for placed in plan.placements
+            if placed.operator in epochs
+        }
+
+    def _start_streams(self) -> None:
+        begin_us = self._now_us + self._settings.start_delay_us
+        starting = streams_to_start(self._view, self._fragments, begin_us)
+        for name, start_at_us in starting.items():
+            started = msgspec.structs.replace(self._streams[name], start_at_us=start_at_us)
+            self._streams[name] = started
+            self._writes.append(
+                Write(
+                    key=STREAMS.key(name),
+                    record=started,
+                    version=self._view.streams[name].version,
+                    event=self._event("stream starts", name, f"at {start_at_us} µs"),
+                )
+            )
+
+    def _assign(self) -> None:
+        view = self._view
+        wanted = assignments(view, self._fragments, self._streams)
+        broken = {e.path.rsplit("/", 1)[1]: e for e in view.invalid if "assignments/" in e.path}
+        for name, error in broken.items():
+            # Derived, hence replaceable: deleted now, created at the next reading.
+            self._write_assignment(name, None, error.version)
+        for name, assignment in wanted.items():
+            found = view.assignments.get(name)
+            if name not in broken and (found is None or found.record != assignment):
+                self._write_assignment(name, assignment, None if found is None else found.version)
+        for name, found in view.assignments.items():
+            if name not in wanted:
+                self._write_assignment(name, None, found.version)
+
+    def _write_assignment(self, name: str, record: Record | None, version: int | None) -> None:
+        self._writes.append(Write(key=ASSIGNMENTS.key(name), record=record, version=version))
+
+    def _update(self, name: str, record: FragmentRecord, event: HistoryEvent) -> None:
+        self._fragments[name] = record
+        self._writes.append(
+            Write(
+                key=FRAGMENTS.key(name),
+                record=record,
+                version=self._view.fragments[name].version,
+                event=event,
+            )
+        )
+
+    def _event(self, kind: str, subject: str, detail: str) -> HistoryEvent:
+        return HistoryEvent(at_us=self._now_us, kind=kind, subject=subject, detail=detail)

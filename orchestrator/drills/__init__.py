@@ -1,0 +1,1 @@
+"""Failures on purpose, and the measurement of what comes of them."""

@@ -1,0 +1,116 @@
+"""What a failure did to a stream, measured where the stream is delivered.
+
+Everything is computed from what was delivered: when each answer came, and which sequence numbers.
+Nothing the product says of itself enters here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from orchestrator.host.archive import SEQUENCE, answers, answers_schema, numbered, read
+from orchestrator.host.events import Deliver
+from streams.chunk import Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """All that one sink was delivered of one stream.
+
+    Attributes
+    ----------
+    answers
+        As `orchestrator.host.archive` keeps them.
+    rows
+        Tuples with their sequence numbers.
+    """
+
+    answers: pa.Table
+    rows: pa.Table
+
+    @staticmethod
+    def from_archive(folder: Path, stream: str) -> Delivered:
+        """What a site has kept so far."""
+        return Delivered(
+            read(folder / f"{stream}.answers.arrows"), read(folder / f"{stream}.rows.arrows")
+        )
+
+    @staticmethod
+    def from_deliveries(deliveries: Sequence[Deliver], rows_schema: pa.Schema) -> Delivered:
+        """What an observer was delivered."""
+        kept = pa.Table.from_batches([answers(d) for d in deliveries], schema=answers_schema)
+        schema = pa.schema([pa.field(SEQUENCE, pa.int64(), nullable=False), *rows_schema])
+        return Delivered(
+            kept, pa.Table.from_batches([numbered(d) for d in deliveries], schema=schema)
+        )
+
+    def answer_column(self, name: str) -> Int64Array:
+        """One column of the answers, shape (n,)."""
+        return np.asarray(self.answers[name].to_numpy(), dtype=np.int64)
+
+    @property
+    def latencies_ms(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """From origin to arrival, of every answer, shape (n,)."""
+        return (self.answer_column("arrived_us") - self.answer_column("origin_us")) / 1000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceFaults:
+    """What the sequence numbers tell."""
+
+    lost: int
+    repeated: int
+
+
+def sequence_faults(delivered: Delivered) -> SequenceFaults:
+    """Tuples missing between the first and the last delivered, and tuples delivered again.
+
+    What the sink itself reports as lost is counted too: it lies before a tuple that may never
+    have come.
+    """
+    numbers = np.asarray(delivered.rows[SEQUENCE].to_numpy(), dtype=np.int64)
+    reported = int(delivered.answer_column("lost").sum())
+    if len(numbers) == 0:
+        return SequenceFaults(lost=reported, repeated=0)
+    distinct = len(np.unique(numbers))
+    span = int(numbers.max() - numbers.min()) + 1
+    return SequenceFaults(lost=max(span - distinct, reported), repeated=len(numbers) - distinct)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """The longest time in which no answer came.
+
+    Attributes
+    ----------
+    gap_ms
+        Its length.
+    ended_us
+        When the next answer came, cluster clock.
+    """
+
+    gap_ms: float
+    ended_us: int
+
+
+def longest_silence(arrived_us: Int64Array, begin_us: int, end_us: int) -> Silence | None:
+    """The longest pause between arrivals that touches [begin, end]; None without two arrivals.
+
+    Parameters
+    ----------
+    arrived_us
+        Arrival times of answers, never falling, shape (n,).
+    """
+    first = max(int(np.searchsorted(arrived_us, begin_us, side="right")) - 1, 0)
+    last = int(np.searchsorted(arrived_us, end_us, side="left"))
+    touched = arrived_us[first : last + 1]
+    if len(touched) < 2:
+        return None
+    gaps = np.diff(touched)
+    longest = int(np.argmax(gaps))
+    return Silence(gap_ms=float(gaps[longest]) / 1000, ended_us=int(touched[longest + 1]))

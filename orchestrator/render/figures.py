@@ -1,0 +1,59 @@
+"""How figures are written: three significant digits, units always, colour never alone."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rich.text import Text
+
+TIGHT = 0.9
+"""Share of a limit from which on a figure is marked as close to it."""
+
+
+def ms(value: float | None) -> str:
+    """Milliseconds.
+
+    >>> ms(12.345), ms(231.4), ms(None)
+    ('12.3 ms', '231 ms', '–')
+    """
+    if value is None:
+        return "–"
+    return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms"
+
+
+def against(value_ms: float, limit_ms: float) -> Text:
+    """A figure and its limit, marked when it is close or over."""
+    if value_ms > limit_ms:
+        style, mark = "bold red", " ✗"
+    elif value_ms > TIGHT * limit_ms:
+        style, mark = "yellow", " !"
+    else:
+        style, mark = "green", "  "
+    return Text.assemble((ms(value_ms), style), f" / {ms(limit_ms)}", (mark, style))
+
+
+def bytes_text(value: float) -> str:
+    """Bytes with a decimal prefix.
+
+    >>> bytes_text(512), bytes_text(23456)
+    ('512 B', '23.5 KB')
+    """
+    for unit in ("B", "KB", "MB"):
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} GB"
+
+
+def count(value: int) -> str:
+    """A whole number with thousands marked.
+
+    >>> count(284505)
+    '284,505'
+    """
+    return f"{value:,}"
+
+
+def clock(at_us: int) -> str:
+    """A moment of the cluster's clock as this machine's time of day."""
+    return datetime.fromtimestamp(at_us / 1e6).strftime("%H:%M:%S.%f")[:-3]

@@ -1,0 +1,50 @@
+"""Rows of a stream as lines of a table whose end nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from streams.chunk import TIMESTAMP
+
+_widths = {"int": 12, "float": 12, "string": 16, "bool": 5}
+
+
+class RowPrinter:
+    """Formats rows, with the names of the columns above the first.
+
+    Parameters
+    ----------
+    columns
+        Column → type.
+    """
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        self._columns = {name: max(len(name), _widths[kind]) for name, kind in columns.items()}
+        self._headed = False
+
+    def line(self, seq: int, row: Mapping[str, object]) -> str:
+        """The line of a row."""
+        head = ""
+        if not self._headed:
+            self._headed = True
+            names = "  ".join(name.ljust(width) for name, width in self._columns.items())
+            head = f"{'seq':>8}  {'time':<23}  {names}".rstrip() + "\n"
+        cells = "  ".join(
+            _text(row.get(name)).ljust(width) for name, width in self._columns.items()
+        )
+        return f"{head}{seq:>8}  {_time(row.get(TIMESTAMP))}  {cells}".rstrip()
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _time(value: object) -> str:
+    """A stream's own time, ms since 1970."""
+    if not isinstance(value, int):
+        return "–".ljust(23)
+    moment = datetime.fromtimestamp(value / 1000, UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]

@@ -1,0 +1,256 @@
+"""The state of a cluster: nodes, fragments, outputs, what went wrong, and what happened last."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.coordinator.view import ClusterView
+from orchestrator.records import FragmentRecord, NodeRecord, ReplicaId, ReplicaRole
+from orchestrator.render.figures import count, ms
+from orchestrator.render.history import EventDocument, event_document, events_table
+from orchestrator.store import HistoryEntry
+
+RECENT = 6
+"""Events of the history that the status shows."""
+
+noteworthy = {
+    "tuples_lost": "tuples lost for good",
+    "takeovers": "takeovers",
+    "demotions": "primaries that stepped down",
+    "suspicions": "suspicions of a silent peer",
+    "states_broken": "states that had to be built anew",
+    "snapshots_unusable": "snapshots that came too late",
+    "frames_refused": "frames refused",
+    "sends_to_full_queue": "messages dropped at a full queue",
+}
+"""Counters that an operator should know of when they are not 0; the others are in `--json`."""
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A live host."""
+
+    node: str
+    kind: str
+    region: str
+    error: float | None
+    load_ms: float | None
+    primaries: int
+    secondaries: int
+    pid: int
+    counters: dict[str, int]
+
+
+class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A fragment: `redundant` when its primary runs and a warm secondary stands by."""
+
+    query: str
+    fragment: str
+    epoch: int
+    primary: str
+    primary_alive: bool
+    secondary: str | None
+    secondary_state: str
+    redundant: bool
+
+
+class OutputStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream where it leaves."""
+
+    query: str
+    stream: str
+    site: str
+    rows: int
+    answers: int
+    latency_ms_p50: float | None
+    latency_ms_p99: float | None
+    deadline_ms: float
+    deadline_misses: int
+    lost: int
+    repeated: int
+
+
+class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What `vivace status` says."""
+
+    cluster: str
+    nodes: tuple[NodeStatus, ...]
+    fragments: tuple[FragmentStatus, ...]
+    outputs: tuple[OutputStatus, ...]
+    problems: tuple[str, ...]
+    history: tuple[EventDocument, ...]
+
+
+def status_document(view: ClusterView, history: Sequence[HistoryEntry]) -> StatusDocument:
+    """The state as it was read."""
+    records = [found.record for found in view.fragments.values()]
+    return StatusDocument(
+        cluster=view.settings.name,
+        nodes=tuple(_node(node, records) for _, node in sorted(view.hosts.items())),
+        fragments=tuple(_fragment(view, record) for record in _ordered(view, records)),
+        outputs=tuple(_outputs(view)),
+        problems=(
+            *(str(problem) for problem in view.problems),
+            *(str(broken) for broken in view.invalid),
+        ),
+        history=tuple(event_document(entry) for entry in history[-RECENT:]),
+    )
+
+
+def status_view(document: StatusDocument) -> RenderableType:
+    """The same for people."""
+    parts: list[RenderableType] = [_headline(document), _nodes_table(document.nodes)]
+    if document.fragments:
+        parts.append(_fragments_table(document.fragments))
+    if document.outputs:
+        parts.append(_outputs_table(document.outputs))
+    total: Counter[str] = Counter()
+    for node in document.nodes:
+        total.update(node.counters)
+    noted = [f"{count(total[name])} {what}" for name, what in noteworthy.items() if total[name]]
+    if noted:
+        parts.append(Text.assemble(("\nSince the start: ", "bold"), ", ".join(noted)))
+    parts += [Text(f"! {problem}", style="red") for problem in document.problems]
+    if document.history:
+        parts.append(events_table(document.history, title="\nHistory"))
+    return Group(*parts)
+
+
+def _node(node: NodeRecord, records: Sequence[FragmentRecord]) -> NodeStatus:
+    me = ReplicaId(node=node.node, incarnation=node.incarnation)
+    return NodeStatus(
+        node=node.node,
+        kind=node.kind.value,
+        region=node.region,
+        error=None if node.coordinate is None else node.coordinate.error,
+        load_ms=None if node.coordinate is None else node.coordinate.cpu_ms,
+        primaries=sum(record.primary == me for record in records),
+        secondaries=sum(record.secondary == me for record in records),
+        pid=node.pid,
+        counters=node.counters,
+    )
+
+
+def _ordered(view: ClusterView, records: Sequence[FragmentRecord]) -> list[FragmentRecord]:
+    """By query, producers before consumers."""
+    place = {name: i for i, name in enumerate(view.dataflow.fragments)}
+    return sorted(records, key=lambda r: (r.query, place.get(r.fragment, len(place)), r.fragment))
+
+
+def _fragment(view: ClusterView, record: FragmentRecord) -> FragmentStatus:
+    secondary = view.status(record.secondary, record.fragment)
+    if record.secondary is None:
+        state = "none"
+    elif not view.alive(record.secondary):
+        state = "gone"
+    elif secondary is None:
+        state = "starting"
+    else:
+        state = "warm" if secondary.role is ReplicaRole.STANDBY else secondary.role.value
+    return FragmentStatus(
+        query=record.query,
+        fragment=record.fragment,
+        epoch=record.epoch,
+        primary=record.primary.node,
+        primary_alive=view.alive(record.primary),
+        secondary=record.secondary.node if record.secondary else None,
+        secondary_state=state,
+        redundant=view.protected(record),
+    )
+
+
+def _outputs(view: ClusterView) -> list[OutputStatus]:
+    outputs: list[OutputStatus] = []
+    for query in sorted(view.query_records.values(), key=lambda record: record.name):
+        for stream, site in query.outputs.items():
+            found = view.hosts[site].sinks.get(stream) if site in view.hosts else None
+            outputs.append(
+                OutputStatus(
+                    query=query.name,
+                    stream=stream,
+                    site=site,
+                    rows=found.rows if found else 0,
+                    answers=found.answers if found else 0,
+                    latency_ms_p50=found.latency_ms_p50 if found else None,
+                    latency_ms_p99=found.latency_ms_p99 if found else None,
+                    deadline_ms=query.deadline_ms,
+                    deadline_misses=found.deadline_misses if found else 0,
+                    lost=found.lost if found else 0,
+                    repeated=found.repeated if found else 0,
+                )
+            )
+    return outputs
+
+
+def _headline(document: StatusDocument) -> Text:
+    bare = [each.fragment for each in document.fragments if not each.redundant]
+    text = Text.assemble("Cluster ", (document.cluster, "bold"), ": ")
+    text.append(f"{len(document.nodes)} hosts, {len(document.fragments)} fragments")
+    if bare:
+        text.append(f"; ! without a warm standby: {', '.join(bare)}", "yellow")
+    elif document.fragments:
+        text.append("; ✓ every fragment has a warm standby", "green")
+    return text
+
+
+def _nodes_table(nodes: Sequence[NodeStatus]) -> Table:
+    table = _table("\nNodes", ("node", "kind", "region"), ("error", "load", "copies", "pid"))
+    for node in nodes:
+        copies = f"{node.primaries} + {node.secondaries}" if node.kind == "executor" else ""
+        error = "–" if node.error is None else f"±{node.error:.0%}"
+        row = (node.node, node.kind, node.region, error, ms(node.load_ms), copies, str(node.pid))
+        table.add_row(*row)
+    table.columns[5].header = "primaries + secondaries"
+    return table
+
+
+def _fragments_table(fragments: Sequence[FragmentStatus]) -> Table:
+    table = _table("\nFragments", ("fragment", "primary", "secondary", "standby"), ("epoch",))
+    for each in fragments:
+        mark = ("✓ ", "green") if each.redundant else ("! ", "yellow")
+        primary = each.primary if each.primary_alive else f"[red]{each.primary} ✗[/]"
+        table.add_row(
+            f"[dim]{each.query}.[/]{each.fragment}",
+            primary,
+            each.secondary or "–",
+            Text.assemble(mark, each.secondary_state),
+            str(each.epoch),
+        )
+    return table
+
+
+def _outputs_table(outputs: Sequence[OutputStatus]) -> Table:
+    figures = ("rows", "p50", "p99", "deadline", "missed", "lost", "repeated")
+    table = _table("\nOutputs", ("stream", "site"), figures)
+    for each in outputs:
+        share = f"{count(each.deadline_misses)} of {count(each.answers)}"
+        table.add_row(
+            f"[dim]{each.query}.[/]{each.stream}",
+            each.site,
+            count(each.rows),
+            ms(each.latency_ms_p50),
+            ms(each.latency_ms_p99),
+            ms(each.deadline_ms),
+            _bad(each.deadline_misses, share),
+            _bad(each.lost, count(each.lost)),
+            count(each.repeated),
+        )
+    return table
+
+
+def _bad(value: int, text: str) -> Text:
+    return Text(text, style="bold red" if value else "")
+
+
+def _table(title: str, names: Sequence[str], figures: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    for name in names:
+        table.add_column(name)
+    for figure in figures:
+        table.add_column(figure, justify="right")
+    return table

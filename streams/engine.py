@@ -1,0 +1,211 @@
+"""A fragment at work: chunks of its inputs in, rows and marks of its output out.
+
+An instant is evaluated once every input has a mark at or past it. The output has a mark at every
+mark of any input up to there. Rows that a firing point emits between two marks are closed by the
+next one.
+
+*Origin* of an output mark m: over the inputs, the newest of the origins of their first marks at
+or past m. Those are the marks whose arrival made m's evaluation possible, so latency counted from
+the origin is the time that transport and processing took after the last thing that was needed.
+For an instant that is a mark of every input it is the newest origin of the marks at that instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from streams.chunk import Chunk, Int64Array, Position, stream_schema
+from streams.input_queue import InputQueue
+from streams.program import Program
+from streams.state import (
+    InputRecord,
+    OperatorRecord,
+    SnapshotError,
+    SnapshotRecord,
+    State,
+    read_snapshot,
+    write_snapshot,
+)
+from streams.stepwise import Stepwise
+from streams.vectorised import Vectorised
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """Output of consecutive closed instants, numbered by whoever sends it on.
+
+    Attributes
+    ----------
+    rows
+        With the output's schema; timestamps never fall and none is past the last mark.
+    marks, origins_us
+        As in `Chunk`.
+    tuples_in
+        Input tuples that were consumed.
+    """
+
+    rows: pa.RecordBatch
+    marks: Int64Array
+    origins_us: Int64Array
+    tuples_in: int
+
+
+class FragmentEngine:
+    """Evaluates one program. The same inputs give the same rows, however they are cut.
+
+    Parameters
+    ----------
+    program
+        What to run.
+
+    Attributes
+    ----------
+    schema
+        Of the output rows.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.schema = stream_schema(program.columns)
+        self._queues: Mapping[str, InputQueue] = {
+            stream: InputQueue(stream, stream_schema(program.input_columns[stream]))
+            for stream in program.inputs
+        }
+        self._evaluation = self._new_evaluation()
+        self._closed: tuple[Int64Array, Int64Array] | None = None
+
+    def _new_evaluation(self) -> Stepwise | Vectorised:
+        if self._program.stateless:
+            return Vectorised(self._program, self.schema)
+        return Stepwise(self._program, self.schema)
+
+    def offer(self, stream: str, chunk: Chunk) -> None:
+        """Add the next chunk of an input.
+
+        Raises
+        ------
+        ChunkError
+            It does not continue the input.
+        """
+        self._queues[stream].offer(chunk)
+        self._closed = None
+
+    def pending(self) -> int:
+        """How much could be evaluated now: closed instants, and tuples of theirs.
+
+        0 means that there is nothing to do.
+        """
+        marks, _ = self._closed_marks()
+        if not len(marks):
+            return 0
+        frontier_ms = int(marks[-1])
+        return len(marks) + sum(queue.rows_until(frontier_ms) for queue in self._queues.values())
+
+    def advance(self, limit: int) -> Evaluated | None:
+        """Evaluate the next closed instants.
+
+        Parameters
+        ----------
+        limit
+            At most so many marks; at least 1.
+
+        Returns
+        -------
+        Evaluated or None
+            None if nothing is closed.
+        """
+        if limit < 1:
+            raise ValueError(f"cannot advance by {limit} instants; give 1 or more")
+        marks, origins_us = self._closed_marks()
+        if not len(marks):
+            return None
+        chosen, rest = marks[:limit], marks[limit:]
+        until_ms = int(chosen[-1])
+        first_seqs = {name: queue.position.next_seq for name, queue in self._queues.items()}
+        taken = {name: queue.take(until_ms) for name, queue in self._queues.items()}
+        self._closed = rest, origins_us[limit:]
+        with np.errstate(all="ignore"):
+            # Results that are no numbers are NULL; nothing to warn of.
+            rows = self._evaluation.run(taken, first_seqs, until_ms)
+        return Evaluated(
+            rows=rows,
+            marks=chosen,
+            origins_us=origins_us[:limit],
+            tuples_in=sum(batch.num_rows for batch in taken.values() if batch is not None),
+        )
+
+    def _closed_marks(self) -> tuple[Int64Array, Int64Array]:
+        """Marks that can be evaluated, and their origins."""
+        if self._closed is None:
+            self._closed = self._merge_marks()
+        return self._closed
+
+    def _merge_marks(self) -> tuple[Int64Array, Int64Array]:
+        queues = self._queues.values()
+        if len(queues) == 1:
+            (queue,) = queues
+            return queue.marks, queue.origins_us
+        frontier_ms = min(queue.progress_ms for queue in queues)
+        closed = [
+            queue.marks[: np.searchsorted(queue.marks, frontier_ms, side="right")]
+            for queue in queues
+        ]
+        merged = np.unique(np.concatenate(closed))
+        if not len(merged):
+            return merged, merged
+        # Every input has a mark at or past the frontier, so none of these runs over the end.
+        firsts = [queue.origins_us[np.searchsorted(queue.marks, merged)] for queue in queues]
+        return merged, np.maximum.reduce(firsts)
+
+    def positions(self) -> dict[str, Position]:
+        """Input → the cut up to which it has been evaluated."""
+        return {stream: queue.position for stream, queue in self._queues.items()}
+
+    def snapshot(self) -> bytes:
+        """Everything that output after the present positions depends on.
+
+        What was offered and not evaluated is left out; offer it again after `restore`, from
+        `positions` on.
+        """
+        inputs = {
+            stream: InputRecord(position.next_seq, position.progress_ms)
+            for stream, position in self.positions().items()
+        }
+        operators: dict[str, OperatorRecord] = {}
+        for name, operator in self._evaluation.stateful():
+            state = operator.save()
+            operators[name] = OperatorRecord(dict(state.values), dict(state.frames))
+        return write_snapshot(SnapshotRecord(self._program.text, inputs, operators))
+
+    def restore(self, data: bytes) -> None:
+        """Go on from a snapshot of an engine with the same program.
+
+        Raises
+        ------
+        SnapshotError
+            It is damaged, of another format or of another statement; the engine is unchanged.
+        """
+        record = read_snapshot(data)
+        if record.statement != self._program.text:
+            raise SnapshotError(f"the snapshot is of another statement: {record.statement}")
+        evaluation = self._new_evaluation()
+        stateful = dict(evaluation.stateful())
+        if set(record.inputs) != set(self._queues) or set(record.operators) != set(stateful):
+            raise SnapshotError("the snapshot has other inputs or operators than the statement")
+        try:
+            for name, saved in record.operators.items():
+                stateful[name].load(State(saved.values, saved.frames))
+        except (KeyError, ValueError, TypeError) as failed:
+            if isinstance(failed, SnapshotError):
+                raise
+            raise SnapshotError(f"the snapshot cannot be understood: {failed!r}") from failed
+        self._evaluation = evaluation
+        self._closed = None
+        for stream, saved in record.inputs.items():
+            self._queues[stream].restore(
+                Position(next_seq=saved.next_seq, progress_ms=saved.progress_ms)
+            )

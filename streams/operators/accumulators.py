@@ -1,0 +1,167 @@
+"""Aggregate functions that values enter and leave.
+
+Sums are exact: a float is a whole multiple of 2⁻¹⁰⁷⁴, so a sum of floats is kept as that whole
+number and rounded once, when it is read. Hence neither the order of values nor values that have
+left leave a trace in the result, and a replayed or restored engine agrees to the bit.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import Any, Protocol
+
+from streams.program import AggregatePlan
+from streams.state import SnapshotError
+
+SCALE_BITS = 1074
+"""The least positive float is 2⁻¹⁰⁷⁴."""
+
+_one = 1 << SCALE_BITS
+
+
+class Accumulator(Protocol):
+    """An aggregate over the values, none of them NULL, that entered and have not left."""
+
+    def enter(self, value: Any) -> None: ...
+
+    def leave(self, value: Any) -> None: ...
+
+    def result(self) -> Any:
+        """None for NULL."""
+        ...
+
+    def save(self) -> Any:
+        """As values that msgspec writes."""
+        ...
+
+    def load(self, saved: Any) -> None:
+        """Go on from what was saved."""
+        ...
+
+
+class Count:
+    """How many values."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def enter(self, value: Any) -> None:
+        """One more."""
+        self._count += 1
+
+    def leave(self, value: Any) -> None:
+        """One fewer."""
+        self._count -= 1
+
+    def result(self) -> int:
+        """The number; 0 for none."""
+        return self._count
+
+    def save(self) -> Any:
+        """The number."""
+        return self._count
+
+    def load(self, saved: Any) -> None:
+        """The number."""
+        self._count = _whole(saved)
+
+
+class Sum:
+    """Exact sum, or mean, of integers or floats."""
+
+    def __init__(self, *, of_floats: bool, mean: bool) -> None:
+        self._of_floats = of_floats
+        self._mean = mean
+        self._count = 0
+        self._total = 0
+        """In units of 1 (integers) or 2⁻¹⁰⁷⁴ (floats)."""
+
+    def enter(self, value: Any) -> None:
+        """Add a value."""
+        self._count += 1
+        self._total += _scaled(value) if self._of_floats else value
+
+    def leave(self, value: Any) -> None:
+        """Take a value back."""
+        self._count -= 1
+        self._total -= _scaled(value) if self._of_floats else value
+
+    def result(self) -> int | float | None:
+        """The sum or mean, rounded once; NULL of nothing or where it is out of range."""
+        if not self._count:
+            return None
+        if not self._of_floats and not self._mean:
+            return self._total if -(2**63) <= self._total < 2**63 else None
+        divisor = self._count if self._mean else 1
+        try:
+            # Division of whole numbers rounds correctly whatever their size.
+            return self._total / (divisor * _one if self._of_floats else divisor)
+        except OverflowError:
+            return None
+
+    def save(self) -> Any:
+        """Count and total; a total has more bits than msgpack's integers."""
+        length = self._total.bit_length() // 8 + 1
+        return [self._count, self._total.to_bytes(length, "big", signed=True)]
+
+    def load(self, saved: Any) -> None:
+        """Count and total."""
+        match saved:
+            case [int(count), bytes(total)]:
+                self._count = count
+                self._total = int.from_bytes(total, "big", signed=True)
+            case _:
+                raise SnapshotError(f"not a sum: {saved!r}")
+
+
+class Extreme:
+    """Least or greatest value: all of them in order."""
+
+    def __init__(self, *, greatest: bool) -> None:
+        self._at = -1 if greatest else 0
+        self._values: list[Any] = []
+
+    def enter(self, value: Any) -> None:
+        """Put a value in its place."""
+        insort(self._values, value)
+
+    def leave(self, value: Any) -> None:
+        """Take a value out."""
+        del self._values[bisect_left(self._values, value)]
+
+    def result(self) -> Any:
+        """The value at the end; NULL of nothing."""
+        return self._values[self._at] if self._values else None
+
+    def save(self) -> Any:
+        """The values in order."""
+        return list(self._values)
+
+    def load(self, saved: Any) -> None:
+        """The values in order."""
+        match saved:
+            case [*values]:
+                self._values = values
+            case _:
+                raise SnapshotError(f"not the values of an extreme: {saved!r}")
+
+
+def accumulator(plan: AggregatePlan) -> Accumulator:
+    """A new, empty accumulator for an aggregate."""
+    if plan.function == "count" or plan.argument is None:
+        return Count()
+    if plan.function in ("min", "max"):
+        return Extreme(greatest=plan.function == "max")
+    return Sum(of_floats=plan.argument.kind == "float", mean=plan.function == "avg")
+
+
+def _scaled(value: float) -> int:
+    numerator, denominator = value.as_integer_ratio()
+    # The denominator is a power of two, at most 2¹⁰⁷⁴.
+    return numerator << (SCALE_BITS + 1 - denominator.bit_length())
+
+
+def _whole(saved: Any) -> int:
+    if not isinstance(saved, int):
+        raise SnapshotError(f"not a count: {saved!r}")
+    return saved

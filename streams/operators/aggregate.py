@@ -1,0 +1,138 @@
+"""GROUP BY and aggregate functions, kept up to date row by row.
+
+Without GROUP BY there is one group, there from the first instant on even if it is empty: then a
+count is 0 and everything else NULL. With GROUP BY a group is there while it has rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from streams.expressions import evaluator, project
+from streams.operators.accumulators import Accumulator, accumulator
+from streams.program import GroupPlan
+from streams.state import SnapshotError, State
+from streams.vector import Delta, from_tuples
+
+Key = tuple[Any, ...]
+Row = tuple[Any, ...]
+
+
+class _Group:
+    """The rows with one key."""
+
+    __slots__ = ("accumulators", "rows")
+
+    def __init__(self, accumulators: list[Accumulator]) -> None:
+        self.rows = 0
+        self.accumulators = accumulators
+
+
+class Aggregate:
+    """A relation of one row a group: its key, then its aggregates."""
+
+    def __init__(self, plan: GroupPlan) -> None:
+        self._plan = plan
+        self._keys = tuple(evaluator(key) for key in plan.keys)
+        self._arguments = tuple(
+            evaluator(one.argument) for one in plan.aggregates if one.argument is not None
+        )
+        self._kinds = [one.kind for one in (*plan.keys, *plan.aggregates)]
+        self._groups: dict[Key, _Group] = {}
+        self._rows: dict[Key, Row] = {}
+        """What the relation holds."""
+
+    def step(self, changes: Sequence[Delta]) -> Delta:
+        """Apply changes of one instant; the change of the groups' rows."""
+        touched: dict[Key, None] = {}
+        if not self._keys and not self._rows:
+            touched[()] = None
+        for change in changes:
+            self._apply(change, touched)
+        gone: list[Row] = []
+        came: list[Row] = []
+        for key in touched:
+            before, after = self._rows.get(key), self._row(key)
+            if before == after:
+                continue
+            if before is not None:
+                gone.append(before)
+            if after is None:
+                del self._rows[key]
+            else:
+                came.append(after)
+                self._rows[key] = after
+        inserted = np.arange(len(gone) + len(came)) >= len(gone)
+        return Delta(from_tuples(gone + came, self._kinds), inserted)
+
+    def _apply(self, change: Delta, touched: dict[Key, None]) -> None:
+        if not change.rows.length:
+            return
+        keys = project(self._keys, change.rows).tuples()
+        arguments = [column.to_list() for column in project(self._arguments, change.rows).columns]
+        columns = iter(arguments)
+        nothing = [True] * change.rows.length
+        values = [
+            nothing if one.argument is None else next(columns) for one in self._plan.aggregates
+        ]
+        inserted: list[bool] = change.inserted.tolist()
+        for row, (key, entering) in enumerate(zip(keys, inserted, strict=True)):
+            touched[key] = None
+            group = self._groups.get(key)
+            if group is None:
+                group = self._groups[key] = self._new_group()
+            group.rows += 1 if entering else -1
+            for one, column in zip(group.accumulators, values, strict=True):
+                value = column[row]
+                if value is None:
+                    continue
+                if entering:
+                    one.enter(value)
+                else:
+                    one.leave(value)
+
+    def _new_group(self) -> _Group:
+        return _Group([accumulator(one) for one in self._plan.aggregates])
+
+    def _row(self, key: Key) -> Row | None:
+        """The group's row; an emptied group is forgotten."""
+        group = self._groups.get(key)
+        if group is None or (not group.rows and self._keys):
+            self._groups.pop(key, None)
+            if self._keys:
+                return None
+            group = self._groups[key] = self._new_group()
+        return (*key, *(one.result() for one in group.accumulators))
+
+    def save(self) -> State:
+        """Every group with a row in the relation."""
+        groups = [
+            [list(key), group.rows, [one.save() for one in group.accumulators]]
+            for key, group in self._groups.items()
+        ]
+        return State(values={"groups": groups})
+
+    def load(self, state: State) -> None:
+        """Go on from saved groups.
+
+        Raises
+        ------
+        SnapshotError
+            They are not this aggregate's.
+        """
+        for saved in state.values["groups"]:
+            match saved:
+                case [[*key], int(rows), [*accumulators]]:
+                    group = self._new_group()
+                    group.rows = rows
+                    for one, value in zip(group.accumulators, accumulators, strict=True):
+                        one.load(value)
+                    self._groups[tuple(key)] = group
+                    row = self._row(tuple(key))
+                    if row is not None:
+                        self._rows[tuple(key)] = row
+                case _:
+                    raise SnapshotError(f"not a group: {saved!r}")

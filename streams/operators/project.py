@@ -1,0 +1,19 @@
+"""Projection: the SELECT list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streams.expressions import Typed, evaluator, project
+from streams.vector import Delta
+
+
+class Project:
+    """Evaluates expressions on every row that comes or goes; remembers nothing."""
+
+    def __init__(self, outputs: Sequence[Typed]) -> None:
+        self._outputs = tuple(evaluator(output) for output in outputs)
+
+    def step(self, delta: Delta) -> Delta:
+        """The change of the projected relation."""
+        return Delta(project(self._outputs, delta.rows), delta.inserted)

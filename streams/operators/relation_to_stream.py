@@ -1,0 +1,76 @@
+"""RSTREAM: all of a relation, at every instant at which one of its windows changed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from streams.operators.relation import Relation
+from streams.state import State
+from streams.vector import Delta, Frame
+
+
+class RelationToStream:
+    """Keeps the relation, in the order in which its rows came."""
+
+    def __init__(self, kinds: Sequence[str]) -> None:
+        self._relation = Relation(kinds)
+        self._next_id = 0
+        self._ids_by_row: dict[tuple[Any, ...], deque[int]] = {}
+        """Identities of equal rows, oldest first."""
+
+    def step(self, change: Delta | None) -> Frame | None:
+        """Rows to emit; None for none."""
+        if change is not None:
+            self._relation.step(self._identified(change))
+        rows = self._relation.new
+        return rows if rows.length else None
+
+    def _identified(self, change: Delta) -> Delta:
+        """Give identities to the rows: new ones to those that come, of those that go their own.
+
+        What comes and goes in the same instant is left out.
+        """
+        rows = change.rows
+        assert isinstance(rows, Frame)
+        inserted: list[bool] = change.inserted.tolist()
+        values = rows.tuples()
+        came: dict[int, int] = {}
+        gone: list[tuple[int, int]] = []
+        for position, row in enumerate(values):
+            if inserted[position]:
+                identity = self._next_id
+                self._next_id += 1
+                came[identity] = position
+                self._ids_by_row.setdefault(row, deque()).append(identity)
+        for position, row in enumerate(values):
+            if not inserted[position]:
+                ids = self._ids_by_row[row]
+                identity = ids.popleft()
+                if not ids:
+                    del self._ids_by_row[row]
+                if came.pop(identity, None) is None:
+                    gone.append((identity, position))
+        identities = [*(identity for identity, _ in gone), *came]
+        positions = [*(position for _, position in gone), *came.values()]
+        return Delta(
+            rows.take(np.array(positions, dtype=np.intp)),
+            np.arange(len(positions)) >= len(gone),
+            np.array(identities, dtype=np.int64),
+        )
+
+    def save(self) -> State:
+        """The relation and the next identity."""
+        return State(values={"next_id": self._next_id}, frames=self._relation.save().frames)
+
+    def load(self, state: State) -> None:
+        """Go on from a saved relation."""
+        self._next_id = int(state.values["next_id"])
+        self._relation.load(state)
+        for row, identity in zip(
+            self._relation.new.tuples(), self._relation.ids.tolist(), strict=True
+        ):
+            self._ids_by_row.setdefault(row, deque()).append(identity)

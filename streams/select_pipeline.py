@@ -1,0 +1,77 @@
+"""The operators of one SELECT, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from streams.operators.aggregate import Aggregate
+from streams.operators.filter import Filter
+from streams.operators.join import Join
+from streams.operators.project import Project
+from streams.operators.relation import Relation
+from streams.program import Program, SelectPlan, SourcePlan
+from streams.state import Stateful
+from streams.vector import Delta
+
+
+class SourcePipeline:
+    """A window's rows for which the source's own condition is true.
+
+    Sources of a select that are alike, as in a self-join, share one.
+    """
+
+    def __init__(self, program: Program, plan: SourcePlan, *, joined: bool) -> None:
+        self._window = plan.window
+        kinds = program.read_kinds(program.windows[plan.window].stream)
+        self._filter = None if plan.condition is None else Filter(plan.condition)
+        self.relation = Relation(kinds) if joined else None
+        """For the join to read; None for a select from one source."""
+        self.width = len(kinds)
+
+    def step(self, windows: Sequence[Delta]) -> Delta:
+        """The change at an instant, from the changes of the windows."""
+        delta = windows[self._window]
+        if self._filter is not None:
+            delta = self._filter.step(delta)
+        if self.relation is not None:
+            self.relation.step(delta)
+        return delta
+
+
+class SelectPipeline:
+    """Windows' changes in, the change of the selected relation out."""
+
+    def __init__(self, program: Program, plan: SelectPlan) -> None:
+        joined = len(plan.sources) > 1
+        distinct = list(dict.fromkeys(plan.sources))
+        self._sources = [SourcePipeline(program, one, joined=joined) for one in distinct]
+        self._order = [distinct.index(one) for one in plan.sources]
+        self._join: Join | None = None
+        if joined:
+            widths = [self._sources[index].width for index in self._order]
+            self._join = Join(widths, plan.conjuncts)
+        self._aggregate = None if plan.group is None else Aggregate(plan.group)
+        self._project = Project(plan.outputs)
+
+    def step(self, windows: Sequence[Delta]) -> list[Delta]:
+        """Come to an instant."""
+        deltas = [source.step(windows) for source in self._sources]
+        if self._join is None:
+            changes = deltas
+        else:
+            relations = [source.relation for source in self._sources]
+            changes = self._join.step(
+                [deltas[index] for index in self._order],
+                [relation for index in self._order if (relation := relations[index]) is not None],
+            )
+        if self._aggregate is not None:
+            changes = [self._aggregate.step(changes)]
+        return [self._project.step(change) for change in changes if change.rows.length]
+
+    def stateful(self) -> Iterator[tuple[str, Stateful]]:
+        """The operators that remember, by name."""
+        for index, source in enumerate(self._sources):
+            if source.relation is not None:
+                yield f"relation-{index}", source.relation
+        if self._aggregate is not None:
+            yield "aggregate", self._aggregate

@@ -1,0 +1,219 @@
+"""The aircraft example: its SQL, its continuous query and brute force give one answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from examples import fetch
+from orchestrator.spark.verification import verify
+from streams.chunk import TIMESTAMP, Chunk, stream_schema
+from streams.compiler import compile_statement
+from streams.engine import FragmentEngine
+from streams.language import parse
+
+pytestmark = pytest.mark.spark
+
+AIRCRAFT = fetch.EXAMPLES / "aircraft"
+ANSWER = (AIRCRAFT / "answer.sql").read_text()
+OUTPUTS: tuple[str, ...] = ("alerts", "alerts_per_minute")
+
+Alerts = list[tuple[int, str, str]]
+Counts = list[tuple[int, int]]
+
+
+def brute_force(positions: pa.Table) -> tuple[Alerts, Counts]:
+    """The example's answer, instant by instant, with nothing but dictionaries and sets."""
+    rows = sorted(positions.to_pylist(), key=lambda row: row["timestamp"])
+    flying = [row for row in rows if row["altitude"] is not None and row["altitude"] >= 1500]
+    instants = {row["timestamp"] + delay for row in flying for delay in (0, 30_000)}
+    alerts: Alerts = []
+    newest: dict[str, dict[str, float]] = {}
+    near: set[tuple[str, str]] = set()
+    taken = 0
+    for now in sorted(instants):
+        while taken < len(flying) and flying[taken]["timestamp"] == now:
+            newest[flying[taken]["icao24"]] = flying[taken]
+            taken += 1
+        held = {name: row for name, row in newest.items() if row["timestamp"] > now - 30_000}
+        before, near = near, near_pairs(held)
+        alerts += [(now, *pair) for pair in sorted(near - before)]
+    return alerts, counts_by_minute(alerts)
+
+
+def near_pairs(held: dict[str, dict[str, float]]) -> set[tuple[str, str]]:
+    names = sorted(held)
+    if not names:
+        return set()
+    latitude, longitude, altitude = (
+        np.array([held[name][axis] for name in names])
+        for axis in ("latitude", "longitude", "altitude")
+    )
+    north = 60 * np.subtract.outer(latitude, latitude)
+    east = 60 * np.cos(np.radians(latitude))[:, None] * np.subtract.outer(longitude, longitude)
+    level = np.abs(np.subtract.outer(altitude, altitude)) < 1000
+    is_near = (north**2 + east**2 < 25) & level
+    return {
+        (names[a], names[b]) for a, b in combinations(range(len(names)), 2) if bool(is_near[a, b])
+    }
+
+
+def counts_by_minute(alerts: Alerts) -> Counts:
+    steps = Counter[int]()
+    for at, _, _ in alerts:
+        steps[at] += 1
+        steps[at + 60_000] -= 1
+    count, counts = 0, Counts()
+    for at, step in sorted(steps.items()):
+        count += step
+        if step:
+            counts.append((at, count))
+    return counts
+
+
+def flights(rng: np.random.Generator, aircraft: int, seconds: int) -> pa.Table:
+    """Positions of aircraft that wander about each other, with silences and lost altitudes."""
+    rows: list[dict[str, object]] = []
+    for number in range(aircraft):
+        place = rng.uniform([48.6, 2.0, 1_000], [49.1, 2.6, 6_000])
+        speed = rng.normal(0, [0.0008, 0.0012, 8])
+        silent_until = 0
+        for second in range(int(rng.integers(0, 60)), seconds):
+            place = place + speed
+            speed = speed + rng.normal(0, [0.00004, 0.00006, 1])
+            if second < silent_until:
+                continue
+            if rng.random() < 0.01:
+                silent_until = second + int(rng.integers(5, 60))
+            latitude, longitude, altitude = place.tolist()
+            row = {"icao24": f"{number:06x}", "latitude": latitude, "longitude": longitude}
+            known = altitude if rng.random() > 0.1 else None
+            rows.append({"timestamp": 1_000_000 + 1000 * second, "altitude": known, **row})
+    table = pa.Table.from_pylist(rows, schema=fetch.POSITION_SCHEMA)
+    return table.sort_by([("timestamp", "ascending")])
+
+
+def write_sites(positions: pa.Table, folder: Path) -> dict[str, Path]:
+    paths = {site: folder / f"{site}.parquet" for site in fetch.SITES}
+    for site, rows in fetch.split(positions).items():
+        pq.write_table(rows, paths[site])
+    return paths
+
+
+def manifests(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((AIRCRAFT / name).read_text()))
+
+
+def as_chunks(rows: pa.Table, columns: Mapping[str, str], instants: int) -> list[Chunk]:
+    """A stream cut after every so many instants."""
+    renamed = rows.select(["timestamp", *columns]).rename_columns([TIMESTAMP, *columns])
+    (batch,) = renamed.cast(stream_schema(columns)).combine_chunks().to_batches()
+    times = batch.column(0).to_numpy()
+    closed = np.unique(times)
+    chunks: list[Chunk] = []
+    for start in range(0, len(closed), instants):
+        marks = closed[start : start + instants]
+        low, high = np.searchsorted(times, [marks[0], marks[-1] + 1]).tolist()
+        part = batch.slice(low, high - low)
+        chunks.append(Chunk(first_seq=low, rows=part, marks=marks, origins_us=marks * 1000))
+    return chunks
+
+
+def evaluate(engine: FragmentEngine, inputs: Mapping[str, Sequence[Chunk]]) -> list[Chunk]:
+    """A fragment's output; chunks are offered in the order in which they are complete."""
+    ready = sorted(
+        (chunk.progress_ms, chunk.first_seq, stream)
+        for stream, chunks in inputs.items()
+        for chunk in chunks
+    )
+    waiting = {stream: iter(chunks) for stream, chunks in inputs.items()}
+    made: list[Chunk] = []
+    next_seq = 0
+    for _, _, stream in ready:
+        engine.offer(stream, next(waiting[stream]))
+        while (done := engine.advance(1000)) is not None:
+            chunk = Chunk(
+                first_seq=next_seq, rows=done.rows, marks=done.marks, origins_us=done.origins_us
+            )
+            made.append(chunk)
+            next_seq = chunk.next_seq
+    return made
+
+
+def continuous(positions: pa.Table, instants: int) -> dict[str, pa.Table]:
+    """What the example's fragments give, one after the other."""
+    columns: dict[str, dict[str, str]] = {
+        manifest["name"]: manifest["columns"] for manifest in manifests("streams.yaml")
+    }
+    streams = {
+        site: as_chunks(rows, columns[site], instants)
+        for site, rows in fetch.split(positions).items()
+    }
+    (query,) = manifests("query.yaml")
+    for statement in parse(cast("str", query["statements"])):
+        program = compile_statement(statement, columns)
+        columns[program.name] = dict(program.columns)
+        inputs = {stream: streams[stream] for stream in program.inputs}
+        streams[program.name] = evaluate(FragmentEngine(program), inputs)
+    return {
+        output: pa.Table.from_batches([chunk.rows for chunk in streams[output]])
+        for output in OUTPUTS
+    }
+
+
+def by_brute_force(positions: pa.Table) -> dict[str, pa.Table]:
+    alerts, counts = brute_force(positions)
+    text, number = pa.string(), pa.int64()
+    return {
+        "alerts": table_of(alerts, {"_ts": number, "first": text, "second": text}),
+        "alerts_per_minute": table_of(counts, {"_ts": number, "alerts": number}),
+    }
+
+
+def table_of(rows: Sequence[tuple[object, ...]], columns: dict[str, pa.DataType]) -> pa.Table:
+    named = [dict(zip(columns, row, strict=True)) for row in rows]
+    return pa.Table.from_pylist(named, schema=pa.schema(list(columns.items())))
+
+
+def assert_one_answer(session: SparkSession, positions: pa.Table, folder: Path, least: int) -> None:
+    expected = by_brute_force(positions)
+    assert expected["alerts"].num_rows >= least
+    verification = verify(session, ANSWER, write_sites(positions, folder), expected)
+    assert verification.equal, verification
+    # Counts fall once more after the recording, where no instant is closed any longer.
+    last_ms = max(positions["timestamp"].to_pylist())
+    for output, delivered in continuous(positions, instants=7).items():
+        due = [row for row in expected[output].to_pylist() if row[TIMESTAMP] <= last_ms]
+        assert in_order(delivered.to_pylist()) == in_order(due)
+
+
+def in_order(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in rows)
+
+
+def test_one_answer_on_made_up_flights(sql_session: SparkSession, tmp_path: Path) -> None:
+    positions = flights(np.random.default_rng(1), aircraft=24, seconds=600)
+    assert_one_answer(sql_session, positions, tmp_path, least=20)
+
+
+def test_one_answer_on_twenty_minutes_of_the_recording(
+    sql_session: SparkSession, tmp_path: Path
+) -> None:
+    paths = [fetch.DATA / f"aircraft-{site}.parquet" for site in fetch.SITES]
+    if not all(path.exists() for path in paths):
+        pytest.skip("the recording is not fetched; `make data` fetches it")
+    table = pa.concat_tables([pq.read_table(path) for path in paths])
+    table = table.sort_by([("timestamp", "ascending")])
+    times = table["timestamp"].to_numpy()
+    twenty_minutes = table.filter(pa.array(times < times.min() + 20 * 60_000))
+    assert_one_answer(sql_session, twenty_minutes, tmp_path, least=5)

@@ -1,0 +1,291 @@
+"""Hosts that do as they are told, on a store in memory: what a coordinator sees of a cluster.
+
+They publish node records, copy their assignments into what they say of themselves, and take over
+when told to; no data flows.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from orchestrator.coordinator.decide import Write
+from orchestrator.coordinator.process import Coordination
+from orchestrator.coordinator.view import ClusterView, read_view
+from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
+from orchestrator.records import (
+    Assignment,
+    ClusterRecord,
+    Coordinate,
+    FragmentRecord,
+    NodeKind,
+    NodeRecord,
+    QueryRecord,
+    ReplicaId,
+    ReplicaRole,
+    ReplicaStatus,
+    SinkStatus,
+    StreamRecord,
+    TakeOver,
+)
+from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
+from orchestrator.store import (
+    ASSIGNMENTS,
+    CLUSTER,
+    NODES,
+    QUERIES,
+    STREAMS,
+    EphemeralRecord,
+    fragment_key,
+)
+
+places_ms: dict[str, tuple[float, float]] = {
+    "paris": (0, 0),
+    "lyon": (8, -6),
+    "frankfurt": (10, 5),
+    "amsterdam": (3, 12),
+    "london": (-8, 8),
+    "zurich": (13, -2),
+    "north-receiver": (4, 12),
+    "south-receiver": (8, -7),
+    "control-centre": (-8, 9),
+}
+"""Where the nodes are, ms of round trip; the last three are sites."""
+
+EXECUTORS = tuple(places_ms)[:6]
+
+NO_SINK = SinkStatus(
+    next_seq=0,
+    progress_ms=None,
+    rows=0,
+    latency_ms_p50=None,
+    latency_ms_p99=None,
+    deadline_misses=0,
+    answers=0,
+    lost=0,
+    repeated=0,
+)
+
+
+class ObedientHost:
+    """One host: a session, and what it says of itself."""
+
+    def __init__(self, server: MemoryServer, name: str, life: int) -> None:
+        x_ms, y_ms = places_ms[name]
+        self.store = server.connect()
+        self.cold = False
+        """Whether its secondaries never get warm."""
+        self.record = NodeRecord(
+            node=name,
+            incarnation=f"{name}-{life}",
+            kind=NodeKind.EXECUTOR if name in EXECUTORS else NodeKind.SITE,
+            region=name,
+            endpoint=f"inproc://{name}",
+            public_key="",
+            domain=f"application-{name}",
+            pid=life,
+            machine="here",
+            coordinate=Coordinate(position_ms=(x_ms, y_ms), cpu_ms=0.0, error=0.1),
+            latencies_ms={
+                other: math.dist(place, (x_ms, y_ms))
+                for other, place in places_ms.items()
+                if other != name
+            },
+        )
+        self._published = EphemeralRecord(self.store, NODES.key(name))
+        self._published.publish(self.record)
+
+    def obey(self) -> None:
+        """Run what is assigned, and say so."""
+        found = self.store.get(ASSIGNMENTS.key(self.record.node))
+        if found is None or found.record.incarnation != self.record.incarnation:
+            return
+        assignment: Assignment = found.record
+        self.record = msgspec.structs.replace(
+            self.record,
+            replicas={
+                a.fragment: ReplicaStatus(role=self._role(a.role), epoch=a.epoch, progress_ms=None)
+                for a in assignment.fragments
+            },
+            sources={a.stream: 0 for a in assignment.sources},
+            sinks={a.stream: NO_SINK for a in assignment.sinks},
+        )
+        self._published.publish(self.record)
+
+    def _role(self, role: str) -> ReplicaRole:
+        if role == "primary":
+            return ReplicaRole.PRIMARY
+        return ReplicaRole.WARMING if self.cold else ReplicaRole.STANDBY
+
+
+class ObedientCluster:
+    """A server, hosts on it, and one coordinator; time stands still unless moved."""
+
+    def __init__(self, hosts: tuple[str, ...] = tuple(places_ms)) -> None:
+        self.server = MemoryServer()
+        self.store = self.server.connect()
+        self.store.create(CLUSTER, ClusterRecord(name="aircraft", delays_ms={}))
+        self.hosts: dict[str, ObedientHost] = {}
+        self.coordinator_store: MemoryStore = self.server.connect()
+        self.coordination = Coordination(self.coordinator_store, "coordinator-1")
+        self.now_us = 1_000_000
+        self._lives = 0
+        for name in hosts:
+            self.up(name)
+
+    def up(self, name: str) -> None:
+        """Start a host, or start it again as a new process."""
+        self._lives += 1
+        self.hosts[name] = ObedientHost(self.server, name, self._lives)
+
+    def kill(self, name: str) -> None:
+        """End a host and its session."""
+        self.hosts.pop(name).store.close()
+
+    def apply(self, manifests: Manifests) -> None:
+        """Write what `vivace apply` writes."""
+        for stream in manifests.streams:
+            self.store.create(STREAMS.key(stream.record.name), stream.record)
+        for query in manifests.queries:
+            self.store.create(QUERIES.key(query.record.name), query.record)
+
+    def settle(self) -> None:
+        """Let coordinator and hosts do all they have to do."""
+        for _ in range(20):
+            for _ in range(20):
+                if not self.coordination.run_once(self.now_us):
+                    break
+            before = dict(self.server.entries)
+            for host in self.hosts.values():
+                host.obey()
+            if not self.coordination.run_once(self.now_us) and before == self.server.entries:
+                return
+        raise AssertionError("the cluster does not settle")
+
+    def settle_coordinator(self) -> None:
+        """Let the coordinator alone do what it has to do."""
+        for _ in range(20):
+            if not self.coordination.run_once(self.now_us):
+                return
+        raise AssertionError("the coordinator does not settle")
+
+    def observe(self, name: str, streams: tuple[str, ...]) -> None:
+        """Publish an observer that wants these streams."""
+        observer = NodeRecord(
+            node=name,
+            incarnation=name,
+            kind=NodeKind.OBSERVER,
+            region="",
+            endpoint=f"inproc://{name}",
+            public_key="",
+            domain="",
+            pid=1,
+            machine="here",
+            wants=streams,
+        )
+        self.store.create(NODES.key(name), observer, ephemeral=True)
+
+    def take_over(self, fragment: FragmentRecord, version: int, cause: str = "silent") -> None:
+        """The secondary takes over and records it, as a host does."""
+        assert fragment.secondary is not None
+        successor = self.hosts[fragment.secondary.node]
+        taken = msgspec.structs.replace(
+            fragment,
+            epoch=fragment.epoch + 1,
+            primary=fragment.secondary,
+            secondary=None,
+            took_over=TakeOver(previous=fragment.primary, cause=cause, detected_at_us=self.now_us),
+        )
+        successor.store.update(fragment_key(fragment.query, fragment.fragment), taken, version)
+
+    def view(self) -> ClusterView:
+        """What is in the store."""
+        return read_view(self.store)
+
+    def write(self, write: Write) -> None:
+        """Apply one write as the leader does."""
+        if write.record is None:
+            assert write.version is not None
+            self.store.delete(write.key, write.version)
+        elif write.version is None:
+            self.store.create(write.key, write.record)
+        else:
+            self.store.update(write.key, write.record, write.version)
+
+    def history(self) -> list[str]:
+        """Kinds and subjects of all events."""
+        return [f"{e.event.kind}: {e.event.subject}" for e in self.store.history()]
+
+    def check_invariants(self) -> None:
+        """What must hold after every single write."""
+        view = self.view()
+        assert not view.invalid, view.invalid
+        for found in view.fragments.values():
+            record = found.record
+            assert record.secondary is None or record.secondary.node != record.primary.node
+            assert 1 <= record.generation <= record.epoch
+        for name, found in view.assignments.items():
+            for copy in found.record.fragments:
+                assert copy.twin != name, f"{copy.fragment} has both copies on {name}"
+                record = view.fragments[f"{copy.query}.{copy.fragment}"].record
+                # An assignment may lag behind the record, never run ahead of it.
+                assert copy.epoch <= record.epoch
+
+
+STATEMENTS = """\
+REGISTER QUERY north_tracks RSTREAM(SELECT id, x FROM north [NOW] WHERE x > 0);
+REGISTER QUERY south_tracks RSTREAM(SELECT id, x FROM south [NOW] WHERE x > 0);
+REGISTER QUERY alerts ISTREAM(SELECT a.id AS first, b.id AS second
+  FROM north_tracks [PARTITION BY id ROWS 1] AS a, south_tracks [PARTITION BY id ROWS 1] AS b
+  WHERE a.x = b.x);
+"""
+
+
+def stream_manifest(name: str) -> StreamManifest:
+    """A stream that enters at its receiver."""
+    return StreamManifest(
+        file="streams.yaml:1",
+        record=StreamRecord(
+            name=name,
+            site=f"{name}-receiver",
+            columns={"id": "string", "x": "float"},
+            rate_bytes_s=100_000.0,
+        ),
+    )
+
+
+def query_manifest(
+    name: str = "proximity",
+    statements: str = STATEMENTS,
+    *,
+    outputs: dict[str, str] | None = None,
+    deadline_ms: float = 300.0,
+    recovery_bound_ms: float = 300.0,
+) -> QueryManifest:
+    """A query delivered to the control centre."""
+    return QueryManifest(
+        file="query.yaml:1",
+        statements_line=10,
+        record=QueryRecord(
+            name=name,
+            statements=statements,
+            outputs={"alerts": "control-centre"} if outputs is None else outputs,
+            deadline_ms=deadline_ms,
+            recovery_bound_ms=recovery_bound_ms,
+        ),
+    )
+
+
+def aircraft() -> Manifests:
+    """Two streams and a query that joins them: what the example does, in short."""
+    return Manifests(
+        cluster=None,
+        streams=(stream_manifest("north"), stream_manifest("south")),
+        queries=(query_manifest(),),
+    )
+
+
+def replica(cluster: ObedientCluster, name: str) -> ReplicaId:
+    """A host in its present life."""
+    return ReplicaId(node=name, incarnation=cluster.hosts[name].record.incarnation)

@@ -1,0 +1,82 @@
+"""Whatever happens to nodes, in whatever order, what is decided is legal and final."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.coordinator.decide import DecisionSettings, decide
+from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft, places_ms
+
+nodes = st.sampled_from(tuple(places_ms))
+actions = st.lists(
+    st.one_of(
+        st.tuples(st.just("kill"), nodes),
+        st.tuples(st.just("up"), nodes),
+        st.tuples(st.just("cold"), st.sampled_from(EXECUTORS)),
+        st.tuples(st.just("wait"), st.just("")),
+        st.tuples(st.just("take over"), st.just("")),
+        st.tuples(st.just("obey"), st.just("")),
+        st.tuples(st.just("decide"), st.just("")),
+    ),
+    max_size=14,
+)
+
+
+def act(cluster: ObedientCluster, action: str, node: str) -> None:
+    match action:
+        case "kill":
+            if node in cluster.hosts:
+                cluster.kill(node)
+        case "up":
+            cluster.up(node)
+        case "cold":
+            if node in cluster.hosts:
+                cluster.hosts[node].cold = True
+        case "wait":
+            cluster.now_us += DecisionSettings().takeover_grace_us
+        case "take over":
+            view = cluster.view()
+            for found in view.fragments.values():
+                if view.alive(found.record.secondary) and not view.alive(found.record.primary):
+                    cluster.take_over(found.record, found.version)
+        case "obey":
+            for host in cluster.hosts.values():
+                host.obey()
+        case _:
+            cluster.settle_coordinator()
+
+
+@settings(max_examples=60, deadline=None)
+@given(actions)
+def test_decisions_are_legal_and_idempotent(story: list[tuple[str, str]]) -> None:
+    cluster = ObedientCluster()
+    cluster.apply(aircraft())
+    for action, node in story:
+        act(cluster, action, node)
+        cluster.check_invariants()
+        for write in decide(cluster.view(), cluster.now_us, DecisionSettings()).writes:
+            cluster.write(write)
+            cluster.check_invariants()
+        assert decide(cluster.view(), cluster.now_us, DecisionSettings()).writes == ()
+
+
+@settings(max_examples=30, deadline=None)
+@given(actions)
+def test_every_query_is_protected_once_faults_end(story: list[tuple[str, str]]) -> None:
+    cluster = ObedientCluster()
+    cluster.apply(aircraft())
+    cluster.settle()
+    for action, node in story:
+        act(cluster, action, node)
+    for name in places_ms:
+        if name not in cluster.hosts:
+            cluster.up(name)
+        cluster.hosts[name].cold = False
+    for _ in range(3):
+        cluster.settle()
+        cluster.now_us += DecisionSettings().takeover_grace_us
+    cluster.settle()
+    view = cluster.view()
+    assert len(view.fragments) == 3
+    assert all(view.protected(found.record) for found in view.fragments.values())

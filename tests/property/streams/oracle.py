@@ -1,0 +1,248 @@
+"""A small, slow, obviously right interpreter of the query language.
+
+It recomputes the relation from scratch at every instant of interest, over plain Python values
+(None is NULL), from the syntax tree; it shares nothing with the engine but the parser.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+from streams.language.ast import (
+    Call,
+    Column,
+    Expression,
+    Literal,
+    Select,
+    Source,
+    Statement,
+    ToStream,
+    Window,
+)
+
+Row = dict[str, Any]
+Tuple = tuple[int, Row]
+"""Timestamp, values."""
+Inputs = Mapping[str, Sequence[Tuple]]
+Environment = dict[tuple[str, str], Any]
+"""(alias, column) → value."""
+
+aggregates = {"count", "sum", "avg", "min", "max"}
+
+
+def evaluate(statement: Statement, inputs: Inputs, until_ms: int) -> dict[int, Counter[Any]]:
+    """Instant → multiset of the rows emitted; instants without output are left out."""
+    names = {source.stream for select in statement.body.selects for source in select.sources}
+    streams = {name: inputs[name] for name in names}
+    emitted: dict[int, Counter[Any]] = {}
+    before: Counter[Any] = Counter()
+    for instant in instants(statement, streams, until_ms):
+        now = relation(statement, streams, instant)
+        out = {
+            ToStream.ISTREAM: now - before,
+            ToStream.DSTREAM: before - now,
+            ToStream.RSTREAM: now,
+        }[statement.body.to_stream]
+        if out:
+            emitted[instant] = out
+        before = now
+    return emitted
+
+
+def instants(statement: Statement, streams: Inputs, until_ms: int) -> list[int]:
+    """Instants with tuples, and those at which a row leaves a window by its age."""
+    found = {timestamp for tuples in streams.values() for timestamp, _ in tuples}
+    for select in statement.body.selects:
+        for source in select.sources:
+            assert source.window is not None
+            span = source.window.range_ms
+            for timestamp, row in streams[source.stream]:
+                if span is None:
+                    continue
+                held = window(source.window, streams[source.stream], timestamp + span - 1)
+                if any(kept is row for _, kept in held):
+                    found.add(timestamp + span)
+    return sorted(instant for instant in found if instant <= until_ms)
+
+
+def window(spec: Window, tuples: Sequence[Tuple], instant: int) -> list[Tuple]:
+    """The tuples in a window at an instant."""
+    held = [one for one in tuples if one[0] <= instant]
+    if spec.partition_by:
+        assert spec.rows is not None
+        newest: list[Tuple] = []
+        for index, (timestamp, row) in enumerate(held):
+            key = [row[column.name] for column in spec.partition_by]
+            later = [
+                other
+                for _, other in held[index + 1 :]
+                if [other[column.name] for column in spec.partition_by] == key
+            ]
+            if len(later) < spec.rows:
+                newest.append((timestamp, row))
+        held = newest
+    elif spec.rows is not None:
+        held = held[-spec.rows :]
+    if spec.range_ms is not None:
+        held = [one for one in held if one[0] > instant - spec.range_ms]
+    return held
+
+
+def relation(statement: Statement, streams: Inputs, instant: int) -> Counter[Any]:
+    """What the statement's relation holds at an instant."""
+    return Counter(
+        row for select in statement.body.selects for row in selected(select, streams, instant)
+    )
+
+
+def selected(select: Select, streams: Inputs, instant: int) -> Iterable[tuple[Any, ...]]:
+    """The rows of one SELECT."""
+    sources = [rows_of(source, streams, instant) for source in select.sources]
+    rows: list[Environment] = []
+    for combination in product(*sources):
+        joined: Environment = {}
+        for part in combination:
+            joined.update(part)
+        if select.where is None or value(select.where, joined) is True:
+            rows.append(joined)
+    if not select.items:
+        return [tuple(row.values()) for row in rows]
+    expressions = [item.expression for item in select.items]
+    if not select.group_by and not any(map(has_aggregate, expressions)):
+        return [tuple(value(one, row) for one in expressions) for row in rows]
+    groups: dict[Any, list[Environment]] = {} if select.group_by else {(): []}
+    for row in rows:
+        groups.setdefault(tuple(value(one, row) for one in select.group_by), []).append(row)
+    return [tuple(grouped(one, group) for one in expressions) for group in groups.values()]
+
+
+def rows_of(source: Source, streams: Inputs, instant: int) -> list[Environment]:
+    assert source.window is not None
+    return [
+        {(source.alias, name): one for name, one in row.items()}
+        for _, row in window(source.window, streams[source.stream], instant)
+    ]
+
+
+def has_aggregate(expression: Expression) -> bool:
+    return isinstance(expression, Call) and (
+        expression.function in aggregates or any(map(has_aggregate, expression.arguments))
+    )
+
+
+def grouped(expression: Expression, rows: list[Environment]) -> Any:
+    """An expression over a group."""
+    match expression:
+        case Literal():
+            return expression.value
+        case Column():
+            return value(expression, rows[0])
+        case Call() if expression.function not in aggregates:
+            return apply(expression.function, [grouped(one, rows) for one in expression.arguments])
+        case Call(star=True):
+            return len(rows)
+        case Call():
+            values = [value(expression.arguments[0], row) for row in rows]
+            return aggregate(expression.function, [one for one in values if one is not None])
+
+
+def aggregate(function: str, values: list[Any]) -> Any:
+    if function == "count":
+        return len(values)
+    if not values:
+        return None
+    if function in ("min", "max"):
+        return min(values) if function == "min" else max(values)
+    total = sum(map(Fraction, values))
+    if function == "avg":
+        return float(total / len(values))
+    return int(total) if all(isinstance(one, int) for one in values) else float(total)
+
+
+def value(expression: Expression, row: Environment) -> Any:
+    """An expression over a row."""
+    match expression:
+        case Literal():
+            return expression.value
+        case Column():
+            (found,) = (
+                one
+                for (alias, name), one in row.items()
+                if name == expression.name and expression.source in (None, alias)
+            )
+            return found
+        case Call():
+            return apply(expression.function, [value(one, row) for one in expression.arguments])
+
+
+def apply(function: str, arguments: list[Any]) -> Any:
+    """A function of values; None is NULL."""
+    if function == "and":
+        return None if None in arguments and False not in arguments else False not in arguments
+    if function == "or":
+        return None if None in arguments and True not in arguments else True in arguments
+    if function == "is_null":
+        return arguments[0] is None
+    if function in ("least", "greatest"):
+        known = [one for one in arguments if one is not None]
+        if not known:
+            return None
+        return min(known) if function == "least" else max(known)
+    if None in arguments:
+        return None
+    try:
+        result = strict[function](*arguments)
+    except (ZeroDivisionError, OverflowError, ValueError):
+        return None
+    if isinstance(result, complex) or (isinstance(result, float) and not math.isfinite(result)):
+        return None
+    return result
+
+
+def rounded(number: float) -> float:
+    if isinstance(number, int):
+        return number
+    whole = math.trunc(number)
+    return float(whole + (math.copysign(1, number) if abs(number - whole) >= 0.5 else 0))
+
+
+def divided(dividend: float, divisor: float) -> float:
+    return dividend / divisor
+
+
+def remainder(divided: float, divisor: float) -> float:
+    if isinstance(divided, int) and isinstance(divisor, int):
+        return int(math.copysign(abs(divided) % abs(divisor), divided))
+    return math.fmod(divided, divisor)
+
+
+strict: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": divided,
+    "modulo": remainder,
+    "negate": operator.neg,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "not": operator.not_,
+    "abs": abs,
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "round": rounded,
+    "sqrt": math.sqrt,
+    "cos": math.cos,
+    "sin": math.sin,
+    "radians": math.radians,
+    "power": math.pow,
+}

@@ -1,0 +1,230 @@
+"""The engine gives what the oracle gives, however its inputs are cut, and after a snapshot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streams.chunk import Chunk, stream_schema
+from streams.compiler import compile_statement
+from streams.engine import Evaluated, FragmentEngine
+from streams.language import parse
+from tests.property.streams import oracle
+
+columns = {"k": "string", "i": "int", "x": "float", "b": "bool"}
+catalogue = {"s": columns, "t": columns}
+
+shapes = {
+    "project": "RSTREAM(SELECT k, i * 2 - 1 AS j, x / i AS q, b FROM s [NOW] WHERE x > 0 OR b)",
+    "union": (
+        "RSTREAM(SELECT * FROM t [NOW] UNION ALL SELECT k, 7 AS i, x, NOT b AS b FROM s [NOW])"
+    ),
+    "istream of now": "ISTREAM(SELECT k, i FROM s [NOW])",
+    "dstream of range": "DSTREAM(SELECT k FROM s [RANGE 3 MILLISECONDS] WHERE i IS NOT NULL)",
+    "rstream of rows": "RSTREAM(SELECT i, x FROM s [ROWS 2] UNION ALL SELECT i, x FROM t [NOW])",
+    "partition": "ISTREAM(SELECT * FROM s [PARTITION BY k ROWS 2 RANGE 4 MILLISECONDS])",
+    "partition by two": "DSTREAM(SELECT i, b FROM s [PARTITION BY k, b ROWS 1])",
+    "rstream of partition": "RSTREAM(SELECT k FROM s [PARTITION BY k ROWS 1 RANGE 3 MILLISECONDS])",
+    "functions": (
+        "ISTREAM(SELECT floor(x) AS f, ceil(x) AS c, round(x) AS r, sqrt(x) AS s, abs(i) AS a, "
+        "least(i, x, 2) AS l, greatest(k, 'b') AS g, i % 3 AS m, power(x, 2) AS p, -x AS n "
+        "FROM s [ROWS 3])"
+    ),
+    "three values": (
+        "ISTREAM(SELECT b AND x > 1 AS a, b OR i < 2 AS o, NOT b AS n FROM s [UNBOUNDED] "
+        "WHERE NOT (b AND i = 1))"
+    ),
+    "count": (
+        "ISTREAM(SELECT count(*) AS n, count(x) AS c, sum(i) AS t FROM s [RANGE 4 MILLISECONDS])"
+    ),
+    "count of now": "RSTREAM(SELECT count(*) AS n, max(k) AS m FROM s [NOW] WHERE b)",
+    "groups": (
+        "ISTREAM(SELECT k, sum(x) / count(*) AS a, avg(x) AS m, min(x) AS l, max(i) AS h "
+        "FROM s [RANGE 5 MILLISECONDS] WHERE i < 3 GROUP BY k)"
+    ),
+    "groups of rows": "RSTREAM(SELECT b, k, sum(x) AS t FROM s [ROWS 4] GROUP BY k, b)",
+    "aggregates of two": (
+        "DSTREAM(SELECT count(*) AS n FROM s [ROWS 3] UNION ALL "
+        "SELECT sum(i) AS n FROM t [RANGE 2 MILLISECONDS])"
+    ),
+    "self-join": (
+        "ISTREAM(SELECT a.k AS first, b.k AS second FROM "
+        "s [PARTITION BY k ROWS 1 RANGE 4 MILLISECONDS] AS a, "
+        "s [PARTITION BY k ROWS 1 RANGE 4 MILLISECONDS] AS b "
+        "WHERE a.k < b.k AND abs(a.x - b.x) < 2 AND a.i <= 2)"
+    ),
+    "join": (
+        "RSTREAM(SELECT s.k AS k, t.x - s.x AS d FROM s [RANGE 3 MILLISECONDS], t [ROWS 2] "
+        "WHERE s.k = t.k AND (s.i < t.i OR t.b))"
+    ),
+    "cross join": "DSTREAM(SELECT s.i AS i, t.i AS j FROM s [ROWS 1], t [RANGE 2 MILLISECONDS])",
+    "join of three": (
+        "ISTREAM(SELECT a.i AS i, b.i AS j, c.k AS k FROM s [ROWS 2] AS a, t [ROWS 2] AS b, "
+        "s [RANGE 2 MILLISECONDS] AS c WHERE a.i < b.i AND c.x > a.x AND b.b)"
+    ),
+    "aggregate of join": (
+        "ISTREAM(SELECT a.k AS k, count(*) AS n, sum(b.x) AS t FROM s [ROWS 3] AS a, "
+        "t [RANGE 3 MILLISECONDS] AS b WHERE a.i <> b.i GROUP BY a.k)"
+    ),
+}
+rows = st.fixed_dictionaries(
+    {
+        "k": st.sampled_from(["a", "b", "ç", None]),
+        "i": st.sampled_from([0, 1, 2, 3, -4, None]),
+        "x": st.sampled_from([0.0, 0.5, 1.5, -2.5, 0.1, 1e16, None]),
+        "b": st.sampled_from([True, False, None]),
+    }
+).map(lambda row: {name: row[name] for name in columns})
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[oracle.Tuple]:
+    """Tuples with timestamps that never fall."""
+    gaps = draw(st.lists(st.tuples(st.sampled_from([0, 0, 1, 1, 2, 7]), rows), max_size=12))
+    tuples: list[oracle.Tuple] = []
+    now = 0
+    for gap, row in gaps:
+        now += gap
+        tuples.append((now, row))
+    return tuples
+
+
+@st.composite
+def cuts(draw: st.DrawFn, tuples: list[oracle.Tuple], marks: list[int]) -> list[Chunk]:
+    """A stream as chunks, each closed by one of the marks."""
+    ends = sorted(draw(st.sets(st.sampled_from(marks))) | {marks[-1]})
+    schema = stream_schema(columns)
+    chunks: list[Chunk] = []
+    start, seq = -1, 0
+    for end in ends:
+        part = [{"_ts": ts, **row} for ts, row in tuples if start < ts <= end]
+        inside = [mark for mark in marks if start < mark <= end]
+        chunks.append(
+            Chunk(
+                first_seq=seq,
+                rows=pa.RecordBatch.from_pylist(part, schema=schema),
+                marks=np.array(inside, dtype=np.int64),
+                origins_us=np.array([mark * 1000 for mark in inside], dtype=np.int64),
+            )
+        )
+        start, seq = end, seq + len(part)
+    return chunks
+
+
+def run(
+    engine: FragmentEngine, offers: list[tuple[str, Chunk]], limit: int, eager: bool
+) -> list[Evaluated]:
+    """Offer chunks and evaluate, after each or after all."""
+    results: list[Evaluated] = []
+    for number, (stream, chunk) in enumerate(offers):
+        engine.offer(stream, chunk)
+        if eager or number == len(offers) - 1:
+            while engine.pending():
+                evaluated = engine.advance(limit)
+                assert evaluated is not None
+                results.append(evaluated)
+    assert engine.advance(limit) is None
+    return results
+
+
+Whole = tuple[pa.Table, list[int], list[int]]
+"""All rows, marks and origins of an output."""
+
+
+def together(engine: FragmentEngine, results: list[Evaluated]) -> Whole:
+    for one in results:
+        assert len(one.marks) == len(one.origins_us) >= 1
+        if one.rows.num_rows:
+            assert one.rows.column(0)[one.rows.num_rows - 1].as_py() <= one.marks[-1]
+    table = pa.Table.from_batches([one.rows for one in results], schema=engine.schema)
+    marks = [mark for one in results for mark in one.marks.tolist()]
+    origins = [origin for one in results for origin in one.origins_us.tolist()]
+    return table, marks, origins
+
+
+def equal(one: Whole, other: Whole) -> bool:
+    return one[0].equals(other[0]) and one[1:] == other[1:]
+
+
+def multisets(table: pa.Table) -> dict[int, Counter[Any]]:
+    found: dict[int, Counter[Any]] = {}
+    for row in table.to_pylist():
+        timestamp, *values = row.values()
+        found.setdefault(timestamp, Counter())[tuple(values)] += 1
+    return found
+
+
+slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
+"""A scenario takes many choices to draw, however small it is."""
+
+Delivery = tuple[list[tuple[str, Chunk]], int, bool]
+"""Chunks in the order of arrival; limit; whether to evaluate after each."""
+
+
+@st.composite
+def scenarios(
+    draw: st.DrawFn, inputs: tuple[str, ...]
+) -> tuple[dict[str, list[oracle.Tuple]], int, list[Delivery]]:
+    """Tuples for each input, the last instant, and two ways of delivering them."""
+    tuples = {name: draw(streams()) for name in inputs}
+    last = max((one[-1][0] for one in tuples.values() if one), default=0)
+    until_ms = last + draw(st.sampled_from([0, 1, 10]))
+    marks = {
+        name: sorted(
+            draw(st.sets(st.sampled_from([timestamp for timestamp, _ in one] or [until_ms])))
+            | draw(st.sets(st.integers(0, until_ms), max_size=3))
+            | {until_ms}
+        )
+        for name, one in tuples.items()
+    }
+    deliveries: list[Delivery] = []
+    for _ in range(2):
+        chunks = {name: draw(cuts(tuples[name], marks[name])) for name in inputs}
+        order = draw(st.permutations([name for name in inputs for _ in chunks[name]]))
+        waiting = {name: iter(chunks[name]) for name in inputs}
+        offers = [(name, next(waiting[name])) for name in order]
+        deliveries.append((offers, draw(st.sampled_from([1, 2, 100])), draw(st.booleans())))
+    return tuples, until_ms, deliveries
+
+
+@pytest.mark.parametrize("shape", list(shapes))
+def test_engine_equals_oracle_under_any_delivery(shape: str) -> None:
+    (statement,) = parse(f"REGISTER QUERY q {shapes[shape]};")
+    program = compile_statement(statement, catalogue)
+
+    @settings(max_examples=25, deadline=None, suppress_health_check=slow)
+    @given(scenarios(program.inputs), st.data())
+    def check(
+        scenario: tuple[dict[str, list[oracle.Tuple]], int, list[Delivery]], data: st.DataObject
+    ) -> None:
+        tuples, until_ms, deliveries = scenario
+        outputs: list[Whole] = []
+        for offers, limit, eager in deliveries:
+            engine = FragmentEngine(program)
+            outputs.append(together(engine, run(engine, offers, limit, eager)))
+        assert multisets(outputs[0][0]) == oracle.evaluate(statement, tuples, until_ms)
+        assert equal(outputs[0], outputs[1])
+
+        offers, limit, _ = deliveries[0]
+        stop = data.draw(st.integers(0, len(offers)))
+        first, second = FragmentEngine(program), FragmentEngine(program)
+        results = run(first, offers[:stop], 1, True)
+        saved = first.snapshot()
+        second.restore(saved)
+        assert second.snapshot() == saved
+        positions = second.positions()
+        rest = [
+            (name, left)
+            for name, chunk in offers
+            if (left := chunk.after(positions[name])) is not None
+        ]
+        results += run(second, rest, limit, True)
+        assert equal(together(second, results), outputs[0])
+
+    check()

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import InvalidInput
+from orchestrator.manifest import cluster_record, load
+from orchestrator.records import ClusterRecord, Estimate
+
+TEXT = """\
+kind: Cluster
+name: aircraft
+nodes: [France Central, {name: second, region: UK South}]
+sites: [{name: receiver, region: UK South}]
+latencies: latency.csv
+executorMemory: 600m
+heartbeat: 20 ms
+---
+kind: Stream
+name: north
+site: receiver
+columns: {z: string, a: float}
+rate: 150 KB/s
+---
+kind: Query
+name: proximity
+deadline: 300 ms
+recovery: 0.5 s
+outputs: {alerts: receiver}
+estimates: {alerts: {selectivity: 0.5, cost: 10 us}}
+statements: |
+  REGISTER QUERY alerts
+    RSTREAM(SELECT * FROM north [NOW]);
+"""
+LATENCIES = ",France Central,UK South,Far\nFrance Central,2,10,\nUK South,12,,\nFar,,,\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "all.yaml").write_text(TEXT)
+    (tmp_path / "latency.csv").write_text(LATENCIES)
+    return tmp_path
+
+
+def read(folder: Path) -> ClusterRecord:
+    cluster = load([folder]).cluster
+    assert cluster is not None
+    return cluster_record(cluster)
+
+
+def refused(folder: Path, old: str, new: str) -> str:
+    assert old in TEXT
+    (folder / "all.yaml").write_text(TEXT.replace(old, new, 1))
+    with pytest.raises(InvalidInput) as caught:
+        read(folder)
+    return str(caught.value).removeprefix(f"{folder}/")
+
+
+def test_manifests_become_records(folder: Path) -> None:
+    found = load([folder])
+    assert found.cluster is not None
+    assert [(n.name, n.region) for n in found.cluster.nodes] == [
+        ("france-central", "France Central"),
+        ("second", "UK South"),
+    ]
+    assert found.cluster.executor_memory_bytes == 600 * 2**20
+    (stream,) = found.streams
+    assert list(stream.record.columns) == ["z", "a"]
+    assert stream.record.rate_bytes_s == 150_000
+    (query,) = found.queries
+    assert (query.record.deadline_ms, query.record.recovery_bound_ms) == (300, 500)
+    assert query.record.estimates == {"alerts": Estimate(selectivity=0.5, cost_us=10)}
+    assert TEXT.splitlines()[query.statements_line - 1].strip() == "REGISTER QUERY alerts"
+
+
+def test_cluster_record_has_one_way_delays_and_the_manifests_intervals(folder: Path) -> None:
+    record = read(folder)
+    assert record.delays_ms["France Central"] == {"France Central": 1.0, "UK South": 5.5}
+    assert (record.heartbeat_ms, record.suspect_after_ms) == (20.0, 150.0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("deadline:", "deadlin:", "all.yaml:17: Query proximity: deadlin: 'deadlin' is an unknown"),
+        ("deadline: 300 ms", "", "all.yaml:15: Query proximity: deadline: is missing"),
+        ("300 ms", "300", "deadline: 300 is not a duration. Write a number and a unit"),
+        ("300 ms", "-3 ms", "deadline: '-3 ms' is negative"),
+        ("300 ms", "0 ms", "deadline: '0 ms' is not above 0"),
+        ("300 ms", "3 weeks", "has an unknown unit, 'weeks'"),
+        ("kind: Stream", "kind: Steam", "kind: 'Steam' is unknown. Did you mean Stream?"),
+        ("float", "flaot", "Stream north: columns.a: 'flaot' is unknown. Did you mean float?"),
+        ("150 KB/s", "fast", "all.yaml:13: Stream north: rate: 'fast' is not a rate"),
+        ("[France Central,", "[France Central: [,", "is not YAML"),
+        ("outputs: {alerts: receiver}", "outputs: [alerts]", "outputs: a list is not a mapping"),
+        ("name: north", "name: 5north", "'5north' cannot be a name in a query"),
+        ("name: proximity", "name: a.b", "'a.b' cannot be a name"),
+        ("rate: 150 KB/s", "rate: 1 B/s\nrate: 2 B/s", "all.yaml:14: rate: 'rate' is given twice"),
+        ("name: second", "name: receiver", "Cluster aircraft: name: 'receiver' is taken by"),
+        ("selectivity: 0.5", "selectivity: -1", "estimates.alerts.selectivity: -1 is not a number"),
+        ("selectivity: 0.5", "selectivity: .nan", "selectivity: nan is not a number"),
+        ("heartbeat: 20 ms", "heartbeat: 200 ms", "lets every node be suspected"),
+        ("600m", "yes", "executorMemory: True"),
+        ("region: UK South}]\nsites", "region: UK Suoth}]\nsites", "Did you mean UK South?"),
+        ("region: UK South}]\nsites", "region: Far}]\nsites", "has no measured latency to"),
+        ("latency.csv", "gone.csv", "Cluster aircraft: latencies: "),
+        ("kind: Query", "kind: !!python/object:os.system Query\nx: y", "is an unknown field"),
+    ],
+)
+def test_mistake_is_named_with_line_field_and_value(
+    folder: Path, old: str, new: str, message: str
+) -> None:
+    assert message in refused(folder, old, new)
+
+
+def test_two_resources_of_one_name_are_refused_across_files(folder: Path) -> None:
+    (folder / "more.yml").write_text(TEXT.split("---\n")[1])
+    with pytest.raises(InvalidInput, match=r"more\.yml:1: Stream: name: 'north' is taken by .*:9"):
+        load([folder])
+
+
+def test_second_cluster_is_refused(folder: Path) -> None:
+    (folder / "more.yml").write_text(TEXT.split("---\n")[0])
+    with pytest.raises(InvalidInput, match="is the second one"):
+        load([folder])
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"gone\.yaml: cannot be read"):
+        load([tmp_path / "gone.yaml"])
+    with pytest.raises(InvalidInput, match="holds no"):
+        load([tmp_path])
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidInput, match="not UTF-8"):
+        load([tmp_path])
+
+
+def test_empty_documents_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("# nothing\n---\n---\n")
+    assert load([tmp_path]).queries == ()

@@ -1,0 +1,137 @@
+"""Text to syntax tree."""
+
+from __future__ import annotations
+
+import pytest
+
+from streams.language import QueryError, parse
+from streams.language.ast import Call, Column, Literal, Select, ToStream
+
+
+def select(text: str) -> Select:
+    (statement,) = parse(f"REGISTER QUERY q RSTREAM({text});")
+    return statement.body.selects[0]
+
+
+def test_statements_keep_their_names_and_texts() -> None:
+    text = """
+      -- the first
+      REGISTER QUERY one RSTREAM(SELECT * FROM s [NOW]);
+      register query two Istream(select x from s [rows 3] as a);
+    """
+    one, two = parse(text)
+    assert (one.name, one.body.to_stream) == ("one", ToStream.RSTREAM)
+    assert one.text == "REGISTER QUERY one RSTREAM(SELECT * FROM s [NOW]);"
+    assert (two.name, two.body.to_stream) == ("two", ToStream.ISTREAM)
+    assert [statement.text for statement in parse(two.text)] == [two.text]
+
+
+@pytest.mark.parametrize(
+    ("window", "rows", "range_ms", "keys"),
+    [
+        ("[NOW]", None, 1, []),
+        ("[UNBOUNDED]", None, None, []),
+        ("[ROWS 5]", 5, None, []),
+        ("[RANGE 250 MILLISECONDS]", None, 250, []),
+        ("[RANGE 1 SECOND]", None, 1_000, []),
+        ("[RANGE 2 MINUTES]", None, 120_000, []),
+        ("[RANGE 1 HOUR]", None, 3_600_000, []),
+        ("[PARTITION BY a, b ROWS 2]", 2, None, ["a", "b"]),
+        ("[PARTITION BY a ROWS 1 RANGE 30 SECONDS]", 1, 30_000, ["a"]),
+    ],
+)
+def test_windows(window: str, rows: int | None, range_ms: int | None, keys: list[str]) -> None:
+    spec = select(f"SELECT * FROM s {window}").sources[0].window
+    assert spec is not None
+    assert (spec.rows, spec.range_ms) == (rows, range_ms)
+    assert [column.name for column in spec.partition_by] == keys
+
+
+def shown(expression: object) -> str:
+    match expression:
+        case Literal():
+            return repr(expression.value)
+        case Column():
+            return (
+                f"{expression.source}.{expression.name}" if expression.source else expression.name
+            )
+        case Call():
+            return f"{expression.function}({', '.join(map(shown, expression.arguments))})"
+        case _:
+            raise AssertionError(expression)
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("1 + 2 * 3 - 4", "subtract(add(1, multiply(2, 3)), 4)"),
+        ("-a.x * 2", "multiply(negate(a.x), 2)"),
+        ("(1 + 2) * 3", "multiply(add(1, 2), 3)"),
+        ("NOT a OR b AND c", "or(not(a), and(b, c))"),
+        ("a = 1 AND b <> 2 AND c != 3", "and(and(equal(a, 1), not_equal(b, 2)), not_equal(c, 3))"),
+        ("x % 2 >= 1", "greater_equal(modulo(x, 2), 1)"),
+        ("x IS NULL OR y IS NOT NULL", "or(is_null(x), not(is_null(y)))"),
+        ("Power(x, 2)", "power(x, 2)"),
+        ("'it''s' = name", 'equal("it\'s", name)'),
+        ("TRUE AND false", "and(True, False)"),
+        ("1.5 + .5 + 1e3 + 2.", "add(add(add(1.5, 0.5), 1000.0), 2.0)"),
+    ],
+)
+def test_expressions(text: str, tree: str) -> None:
+    (item,) = select(f"SELECT {text} AS y FROM s [NOW]").items
+    assert shown(item.expression) == tree
+
+
+free_words = [
+    *("row", "first", "second", "alerts", "rows", "range", "now", "seconds"),
+    *("partition", "by", "count", "query", "istream", "all"),
+]
+
+
+@pytest.mark.parametrize("name", free_words)
+def test_most_words_are_free_as_names(name: str) -> None:
+    chosen = select(f"SELECT a.{name} AS {name}, {name} FROM {name} [NOW] AS a WHERE {name} > 1")
+    assert chosen.items[0].alias == name
+    assert chosen.sources[0].stream == name
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "message"),
+    [
+        ("REGISTER QUERRY x", 1, 10, "did you mean QUERY?"),
+        ("REGISTER QUERY q\nRSTREAM(SELEC * FROM s [NOW]);", 2, 9, "did you mean SELECT?"),
+        ("REGISTER QUERY q RSTREAM(SELECT FROM s [NOW]);", 1, 33, "'FROM' is not expected here"),
+        ("REGISTER QUERY q RSTREAM(SELECT a FROM s [RANGE 5 SECS]);", 1, 51, "SECONDS"),
+        ("REGISTER QUERY q RSTREAM(SELECT a FROM s [ROWS 0]);", 1, 48, "from 1 to 10^12, not 0"),
+        ("REGISTER QUERY q RSTREAM(SELECT 'a FROM s [NOW]);", 1, 33, "the string does not end"),
+        ("REGISTER QUERY q RSTREAM(SELECT a # b FROM s [NOW]);", 1, 35, "'#' is not expected"),
+        ("REGISTER QUERY q RSTREAM(SELECT * FROM s [NOW]", 1, 47, "the text ends; expected"),
+        (
+            "REGISTER QUERY q RSTREAM(SELECT 9223372036854775808 AS i FROM s [NOW]);",
+            1,
+            33,
+            "64 bits",
+        ),
+        ("REGISTER QUERY q RSTREAM(SELECT 1e999 AS x FROM s [NOW]);", 1, 33, "too large"),
+        ("", 1, 1, "the text ends; expected REGISTER"),
+    ],
+)
+def test_errors_say_what_and_where(text: str, line: int, column: int, message: str) -> None:
+    with pytest.raises(QueryError) as raised:
+        parse(text)
+    assert (raised.value.line, raised.value.column) == (line, column)
+    assert message in raised.value.message
+    *_, shown_line, caret = str(raised.value).split("\n")
+    assert shown_line == "  " + text.split("\n")[line - 1]
+    assert caret.index("^") == column + 1
+
+
+def test_two_statements_of_one_name_are_refused() -> None:
+    statement = "REGISTER QUERY q RSTREAM(SELECT * FROM s [NOW]);"
+    with pytest.raises(QueryError, match="q is registered twice"):
+        parse(statement + statement)
+
+
+def test_deep_nesting_is_an_error_not_a_crash() -> None:
+    with pytest.raises(QueryError, match="nested too deeply"):
+        select("SELECT " + "- " * 5000 + "1 AS x FROM s [NOW]")

@@ -1,0 +1,73 @@
+"""Aggregates, with and without groups."""
+
+from __future__ import annotations
+
+import math
+
+from tests.unit.streams.running import run
+
+
+def test_a_global_aggregate_has_a_row_even_of_nothing() -> None:
+    query = "RSTREAM(SELECT count(*) AS n, sum(i) AS t, max(k) AS m FROM s [NOW] WHERE b)"
+    given = [(1, "a", 5, None, False), (5, "b", 6, None, True)]
+    assert run(query, given, until_ms=9) == [
+        (1, 0, None, None),
+        (2, 0, None, None),
+        (5, 1, 6, "b"),
+        (6, 0, None, None),
+    ]
+
+
+def test_istream_of_a_count_tells_every_change() -> None:
+    query = "ISTREAM(SELECT count(*) AS alerts FROM s [RANGE 1 MINUTE])"
+    given = [(t, "a", 1, None, None) for t in (0, 0, 30_000)]
+    assert run(query, given, until_ms=200_000) == [
+        (0, 2),
+        (30_000, 3),
+        (60_000, 1),
+        (90_000, 0),
+    ]
+
+
+def test_groups_come_and_go_with_their_rows() -> None:
+    given = [(1, "a", 1, None, None), (1, None, 2, None, None), (2, "a", 3, None, None)]
+    query = "(SELECT k, sum(i) AS t FROM s [RANGE 2 MILLISECONDS] GROUP BY k)"
+    assert run("ISTREAM" + query, given, until_ms=9) == [
+        (1, "a", 1),
+        (1, None, 2),
+        (2, "a", 4),
+        (3, "a", 3),
+    ]
+    assert run("DSTREAM" + query, given, until_ms=9) == [
+        (2, "a", 1),
+        (3, "a", 4),
+        (3, None, 2),
+        (4, "a", 3),
+    ]
+
+
+def test_nulls_are_not_aggregated() -> None:
+    given = [(1, "a", None, 1.0, None), (1, "b", 3, None, None)]
+    query = "RSTREAM(SELECT count(i) AS c, avg(i) AS a, min(x) AS l, max(x) AS h FROM s [ROWS 2])"
+    assert run(query, given) == [(1, 1, 3.0, 1.0, 1.0)]
+
+
+def test_sums_are_exact_and_what_left_leaves_no_trace() -> None:
+    values = [1e300, 0.1, 0.2, 0.3, -0.1, 5e-324]
+    given = [(n, "a", n, x, None) for n, x in enumerate(values)]
+    rows = run("ISTREAM(SELECT sum(x) AS t, avg(x) AS a FROM s [ROWS 5])", given)
+    assert rows[-1] == (5, math.fsum(values[1:]), math.fsum(values[1:]) / 5)
+
+
+def test_sums_out_of_range_are_null() -> None:
+    given = [(1, "a", 2**62, 1e308, None), (1, "b", 2**62, 1e308, None)]
+    query = "RSTREAM(SELECT sum(i) AS t, sum(x) AS u, avg(i) AS a FROM s [ROWS 2])"
+    assert run(query, given) == [(1, None, None, 2.0**62)]
+
+
+def test_an_expression_over_aggregates_and_keys() -> None:
+    given = [(1, "a", 1, 0.5, None), (1, "a", 3, 0.5, None)]
+    query = (
+        "RSTREAM(SELECT i * 10 + count(*) AS y, greatest(k, 'b') AS g FROM s [NOW] GROUP BY i, k)"
+    )
+    assert run(query, given) == [(1, 11, "b"), (1, 31, "b")]

@@ -1,0 +1,83 @@
+"""Windows, seen through ISTREAM (what enters) and DSTREAM (what leaves)."""
+
+from __future__ import annotations
+
+from tests.unit.streams.running import Row, run
+
+
+def tuples(*given: tuple[int, str, int]) -> list[Row]:
+    return [(timestamp, key, number, None, None) for timestamp, key, number in given]
+
+
+def test_range_holds_what_is_younger_than_its_length() -> None:
+    given = tuples((10, "a", 1), (12, "b", 2))
+    query = "(SELECT i FROM s [RANGE 5 MILLISECONDS])"
+    assert run("ISTREAM" + query, given, until_ms=20) == [(10, 1), (12, 2)]
+    assert run("DSTREAM" + query, given, until_ms=16) == [(15, 1)]
+    assert run("RSTREAM" + query, given, until_ms=20) == [(10, 1), (12, 1), (12, 2), (15, 2)]
+
+
+def test_now_expires_a_millisecond_later() -> None:
+    given = tuples((10, "a", 1), (11, "a", 1), (13, "a", 1))
+    # At 11 the relation is what it was at 10; at 12 it is empty.
+    assert run("ISTREAM(SELECT i FROM s [NOW])", given) == [(10, 1), (13, 1)]
+    assert run("DSTREAM(SELECT i FROM s [NOW])", given) == [(12, 1)]
+    assert run("RSTREAM(SELECT i FROM s [NOW])", given) == [(10, 1), (11, 1), (13, 1)]
+
+
+def test_rows_counts_tuples_of_one_instant_in_their_order() -> None:
+    given = tuples((1, "a", 1), (2, "b", 2), (2, "c", 3), (2, "d", 4))
+    assert run("ISTREAM(SELECT i FROM s [ROWS 2])", given) == [(1, 1), (2, 3), (2, 4)]
+    assert run("DSTREAM(SELECT i FROM s [ROWS 2])", given) == [(2, 1)]
+
+
+def test_partition_keeps_the_newest_of_each_key_and_null_is_a_key() -> None:
+    given = [
+        (1, "a", 1, None, None),
+        (1, None, 2, None, None),
+        (2, None, 3, None, None),
+        (3, "a", 4, None, None),
+        (3, "a", 5, None, None),
+    ]
+    query = "(SELECT k, i FROM s [PARTITION BY k ROWS 1])"
+    assert run("ISTREAM" + query, given) == [(1, "a", 1), (1, None, 2), (2, None, 3), (3, "a", 5)]
+    assert run("DSTREAM" + query, given) == [(2, None, 2), (3, "a", 1)]
+
+
+def test_partition_with_range_forgets_the_silent() -> None:
+    given = tuples((0, "a", 1), (20_000, "b", 2), (29_999, "a", 3))
+    query = "DSTREAM(SELECT k, i FROM s [PARTITION BY k ROWS 1 RANGE 30 SECONDS])"
+    assert run(query, given, until_ms=70_000) == [
+        (29_999, "a", 1),
+        (50_000, "b", 2),
+        (59_999, "a", 3),
+    ]
+
+
+def test_partition_rows_and_age_bound_each_other() -> None:
+    given = tuples((0, "a", 1), (2, "a", 2), (3, "a", 3), (9, "b", 4))
+    query = "RSTREAM(SELECT i FROM s [PARTITION BY k ROWS 2 RANGE 4 MILLISECONDS])"
+    assert run(query, given, until_ms=9) == [
+        (0, 1),
+        (2, 1),
+        (2, 2),
+        (3, 2),
+        (3, 3),
+        (6, 3),
+        (9, 4),
+    ]
+
+
+def test_unbounded_keeps_everything() -> None:
+    given = tuples((1, "a", 1), (10**9, "b", 2))
+    query = "(SELECT i FROM s [UNBOUNDED])"
+    assert run("RSTREAM" + query, given) == [(1, 1), (10**9, 1), (10**9, 2)]
+    assert run("DSTREAM" + query, given) == []
+
+
+def test_windows_win_back_the_room_of_what_left() -> None:
+    given = tuples(*((instant, f"k{instant % 7}", instant) for instant in range(1000)))
+    rows = run("ISTREAM(SELECT count(*) AS n, sum(i) AS t FROM s [ROWS 90])", given)
+    assert rows[-1] == (999, 90, sum(range(910, 1000)))
+    rows = run("ISTREAM(SELECT count(*) AS n, sum(i) AS t FROM s [PARTITION BY k ROWS 3])", given)
+    assert rows[-1] == (999, 21, sum(range(979, 1000)))

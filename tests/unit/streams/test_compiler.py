@@ -1,0 +1,106 @@
+"""Names, types, and where conditions go."""
+
+from __future__ import annotations
+
+import pytest
+
+from streams.compiler import compile_statement
+from streams.language import QueryError, parse
+from tests.unit.streams.running import catalogue, program
+
+
+def test_output_columns_and_types() -> None:
+    compiled = program(
+        "RSTREAM(SELECT k, i + 1 AS j, i / 2 AS h, floor(x) AS f, i < x AS c FROM s [NOW])"
+    )
+    assert compiled.columns == {"k": "string", "j": "int", "h": "float", "f": "int", "c": "bool"}
+    assert compiled.inputs == ("s",)
+    assert compiled.stateless
+
+
+def test_star_is_every_column_of_every_source() -> None:
+    known = {"s": {"a": "int"}, "t": {"b": "string"}}
+    compiled = program("ISTREAM(SELECT * FROM s [NOW], t [ROWS 1])", known)
+    assert compiled.columns == {"a": "int", "b": "string"}
+    assert compiled.inputs == ("s", "t")
+    assert not compiled.stateless
+
+
+def test_aggregates_have_types_and_equal_ones_are_shared() -> None:
+    compiled = program(
+        "ISTREAM(SELECT k, count(*) AS n, sum(i) AS t, sum(i) / count(*) AS m, avg(i) AS a, "
+        "max(k) AS g FROM s [NOW] GROUP BY k)"
+    )
+    assert list(compiled.columns.values()) == ["string", "int", "int", "float", "float", "string"]
+    (select,) = compiled.selects
+    assert select.group is not None
+    assert [one.function for one in select.group.aggregates] == ["count", "sum", "avg", "max"]
+
+
+def test_only_columns_that_are_used_are_read() -> None:
+    compiled = program("ISTREAM(SELECT i FROM s [PARTITION BY k ROWS 1] WHERE b)")
+    assert compiled.reads == {"s": ("k", "i", "b")}
+
+
+def test_operators_explain_pushed_conditions_and_shared_windows() -> None:
+    compiled = program(
+        "ISTREAM(SELECT a.k AS k FROM s [ROWS 2] AS a, s [ROWS 2] AS b "
+        "WHERE a.k < b.k AND a.i > 1 AND abs(a.x - b.x) < 1)"
+    )
+    assert [(one.kind, one.detail) for one in compiled.operators] == [
+        ("window", "s [ROWS 2]"),
+        ("filter", "(a.i > 1)"),
+        ("join", "s × s WHERE (abs((a.x - b.x)) < 1) AND (a.k < b.k)"),
+        ("project", "a.k AS k"),
+        ("istream", "q"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("select", "message"),
+    [
+        ("SELECT kk FROM s [NOW]", "s has no column kk; did you mean"),
+        ("SELECT z.k FROM s [NOW]", "there is no z in FROM"),
+        ("SELECT * FROM u [NOW]", "there is no stream u; there is s, t"),
+        ("SELECT * FROM s", "s is a stream and needs a window"),
+        ("SELECT * FROM s [PARTITION BY z ROWS 1]", "s has no column z"),
+        ("SELECT absx(i) AS y FROM s [NOW]", "there is no function absx; did you mean abs?"),
+        ("SELECT add(i, i) AS y FROM s [NOW]", "there is no function add"),
+        ("SELECT abs(i, x) AS y FROM s [NOW]", "abs takes a number, not 2 arguments"),
+        ("SELECT abs(*) AS y FROM s [NOW]", r"abs takes a number, not \*"),
+        ("SELECT k + 1 AS y FROM s [NOW]", r"\+ takes two numbers, not string and int"),
+        ("SELECT b < b AS y FROM s [NOW]", "< takes two numbers or two strings"),
+        ("SELECT k = 1 AS y FROM s [NOW]", "= takes two numbers or two values of one type"),
+        ("SELECT i AND b AS y FROM s [NOW]", "AND takes two conditions, not int and bool"),
+        ("SELECT i + 1 FROM s [NOW]", r"the column i \+ 1 needs a name"),
+        ("SELECT k, i AS k FROM s [NOW]", "two columns are called k"),
+        ("SELECT k AS _ts FROM s [NOW]", "_ts is the timestamp's name"),
+        ("SELECT k FROM s [NOW], t [NOW]", "k is ambiguous: s.k or t.k?"),
+        ("SELECT * FROM s [NOW], t [NOW]", "two columns are called k"),
+        ("SELECT s.k FROM s [NOW], s [NOW]", "two sources are called s"),
+        ("SELECT k FROM s [NOW] WHERE i", "WHERE needs a condition, this is of type int"),
+        ("SELECT k FROM s [NOW] WHERE count(*) > 1", "count is an aggregate"),
+        ("SELECT sum(max(i)) AS y FROM s [NOW]", "max is an aggregate"),
+        ("SELECT k, count(*) AS n FROM s [NOW]", "k is neither in GROUP BY nor in an aggregate"),
+        ("SELECT * FROM s [NOW] GROUP BY k", r"SELECT \* cannot be grouped"),
+        ("SELECT sum(k) AS y FROM s [NOW]", "sum takes a number, not string"),
+        ("SELECT min(b) AS y FROM s [NOW]", "min takes numbers or strings, not bool"),
+        ("SELECT sum(*) AS y FROM s [NOW]", r"sum takes one value, not \*"),
+        ("SELECT k FROM s [NOW] UNION ALL SELECT i FROM s [NOW]", "UNION ALL needs the same"),
+    ],
+)
+def test_what_does_not_fit_is_refused(select: str, message: str) -> None:
+    with pytest.raises(QueryError, match=message):
+        program(f"ISTREAM({select})")
+
+
+def test_errors_point_into_the_whole_text() -> None:
+    text = (
+        "REGISTER QUERY one RSTREAM(SELECT * FROM s [NOW]);\n"
+        "REGISTER QUERY two RSTREAM(\n  SELECT kay FROM s [NOW]);"
+    )
+    _, two = parse(text)
+    with pytest.raises(QueryError) as raised:
+        compile_statement(two, catalogue)
+    assert (raised.value.line, raised.value.column) == (3, 10)
+    assert str(raised.value).endswith("    SELECT kay FROM s [NOW]);\n           ^")

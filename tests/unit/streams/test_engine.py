@@ -1,0 +1,165 @@
+"""Marks, limits, cuts and snapshots of a fragment."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from streams.chunk import Chunk, ChunkError, Position
+from streams.engine import FragmentEngine
+from streams.state import SnapshotError
+from tests.unit.streams.running import chunk, program, sensor
+
+counting = "ISTREAM(SELECT count(*) AS n FROM s [RANGE 10 MILLISECONDS])"
+both = "RSTREAM(SELECT k FROM s [NOW] UNION ALL SELECT k FROM t [NOW])"
+
+
+def row(timestamp: int, key: str = "a") -> tuple[int, str, int, float, bool]:
+    return (timestamp, key, 1, 0.5, True)
+
+
+def test_nothing_is_evaluated_before_every_input_has_come_so_far() -> None:
+    engine = FragmentEngine(program(both))
+    assert engine.pending() == 0
+    assert engine.advance(10) is None
+    engine.offer("s", chunk(sensor, [row(1), row(5)], [1, 5]))
+    assert engine.pending() == 0
+    assert engine.advance(10) is None
+    engine.offer("t", chunk(sensor, [row(3, "b")], [3]))
+    # Instants 1 and 3, a tuple each; the tuple of 5 is not closed.
+    assert engine.pending() == 4
+    evaluated = engine.advance(10)
+    assert evaluated is not None
+    assert evaluated.rows.to_pydict() == {"_ts": [1, 3], "k": ["a", "b"]}
+    assert evaluated.tuples_in == 2
+    assert engine.pending() == 0
+    assert engine.positions() == {
+        "s": Position(next_seq=1, progress_ms=3),
+        "t": Position(next_seq=1, progress_ms=3),
+    }
+
+
+def test_output_marks_are_those_of_all_inputs_with_the_origins_that_were_waited_for() -> None:
+    engine = FragmentEngine(program(both))
+    engine.offer("s", chunk(sensor, [], [10, 20, 30]))
+    engine.offer("t", chunk(sensor, [], [15, 20]))
+    evaluated = engine.advance(10)
+    assert evaluated is not None
+    assert evaluated.marks.tolist() == [10, 15, 20]
+    # 10 had to wait for t's mark at 15, 15 for s's at 20.
+    assert evaluated.origins_us.tolist() == [15_000, 20_000, 20_000]
+
+
+def test_a_firing_point_between_marks_belongs_to_the_next_mark() -> None:
+    engine = FragmentEngine(program(counting))
+    engine.offer("s", chunk(sensor, [row(1)], [1, 9, 100]))
+    first, second, third = engine.advance(1), engine.advance(1), engine.advance(1)
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert first.rows.to_pydict() == {"_ts": [1], "n": [1]}
+    assert second.rows.num_rows == 0
+    assert third.rows.to_pydict() == {"_ts": [11], "n": [0]}
+    assert third.marks.tolist() == [100]
+
+
+def test_limit_counts_marks() -> None:
+    engine = FragmentEngine(program(counting))
+    engine.offer("s", chunk(sensor, [row(t) for t in range(5)], list(range(5))))
+    assert engine.pending() == 10
+    evaluated = engine.advance(2)
+    assert evaluated is not None
+    assert evaluated.marks.tolist() == [0, 1]
+    assert evaluated.tuples_in == 2
+    assert engine.pending() == 6
+    with pytest.raises(ValueError, match="cannot advance by 0"):
+        engine.advance(0)
+
+
+def test_rows_may_lie_between_the_marks_that_close_them() -> None:
+    engine = FragmentEngine(program(counting))
+    engine.offer("s", chunk(sensor, [row(1), row(2)], [5]))
+    evaluated = engine.advance(1)
+    assert evaluated is not None
+    assert evaluated.rows.to_pydict() == {"_ts": [1, 2], "n": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("next_chunk", "message"),
+    [
+        (chunk(sensor, [row(9)], [9], first_seq=3), "tuple 3 came, tuple 1 is next"),
+        (chunk(sensor, [row(5)], [9], first_seq=1), "brings 5 ms, but 5 ms is closed"),
+        (chunk(sensor, [], [4, 9], first_seq=1), "brings 4 ms, but 5 ms is closed"),
+        (chunk({"k": "string"}, [(9, "a")], [9], first_seq=1), "rows have schema"),
+    ],
+)
+def test_chunks_that_do_not_continue_the_stream_are_refused(
+    next_chunk: Chunk, message: str
+) -> None:
+    engine = FragmentEngine(program(counting))
+    engine.offer("s", chunk(sensor, [row(5)], [5]))
+    with pytest.raises(ChunkError, match=message):
+        engine.offer("s", next_chunk)
+
+
+def test_a_snapshot_leaves_out_what_was_not_evaluated() -> None:
+    one, other = FragmentEngine(program(counting)), FragmentEngine(program(counting))
+    chunks = chunk(sensor, [row(1), row(5), row(12)], [1, 5, 12])
+    one.offer("s", chunks)
+    one.advance(2)
+    other.restore(one.snapshot())
+    assert other.pending() == 0
+    assert other.positions() == {"s": Position(next_seq=2, progress_ms=5)}
+    rest = chunks.after(other.positions()["s"])
+    assert rest is not None
+    other.offer("s", rest)
+    mine, theirs = one.advance(5), other.advance(5)
+    assert mine is not None
+    assert theirs is not None
+    assert theirs.rows.equals(mine.rows)
+    assert np.array_equal(theirs.marks, mine.marks)
+    assert theirs.rows.to_pydict() == {"_ts": [11, 12], "n": [1, 2]}
+
+
+def damaged() -> list[tuple[bytes, str]]:
+    engine = FragmentEngine(program(counting))
+    engine.offer("s", chunk(sensor, [row(1)], [1]))
+    engine.advance(1)
+    good = engine.snapshot()
+    elsewhere = FragmentEngine(program(both)).snapshot()
+    nonsense = b"\x81\xa1x\x01"
+    sealed = struct.pack(">4sHI", b"VVST", 1, zlib.crc32(nonsense)) + nonsense
+    swapped = good[10:].replace(b"window-0", b"window-9")
+    return [
+        (b"", "not a snapshot"),
+        (b"PK" + good, "not a snapshot"),
+        (good[:4] + b"\xff\xff" + good[6:], "format 65535"),
+        (good[:-1], "damaged"),
+        (good[:-1] + b"\x00", "damaged"),
+        (elsewhere, "another statement"),
+        (sealed, "cannot be read"),
+        (struct.pack(">4sHI", b"VVST", 1, zlib.crc32(swapped)) + swapped, "other inputs"),
+    ]
+
+
+@pytest.mark.parametrize(("data", "message"), damaged())
+def test_a_damaged_snapshot_is_refused_and_changes_nothing(data: bytes, message: str) -> None:
+    engine = FragmentEngine(program(counting))
+    before = engine.snapshot()
+    with pytest.raises(SnapshotError, match=message):
+        engine.restore(data)
+    assert engine.snapshot() == before
+
+
+def test_equal_states_have_equal_snapshots_whatever_nulls_have_passed() -> None:
+    joining = program("ISTREAM(SELECT s.x / s.i AS y FROM s [ROWS 1], t [ROWS 1] WHERE s.k = t.k)")
+    one, other = FragmentEngine(joining), FragmentEngine(joining)
+    for stream in ("s", "t"):
+        one.offer(stream, chunk(sensor, [(1, None, None, None, None), row(2)], [1, 2]))
+    one.advance(10)
+    saved = one.snapshot()
+    other.restore(saved)
+    assert other.snapshot() == saved

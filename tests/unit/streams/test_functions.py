@@ -1,0 +1,103 @@
+"""What expressions compute, NULLs and missing results included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.streams.running import run
+
+
+def value(expression: str, i: int | None = 7, x: float | None = 2.5, b: bool | None = True) -> Any:
+    ((_, result),) = run(f"RSTREAM(SELECT {expression} AS y FROM s [NOW])", [(1, "key", i, x, b)])
+    return result
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [
+        ("i + 1", 8),
+        ("i * x", 17.5),
+        ("i / 2", 3.5),
+        ("-i % 4", -3),
+        ("i - 10", -3),
+        ("abs(-x)", 2.5),
+        ("floor(-x)", -3),
+        ("ceil(-x)", -2),
+        ("floor(i)", 7),
+        ("round(x)", 3.0),
+        ("round(-x)", -3.0),
+        ("round(0.49999999999999994)", 0.0),
+        ("sqrt(16)", 4.0),
+        ("power(2, 10)", 1024.0),
+        ("power(x, 2)", 6.25),
+        ("least(i, x, 3)", 2.5),
+        ("greatest('a', k)", "key"),
+        ("cos(0) + sin(0)", 1.0),
+        ("radians(180) > 3.14159", True),
+        ("k = 'key' AND NOT i <> 7", True),
+        ("k < 'kex' OR b", True),
+        ("'constant'", "constant"),
+        ("7", 7),
+    ],
+)
+def test_results(expression: str, result: Any) -> None:
+    assert value(expression) == result
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "x / 0",
+        "i / 0",
+        "i % 0",
+        "x % 0",
+        "sqrt(-1)",
+        "power(10, 400)",
+        "1e308 * 10",
+        "1e308 * 10 - 1e308 * 10",
+        "floor(1e30)",
+        "1 / (x - 2.5)",
+        "1e308 * 10 > 0",
+    ],
+)
+def test_an_operation_without_a_result_is_null(expression: str) -> None:
+    assert value(expression) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [
+        ("i + 1", None),
+        ("i = i", None),
+        ("abs(x)", None),
+        ("i IS NULL", True),
+        ("i IS NOT NULL", False),
+        ("least(i, 3)", 3),
+        ("greatest(i, x)", None),
+        ("b AND FALSE", False),
+        ("b AND TRUE", None),
+        ("b OR TRUE", True),
+        ("b OR FALSE", None),
+        ("NOT b", None),
+    ],
+)
+def test_null_in_null_out_but_for_kleene_and_extremes(expression: str, result: Any) -> None:
+    assert (
+        value(expression, i=None, x=None, b=None) is result
+        or value(expression, i=None, x=None, b=None) == result
+    )
+
+
+def test_where_selects_only_what_is_true() -> None:
+    tuples = [(1, "a", 1, 1.0, True), (1, "b", None, 1.0, True), (1, "c", 9, 1.0, True)]
+    assert run("RSTREAM(SELECT k FROM s [NOW] WHERE i < 5)", tuples) == [(1, "a")]
+    assert run("RSTREAM(SELECT k FROM s [NOW] WHERE NOT i < 5)", tuples) == [(1, "c")]
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("to_stream", ["RSTREAM", "ISTREAM"])
+def test_floats_that_are_no_numbers_are_null(number: float, to_stream: str) -> None:
+    query = f"{to_stream}(SELECT x, x + 1 AS y FROM s [NOW])"
+    assert run(query, [(1, "a", 1, number, True)]) == [(1, None, None)]

@@ -1,0 +1,5 @@
+class Meta:
+    start_pos: int
+    end_pos: int
+
+class Tree: ...
