@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import Abort, TyperException
 
-from orchestrator.cli import apply, delete, down, history, plan, status, tail, up, validate
+from orchestrator.cli import apply, delete, demo, down, history, plan, status, tail, up, validate
 from orchestrator.cli.invocation import fail
 from orchestrator.errors import VivaceError
 
@@ -33,6 +33,7 @@ VERBS = (
     ("status", status.command),
     ("tail", tail.command),
     ("history", history.command),
+    ("demo", demo.command),
 )
 
 for name, verb in VERBS:

@@ -127,6 +127,11 @@ class LocalCluster:
             self.stop()
             raise
 
+    def stop_hosts(self) -> None:
+        """End all hosts but not Spark, whose executors other jobs find free then."""
+        if self._pool is not None:
+            self._pool.stop()
+
     def stop(self) -> None:
         """End everything in reverse order; does nothing the second time."""
         self._stopping.set()
@@ -239,6 +244,7 @@ class LocalCluster:
         specs = [self._spec(place, NodeKind.EXECUTOR, domain) for place in self.manifest.nodes]
         pool = HostPool(session, specs, run_host, self._on_pool_event)
         self._undo.append(("the hosts", pool.stop))
+        self._pool = pool
         pool.start()
         self._on_progress("spark", f"runs {count} executors")
 

@@ -1,0 +1,134 @@
+"""`vivace demo`: the main job end to end, with an executor killed in the middle."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from orchestrator.cli.invocation import JsonOption, messages, show
+from orchestrator.coordinator.dataflow import dataflow
+from orchestrator.coordinator.view import ClusterView
+from orchestrator.demo import Demo, Example
+from orchestrator.render.map import draw
+from orchestrator.render.mapping import coordinate_map
+from orchestrator.render.plan import plan_document, plan_view
+from orchestrator.render.verdict import verdict_view
+from placement.records import Plan
+
+EXIT_FAILED = 1
+"""The demo ran, and something that was promised did not hold."""
+
+
+def command(
+    example: Annotated[Path, typer.Argument(help="Folder of the example.")] = Path(
+        "examples/aircraft"
+    ),
+    speed: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Replay at this multiple of the recorded speed."),
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json-file", help="Also write the verdict here, as JSON.")
+    ] = None,
+    pictures: Annotated[Path, typer.Option(help="Folder for the map of coordinates.")] = Path(
+        "build/demo"
+    ),
+    as_json: JsonOption = False,
+) -> None:
+    """Replay an example on real Spark executors, kill one, and check the answer.
+
+    [bold]Example:[/] vivace demo --json-file verdict.json
+    """
+    loaded = Example.load(example, speed)
+    pictures.mkdir(parents=True, exist_ok=True)
+    console = messages()
+    work = Path(tempfile.mkdtemp(prefix="vivace-demo-"))
+    try:
+        with _ended_in_order(), _watched(console) as watched:
+            demo = Demo(
+                loaded,
+                on_step=watched.step,
+                on_plan=lambda view, plan: _show_plan(console, loaded, view, plan, pictures),
+                on_replay=watched.replayed,
+            )
+            verdict = demo.run(work)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    if json_file is not None:
+        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(verdict), indent=2) + b"\n")
+    show(verdict, as_json, lambda: verdict_view(verdict))
+    if verdict.failures:
+        raise typer.Exit(EXIT_FAILED)
+
+
+class _Watched:
+    """The demo's progress on a terminal; plain lines elsewhere."""
+
+    def __init__(self, console: Console, bars: Progress) -> None:
+        self._console = console
+        self._bars = bars
+        self._replay = bars.add_task("replay", total=1.0, visible=False)
+        self._last = ""
+
+    def step(self, step: str, detail: str) -> None:
+        """Say what is under way; a step that only counts on is one line on a terminal."""
+        if not self._console.is_terminal and step == self._last and detail[:1].isdigit():
+            return
+        self._last = step
+        self._console.print(f"[cyan]{step:>12}[/]  {detail}")
+
+    def replayed(self, share: float) -> None:
+        """Move the bar."""
+        self._bars.update(self._replay, completed=share, visible=True)
+
+
+@contextmanager
+def _watched(console: Console) -> Generator[_Watched]:
+    columns = (
+        TextColumn("[cyan]{task.description:>12}[/] "),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bars:
+        yield _Watched(console, bars)
+
+
+@contextmanager
+def _ended_in_order() -> Generator[None]:
+    """Have SIGTERM and SIGHUP end the demo as Ctrl-C does, with all that it started."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {n: signal.signal(n, interrupt) for n in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _show_plan(
+    console: Console, example: Example, view: ClusterView, plan: Plan, pictures: Path
+) -> None:
+    streams = {s.record.name: s.record for s in example.manifests.streams}
+    queries = {q.record.name: q.record for q in example.manifests.queries}
+    picture = pictures / "coordinates.png"
+    draw(
+        coordinate_map(
+            view.settings.name, view.hosts, dataflow(streams, queries), streams, queries, plan
+        ),
+        picture,
+    )
+    console.print(plan_view(plan_document(plan, [], str(picture))))

@@ -1,0 +1,292 @@
+"""The real command against a real ZooKeeper, with hosts that only exist on paper."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from orchestrator.context import ClusterContext, claim, publish, started_s
+from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
+from orchestrator.records import (
+    ClusterRecord,
+    Coordinate,
+    FragmentRecord,
+    NodeKind,
+    NodeRecord,
+    ReplicaId,
+    ReplicaRole,
+    ReplicaStatus,
+    SinkStatus,
+)
+from orchestrator.store import CLUSTER, NODES, QUERIES, STREAMS, ZooKeeperStore, fragment_key
+
+pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
+
+Vivace = Callable[..., "subprocess.CompletedProcess[str]"]
+
+MANIFESTS = """\
+kind: Stream
+name: positions
+site: desk
+columns: {icao24: string, altitude: float}
+rate: 10 KB/s
+---
+kind: Query
+name: high
+deadline: 300 ms
+recovery: 300 ms
+outputs: {high_ones: desk}
+statements: |
+  REGISTER QUERY high_ones RSTREAM(
+    SELECT icao24 FROM positions [NOW] WHERE altitude > 30000);
+"""
+
+places = {"paris": (0.0, 0.0), "london": (8.0, 0.0), "lyon": (2.0, 3.0), "desk": (1.0, 0.0)}
+
+
+def host(name: str) -> NodeRecord:
+    """A host that says it is well."""
+    x_ms, y_ms = places[name]
+    return NodeRecord(
+        node=name,
+        incarnation="1",
+        kind=NodeKind.SITE if name == "desk" else NodeKind.EXECUTOR,
+        region=name.title(),
+        endpoint="tcp://127.0.0.1:1",
+        public_key="",
+        domain=f"{name}-domain",
+        pid=1,
+        machine="here",
+        coordinate=Coordinate(position_ms=(x_ms, y_ms), cpu_ms=0.5, error=0.12),
+        latencies_ms={
+            peer: abs(x_ms - x) + abs(y_ms - y) for peer, (x, y) in places.items() if peer != name
+        },
+    )
+
+
+@pytest.fixture
+def store(
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[ZooKeeperStore]:
+    """A cluster of its own for the test, known to `vivace`."""
+    name = request.node.name.replace("_", "-")
+    home = tmp_path / "home"
+    context = ClusterContext(
+        cluster=name,
+        pid=os.getpid(),
+        started_s=started_s(psutil.Process()),
+        folder=str(tmp_path),
+        zookeeper=zookeeper.connect_string,
+        secret="secret",
+    )
+    claim(context, home)
+    publish(context, home)
+    store = ZooKeeperStore(zookeeper.connect_string, name, "secret")
+    store.create(CLUSTER, ClusterRecord(name=name, delays_ms={}))
+    for place in places:
+        store.create(NODES.key(place), host(place))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def vivace(tmp_path: Path) -> Vivace:
+    """Runs `vivace` in the test's home."""
+    environment = {**os.environ, "VIVACE_HOME": str(tmp_path / "home"), "COLUMNS": "120"}
+    environment.pop("VIVACE_CLUSTER", None)
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "orchestrator.cli.main", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=environment,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> Path:
+    file = tmp_path / "high.yaml"
+    file.write_text(MANIFESTS)
+    return file
+
+
+def run_fragment(store: ZooKeeperStore) -> None:
+    """What coordinator and hosts would have written by now."""
+    store.create(
+        fragment_key("high", "high_ones"),
+        FragmentRecord(
+            query="high",
+            fragment="high_ones",
+            epoch=3,
+            generation=1,
+            primary=ReplicaId(node="paris", incarnation="1"),
+            secondary=ReplicaId(node="lyon", incarnation="1"),
+        ),
+    )
+    roles = {"paris": ReplicaRole.PRIMARY, "lyon": ReplicaRole.STANDBY}
+    for name, role in roles.items():
+        status = ReplicaStatus(role=role, epoch=3, progress_ms=1000)
+        record = msgspec.structs.replace(host(name), replicas={"high_ones": status})
+        store.update(NODES.key(name), record, 0)
+    sink = SinkStatus(
+        next_seq=7,
+        progress_ms=1000,
+        rows=7,
+        latency_ms_p50=20.0,
+        latency_ms_p99=41.5,
+        deadline_misses=1,
+        answers=1200,
+        lost=0,
+        repeated=4,
+    )
+    desk = msgspec.structs.replace(
+        host("desk"), sinks={"high_ones": sink}, counters={"takeovers": 2, "messages_sent": 9}
+    )
+    store.update(NODES.key("desk"), desk, 0)
+
+
+def test_apply_dry_run_changes_nothing(
+    store: ZooKeeperStore, vivace: Vivace, manifests: Path
+) -> None:
+    done = vivace("apply", "-f", manifests, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "+ query  high      would be new" in done.stdout
+    assert "high.high_ones" in done.stdout
+    assert store.list(QUERIES).records == {}
+    assert store.list(STREAMS).records == {}
+
+
+def test_apply_writes_once(store: ZooKeeperStore, vivace: Vivace, manifests: Path) -> None:
+    first = json.loads(vivace("apply", "-f", manifests, "--no-wait", "--json").stdout)
+    assert [change["effect"] for change in first["changes"]] == ["new", "new"]
+    assert not first["protected"]
+    (placed,) = first["plan"]["fragments"]
+    assert placed["primary"] != placed["secondary"]
+    assert placed["recovery_ms"] <= placed["bound_ms"] == 300
+    again = json.loads(vivace("apply", "-f", manifests, "--no-wait", "--json").stdout)
+    assert [change["effect"] for change in again["changes"]] == ["unchanged", "unchanged"]
+    assert store.list(QUERIES).records["high"].version == 0
+    kinds = [entry.event.subject for entry in store.history()]
+    assert kinds == ["stream positions", "query high"]
+
+
+def test_apply_waits_for_what_runs_already(
+    store: ZooKeeperStore, vivace: Vivace, manifests: Path
+) -> None:
+    vivace("apply", "-f", manifests, "--no-wait")
+    run_fragment(store)
+    done = vivace("apply", "-f", manifests)
+    assert done.returncode == 0, done.stderr
+    assert "✓ Every fragment runs, with a warm standby." in done.stdout
+
+
+def test_apply_refuses_what_it_cannot_have(
+    store: ZooKeeperStore, vivace: Vivace, manifests: Path
+) -> None:
+    manifests.write_text(MANIFESTS.replace("recovery: 300 ms", "recovery: 3 ms"))
+    done = vivace("apply", "-f", manifests)
+    assert done.returncode == 2
+    assert "query high" in done.stderr
+    assert "recovery '3 ms': no node can stand by" in done.stderr
+    error = json.loads(vivace("apply", "-f", manifests, "--json").stdout)["error"]
+    assert error["type"] == "Refused"
+    assert error["figures"]["bound_ms"] == 3
+    assert store.list(STREAMS).records == {}
+
+
+def test_apply_refuses_to_change_what_runs(
+    store: ZooKeeperStore, vivace: Vivace, manifests: Path
+) -> None:
+    vivace("apply", "-f", manifests, "--no-wait")
+    manifests.write_text(MANIFESTS.replace("deadline: 300 ms", "deadline: 400 ms"))
+    done = vivace("apply", "-f", manifests)
+    assert done.returncode == 2
+    assert "deadline" in done.stderr
+    assert store.list(QUERIES).records["high"].record.deadline_ms == 300
+
+
+def test_apply_refuses_the_manifest_of_another_cluster(
+    store: ZooKeeperStore, vivace: Vivace, tmp_path: Path
+) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("kind: Cluster\nname: other\nnodes: [Paris, Lyon]\n")
+    done = vivace("apply", "-f", file)
+    assert done.returncode == 2
+    assert "'other' is not the cluster that runs here" in done.stderr
+
+
+def test_plan_of_candidates_with_a_map(
+    store: ZooKeeperStore, vivace: Vivace, manifests: Path, tmp_path: Path
+) -> None:
+    picture = tmp_path / "map.png"
+    done = vivace("plan", "-f", manifests, "--map", picture, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["queries"][0]["latency_ms"] <= document["queries"][0]["deadline_ms"]
+    assert not document["fragments"][0]["runs"]
+    assert document["map"] == str(picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert vivace("plan", "--map", tmp_path / "map.txt").returncode == 2
+    assert "No query runs here" in vivace("plan").stdout
+
+
+def test_status_of_a_running_query(store: ZooKeeperStore, vivace: Vivace, manifests: Path) -> None:
+    vivace("apply", "-f", manifests, "--no-wait")
+    run_fragment(store)
+    document = json.loads(vivace("status", "--json").stdout)
+    assert [node["node"] for node in document["nodes"]] == sorted(places)
+    (fragment,) = document["fragments"]
+    assert (fragment["epoch"], fragment["secondary_state"], fragment["redundant"]) == (
+        3,
+        "warm",
+        True,
+    )
+    (output,) = document["outputs"]
+    assert (output["rows"], output["latency_ms_p99"], output["lost"]) == (7, 41.5, 0)
+    shown = vivace("status").stdout
+    assert "✓ every fragment has a warm standby" in shown
+    assert "1 of 1,200" in shown
+    assert "2 takeovers" in shown
+    assert "messages_sent" not in shown
+
+
+def test_delete_takes_unused_streams_along(
+    store: ZooKeeperStore, vivace: Vivace, manifests: Path
+) -> None:
+    vivace("apply", "-f", manifests, "--no-wait")
+    wrong = vivace("delete", "hihg")
+    assert wrong.returncode == 2
+    assert "Did you mean high?" in wrong.stderr
+    done = vivace("delete", "high", "--json")
+    assert json.loads(done.stdout) == {"deleted": {"query": "high", "streams": ["positions"]}}
+    assert store.list(QUERIES).records == {}
+    assert store.list(STREAMS).records == {}
+
+
+def test_history_tells_the_newest(store: ZooKeeperStore, vivace: Vivace, manifests: Path) -> None:
+    assert "Nothing has happened yet." in vivace("history").stdout
+    vivace("apply", "-f", manifests, "--no-wait")
+    events = json.loads(vivace("history", "-n", "1", "--json").stdout)["history"]
+    assert [(event["kind"], event["subject"]) for event in events] == [("applied", "query high")]
+
+
+def test_tail_refuses_an_unknown_stream(
+    store: ZooKeeperStore, vivace: Vivace, manifests: Path
+) -> None:
+    vivace("apply", "-f", manifests, "--no-wait")
+    done = vivace("tail", "high_one")
+    assert done.returncode == 2
+    assert "Did you mean high_ones?" in done.stderr
