@@ -22,7 +22,7 @@ from orchestrator.applying import await_protected, write
 from orchestrator.coordinator.admission import admit
 from orchestrator.coordinator.view import ClusterView, read_view
 from orchestrator.drills import kill_executor
-from orchestrator.drills.kill_executor import DrillFailed, Killed, outage, recovery_ms
+from orchestrator.drills.kill_executor import DrillFailed, Killed, outage
 from orchestrator.drills.measurement import Delivered, sequence_faults
 from orchestrator.errors import InvalidInput
 from orchestrator.host.archive import SEQUENCE
@@ -67,7 +67,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     recovery_ms
         From the kill until output had resumed.
     gap_ms
-        The longest silence of an output around the kill.
+        The longest silence of an output in the seconds after the kill.
     """
 
     verified: bool
@@ -300,7 +300,7 @@ class Demo:
         query = self._example.manifests.queries[0].record
         latencies_ms = np.concatenate([one.latencies_ms for one in delivered.values()])
         faults = [sequence_faults(one) for one in delivered.values()]
-        silence = outage(killed, delivered.values())
+        suffered = outage(killed, delivered.values())
         p50, p99 = (float(v) for v in np.percentile(latencies_ms, [50, 99]))
         rows = {stream: one.rows.num_rows for stream, one in delivered.items()}
         return Verdict(
@@ -311,8 +311,8 @@ class Demo:
             latency_ms_p99=p99,
             deadline_miss_ratio=float(np.mean(latencies_ms > query.deadline_ms)),
             detection_ms=killed.detection_ms,
-            recovery_ms=recovery_ms(killed, silence),
-            gap_ms=silence.gap_ms,
+            recovery_ms=suffered.recovery_ms,
+            gap_ms=suffered.gap_ms,
             bound_ms=query.recovery_bound_ms,
             deadline_ms=query.deadline_ms,
             alerts=rows[next(iter(rows))],

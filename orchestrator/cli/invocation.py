@@ -80,7 +80,6 @@ class ProgressLine:
 
     def __init__(self, title: str) -> None:
         self._title = title
-        self._told = ("", "")
         self._console = messages()
         self._status = Status(title, console=self._console) if self._console.is_terminal else None
         if self._status is not None:
@@ -88,9 +87,6 @@ class ProgressLine:
 
     def tell(self, step: str, detail: str) -> None:
         """Show a step and how far it has come."""
-        if (step, detail) == self._told:
-            return
-        self._told = (step, detail)
         if self._status is not None:
             self._status.update(
                 Text.assemble((self._title, "bold"), "  ", (step, "cyan"), f"  {detail}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -68,6 +69,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """The command."""
+    # What is under way is undone in the same order as on Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 

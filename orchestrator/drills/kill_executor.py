@@ -16,7 +16,7 @@ import numpy as np
 from orchestrator.clock import now_us
 from orchestrator.coordinator.dataflow import Fragment
 from orchestrator.coordinator.view import ClusterView, read_view
-from orchestrator.drills.measurement import Delivered, Silence, longest_silence
+from orchestrator.drills.measurement import Delivered, longest_silence
 from orchestrator.errors import Refused, VivaceError
 from orchestrator.records import FragmentRecord, NodeKind
 from orchestrator.spark.executors import kill_executor as sigkill
@@ -223,24 +223,43 @@ def _await(store: Store, condition: Callable[[ClusterView], bool], otherwise: st
     return view
 
 
-def outage(killed: Killed, delivered: Iterable[Delivered]) -> Silence:
-    """The longest silence that the kill caused at any of these sinks.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """What the kill did to the outputs.
+
+    Attributes
+    ----------
+    recovery_ms
+        From the kill to the end of the longest silence that began before the secondaries had
+        noticed: output had resumed then. 0 if it never stopped.
+    gap_ms
+        The longest silence within `OUTAGE_WINDOW_US` of the kill, whatever its cause: it takes in
+        what healing does to a busy machine.
+    """
+
+    recovery_ms: float
+    gap_ms: float
+
+
+def outage(killed: Killed, delivered: Iterable[Delivered]) -> Outage:
+    """The outage at the sink that fared worst.
 
     Raises
     ------
     DrillFailed
         If a stream did not come back at all.
     """
-    silences: list[Silence] = []
+    worst = Outage(recovery_ms=0.0, gap_ms=0.0)
     for one in delivered:
         arrived_us: Int64Array = np.sort(one.answer_column("arrived_us"))
-        silence = longest_silence(arrived_us, killed.killed_us, killed.killed_us + OUTAGE_WINDOW_US)
-        if silence is None or arrived_us[-1] < killed.killed_us:
+        end_us = killed.killed_us + OUTAGE_WINDOW_US
+        silence = longest_silence(arrived_us, killed.killed_us, killed.detected_us)
+        after = longest_silence(arrived_us, killed.killed_us, end_us)
+        if silence is None or after is None or arrived_us[-1] < killed.killed_us:
             raise DrillFailed("no answer came after the kill")
-        silences.append(silence)
-    return max(silences, key=lambda s: s.gap_ms)
-
-
-def recovery_ms(killed: Killed, silence: Silence) -> float:
-    """From the kill until output had resumed; 0 if it never stopped for longer than usual."""
-    return max((silence.ended_us - killed.killed_us) / 1000, 0.0)
+        recovery_ms = max((silence.ended_us - killed.killed_us) / 1000, 0.0)
+        worst = Outage(
+            recovery_ms=max(worst.recovery_ms, recovery_ms),
+            gap_ms=max(worst.gap_ms, after.gap_ms),
+        )
+    return worst

@@ -31,9 +31,10 @@ from orchestrator.errors import Unreachable, VivaceError
 from orchestrator.host.process import run_host
 from orchestrator.local.readiness import LOOK_EVERY_S, Progress, await_ready
 from orchestrator.local.sites import Site
+from orchestrator.local.storage import kept_secret, prepare
 from orchestrator.manifest import ClusterManifest, PlaceManifest, cluster_record
-from orchestrator.records import ClusterRecord, HostSpec, NodeKind, Record
-from orchestrator.store import CLUSTER, LEADER, NODES, Key, RecordMissing, Store, ZooKeeperStore
+from orchestrator.records import HostSpec, NodeKind
+from orchestrator.store import ZooKeeperStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +53,19 @@ class SparkLost(VivaceError):
 
 def _silent(_step: str, _detail: str) -> None:
     """Progress that nobody wants to see."""
+
+
+def _changes(on_progress: Progress) -> Progress:
+    """Progress without repetitions."""
+    told = ("", "")
+
+    def tell(step: str, detail: str) -> None:
+        nonlocal told
+        if (step, detail) != told:
+            told = (step, detail)
+            on_progress(step, detail)
+
+    return tell
 
 
 class LocalCluster:
@@ -85,7 +99,7 @@ class LocalCluster:
         self.secret = ""
         self._record = cluster_record(manifest)
         self._port = zookeeper_port
-        self._on_progress = on_progress
+        self._on_progress = _changes(on_progress)
         self._zookeeper: EmbeddedZooKeeper | None = None
         self._store: ZooKeeperStore | None = None
         self._spark: Future[SparkSession] | None = None
@@ -162,7 +176,7 @@ class LocalCluster:
             raise PortTaken("ZooKeeper", self._port)
         for folder in (self.logs, self.archive):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.secret = _kept_secret(self.folder / "secret")
+        self.secret = kept_secret(self.folder / "secret")
         self._on_progress("java", "looking for a runtime")
         java = find_java(self.folder / "java")
         self._on_progress("java", f"{java.version} in {java.home}")
@@ -209,7 +223,7 @@ class LocalCluster:
         self._zookeeper = zookeeper
         self._store = self._new_store()
         self._undo.append(("the store's session", self._store.close))
-        _prepare(self._store, self._record)
+        prepare(self._store, self._record)
         self._on_progress("zookeeper", f"serves at {zookeeper.connect_string}")
 
     def _new_store(self) -> ZooKeeperStore:
@@ -311,32 +325,3 @@ class LocalCluster:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
-
-
-def _prepare(store: Store, record: ClusterRecord) -> None:
-    """Write what the cluster agrees on; clear away who lived on in an earlier one's data."""
-    found = store.get(CLUSTER)
-    if found is None:
-        store.create(CLUSTER, record)
-    elif found.record != record:
-        store.update(CLUSTER, record, found.version)
-    left: list[tuple[Key[Record], int]] = [
-        (NODES.key(name), found.version) for name, found in store.list(NODES).records.items()
-    ]
-    if (leader := store.get(LEADER)) is not None:
-        left.append((LEADER, leader.version))
-    for key, version in left:
-        # Its session may expire at this moment.
-        with contextlib.suppress(RecordMissing):
-            store.delete(key, version)
-
-
-def _kept_secret(file: Path) -> str:
-    """The secret that the data in the folder is locked with, or a new one."""
-    with contextlib.suppress(FileNotFoundError):
-        return file.read_text(encoding="ascii")
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    secret = secrets.token_urlsafe(24)
-    with os.fdopen(handle, "w", encoding="ascii") as opened:
-        opened.write(secret)
-    return secret

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -140,6 +141,11 @@ def _queries(document: PlanDocument) -> Table:
             against(each.latency_ms, each.deadline_ms),
             against(each.recovery_ms, each.bound_ms),
             f"{bytes_text(each.network_usage_bytes)} [dim]({standby} standby)[/]",
-            " → ".join(each.path),
+            " → ".join(_stop(stop) for stop in each.path),
         )
     return table
+
+
+def _stop(stop: str) -> str:
+    """A stop of a path as the planner names it; of an output only its site, which says it all."""
+    return re.sub(r"^.* at (\S+) @ \1$", r"\1", stop)

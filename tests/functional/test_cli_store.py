@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
-import psutil
 import pytest
 
-from orchestrator.context import ClusterContext, claim, publish, started_s
 from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.records import (
     ClusterRecord,
@@ -31,6 +27,7 @@ from orchestrator.store import CLUSTER, NODES, QUERIES, STREAMS, ZooKeeperStore,
 pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
 
 Vivace = Callable[..., "subprocess.CompletedProcess[str]"]
+Pretend = Callable[[str, str], None]
 
 MANIFESTS = """\
 kind: Stream
@@ -74,46 +71,17 @@ def host(name: str) -> NodeRecord:
 
 @pytest.fixture
 def store(
-    zookeeper: EmbeddedZooKeeper, tmp_path: Path, request: pytest.FixtureRequest
+    zookeeper: EmbeddedZooKeeper, pretend: Pretend, request: pytest.FixtureRequest
 ) -> Iterator[ZooKeeperStore]:
     """A cluster of its own for the test, known to `vivace`."""
     name = request.node.name.replace("_", "-")
-    home = tmp_path / "home"
-    context = ClusterContext(
-        cluster=name,
-        pid=os.getpid(),
-        started_s=started_s(psutil.Process()),
-        folder=str(tmp_path),
-        zookeeper=zookeeper.connect_string,
-        secret="secret",
-    )
-    claim(context, home)
-    publish(context, home)
+    pretend(name, zookeeper.connect_string)
     store = ZooKeeperStore(zookeeper.connect_string, name, "secret")
     store.create(CLUSTER, ClusterRecord(name=name, delays_ms={}))
     for place in places:
         store.create(NODES.key(place), host(place))
     yield store
     store.close()
-
-
-@pytest.fixture
-def vivace(tmp_path: Path) -> Vivace:
-    """Runs `vivace` in the test's home."""
-    environment = {**os.environ, "VIVACE_HOME": str(tmp_path / "home"), "COLUMNS": "120"}
-    environment.pop("VIVACE_CLUSTER", None)
-
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "orchestrator.cli.main", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env=environment,
-            check=False,
-        )
-
-    return run
 
 
 @pytest.fixture

@@ -1,0 +1,165 @@
+"""The command's verbs in this process, where there is no cluster to talk to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.main import VERBS, run
+
+CLUSTER = """\
+kind: Cluster
+name: pair
+nodes: [Paris, London]
+sites: [{name: desk, region: Paris}]
+"""
+
+STREAM = """\
+kind: Stream
+name: positions
+site: desk
+columns: {icao24: string, altitude: float}
+rate: 10 KB/s
+"""
+
+QUERY = """\
+kind: Query
+name: high
+deadline: 300 ms
+recovery: 300 ms
+outputs: {high_ones: desk}
+statements: |
+  REGISTER QUERY high_ones RSTREAM(
+    SELECT icao24 FROM positions [NOW] WHERE altitude > 30000);
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("VIVACE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("VIVACE_CLUSTER", raising=False)
+    return tmp_path / "home"
+
+
+def write(folder: Path, **files: str) -> str:
+    """Manifests in a folder."""
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return str(folder)
+
+
+@pytest.mark.parametrize("verb", [name for name, _ in VERBS])
+def test_help_shows_an_example(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    assert run([verb, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"Example: vivace {verb}" in " ".join(shown.split())
+    assert "--json" in shown
+
+
+def test_nothing_asked_lists_all_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name, _ in VERBS)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("status",), ("down",), ("plan",), ("history",), ("tail", "x"), ("delete", "x")]
+)
+def test_no_cluster(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
+    assert run(arguments) == 3
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == "error: no cluster is running here; `vivace up -f …` starts one\n"
+
+
+def test_no_cluster_of_that_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VIVACE_CLUSTER", "aircraft")
+    assert run(["status"]) == 3
+    assert "no cluster named 'aircraft' is running here" in capsys.readouterr().err
+
+
+def test_errors_are_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["status", "--json"]) == 3
+    shown = capsys.readouterr()
+    error = json.loads(shown.out)["error"]
+    assert (error["type"], error["exit_status"]) == ("NoCluster", 3)
+    assert shown.err == ""
+
+
+@pytest.mark.parametrize("arguments", [("fly",), ("status", "--fast"), ("tail",), ("up",)])
+def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
+    assert run(arguments) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: ")
+    assert message.count("\n") == 1
+
+
+def test_unforeseen_error_is_one_message_and_a_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    home.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(home))
+    monkeypatch.setattr("orchestrator.cli.status.context", _broken)
+    assert run(["status"]) == 1
+    message = capsys.readouterr().err
+    (log,) = home.glob("vivace-bug-*.log")
+    assert message == f"error: ZeroDivisionError: oh; this is a bug, its traceback is in {log}\n"
+    assert "_broken" in log.read_text()
+
+
+def _broken(_cluster: str | None) -> object:
+    raise ZeroDivisionError("oh")
+
+
+def test_valid_manifests(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = write(tmp_path / "all", cluster=CLUSTER, stream=STREAM, query=QUERY)
+    assert run(["validate", "-f", folder, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "cluster": "pair",
+        "streams": ["positions"],
+        "queries": {"high": {"high_ones": ["positions"]}},
+    }
+    assert run(["validate", "-f", folder]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert shown == [
+        ["✓", "cluster", "pair"],
+        ["✓", "stream", "positions"],
+        ["✓", "query", "high", "high_ones", "←", "positions"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("deadline:", "deadlin:", ("query.yaml:3", "deadlin", "Did you mean deadline?")),
+        ("deadline: 300 ms", "deadline: soon", ("query.yaml:3", "deadline", "'soon'")),
+        ("statements: |", "statements: {", ("query.yaml", "is not YAML")),
+        ("FROM positions", "FROM position", ("query.yaml:8", "statements", "positions")),
+        ("{high_ones: desk}", "{high_ones: disk}", ("outputs.high_ones", "'disk'", "desk")),
+    ],
+)
+def test_bad_manifest_is_named_by_file_field_and_value(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    before: str,
+    after: str,
+    said: tuple[str, ...],
+) -> None:
+    bad = QUERY.replace(before, after)
+    folder = write(tmp_path / "all", cluster=CLUSTER, stream=STREAM, query=bad)
+    assert run(["validate", "-f", folder]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: ")
+    for words in said:
+        assert words in message
+
+
+def test_up_needs_a_cluster_manifest(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(["up", "-f", write(tmp_path / "all", query=QUERY)]) == 2
+    assert "holds no manifest of kind Cluster" in capsys.readouterr().err
