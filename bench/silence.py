@@ -13,6 +13,9 @@ TUPLES_PER_S = 5_000
 KEYS = 200
 """Keys among the tuples; about as many as aircraft in the example."""
 
+STEADY_S = 5.0
+"""Undisturbed running before each kill, and after all executors are back."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:

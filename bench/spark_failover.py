@@ -30,16 +30,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 
-from bench.silence import KEYS, TUPLES_PER_S, Measurement, longest_silence_ms
+from bench.silence import KEYS, STEADY_S, TUPLES_PER_S, Measurement, longest_silence_ms
 from orchestrator.errors import VivaceError
 
 TRIGGER = "100 milliseconds"
 
 FEED_INTERVAL_S = 0.01
 """Tuples are sent in bursts this far apart: well below the trigger interval."""
-
-STEADY_S = 5.0
-"""Undisturbed running before each kill, and after all executors are back."""
 
 PATIENCE_S = 120.0
 """For executors to come back and output to flow. Several times what Spark takes at its worst."""

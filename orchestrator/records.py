@@ -103,6 +103,8 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     """Failure domain: the Spark application and machine."""
     pid: int
     machine: str
+    reported_us: int = 0
+    """When the host wrote this, cluster clock: a sign of life."""
     coordinate: Coordinate | None = None
     latencies_ms: dict[str, float] = {}
     """Round trips it measured, by peer."""

@@ -14,8 +14,9 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
-from orchestrator.cli.invocation import JsonOption, messages, show
+from orchestrator.cli.invocation import JsonOption, Throttle, messages, show
 from orchestrator.coordinator.dataflow import dataflow
 from orchestrator.coordinator.view import ClusterView
 from orchestrator.demo import Demo, Example
@@ -72,20 +73,20 @@ def command(
 
 
 class _Watched:
-    """The demo's progress on a terminal; plain lines elsewhere."""
+    """The demo's progress: lines of what is done, and a bar for the replay."""
 
     def __init__(self, console: Console, bars: Progress) -> None:
         self._console = console
         self._bars = bars
         self._replay = bars.add_task("replay", total=1.0, visible=False)
-        self._last = ""
+        self._throttle = Throttle()
 
     def step(self, step: str, detail: str) -> None:
-        """Say what is under way; a step that only counts on is one line on a terminal."""
-        if not self._console.is_terminal and step == self._last and detail[:1].isdigit():
-            return
-        self._last = step
-        self._console.print(f"[cyan]{step:>12}[/]  {detail}")
+        """Say what is under way."""
+        if self._throttle.lets(step):
+            self._console.print(
+                Text.assemble((f"{step:>12}", "cyan"), f"  {detail}"), soft_wrap=True
+            )
 
     def replayed(self, share: float) -> None:
         """Move the bar."""

@@ -10,6 +10,7 @@ import dataclasses
 import os
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -75,11 +76,32 @@ def show(document: object, as_json: bool, view: Callable[[], RenderableType]) ->
         output().print(view())
 
 
+REPEAT_S = 3.0
+"""How often a step that goes on is told again where nobody looks at a terminal."""
+
+
+class Throttle:
+    """Lets a step through when it is new, or has gone on for a while."""
+
+    def __init__(self) -> None:
+        self._told: tuple[str, float] = ("", 0.0)
+
+    def lets(self, step: str) -> bool:
+        """Whether to tell of the step now."""
+        before, at = self._told
+        now = time.monotonic()
+        if step == before and now - at < REPEAT_S:
+            return False
+        self._told = (step, now)
+        return True
+
+
 class ProgressLine:
     """A live line of what is under way; plain lines where nobody looks at a terminal."""
 
     def __init__(self, title: str) -> None:
         self._title = title
+        self._throttle = Throttle()
         self._console = messages()
         self._status = Status(title, console=self._console) if self._console.is_terminal else None
         if self._status is not None:
@@ -91,7 +113,7 @@ class ProgressLine:
             self._status.update(
                 Text.assemble((self._title, "bold"), "  ", (step, "cyan"), f"  {detail}")
             )
-        else:
+        elif self._throttle.lets(step):
             self._console.print(f"{step}: {detail}", markup=False, soft_wrap=True)
 
     def close(self) -> None:

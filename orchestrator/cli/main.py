@@ -9,7 +9,19 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import Abort, TyperException
 
-from orchestrator.cli import apply, delete, demo, down, history, plan, status, tail, up, validate
+from orchestrator.cli import (
+    apply,
+    delete,
+    demo,
+    down,
+    drill,
+    history,
+    plan,
+    status,
+    tail,
+    up,
+    validate,
+)
 from orchestrator.cli.invocation import fail
 from orchestrator.errors import VivaceError
 
@@ -39,6 +51,7 @@ VERBS = (
 
 for name, verb in VERBS:
     app.command(name)(verb)
+app.add_typer(drill.app, name="drill")
 
 
 class WrongUsage(VivaceError):

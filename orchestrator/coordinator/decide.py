@@ -196,7 +196,9 @@ class _Decider:
         standing = {
             node: host.replicas[record.fragment].role
             for node, host in self._view.executors.items()
-            if record.fragment in host.replicas and node != record.primary.node
+            if record.fragment in host.replicas
+            and node != record.primary.node
+            and not self._view.suspected(node)
         }
         warm = sorted(node for node, role in standing.items() if role is ReplicaRole.STANDBY)
         return next(iter(warm or sorted(standing)), None)

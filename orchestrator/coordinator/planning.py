@@ -93,7 +93,7 @@ class Planning:
             for node in nodes
             if node is not None
         )
-        return network_view(self._view.hosts, copies)
+        return network_view(self._view.trusted, copies)
 
     def place(self, query: str, *, relaxed: bool = False) -> Plan:
         """Place the fragments of a query that have no place, keep those that have.

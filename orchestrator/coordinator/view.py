@@ -115,18 +115,41 @@ class ClusterView:
         """Live executors."""
         return {n: node for n, node in self.hosts.items() if node.kind is NodeKind.EXECUTOR}
 
+    @property
+    def trusted(self) -> dict[str, NodeRecord]:
+        """Hosts that are not suspected."""
+        return {n: node for n, node in self.hosts.items() if not self.suspected(n)}
+
+    def suspected(self, node: str) -> bool:
+        """Whether a secondary has taken over from the node's present life, and the node has not
+        been heard of since.
+
+        A dead host's record stays for as long as its session; its secondaries know better.
+        """
+        record = self.nodes[node].record
+        takeovers = [found.record.took_over for found in self.fragments.values()]
+        return any(
+            each.previous == ReplicaId(node=node, incarnation=record.incarnation)
+            and record.reported_us <= each.detected_at_us
+            for each in takeovers
+            if each is not None
+        )
+
     def alive(self, replica: ReplicaId | None) -> bool:
-        """Whether that very life of the node is live."""
+        """Whether that very life of the node is live, as far as anybody knows."""
         if replica is None or replica.node not in self.nodes:
             return False
-        return self.nodes[replica.node].record.incarnation == replica.incarnation
+        living = self.nodes[replica.node].record.incarnation == replica.incarnation
+        return living and not self.suspected(replica.node)
 
     def dead(self, replica: ReplicaId) -> bool:
         """Whether that life of the node is over for certain: another one has begun.
 
         A node without a record may only have lost its session.
         """
-        return replica.node in self.nodes and not self.alive(replica)
+        if replica.node not in self.nodes:
+            return False
+        return self.nodes[replica.node].record.incarnation != replica.incarnation
 
     def replica(self, node: str) -> ReplicaId:
         """A live node in its present life."""

@@ -76,11 +76,11 @@ class HostCore:
     ) -> None:
         self.node = node
         self.roster = Roster(node)
-        self.prober = Prober(rng, settings.cpu_scale_ms)
+        probe_interval_us = round(settings.probe_interval_ms * 1000)
+        self.prober = Prober(rng, settings.cpu_scale_ms, probe_interval_us)
         self.counters: Counter[str] = Counter()
         self._heartbeat_us = round(settings.heartbeat_ms * 1000)
         self._ack_interval_us = round(settings.ack_interval_ms * 1000)
-        self._probe_interval_us = round(settings.probe_interval_ms * 1000)
         self._detector = FailureDetector(
             round(settings.suspect_after_ms * 1000), self._heartbeat_us
         )
@@ -122,7 +122,7 @@ class HostCore:
             self._next_ack_us = now_us + self._ack_interval_us
             self._acknowledge()
         if now_us >= self._next_probe_us:
-            self._next_probe_us = now_us + self._probe_interval_us
+            self._next_probe_us = now_us + self.prober.interval_us
             if (probe := self.prober.next_probe(now_us)) is not None:
                 self._send(*probe)
         return self._take_commands()

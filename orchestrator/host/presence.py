@@ -27,6 +27,7 @@ def node_record(
     public_key: str,
     pid: int,
     machine: str,
+    now_us: int,
     wants: tuple[str, ...],
     link_counters: Counter[str],
 ) -> NodeRecord:
@@ -42,6 +43,7 @@ def node_record(
         domain=spec.domain,
         pid=pid,
         machine=machine,
+        reported_us=now_us,
         coordinate=core.prober.coordinate,
         latencies_ms=core.prober.latencies_ms,
         replicas=roster.statuses(),

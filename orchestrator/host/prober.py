@@ -19,6 +19,12 @@ from topology.vivaldi import Vivaldi, VivaldiError
 DIMENSIONS = 3
 """Dabek et al. (2004, §5.4) find little gain beyond two or three Euclidean dimensions."""
 
+UNSETTLED_ERROR = 0.3
+"""Relative error above which a coordinate is still finding its place."""
+
+EAGER_FACTOR = 4
+"""How many times as often a host probes until then."""
+
 SAMPLES_KEPT = 5
 """Of whose median a peer's latency is taken: a stalled process spoils one or two in a row."""
 
@@ -32,10 +38,13 @@ class Prober:
         Chooses peers, and directions when two coordinates coincide.
     cpu_scale_ms
         What a fully used CPU counts for on the CPU axis, ms.
+    interval_us
+        Between two probes, once the coordinate has settled.
     """
 
-    def __init__(self, rng: np.random.Generator, cpu_scale_ms: float) -> None:
+    def __init__(self, rng: np.random.Generator, cpu_scale_ms: float, interval_us: int) -> None:
         self._rng = rng
+        self._interval_us = interval_us
         self._vivaldi = Vivaldi(DIMENSIONS, rng)
         self._cpu_scale_ms = cpu_scale_ms
         self._samples_ms: dict[str, deque[float]] = {}
@@ -56,6 +65,12 @@ class Prober:
             return None
         peer = list(self._samples_ms)[int(self._rng.integers(len(self._samples_ms)))]
         return peer, Ping(sent_us=now_us)
+
+    @property
+    def interval_us(self) -> int:
+        """Until the next probe: short while the coordinate is uncertain."""
+        unsettled = self._vivaldi.error > UNSETTLED_ERROR
+        return self._interval_us // EAGER_FACTOR if unsettled else self._interval_us
 
     def answer(self, ping: Ping) -> Pong:
         """The reply to a peer's probe."""

@@ -193,6 +193,7 @@ class HostProcess:
             public_key=self._keys.public.decode(),
             pid=os.getpid(),
             machine=socket.gethostname(),
+            now_us=now_us(),
             wants=self._wants,
             link_counters=self._transport.counters,
         )

@@ -34,6 +34,10 @@ MAX_FRAME_BYTES = 64 * 1024 * 1024
 HIGH_WATER_MARK = 50_000
 """Messages queued for one peer before it counts as lost: many seconds of a fast stream."""
 
+HANDSHAKE_MS = 300
+"""A connection that is not authenticated by then is tried again. A peer may connect before we have
+been told its key; it is turned away in silence, and would wait for libzmq's 30 s."""
+
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 
 _sent_at = struct.Struct("<q")
@@ -113,6 +117,7 @@ class Transport:
         self._router.setsockopt(zmq.LINGER, 0)
         self._router.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
         self._router.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
+        self._router.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
         self._router.setsockopt(zmq.ZAP_DOMAIN, b"vivace")
         self._router.curve_server = True
         self._router.curve_publickey = keys.public
@@ -199,6 +204,7 @@ class Transport:
         dealer = self._context.socket(zmq.DEALER)
         dealer.setsockopt(zmq.LINGER, 0)
         dealer.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
+        dealer.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
         dealer.setsockopt(zmq.RECONNECT_IVL, 20)
         dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
         dealer.curve_serverkey = peer.public_key.encode()

@@ -104,6 +104,7 @@ class LocalCluster:
         self._store: ZooKeeperStore | None = None
         self._spark: Future[SparkSession] | None = None
         self._pool: HostPool | None = None
+        self._coordinator: Coordinator | None = None
         self._sites: list[Site] = []
         self._undo: list[tuple[str, Callable[[], None]]] = []
         self._stopping = threading.Event()
@@ -142,7 +143,12 @@ class LocalCluster:
             raise
 
     def stop_hosts(self) -> None:
-        """End all hosts but not Spark, whose executors other jobs find free then."""
+        """End all hosts but not Spark, whose executors other jobs find free then.
+
+        The coordinator ends first: it would try to heal what is no failure.
+        """
+        if self._coordinator is not None:
+            self._coordinator.stop()
         if self._pool is not None:
             self._pool.stop()
 
@@ -242,6 +248,7 @@ class LocalCluster:
         candidate = f"{self.manifest.name}-{os.getpid()}-{secrets.token_hex(4)}"
         coordinator = Coordinator(self._new_store, candidate, now_us)
         self._undo.append(("the coordinator", coordinator.stop))
+        self._coordinator = coordinator
         coordinator.start()
 
     def _start_hosts(self, spark: Future[SparkSession]) -> None:

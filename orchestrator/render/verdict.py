@@ -12,8 +12,10 @@ from orchestrator.render.figures import against, count, ms
 
 def verdict_view(verdict: Verdict) -> RenderableType:
     """The verdict as a table, and one line that says it all."""
-    table = Table(title="Verdict", title_justify="left", show_header=False, pad_edge=False)
-    table.add_column(style="bold")
+    table = Table(
+        title="Verdict", title_justify="left", show_header=False, box=None, pad_edge=False
+    )
+    table.add_column(style="bold", min_width=20)
     table.add_column()
     v = verdict
     rows: list[tuple[str, RenderableType]] = [

@@ -55,12 +55,30 @@ class MemoryServer:
         self.history_limit = history_limit
         self.entries: dict[str, _Entry] = {}
         self.watches: list[_MemoryWatch] = []
+        self.clients: list[MemoryStore] = []
+        self.away = False
         self._last_session = 0
         self._last_sequence = -1
 
     def connect(self) -> MemoryStore:
-        """A new client, connected."""
-        return MemoryStore(self)
+        """A new client: connected, unless the server is away."""
+        client = MemoryStore(self)
+        self.clients.append(client)
+        if self.away:
+            client.suspend()
+        return client
+
+    def go_away(self) -> None:
+        """Stop answering anybody; sessions do not expire meanwhile."""
+        self.away = True
+        for client in self.clients:
+            client.suspend()
+
+    def come_back(self) -> None:
+        """Answer again; every client goes on in its session."""
+        self.away = False
+        for client in list(self.clients):
+            client.resume()
 
     def plant(self, path: str, data: bytes) -> None:
         """Write raw bytes, as a careless person with a ZooKeeper shell would."""
@@ -217,6 +235,8 @@ class MemoryStore:
         """End the session; its ephemeral records go at once."""
         for watch in [watch for watch in self._server.watches if watch.client is self]:
             watch.cancel()
+        if self in self._server.clients:
+            self._server.clients.remove(self)
         self._server.end_session(self._session)
         self._expired = True
         if self._state is not SessionState.LOST:

@@ -67,6 +67,8 @@ class Scenario:
         Of everything random.
     streams
         The stream records to apply instead of the manifests' (a shorter stretch, another speed).
+    candidates
+        Coordinators that stand for election; the first one leads.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Scenario:
         seed: int,
         streams: list[StreamRecord] | None = None,
         check_invariants: bool = False,
+        candidates: int = 1,
     ) -> None:
         cluster = manifests.cluster
         assert cluster is not None, "a scenario needs a cluster's manifest"
@@ -102,8 +105,9 @@ class Scenario:
         }
         self.world = World(record, specs, seed=seed, deliver=self._keep)
         self.store = self.world.server.connect()
-        coordination = Coordination(self.world.server.connect(), "simulated")
-        self.world.coordinate(coordination.run_once)
+        self._candidates: list[tuple[MemoryStore, Coordination]] = []
+        for number in range(candidates):
+            self._stand(f"candidate {number}")
 
     def play(self, *, kill_after_s: float | None, target: str | None = None) -> Played:
         """Apply everything, replay to the end, and kill a primary on the way.
@@ -115,46 +119,14 @@ class Scenario:
         target
             As in the drill: a fragment or a node; by default a join's primary.
         """
-        self._pass(SETTLE_S)
-        for stream in self._streams:
-            self.store.create(STREAMS.key(stream.name), stream)
-        for query in self._queries:
-            self.store.create(QUERIES.key(query.name), query)
-        self._wait(self._started, 30.0, "the queries do not start")
-        start_us = max(s.start_at_us or 0 for s in read_view(self.store).stream_records.values())
+        start_us = self.begin()
         killed = None
         if kill_after_s is not None:
-            wait_s = (start_us - self.world.now_us) / 1e6 + kill_after_s
-            self._pass(wait_s)
-            killed = self._kill(target)
-        self._wait(self._finished, 10_000.0, "the recording does not end")
-        view = read_view(self.store)
-        return Played(
-            world=self.world,
-            deliveries=self._deliveries,
-            killed=killed,
-            schemas={s: stream_schema(dict(view.dataflow.columns[s])) for s in self._deliveries},
-        )
-
-    def _kill(self, target: str | None) -> Killed:
-        chosen = choose(read_view(self.store), target)
-        killed_us = self.world.now_us
-        self.world.kill(chosen.node)
-        self.world.at(killed_us + round(RESTART_S * 1e6), lambda: self.world.restart(chosen.node))
-        self._wait(
-            lambda: self._restored(chosen.node, chosen.incarnation),
-            60.0,
-            f"redundancy is not restored after the loss of {chosen.node}",
-        )
-        view = read_view(self.store)
-        takeovers = [view.fragments[name].record.took_over for name in chosen.fragments]
-        return Killed(
-            target=chosen,
-            killed_us=killed_us,
-            detected_us=max((t.detected_at_us for t in takeovers if t), default=killed_us),
-            causes=tuple(t.cause for t in takeovers if t),
-            restored_us=self.world.now_us,
-        )
+            self.run_for((start_us - self.world.now_us) / 1e6 + kill_after_s)
+            killed = self.kill(target)
+            self.heal(killed)
+            killed = self.killed(killed)
+        return self.finish(killed)
 
     def _restored(self, node: str, incarnation: str) -> bool:
         view = read_view(self.store)

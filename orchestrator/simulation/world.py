@@ -135,10 +135,12 @@ class World:
 
     # What a scenario does
 
-    def coordinate(self, round_at: Callable[[int], object]) -> None:
-        """Call a coordinator's round every 200 ms from now on."""
+    def coordinate(self, round_at: Callable[[int], object], until: Callable[[], bool]) -> None:
+        """Call a coordinator's round every 200 ms from now on, until it is no more."""
 
         def again() -> None:
+            if until():
+                return
             round_at(self.now_us)
             self.at(self.now_us + COORDINATE_US, again)
 
@@ -165,11 +167,23 @@ class World:
         """End a host as SIGKILL ends its executor."""
         host = self.hosts[node]
         host.alive = False
-        session = host.store.session
-        self.at(self.now_us + SESSION_TIMEOUT_US, lambda: self.server.end_session(session))
+        self.abandon(host.store)
         for other in self.hosts.values():
             if other.alive and node in other.peers:
                 self._break(other, node)
+
+    def abandon(self, store: MemoryStore) -> None:
+        """Nobody speaks for this session any more: the store ends it when it times out."""
+        session = store.session
+
+        def end() -> None:
+            if self.server.away:
+                # A server that comes back gives every session its time anew.
+                self.at(self.now_us + SESSION_TIMEOUT_US, end)
+            else:
+                self.server.end_session(session)
+
+        self.at(self.now_us + SESSION_TIMEOUT_US, end)
 
     def restart(self, node: str) -> None:
         """Start a dead node's host anew, as Spark does with a lost executor."""
@@ -274,6 +288,7 @@ class World:
                 public_key="",
                 pid=0,
                 machine="simulated",
+                now_us=self.now_us,
                 wants=(),
                 link_counters=Counter(),
             )

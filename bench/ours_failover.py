@@ -1,0 +1,221 @@
+"""How long Vivace is silent when the executor of a primary is killed.
+
+A `LocalCluster`, as `vivace up` starts it, with as many executors as the Spark half has. Its links
+are not delayed, for Spark's are not. One site both feeds the query and takes its output, as Spark's
+driver does, and is not touched.
+
+The query is the Spark half's as a partition window: the newest tuple of each of the keys, given out
+when it changes. Every interval of the replay is answered, and every tuple comes out again with the
+number it went in with: what was lost or came twice shows in the numbers themselves, whatever the
+system thinks of its sequence.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from bench.silence import KEYS, STEADY_S, TUPLES_PER_S, Measurement, longest_silence_ms
+from orchestrator.applying import await_protected, write
+from orchestrator.clock import now_us
+from orchestrator.coordinator.admission import admit
+from orchestrator.coordinator.view import read_view
+from orchestrator.drills import kill_executor
+from orchestrator.drills.kill_executor import Killed, outage
+from orchestrator.drills.measurement import Delivered, SequenceFaults, sequence_faults
+from orchestrator.local import LocalCluster
+from orchestrator.manifest import load
+from orchestrator.store import Store
+from streams.chunk import TIMESTAMP, Int64Array
+
+INTERVAL_MS = 10
+"""Tuples enter in bursts this far apart, as the Spark half's do."""
+
+RECORDING_S = 20
+"""Length of the recording, which is repeated."""
+
+ROUND_MS = RECORDING_S * 1000
+ROUND_TUPLES = RECORDING_S * TUPLES_PER_S
+BURST_TUPLES = TUPLES_PER_S * INTERVAL_MS // 1000
+
+QUERY, FRAGMENT = "newest-by-key", "newest"
+
+MANIFESTS = """\
+kind: Cluster
+name: bench-failover
+nodes: [{nodes}]
+sites: [edge]
+---
+kind: Stream
+name: numbers
+site: edge
+columns: {{key: int, number: int}}
+rate: {rate} KB/s
+replay:
+  path: {recording}
+  begin: "1970-01-01T00:00:00Z"
+  end: "{end}"
+  interval: {interval} ms
+  repeat: true
+---
+kind: Query
+name: {query}
+deadline: 300 ms
+recovery: 300 ms
+outputs: {{{fragment}: edge}}
+statements: |
+  REGISTER QUERY {fragment} ISTREAM(
+    SELECT key, number FROM numbers [PARTITION BY key ROWS 1]);
+"""
+
+Say = Callable[[str], None]
+
+
+def measure_vivace(folder: Path, executors: int, runs: int, say: Say) -> Measurement:
+    """Kill the executor that runs the primary, `runs` times, and measure the silences.
+
+    Parameters
+    ----------
+    folder
+        Keeps the recording and the manifests, to be looked at or applied by hand.
+    executors
+        Number of executors.
+    runs
+        Number of kills.
+    say
+        Told what is being done.
+
+    Raises
+    ------
+    VivaceError
+        If the cluster does not start, or does not recover.
+    """
+    manifests = load([_write_input(folder, executors)])
+    assert manifests.cluster is not None
+    with tempfile.TemporaryDirectory(prefix="vivace-bench-") as work:
+
+        def progress(step: str, detail: str) -> None:
+            say(f"ours: {step}: {detail}")
+
+        cluster = LocalCluster(manifests.cluster, Path(work), on_progress=progress)
+        with cluster:
+            view = read_view(cluster.store)
+            admit(view, manifests.streams, manifests.queries)
+            write(cluster.store, view, manifests)
+            await_protected(cluster.store, [QUERY], progress)
+            series = _kill_again_and_again(cluster.store, runs, say)
+        # The site has ended: its archive is complete.
+        return _judge(Delivered.from_archive(cluster.archive, FRAGMENT), *series)
+
+
+def recording() -> pa.Table:
+    """Numbered tuples, one key after the other, `BURST_TUPLES` of them with each timestamp."""
+    numbers = np.arange(ROUND_TUPLES, dtype=np.int64)
+    columns = {
+        "timestamp": numbers // BURST_TUPLES * INTERVAL_MS,
+        "key": numbers % KEYS,
+        "number": numbers,
+    }
+    schema = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in columns])
+    return pa.table({name: pa.array(values) for name, values in columns.items()}, schema=schema)
+
+
+def faults(delivered: Delivered) -> SequenceFaults:
+    """Tuples lost and repeated, by the sequence's numbers and by the tuples' own; the worse."""
+    told = sequence_faults(delivered)
+    rounds, numbers = (
+        np.asarray(delivered.rows[name].to_numpy(), dtype=np.int64)
+        for name in (TIMESTAMP, "number")
+    )
+    went_in = rounds // ROUND_MS * ROUND_TUPLES + numbers
+    distinct = len(np.unique(went_in))
+    due = int(went_in.max()) + 1 if distinct else 0
+    return SequenceFaults(
+        lost=max(told.lost, due - distinct),
+        repeated=max(told.repeated, len(went_in) - distinct),
+    )
+
+
+def _write_input(folder: Path, executors: int) -> Path:
+    """The recording and the manifests; where the latter are."""
+    path = folder / "ours.parquet"
+    parquet.write_table(recording(), path)
+    manifests = folder / "ours.yaml"
+    manifests.write_text(
+        MANIFESTS.format(
+            nodes=", ".join(f"node-{number}" for number in range(1, executors + 1)),
+            # Timestamp, key and number of 8 bytes each.
+            rate=24 * TUPLES_PER_S // 1000,
+            recording=path.name,
+            end=f"1970-01-01T00:00:{(ROUND_MS - INTERVAL_MS) / 1000:06.3f}Z",
+            interval=INTERVAL_MS,
+            query=QUERY,
+            fragment=FRAGMENT,
+        )
+    )
+    return manifests
+
+
+def _kill_again_and_again(
+    store: Store, runs: int, say: Say
+) -> tuple[Sequence[int], Sequence[Killed]]:
+    """When each steady stretch began, one more than there are kills, and the kills; in turns.
+
+    A stretch of `STEADY_S` follows each restoration of redundancy; the next kill ends it.
+    """
+    steady_us = [now_us()]
+    kills: list[Killed] = []
+    time.sleep(STEADY_S)
+    for run in range(1, runs + 1):
+        kills.append(
+            kill_executor.run(
+                store, FRAGMENT, lambda step, what, at=run: say(f"ours: {at} of {runs}: {step} {what}")
+            )
+        )
+        steady_us.append(kills[-1].restored_us)
+        time.sleep(STEADY_S)
+    return steady_us, kills
+
+
+def _judge(
+    delivered: Delivered, steady_us: Sequence[int], kills: Sequence[Killed]
+) -> Measurement:
+    arrived_us: Int64Array = np.sort(delivered.answer_column("arrived_us"))
+
+    def silence_ms(since_us: int, until_us: float) -> float:
+        return longest_silence_ms(arrived_us / 1e6, since_us / 1e6, until_us / 1e6)
+
+    found = faults(delivered)
+    # Each kill is watched until the stretch that follows it has ended, as in the Spark half.
+    gaps_ms = [
+        silence_ms(kill.killed_us, restored_us + STEADY_S * 1e6)
+        for kill, restored_us in zip(kills, steady_us[1:], strict=True)
+    ]
+    undisturbed_ms = [
+        silence_ms(begin_us, kill.killed_us)
+        for begin_us, kill in zip(steady_us, kills, strict=False)
+    ]
+    span_s = float(arrived_us[-1] - arrived_us[0]) / 1e6
+    return Measurement(
+        gaps_ms=gaps_ms,
+        counts={
+            "lost": found.lost,
+            "repeated": found.repeated,
+            "detection_ms_median": statistics.median(kill.detection_ms for kill in kills),
+            "recovery_ms_median": statistics.median(
+                outage(kill, [delivered]).recovery_ms for kill in kills
+            ),
+            "restored_s_median": statistics.median(kill.redundancy_restored_s for kill in kills),
+            "undisturbed_ms_median": statistics.median(undisturbed_ms),
+            "latency_ms_p50": float(np.percentile(delivered.latencies_ms, 50)),
+            "latency_ms_p99": float(np.percentile(delivered.latencies_ms, 99)),
+            "tuples_s": delivered.rows.num_rows / span_s,
+        },
+    )
