@@ -19,9 +19,10 @@ from bench.registry import Settings, benchmark
 from bench.silence import Measurement
 
 RUNS = 10
-QUICK_RUNS = 3
+QUICK_RUNS = 2
 
-SPARK_EXECUTORS = 3
+EXECUTORS = 3
+"""Of each system: a primary, a secondary and one more; and as many parts of Spark's state."""
 
 SPARK_DEFAULTS = {
     # What the session for Vivace's hosts sets otherwise; the peer runs as it comes.
@@ -42,18 +43,26 @@ def measure_structured_streaming(runs: int, settings: Settings) -> Measurement:
             SessionSettings(
                 name="bench-failover",
                 work_dir=Path(folder),
-                executors=SPARK_EXECUTORS,
+                executors=EXECUTORS,
                 executor_memory_mb=768,
                 extra=SPARK_DEFAULTS,
             )
         )
         try:
-            return measure_spark(session, SPARK_EXECUTORS, runs, settings.say)
+            return measure_spark(session, EXECUTORS, runs, settings.say)
         finally:
             stop_session(session)
 
 
+def measure_ours(runs: int, settings: Settings) -> Measurement:
+    """Our half, on a cluster of its own; see `bench.ours_failover`."""
+    from bench.ours_failover import measure_vivace
+
+    return measure_vivace(settings.folder, EXECUTORS, runs, settings.say)
+
+
 SYSTEMS: Mapping[str, Callable[[int, Settings], Measurement]] = {
+    "ours": measure_ours,
     "spark": measure_structured_streaming,
 }
 """What is compared, in the order it is run in: first part of the figures' keys → how to measure."""

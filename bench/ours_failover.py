@@ -30,10 +30,11 @@ from orchestrator.coordinator.view import read_view
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import Killed, outage
 from orchestrator.drills.measurement import Delivered, SequenceFaults, sequence_faults
+from orchestrator.host.replay import RECORDED_TIMESTAMP
 from orchestrator.local import LocalCluster
 from orchestrator.manifest import load
 from orchestrator.store import Store
-from streams.chunk import TIMESTAMP, Int64Array
+from streams.chunk import TIMESTAMP
 
 INTERVAL_MS = 10
 """Tuples enter in bursts this far apart, as the Spark half's do."""
@@ -97,7 +98,7 @@ def measure_vivace(folder: Path, executors: int, runs: int, say: Say) -> Measure
     VivaceError
         If the cluster does not start, or does not recover.
     """
-    manifests = load([_write_input(folder, executors)])
+    manifests = load([write_input(folder, executors)])
     assert manifests.cluster is not None
     with tempfile.TemporaryDirectory(prefix="vivace-bench-") as work:
 
@@ -112,19 +113,21 @@ def measure_vivace(folder: Path, executors: int, runs: int, say: Say) -> Measure
             await_protected(cluster.store, [QUERY], progress)
             series = _kill_again_and_again(cluster.store, runs, say)
         # The site has ended: its archive is complete.
-        return _judge(Delivered.from_archive(cluster.archive, FRAGMENT), *series)
+        return judge(Delivered.from_archive(cluster.archive, FRAGMENT), *series)
 
 
-def recording() -> pa.Table:
+def recording() -> pa.RecordBatch:
     """Numbered tuples, one key after the other, `BURST_TUPLES` of them with each timestamp."""
     numbers = np.arange(ROUND_TUPLES, dtype=np.int64)
     columns = {
-        "timestamp": numbers // BURST_TUPLES * INTERVAL_MS,
+        RECORDED_TIMESTAMP: numbers // BURST_TUPLES * INTERVAL_MS,
         "key": numbers % KEYS,
         "number": numbers,
     }
-    schema = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in columns])
-    return pa.table({name: pa.array(values) for name, values in columns.items()}, schema=schema)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values) for values in columns.values()],
+        schema=pa.schema([pa.field(name, pa.int64(), nullable=False) for name in columns]),
+    )
 
 
 def faults(delivered: Delivered) -> SequenceFaults:
@@ -143,10 +146,10 @@ def faults(delivered: Delivered) -> SequenceFaults:
     )
 
 
-def _write_input(folder: Path, executors: int) -> Path:
+def write_input(folder: Path, executors: int) -> Path:
     """The recording and the manifests; where the latter are."""
     path = folder / "ours.parquet"
-    parquet.write_table(recording(), path)
+    parquet.write_table(pa.Table.from_batches([recording()]), path)
     manifests = folder / "ours.yaml"
     manifests.write_text(
         MANIFESTS.format(
@@ -176,7 +179,9 @@ def _kill_again_and_again(
     for run in range(1, runs + 1):
         kills.append(
             kill_executor.run(
-                store, FRAGMENT, lambda step, what, at=run: say(f"ours: {at} of {runs}: {step} {what}")
+                store,
+                FRAGMENT,
+                lambda step, what, at=run: say(f"ours: {at} of {runs}: {step} {what}"),
             )
         )
         steady_us.append(kills[-1].restored_us)
@@ -184,13 +189,12 @@ def _kill_again_and_again(
     return steady_us, kills
 
 
-def _judge(
-    delivered: Delivered, steady_us: Sequence[int], kills: Sequence[Killed]
-) -> Measurement:
-    arrived_us: Int64Array = np.sort(delivered.answer_column("arrived_us"))
+def judge(delivered: Delivered, steady_us: Sequence[int], kills: Sequence[Killed]) -> Measurement:
+    """What a series of kills did, from what was delivered."""
+    arrivals_s = np.sort(delivered.answer_column("arrived_us")) / 1e6
 
     def silence_ms(since_us: int, until_us: float) -> float:
-        return longest_silence_ms(arrived_us / 1e6, since_us / 1e6, until_us / 1e6)
+        return longest_silence_ms(arrivals_s, since_us / 1e6, until_us / 1e6)
 
     found = faults(delivered)
     # Each kill is watched until the stretch that follows it has ended, as in the Spark half.
@@ -202,7 +206,7 @@ def _judge(
         silence_ms(begin_us, kill.killed_us)
         for begin_us, kill in zip(steady_us, kills, strict=False)
     ]
-    span_s = float(arrived_us[-1] - arrived_us[0]) / 1e6
+    span_s = float(arrivals_s[-1] - arrivals_s[0])
     return Measurement(
         gaps_ms=gaps_ms,
         counts={

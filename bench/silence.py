@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 TUPLES_PER_S = 5_000
 """Load under which executors are killed, the same for every system."""
@@ -33,7 +34,10 @@ class Measurement:
     counts: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-def longest_silence_ms(arrivals_s: Sequence[float], since_s: float, until_s: float) -> float:
+Seconds = Sequence[float] | npt.NDArray[np.float64]
+
+
+def longest_silence_ms(arrivals_s: Seconds, since_s: float, until_s: float) -> float:
     """Longest time without an arrival, of the silences that reach into [since, until].
 
     Parameters

@@ -35,6 +35,9 @@ class Received:
 
     verdict: Verdict
     chunk: Chunk | None = None
+    moved: bool = False
+    """Whether the chunk does not follow what was received before: the stream is read from
+    somewhere in its middle, or has a hole, or numbers its tuples anew."""
 
 
 class Receiver:
@@ -56,11 +59,13 @@ class Receiver:
         self.generation = 0
         self.epoch = 0
         self.repeated_tuples = 0
+        self._moved = False
 
     def start(self, position: Position, generation: int) -> None:
         """Stand at `position` of `generation`, as a snapshot or a producer's word has it."""
         self.position = position
         self.generation = generation
+        self._moved = True
 
     def receive(self, data: Data) -> Received:
         """Take in what is new of `data`."""
@@ -81,7 +86,8 @@ class Receiver:
         if chunk.first_seq != position.next_seq:
             return Received(verdict=Verdict.GAP)
         self.position = chunk.end
-        return Received(verdict=verdict, chunk=chunk)
+        moved, self._moved = self._moved, False
+        return Received(verdict=verdict, chunk=chunk, moved=moved)
 
     def _renumbered(self, chunk: Chunk) -> Position:
         # A new state numbers its output from 0 again; only time tells what is already known.
@@ -94,3 +100,4 @@ class Receiver:
         """Stand just before `chunk`, giving up what lies between: nobody has it any more."""
         progress_ms = self.position.progress_ms if self.position else NO_PROGRESS
         self.position = Position(next_seq=chunk.first_seq, progress_ms=progress_ms)
+        self._moved = True

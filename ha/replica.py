@@ -34,11 +34,15 @@ class Input:
         Where the copy stands in it.
     waiting
         Chunks that came before the state did.
+    moved_at_ms
+        First instant after the input moved (see `Received.moved`); positions before it are in a
+        numbering that the producer does not know.
     """
 
     schema: pa.Schema
     receiver: Receiver = field(default_factory=Receiver)
     waiting: list[Chunk] = field(default_factory=list[Chunk])
+    moved_at_ms: int | None = None
 
 
 class Replica:
@@ -101,6 +105,9 @@ class Replica:
             if self.role is Role.WARMING:
                 entry.waiting.append(received.chunk)
             else:
+                if received.moved:
+                    entry.moved_at_ms = int(received.chunk.marks[0])
+                    self.engine.skip_to(data.stream, received.chunk.first_seq)
                 self.engine.offer(data.stream, received.chunk)
         return received
 
@@ -132,7 +139,14 @@ class Replica:
 
     def processed(self) -> dict[str, Position]:
         """Position in each input before which everything is folded into state and output."""
-        return {} if self.role is Role.WARMING else self.engine.positions()
+        if self.role is Role.WARMING:
+            return {}
+        return {
+            stream: position
+            for stream, position in self.engine.positions().items()
+            if (moved_at_ms := self.inputs[stream].moved_at_ms) is None
+            or position.progress_ms >= moved_at_ms
+        }
 
     def snapshot(self) -> Snapshot:
         """The copy's state, for a new twin."""
@@ -177,6 +191,7 @@ class Replica:
         for stream, entry in self.inputs.items():
             generation, cut = snapshot.inputs[stream]
             entry.waiting.clear()
+            entry.moved_at_ms = None
             entry.receiver.start(cut, generation)
             for chunk in joined[stream]:
                 self.engine.offer(stream, chunk)

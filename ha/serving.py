@@ -59,14 +59,16 @@ def subscribe(producer: Producer, sender: str, request: Subscribe) -> Subscribed
 def acknowledge(producer: Producer, sender: str, ack: Ack) -> None:
     """Note what a consumer does not need any more.
 
-    A consumer that this copy has not heard of yet subscribed to its twin before the copy was
-    bootstrapped: it is served from what it acknowledges.
+    A consumer that this copy has not heard of yet had subscribed before the copy was bootstrapped,
+    or began anew on the same node: it is served from what it acknowledges, or, if that was of
+    another generation, from the log's beginning.
     """
-    if ack.generation != producer.generation:
-        return
     consumer = (sender, ack.consumer)
-    if not producer.log.acknowledge(consumer, ack.position):
-        producer.log.subscribe(consumer, ack.position)
+    known = ack.generation == producer.generation
+    if consumer not in producer.log.consumers:
+        producer.log.subscribe(consumer, ack.position if known else None)
+    elif known:
+        producer.log.acknowledge(consumer, ack.position)
 
 
 def outgoing(producer: Producer) -> Iterator[tuple[str, Data]]:

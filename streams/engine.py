@@ -94,6 +94,14 @@ class FragmentEngine:
         self._queues[stream].offer(chunk)
         self._closed = None
 
+    def skip_to(self, stream: str, next_seq: int) -> None:
+        """Expect this tuple of an input next.
+
+        For an input that is read from somewhere in its middle, that has a hole which nobody can
+        fill, or whose producer began anew and numbers from 0 again.
+        """
+        self._queues[stream].skip_to(next_seq)
+
     def pending(self) -> int:
         """How much could be evaluated now: closed instants, and tuples of theirs.
 

@@ -49,6 +49,12 @@ class InputQueue:
         self._end = chunk.end
         self._marks = self._origins = None
 
+    def skip_to(self, next_seq: int) -> None:
+        """Expect this tuple next: what lies between does not come, or numbering starts over."""
+        self._end = Position(next_seq=next_seq, progress_ms=self._end.progress_ms)
+        if not self._chunks:
+            self.position = self._end
+
     def restore(self, position: Position) -> None:
         """Forget what was offered; go on after a cut."""
         self._chunks.clear()
@@ -62,8 +68,6 @@ class InputQueue:
 
     def rows_until(self, until_ms: int) -> int:
         """Tuples up to an instant, offered and not taken."""
-        if self.progress_ms <= until_ms:
-            return self._end.next_seq - self.position.next_seq
         count = 0
         for chunk in self._chunks:
             if chunk.progress_ms > until_ms:
@@ -90,7 +94,7 @@ class InputQueue:
     def take(self, until_ms: int) -> pa.RecordBatch | None:
         """Remove everything up to a closed instant; its rows, None if there are none."""
         parts: list[pa.RecordBatch] = []
-        taken = 0
+        next_seq = self.position.next_seq
         while self._chunks:
             chunk = self._chunks[0]
             whole = chunk.progress_ms <= until_ms
@@ -100,15 +104,15 @@ class InputQueue:
                 rows = rows.slice(0, count)
             if rows.num_rows:
                 parts.append(rows)
-                taken += rows.num_rows
+            next_seq = chunk.first_seq + rows.num_rows
             if not whole:
-                cut = Position(next_seq=chunk.first_seq + rows.num_rows, progress_ms=until_ms)
+                cut = Position(next_seq=next_seq, progress_ms=until_ms)
                 rest = chunk.after(cut)
                 assert rest is not None
                 self._chunks[0] = rest
                 break
             self._chunks.popleft()
-        self.position = Position(next_seq=self.position.next_seq + taken, progress_ms=until_ms)
+        self.position = Position(next_seq=next_seq, progress_ms=until_ms)
         self._marks = self._origins = None
         if not parts:
             return None

@@ -63,8 +63,10 @@ def command(
                 on_replay=watched.replayed,
             )
             verdict = demo.run(work)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    except BaseException:
+        console.print(f"[yellow]What it left for a look is in {work}[/]")
+        raise
+    shutil.rmtree(work, ignore_errors=True)
     if json_file is not None:
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(verdict), indent=2) + b"\n")
     show(verdict, as_json, lambda: verdict_view(verdict))

@@ -149,12 +149,14 @@ class _Decider:
 
     def _heal(self, name: str) -> None:
         view, record = self._view, self._fragments[name]
-        if view.alive(record.primary):
-            if not view.alive(record.secondary):
-                self._replace_secondary(name)
-            return
         orphaned_us = self._now_us - view.orphaned_since_us.get(name, self._now_us)
         patient = orphaned_us < self._settings.takeover_grace_us
+        if view.alive(record.primary):
+            if view.stepped_down(record) and not patient:
+                self._reinstate(name)
+            elif not view.alive(record.secondary):
+                self._replace_secondary(name)
+            return
         secondary = record.secondary
         if secondary is not None and view.alive(secondary):
             if patient:
@@ -217,6 +219,19 @@ class _Decider:
         )
         self._planning.places[record.fragment] = (promoted.primary.node, None)
         self._update(name, promoted, event)
+
+    def _reinstate(self, name: str) -> None:
+        """Make a primary act again that stepped down for somebody who has not come forward."""
+        record = self._fragments[name]
+        status = self._view.status(record.primary, record.fragment)
+        assert status is not None
+        epoch = max(record.epoch, status.epoch) + 1
+        event = self._event(
+            "reinstated",
+            name,
+            f"{record.primary.node} stepped down and nobody has taken its place; epoch {epoch}",
+        )
+        self._update(name, msgspec.structs.replace(record, epoch=epoch), event)
 
     def _start_over(self, name: str) -> None:
         record = self._fragments[name]

@@ -48,7 +48,8 @@ class ClusterView:
     invalid
         What could not be decoded.
     orphaned_since_us
-        Fragments whose primary is gone → when this coordinator first saw that.
+        Fragments whose primary is gone, or has stepped down → when this coordinator first saw
+        that.
     dataflow, problems
         The queries that can be compiled, and what is wrong with the others.
     """
@@ -161,6 +162,11 @@ class ClusterView:
             return None
         return self.nodes[replica.node].record.replicas.get(fragment)
 
+    def stepped_down(self, record: FragmentRecord) -> bool:
+        """Whether the primary lives but does not act as one any more."""
+        status = self.status(record.primary, record.fragment)
+        return status is not None and status.role is ReplicaRole.STANDBY
+
     def protected(self, record: FragmentRecord) -> bool:
         """Whether the fragment runs and a warm secondary stands by."""
         primary = self.status(record.primary, record.fragment)
@@ -262,6 +268,6 @@ def with_orphans(view: ClusterView, before: ClusterView | None, now_us: int) -> 
         orphaned_since_us={
             name: known.get(name, now_us)
             for name, found in view.fragments.items()
-            if not view.alive(found.record.primary)
+            if not view.alive(found.record.primary) or view.stepped_down(found.record)
         },
     )

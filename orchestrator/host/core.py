@@ -33,6 +33,7 @@ from ha.serving import Producer, acknowledge, outgoing, subscribe
 from orchestrator.host.events import (
     Assigned,
     Command,
+    CopyDismissed,
     CpuMeasured,
     EpochSuperseded,
     Event,
@@ -105,6 +106,9 @@ class HostCore:
                     self._publish(source)
             case EpochSuperseded(fragment=fragment, epoch=epoch):
                 self._heed_epoch(fragment, epoch)
+            case CopyDismissed(fragment=fragment):
+                self.counters["copies_dismissed"] += 1
+                self._commands += self.roster.dismiss(fragment)
             case CpuMeasured(load=load):
                 self.prober.load = load
         return self._take_commands()
@@ -118,6 +122,7 @@ class HostCore:
                 self.counters["suspicions"] += 1
                 self._on_twin_lost(node, "silent", now_us)
             self._request(now_us)
+            self.roster.forget_absent(now_us)
         if now_us >= self._next_ack_us:
             self._next_ack_us = now_us + self._ack_interval_us
             self._acknowledge()
@@ -149,6 +154,11 @@ class HostCore:
                 effort = self._evaluate(running)
                 self._enqueue(running)
         return self._take_commands(), effort
+
+    def leave(self) -> list[Command]:
+        """Tell everybody that this host reads nothing any more, before it ends in order."""
+        self._commands += self.roster.leave()
+        return self._take_commands()
 
     def check_invariants(self) -> None:
         """Raise unless every part is consistent; tests call this after every step."""
@@ -216,6 +226,7 @@ class HostCore:
                 self._heed_epoch(stream, message.epoch)
                 if (producer := self.roster.producer(stream)) is not None:
                     acknowledge(producer, sender, message)
+                    self._publish(producer)
             case Subscribe(stream=stream):
                 if (producer := self.roster.producer(stream)) is not None:
                     self._send(sender, subscribe(producer, sender, message))

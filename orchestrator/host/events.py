@@ -52,13 +52,31 @@ class EpochSuperseded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopyDismissed:
+    """The store does not know this host as a holder of a copy (any more).
+
+    It was out of reach for so long that another has taken its place: what it holds may have holes.
+    """
+
+    fragment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CpuMeasured:
     """CPUs in use by the host, 0 … 1 for a single-threaded process."""
 
     load: float
 
 
-Event = MessageArrived | PeerLost | Assigned | SourceEmitted | EpochSuperseded | CpuMeasured
+Event = (
+    MessageArrived
+    | PeerLost
+    | Assigned
+    | SourceEmitted
+    | EpochSuperseded
+    | CopyDismissed
+    | CpuMeasured
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

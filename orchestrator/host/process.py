@@ -104,6 +104,7 @@ class HostProcess:
         try:
             while not ended() and not self._link.superseded:
                 self._turn()
+            self._execute(self._core.leave())
         finally:
             self._store_thread.stop()
             self._transport.close()

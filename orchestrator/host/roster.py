@@ -19,7 +19,7 @@ from ha.replica import Replica
 from ha.roles import Role, RoleEvent
 from ha.serving import Producer
 from orchestrator.host.events import Command, Report, Send
-from orchestrator.host.sink import Sink
+from orchestrator.host.sink import SINK_PREFIX, Sink
 from orchestrator.records import (
     Assignment,
     FragmentAssignment,
@@ -31,6 +31,12 @@ from orchestrator.records import (
 from streams.chunk import stream_schema
 from streams.compiler import compile_statement
 from streams.language import QueryError, parse
+
+
+ABSENT_SINK_US = 15_000_000
+"""How long output is kept for a sink whose host has left the store. A copy of a fragment that goes
+has a twin, or gets one, which fetches the state; a sink that only lost its session for a moment
+would miss what was trimmed meanwhile."""
 
 
 @dataclass(slots=True)
@@ -91,6 +97,7 @@ class Roster:
         self.sources: dict[str, Source] = {}
         self.sinks: dict[str, Sink] = {}
         self.incarnations: dict[str, str] = {}
+        self._absent_since_us: dict[str, int] = {}
 
     def producers(self) -> Iterator[Producer]:
         """Everything here that makes a stream."""
@@ -145,10 +152,11 @@ class Roster:
         renewed = {n for n, i in incarnations.items() if self.incarnations.get(n) != i}
         gone = self.incarnations.keys() - (incarnations.keys() - renewed)
         self.incarnations = incarnations
-        for producer in self.producers():
-            for consumer in producer.log.consumers:
-                if consumer[0] in gone:
-                    producer.log.unsubscribe(consumer)
+        for node in gone:
+            self._absent_since_us[node] = now_us
+            self._forget_consumers(node, sinks=node in renewed)
+        for node in incarnations:
+            self._absent_since_us.pop(node, None)
         commands = [
             *self._fragments(assignment.fragments),
             *self._sources(assignment.sources, now_us),
@@ -159,21 +167,47 @@ class Roster:
             commands += _leave(intake, tuple(left))
         return commands, set(gone)
 
+    def forget_absent(self, now_us: int) -> None:
+        """Keep nothing any more for sinks that have been away for too long."""
+        for node, since_us in list(self._absent_since_us.items()):
+            if now_us - since_us > ABSENT_SINK_US:
+                del self._absent_since_us[node]
+                self._forget_consumers(node, sinks=True)
+
+    def _forget_consumers(self, node: str, *, sinks: bool) -> None:
+        for producer in self.producers():
+            for consumer in producer.log.consumers:
+                if consumer[0] == node and (sinks or not consumer[1].startswith(SINK_PREFIX)):
+                    producer.log.unsubscribe(consumer)
+
     def _fragments(self, assigned: tuple[FragmentAssignment, ...]) -> Iterator[Command]:
         wanted = {a.fragment: a for a in assigned}
         for fragment, running in list(self.running.items()):
             a = wanted.get(fragment)
             if a is None or a.generation > running.replica.generation:
-                del self.running[fragment]
-                for intake in running.intakes.values():
-                    yield from _leave(intake, intake.producers)
-                yield Report(kind="retired", subject=fragment, detail=running.replica.role.value)
+                yield from self.dismiss(fragment)
         for fragment, a in wanted.items():
             if (running := self.running.get(fragment)) is None:
                 yield self._begin(a)
             else:
                 running.assignment = a
                 yield from _change_role(running, a)
+
+    def dismiss(self, fragment: str) -> list[Command]:
+        """End a copy."""
+        running = self.running.pop(fragment, None)
+        if running is None:
+            return []
+        role = running.replica.role.value
+        commands: list[Command] = [Report(kind="retired", subject=fragment, detail=role)]
+        for intake in running.intakes.values():
+            commands += _leave(intake, intake.producers)
+        return commands
+
+    def leave(self) -> list[Command]:
+        """End everything that reads."""
+        commands = [c for fragment in list(self.running) for c in self.dismiss(fragment)]
+        return [*commands, *self._sinks(())]
 
     def _begin(self, a: FragmentAssignment) -> Command:
         try:

@@ -19,6 +19,9 @@ from orchestrator.host.events import Deliver
 from orchestrator.records import SinkAssignment, SinkStatus
 from streams.chunk import stream_schema
 
+SINK_PREFIX = "sink:"
+"""Under this and the stream's name a sink subscribes; fragments subscribe under their own names."""
+
 LATENCY_WINDOW = 20_000
 """Answers over which percentiles are taken: a minute or two of a fast stream, and quickly
 sorted: the host does nothing else meanwhile."""
@@ -31,7 +34,7 @@ class Sink:
         self.assignment = assignment
         self.schema = stream_schema(assignment.columns)
         self.receiver = Receiver()
-        self.intake = Intake(assignment.stream, f"sink:{assignment.stream}")
+        self.intake = Intake(assignment.stream, SINK_PREFIX + assignment.stream)
         self._latencies_us: deque[int] = deque(maxlen=LATENCY_WINDOW)
         self._rows = 0
         self._answers = 0

@@ -13,7 +13,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from orchestrator.host.events import Assigned, EpochSuperseded, Event, RecordTakeover
+from orchestrator.host.events import (
+    Assigned,
+    CopyDismissed,
+    EpochSuperseded,
+    Event,
+    RecordTakeover,
+)
 from orchestrator.records import Assignment, FragmentRecord, NodeRecord, ReplicaId, TakeOver
 from orchestrator.store import (
     ASSIGNMENTS,
@@ -102,7 +108,11 @@ class StoreLink:
         self._record.withdraw()
 
     def _write(self, takeover: RecordTakeover) -> None:
-        """Record a takeover under the fragment's version, unless a newer one has come first."""
+        """Record a takeover under the fragment's version.
+
+        Not if a newer one has come first, and not unless the store knows this copy as the
+        secondary: a host that was out of reach may have been replaced without having heard of it.
+        """
         key = fragment_key(takeover.query, takeover.fragment)
         found = self.store.get(key)
         if found is None:
@@ -111,6 +121,9 @@ class StoreLink:
         if record.epoch >= takeover.epoch:
             if record.primary != self.replica_of:
                 self.events.append(EpochSuperseded(fragment=takeover.fragment, epoch=record.epoch))
+            return
+        if self.replica_of not in (record.primary, record.secondary):
+            self.events.append(CopyDismissed(fragment=takeover.fragment))
             return
         self.store.update(
             key,

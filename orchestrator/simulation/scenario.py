@@ -19,6 +19,7 @@ from orchestrator.drills.measurement import Delivered
 from orchestrator.host.events import Deliver
 from orchestrator.manifest import Manifests, cluster_record
 from orchestrator.records import HostSpec, NodeKind, StreamRecord
+from orchestrator.simulation.memory_store import MemoryStore
 from orchestrator.simulation.world import World
 from orchestrator.store import QUERIES, STREAMS
 from streams.chunk import stream_schema
@@ -100,7 +101,7 @@ class Scenario:
         self._streams = streams or [m.record for m in manifests.streams]
         self._queries = [m.record for m in manifests.queries]
         self._check_invariants = check_invariants
-        self._deliveries: dict[str, list[Deliver]] = {
+        self.deliveries: dict[str, list[Deliver]] = {
             stream: [] for query in self._queries for stream in query.outputs
         }
         self.world = World(record, specs, seed=seed, deliver=self._keep)
@@ -119,21 +120,86 @@ class Scenario:
         target
             As in the drill: a fragment or a node; by default a join's primary.
         """
-        start_us = self.begin()
-        killed = None
-        if kill_after_s is not None:
-            self.run_for((start_us - self.world.now_us) / 1e6 + kill_after_s)
-            killed = self.kill(target)
-            self.heal(killed)
-            killed = self.killed(killed)
-        return self.finish(killed)
+        self.begin()
+        if kill_after_s is None:
+            return self.finish()
+        self.run_for(kill_after_s)
+        return self.finish(self.drill(target))
 
-    def _restored(self, node: str, incarnation: str) -> bool:
+    def begin(self) -> None:
+        """Apply everything and let time pass until the replay begins."""
+        self.run_for(SETTLE_S)
+        for stream in self._streams:
+            self.store.create(STREAMS.key(stream.name), stream)
+        for query in self._queries:
+            self.store.create(QUERIES.key(query.name), query)
+        self._wait(self._started, 30.0, "the queries do not start")
+        start_us = max(s.start_at_us or 0 for s in read_view(self.store).stream_records.values())
+        self.run_for(max(start_us - self.world.now_us, 0) / 1e6)
+
+    def run_for(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        self.world.run_for(seconds, check_invariants=self._check_invariants)
+
+    def kill(self, node: str) -> None:
+        """Kill a node's host and bring it back as Spark would."""
+        self.world.kill(node)
+        due_us = self.world.now_us + round(RESTART_S * 1e6)
+        self.world.at(due_us, lambda: self.world.restart(node))
+
+    def kill_leader(self) -> None:
+        """End the coordinator that leads, as SIGKILL would; the others stand for election."""
+        ((store, leader),) = [each for each in self._candidates if each[1].election.leads]
+        self._candidates.remove((store, leader))
+        self.world.abandon(store)
+
+    def heal(self) -> None:
+        """Let time pass until every node has a host and every fragment a warm secondary."""
+        self._wait(self._healed, 60.0, "redundancy is not restored")
+
+    def drill(self, target: str | None) -> Killed:
+        """Kill the node of a primary and wait until all is as before."""
+        chosen = choose(read_view(self.store), target)
+        killed_us = self.world.now_us
+        self.kill(chosen.node)
+        # The store takes the dead for alive until their session times out.
+        self.run_for(RESTART_S)
+        self.heal()
         view = read_view(self.store)
-        back = view.nodes.get(node)
+        takeovers = [view.fragments[name].record.took_over for name in chosen.fragments]
+        return Killed(
+            target=chosen,
+            killed_us=killed_us,
+            detected_us=max((t.detected_at_us for t in takeovers if t), default=killed_us),
+            causes=tuple(t.cause for t in takeovers if t),
+            restored_us=self.world.now_us,
+        )
+
+    def finish(self, killed: Killed | None = None) -> Played:
+        """Let time pass until the recording has ended and all its answers have come."""
+        self._wait(self._finished, 10_000.0, "the recording does not end")
+        view = read_view(self.store)
+        return Played(
+            world=self.world,
+            deliveries=self.deliveries,
+            killed=killed,
+            schemas={s: stream_schema(dict(view.dataflow.columns[s])) for s in self.deliveries},
+        )
+
+    def _stand(self, name: str) -> None:
+        store = self.world.server.connect()
+        candidate = (store, Coordination(store, name))
+        self._candidates.append(candidate)
+        self.world.coordinate(
+            candidate[1].run_once, until=lambda: candidate not in self._candidates
+        )
+
+    def _healed(self) -> bool:
+        view = read_view(self.store)
+        lives = {node: host.incarnation for node, host in self.world.hosts.items() if host.alive}
         return (
-            back is not None
-            and back.record.incarnation != incarnation
+            lives.keys() == self.world.hosts.keys()
+            and lives == {node: found.record.incarnation for node, found in view.nodes.items()}
             and all(view.protected(found.record) for found in view.fragments.values())
         )
 
@@ -144,7 +210,7 @@ class Scenario:
     def _finished(self) -> bool:
         end_ms = max(s.replay.end_ms for s in self._streams if s.replay is not None)
         return all(
-            kept and kept[-1].chunk.progress_ms >= end_ms for kept in self._deliveries.values()
+            kept and kept[-1].chunk.progress_ms >= end_ms for kept in self.deliveries.values()
         )
 
     def _wait(self, condition: Callable[[], bool], limit_s: float, otherwise: str) -> None:
@@ -153,13 +219,10 @@ class Scenario:
         while not condition():
             if self.world.now_us >= give_up_us:
                 raise ScenarioStuck(f"{otherwise} within {limit_s:g} virtual seconds")
-            self._pass(0.1)
-
-    def _pass(self, seconds: float) -> None:
-        self.world.run_for(seconds, check_invariants=self._check_invariants)
+            self.run_for(0.1)
 
     def _keep(self, _: str, delivery: Deliver) -> None:
-        self._deliveries[delivery.stream].append(delivery)
+        self.deliveries[delivery.stream].append(delivery)
 
 
 def excerpt(stream: StreamRecord, *, begin_ms: int, end_ms: int, speed: float) -> StreamRecord:

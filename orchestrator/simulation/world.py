@@ -44,7 +44,7 @@ START_US = 1_000_000_000_000_000
 EXCHANGE_US = 50_000
 """Between two looks of a host at the store, as watches and a session would give."""
 
-SESSION_TIMEOUT_US = 4_000_000
+SESSION_TIMEOUT_US = 10_000_000
 """How long the store keeps the record of a host that died."""
 
 PUBLISH_US = 1_000_000

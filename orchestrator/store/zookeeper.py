@@ -57,9 +57,10 @@ from orchestrator.store.watch import ZooKeeperWatch
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 
-DEFAULT_SESSION_TIMEOUT_S = 4.0
-"""Short enough that a dead host's record goes within a few seconds, long enough to ride out a
-server's garbage collection; the data plane waits for neither."""
+DEFAULT_SESSION_TIMEOUT_S = 10.0
+"""Long enough to ride out a machine that is busy with something else: a session that is lost
+costs copies their place. It need not be short: a secondary notices its primary's death by itself,
+and the executor that Spark starts in a dead one's stead replaces the record it left."""
 
 DEFAULT_HISTORY_LIMIT = 1000
 """Events kept. A few hundred bytes each, so that reading all of them stays one quick round."""

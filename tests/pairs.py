@@ -1,0 +1,143 @@
+"""A small query with all that can go wrong in it: two sources, a join, windows, a count.
+
+Readings of `west` are joined with the last three seconds of `east`'s, and pairs are counted over
+five seconds. `expected` works the answer out without anything of the product.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from orchestrator.manifest import Manifests, load
+
+BEGIN_MS = 1_700_000_000_000
+INTERVAL_MS = 100
+FRAGMENTS = ("strong", "pairs", "pair_counts")
+NODES = ("n1", "n2", "n3", "n4")
+SITES = ("west-site", "east-site", "exit")
+
+STATEMENTS = """
+  REGISTER QUERY strong RSTREAM(SELECT key, value * 2 AS twice FROM west [NOW] WHERE value >= 20);
+  REGISTER QUERY pairs RSTREAM(
+    SELECT s.key AS key, s.twice AS twice, e.value AS value
+    FROM strong [NOW] AS s, east [RANGE 3 SECONDS] AS e WHERE s.key = e.key);
+  REGISTER QUERY pair_counts ISTREAM(SELECT count(*) AS pairs FROM pairs [RANGE 5 SECONDS]);
+"""
+
+Readings = list[tuple[int, int, int]]
+"""(timestamp ms, key, value), in order."""
+
+Rows = list[tuple[int, ...]]
+
+
+def readings(rng: np.random.Generator, seconds: int, every_ms: float = 60.0) -> Readings:
+    """Readings at random times, some at the same one, none in the last second."""
+    count = round((seconds - 1) * 1000 / every_ms)
+    times = BEGIN_MS + 10 * np.sort(rng.integers(0, (seconds - 1) * 100, count))
+    keys, values = rng.integers(0, 12, count), rng.integers(0, 100, count)
+    return list(zip(times.tolist(), keys.tolist(), values.tolist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Recordings of both streams, and how long they are."""
+
+    west: Readings
+    east: Readings
+    seconds: int
+
+    @staticmethod
+    def random(seed: int, seconds: int) -> Input:
+        """Recordings of so many seconds."""
+        rng = np.random.default_rng(seed)
+        return Input(readings(rng, seconds), readings(rng, seconds), seconds)
+
+    @property
+    def end_ms(self) -> int:
+        """The last instant."""
+        return BEGIN_MS + self.seconds * 1000
+
+    def manifests(self, folder: Path, *, repeat: bool = False) -> Manifests:
+        """Write recordings and manifests, and read the latter."""
+        return load([self.write(folder, repeat=repeat)])
+
+    def write(self, folder: Path, *, repeat: bool = False) -> Path:
+        """A folder with recordings, a table of latencies and a manifest of everything."""
+        schema = pa.schema([(name, pa.int64()) for name in ("timestamp", "key", "value")])
+        for name, rows in (("west", self.west), ("east", self.east)):
+            columns = [pa.array(column, pa.int64()) for column in zip(*rows, strict=True)]
+            parquet.write_table(
+                pa.Table.from_arrays(columns, schema=schema), folder / f"{name}.parquet"
+            )
+        (folder / "latency.csv").write_text(_latencies())
+        manifest = folder / "pairs.yaml"
+        manifest.write_text("---\n".join([_cluster(), *self._streams(repeat), _query()]))
+        return manifest
+
+    def _streams(self, repeat: bool) -> list[str]:
+        return [
+            f"kind: Stream\nname: {name}\nsite: {name}-site\n"
+            "columns: {key: int, value: int}\nrate: 1 KB/s\n"
+            f'replay: {{path: {name}.parquet, begin: "{_iso(BEGIN_MS)}", '
+            f'end: "{_iso(self.end_ms)}", '
+            f"interval: {INTERVAL_MS} ms, repeat: {str(repeat).lower()}}}\n"
+            for name in ("west", "east")
+        ]
+
+    def expected(self) -> Mapping[str, Rows]:
+        """The answer, tuple by tuple: (timestamp, columns…), sorted."""
+        pairs = sorted(
+            (at, key, 2 * value, other)
+            for at, key, value in self.west
+            if value >= 20
+            for before, same, other in self.east
+            if same == key and at - 3000 < before <= at
+        )
+        steps = Counter[int]()
+        for at, *_ in pairs:
+            steps[at] += 1
+            steps[at + 5000] -= 1
+        count, counts = 0, Rows()
+        for at, step in sorted(steps.items()):
+            count += step
+            if step and at <= self.end_ms:
+                counts.append((at, count))
+        return {"pairs": [*pairs], "pair_counts": counts}
+
+
+def _iso(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _latencies() -> str:
+    """Round trips, ms: places on a line, with some way from one to the next."""
+    places = [*NODES, *SITES]
+    rows = [
+        ",".join([a, *("" if a == b else str(6 + 2 * abs(i - j)) for j, b in enumerate(places))])
+        for i, a in enumerate(places)
+    ]
+    return "\n".join([",".join(["", *places]), *rows]) + "\n"
+
+
+def _cluster() -> str:
+    nodes = ", ".join(f"{{name: {name}, region: {name}}}" for name in NODES)
+    sites = ", ".join(f"{{name: {name}, region: {name}}}" for name in SITES)
+    return (
+        f"kind: Cluster\nname: pairs\nnodes: [{nodes}]\nsites: [{sites}]\nlatencies: latency.csv\n"
+    )
+
+
+def _query() -> str:
+    outputs = "{pairs: exit, pair_counts: exit}"
+    return (
+        "kind: Query\nname: pairing\ndeadline: 300 ms\nrecovery: 300 ms\n"
+        f"outputs: {outputs}\nstatements: |\n{STATEMENTS.lstrip(chr(10))}"
+    )

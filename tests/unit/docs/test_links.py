@@ -1,0 +1,30 @@
+"""Links within the papers for people lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+pages = sorted(
+    page for folder in (ROOT, ROOT / "docs", ROOT / "examples") for page in folder.glob("*.md")
+) + sorted([*(ROOT / "docs" / "decisions").glob("*.md"), *(ROOT / "examples").glob("*/*.md")])
+
+_link = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]*))?\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """Names that headings can be linked by."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", pages, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for path, anchor in _link.findall(page.read_text(encoding="utf-8")):
+        target = page.parent / path if path else page
+        assert target.exists(), f"{path} does not exist"
+        assert not anchor or anchor in anchors(target), f"{path} has no heading {anchor}"
