@@ -129,6 +129,7 @@ class World:
         self._order = 0
         self._last_due_us: dict[tuple[str, str], int] = {}
         self._cut: set[tuple[str, str]] = set()
+        self._check_invariants = False
         self.server.connect().create(CLUSTER, cluster)
         for spec in specs:
             self.start_host(spec)
@@ -206,14 +207,12 @@ class World:
         heapq.heappush(self._agenda, (max(when_us, self.now_us), self._order, action))
 
     def run_for(self, seconds: float, *, check_invariants: bool = False) -> None:
-        """Let time pass."""
+        """Let time pass; if asked to, check each host whenever it has done something."""
         end_us = self.now_us + round(seconds * 1e6)
+        self._check_invariants = check_invariants
         while self._agenda and self._agenda[0][0] <= end_us:
             self.now_us, _, action = heapq.heappop(self._agenda)
             action()
-            if check_invariants:
-                for host in self.hosts.values():
-                    host.core.check_invariants()
         self.now_us = end_us
 
     # Hosts
@@ -247,6 +246,8 @@ class World:
             cost_us = self._costs.dispatch_us + round(effort * self._costs.effort_us)
             host.busy_until_us = now + cost_us
             self.at(host.busy_until_us, lambda: self._execute(host, commands))
+        if self._check_invariants:
+            core.check_invariants()
         self._publish(host)
         due = [core.next_tick_us]
         if (emission_us := host.feeder.next_due_us(host.assigned_sources())) is not None:

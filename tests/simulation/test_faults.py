@@ -17,15 +17,15 @@ from tests.pairs import FRAGMENTS, Input
 
 @pytest.fixture(scope="module")
 def recording() -> Input:
-    return Input.random(seed=7, seconds=30)
+    return Input.random(seed=7, seconds=20)
 
 
 @pytest.fixture
 def scenario(recording: Input, tmp_path: Path) -> Scenario:
-    """The replay has run for five seconds."""
+    """The replay has run for three seconds."""
     made = Scenario(recording.manifests(tmp_path), seed=1, check_invariants=True, candidates=2)
     made.begin()
-    made.run_for(5)
+    made.run_for(3)
     return made
 
 
@@ -104,7 +104,8 @@ def test_link_between_twins_cut_leaves_two_primaries_until_it_is_mended(
     scenario.run_for(1)
     scenario.heal()
     assert roles(scenario, "pairs") == [ReplicaRole.PRIMARY, ReplicaRole.STANDBY]
-    assert fragment(scenario, "pairs").primary == before.secondary
+    # Each may have suspected the other more than once: what counts is that they agree.
+    assert fragment(scenario, "pairs").epoch > before.epoch
     assert count(scenario, "demotions") > 0
     assert_exact(scenario.finish(), recording)
 

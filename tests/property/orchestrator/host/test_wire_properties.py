@@ -1,0 +1,142 @@
+"""Every message survives the wire, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ha.messages import (
+    Ack,
+    Data,
+    Heartbeat,
+    Message,
+    Ping,
+    Pong,
+    Snapshot,
+    SnapshotRequest,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+from orchestrator.host.wire import WireError, decode, encode
+from streams.chunk import Chunk, Position, stream_schema
+
+schema = stream_schema({"count": "int", "level": "float", "name": "string", "up": "bool"})
+
+int64 = st.integers(-(2**63), 2**63 - 1)
+times = st.integers(-(2**40), 2**40)
+counts = st.integers(0, 2**40)
+names = st.text(max_size=8)
+positions = st.builds(Position, next_seq=counts, progress_ms=times)
+
+
+@st.composite
+def chunks(draw: st.DrawFn) -> Chunk:
+    marks = draw(st.lists(times, min_size=1, max_size=6, unique=True).map(sorted))
+    at = draw(st.lists(st.integers(marks[0] - 5, marks[-1]), max_size=8).map(sorted))
+    row = st.fixed_dictionaries(
+        {
+            "count": st.none() | int64,
+            "level": st.none() | st.floats(allow_nan=False),
+            "name": st.none() | st.text(max_size=8),
+            "up": st.none() | st.booleans(),
+        }
+    )
+    rows = [{"_ts": ts, **draw(row)} for ts in at]
+    origins = draw(st.lists(int64, min_size=len(marks), max_size=len(marks)))
+    return Chunk(
+        first_seq=draw(counts),
+        rows=pa.RecordBatch.from_pylist(rows, schema=schema),
+        marks=np.array(marks, dtype=np.int64),
+        origins_us=np.array(origins, dtype=np.int64),
+    )
+
+
+messages = st.one_of(
+    st.builds(
+        Data, stream=names, epoch=counts, generation=counts, consumer=names, chunk=chunks()
+    ),
+    st.builds(
+        Subscribe,
+        stream=names,
+        consumer=names,
+        position=st.none() | positions,
+        generation=st.none() | counts,
+    ),
+    st.builds(
+        Subscribed,
+        stream=names,
+        consumer=names,
+        position=positions,
+        epoch=counts,
+        generation=counts,
+    ),
+    st.builds(Unsubscribe, stream=names, consumer=names),
+    st.builds(
+        Ack, stream=names, consumer=names, position=positions, epoch=counts, generation=counts
+    ),
+    st.builds(Heartbeat, epochs=st.dictionaries(names, counts, max_size=4)),
+    st.builds(SnapshotRequest, fragment=names),
+    st.builds(
+        Snapshot,
+        fragment=names,
+        epoch=counts,
+        generation=counts,
+        state=st.binary(max_size=40),
+        inputs=st.dictionaries(names, st.tuples(counts, positions), max_size=3),
+        log_base=positions,
+        log=st.lists(chunks(), max_size=3).map(tuple),
+        consumers=st.lists(st.tuples(names, names, positions), max_size=3).map(tuple),
+    ),
+    st.builds(Ping, sent_us=int64),
+    st.builds(
+        Pong,
+        sent_us=int64,
+        position_ms=st.lists(st.floats(allow_nan=False), max_size=4).map(tuple),
+        error=st.floats(allow_nan=False),
+    ),
+)
+
+
+def known(_: str) -> pa.Schema:
+    return schema
+
+
+def same(one: Message, other: Message) -> bool:
+    """Equality, of arrays too: frames are a message's whole content."""
+    return type(one) is type(other) and encode(one) == encode(other)
+
+
+@given(messages)
+def test_every_message_survives(message: Message) -> None:
+    assert same(decode(encode(message), known), message)
+
+
+@given(messages, st.data())
+def test_a_damaged_message_is_refused_or_still_a_message(message: Message, data: st.DataObject) -> None:
+    frames = [bytearray(frame) for frame in encode(message)]
+    which = data.draw(st.sampled_from([i for i, frame in enumerate(frames) if frame]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(frames[which]) - 1))
+        frames[which][at] = data.draw(st.integers(0, 255))
+    with suppress(WireError):
+        decode([bytes(frame) for frame in frames], known)
+
+
+@given(messages, st.data())
+def test_a_truncated_message_is_refused_or_still_a_message(message: Message, data: st.DataObject) -> None:
+    frames = encode(message)
+    which = data.draw(st.integers(0, len(frames) - 1))
+    frames[which] = frames[which][: data.draw(st.integers(0, len(frames[which])))]
+    with suppress(WireError):
+        decode(frames, known)
+
+
+@given(st.lists(st.binary(max_size=60), max_size=4))
+def test_garbage_is_refused(frames: list[bytes]) -> None:
+    with suppress(WireError):
+        decode(frames, known)

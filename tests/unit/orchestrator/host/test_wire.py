@@ -1,0 +1,111 @@
+"""What is not a message of this version is refused, whatever it is instead."""
+
+from __future__ import annotations
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from ha.messages import Data, Heartbeat, Snapshot
+from orchestrator.host.wire import WIRE_VERSION, WireError, decode, encode
+from streams.chunk import Position, stream_schema
+from tests.streams_of_numbers import chunk, schema
+
+DATA = Data(stream="s", epoch=2, generation=1, consumer="c", chunk=chunk(3, [(10, 2), (20, 0)]))
+SNAPSHOT = Snapshot(
+    fragment="s",
+    epoch=2,
+    generation=1,
+    state=b"state",
+    inputs={"in": (1, Position(next_seq=4, progress_ms=40))},
+    log_base=Position(next_seq=3, progress_ms=5),
+    log=(DATA.chunk, chunk(5, [(30, 1)])),
+    consumers=(("node", "c", Position()),),
+)
+
+
+def only_s(stream: str) -> pa.Schema | None:
+    return schema if stream == "s" else None
+
+
+def refused(frames: list[bytes], problem: str) -> None:
+    with pytest.raises(WireError, match=problem):
+        decode(frames, only_s)
+
+
+def test_data_comes_back_tuple_by_tuple() -> None:
+    back = decode(encode(DATA), only_s)
+    assert isinstance(back, Data)
+    assert back.chunk.rows.equals(DATA.chunk.rows)
+    assert back.chunk.marks.tolist() == [10, 20]
+    assert (back.chunk.first_seq, back.epoch, back.consumer) == (3, 2, "c")
+
+
+def test_snapshot_comes_back_with_its_log() -> None:
+    back = decode(encode(SNAPSHOT), only_s)
+    assert isinstance(back, Snapshot)
+    assert [kept.first_seq for kept in back.log] == [3, 5]
+    assert (back.state, back.inputs, back.consumers) == (
+        SNAPSHOT.state,
+        SNAPSHOT.inputs,
+        SNAPSHOT.consumers,
+    )
+
+
+def test_a_chunk_without_rows_costs_no_body() -> None:
+    empty = Data(stream="s", epoch=1, generation=1, consumer="c", chunk=chunk(0, [(10, 0)]))
+    frames = encode(empty)
+    assert frames[1] == b""
+    back = decode(frames, only_s)
+    assert isinstance(back, Data)
+    assert back.chunk.rows.schema.equals(schema)
+
+
+@pytest.mark.parametrize("frames", [[], [b""], [b"\x00"], [bytes([WIRE_VERSION + 1])]])
+def test_another_version(frames: list[bytes]) -> None:
+    refused(frames, "wire version")
+
+
+def test_unknown_stream() -> None:
+    refused(
+        encode(Data(stream="t", epoch=1, generation=1, consumer="c", chunk=DATA.chunk)),
+        "stream 't' is neither read nor made here",
+    )
+
+
+def test_another_schema() -> None:
+    narrow = stream_schema({"number": "string", "more": "float"})
+    with pytest.raises(WireError):
+        decode(encode(DATA), lambda _: narrow)
+
+
+@pytest.mark.parametrize("message", [DATA, SNAPSHOT])
+def test_missing_and_surplus_frames(message: Data | Snapshot) -> None:
+    frames = encode(message)
+    with pytest.raises(WireError):
+        decode(frames[:-1], only_s)
+    with pytest.raises(WireError):
+        decode([*frames, b"more"], only_s)
+
+
+def test_a_control_message_with_a_body() -> None:
+    refused([*encode(Heartbeat(epochs={})), b"body"], "1 more frames")
+
+
+def test_truncated_rows() -> None:
+    header, body = encode(DATA)
+    with pytest.raises(WireError):
+        decode([header, body[: len(body) // 2]], only_s)
+
+
+def test_a_chunk_that_breaks_its_promises() -> None:
+    falling = chunk(0, [(20, 1), (10, 1)])
+    refused(
+        encode(Data(stream="s", epoch=1, generation=1, consumer="c", chunk=falling)),
+        "marks do not rise",
+    )
+
+
+def test_an_unknown_kind() -> None:
+    header = msgspec.msgpack.encode([2, "Nonsense", None])
+    refused([bytes([WIRE_VERSION]) + header], "Nonsense")
