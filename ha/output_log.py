@@ -23,6 +23,12 @@ from streams.chunk import Chunk, Int64Array, Position
 DEFAULT_CAPACITY_BYTES = 256 * 1024 * 1024
 """Room for minutes of a fast stream, and small beside an executor's memory."""
 
+DEFAULT_LINGER_US = 2_000_000
+"""Output stays for this long even when everybody known has acknowledged it. A consumer that
+subscribed at the primary just now is unknown to the secondary until the next assignment or
+acknowledgement reaches that; it must still find there what it lacks if the primary dies
+meanwhile."""
+
 Consumer = tuple[str, str]
 """Node, and the name under which the consumer there reads (a fragment or a sink)."""
 
@@ -46,6 +52,8 @@ class OutputLog:
         Where the log begins; the first appended tuple gets `base.next_seq`.
     capacity_bytes
         Rows kept at most, by Arrow size.
+    linger_us
+        How much longer than needed output is kept, on the clock of the tuples' origins.
     """
 
     def __init__(
@@ -53,6 +61,7 @@ class OutputLog:
         schema: pa.Schema,
         base: Position | None = None,
         capacity_bytes: int = DEFAULT_CAPACITY_BYTES,
+        linger_us: int = DEFAULT_LINGER_US,
     ) -> None:
         self.schema = schema
         self._base = base or Position()
@@ -60,6 +69,7 @@ class OutputLog:
         self._chunks: deque[Chunk] = deque()
         self._bytes = 0
         self._capacity_bytes = capacity_bytes
+        self._linger_us = linger_us
         self._subscriptions: dict[Consumer, Subscription] = {}
         self.overflowed_tuples = 0
 
@@ -156,6 +166,9 @@ class OutputLog:
             return
         needed_ms = min(s.acknowledged.progress_ms for s in self._subscriptions.values())
         while self._chunks and self._chunks[0].progress_ms <= needed_ms:
+            newest_us, oldest_us = self._chunks[-1].origins_us[-1], self._chunks[0].origins_us[-1]
+            if newest_us - oldest_us < self._linger_us:
+                return
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:

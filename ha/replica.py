@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from streams.engine import Evaluated, FragmentEngine
 
 from ha.messages import Data, Snapshot
 from ha.output_log import OutputLog
@@ -20,6 +19,7 @@ from ha.receiver import Received, Receiver
 from ha.roles import Role, RoleEvent, next_role
 from streams.chunk import NO_PROGRESS, Chunk, Position
 from streams.compiler import Program
+from streams.engine import Evaluated, FragmentEngine
 
 
 @dataclass(slots=True)

@@ -134,4 +134,5 @@ def _show_plan(
         ),
         picture,
     )
-    console.print(plan_view(plan_document(plan, [], str(picture))))
+    running = [found.record for found in view.fragments.values()]
+    console.print(plan_view(plan_document(plan, running, str(picture))))

@@ -331,7 +331,9 @@ class _Decider:
                     key=STREAMS.key(name),
                     record=started,
                     version=self._view.streams[name].version,
-                    event=self._event("stream starts", name, f"at {start_at_us} µs"),
+                    event=self._event(
+                        "stream starts", name, "everything that reads it is protected"
+                    ),
                 )
             )
 

@@ -43,7 +43,7 @@ def _takeovers(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, s
             "took over",
             name,
             f"{took_over.previous.node} → {record.primary.node}, epoch {record.epoch}, "
-            f"{took_over.cause} at {took_over.detected_at_us} µs",
+            f"{took_over.cause}",
         )
 
 

@@ -261,13 +261,15 @@ def _node_fault(name: str, record: NodeRecord) -> str | None:
 
 
 def with_orphans(view: ClusterView, before: ClusterView | None, now_us: int) -> ClusterView:
-    """The view, with the times since which fragments lack their primary carried over."""
-    known: Mapping[str, int] = before.orphaned_since_us if before else {}
-    return replace(
-        view,
-        orphaned_since_us={
-            name: known.get(name, now_us)
-            for name, found in view.fragments.items()
-            if not view.alive(found.record.primary) or view.stepped_down(found.record)
-        },
-    )
+    """The view, with the times since which fragments lack their primary carried over.
+
+    A record that has changed since starts anew: what was decided needs time to happen.
+    """
+    since_us: dict[str, int] = {}
+    for name, found in view.fragments.items():
+        if view.alive(found.record.primary) and not view.stepped_down(found.record):
+            continue
+        known = before.fragments.get(name) if before is not None else None
+        same = known is not None and known.version == found.version
+        since_us[name] = before.orphaned_since_us.get(name, now_us) if before and same else now_us
+    return replace(view, orphaned_since_us=since_us)

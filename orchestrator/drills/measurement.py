@@ -36,9 +36,7 @@ class Delivered:
     @staticmethod
     def from_archive(folder: Path, stream: str) -> Delivered:
         """What a site has kept so far."""
-        return Delivered(
-            read(folder / f"{stream}.answers.arrows"), read(folder / f"{stream}.rows.arrows")
-        )
+        return Delivered(read(folder, f"{stream}.answers"), read(folder, f"{stream}.rows"))
 
     @staticmethod
     def from_deliveries(deliveries: Sequence[Deliver], rows_schema: pa.Schema) -> Delivered:

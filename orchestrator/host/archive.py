@@ -1,9 +1,9 @@
 """What a site keeps of the streams it was delivered: every tuple and every answer.
 
-Two Arrow IPC stream files a stream: `<stream>.rows.arrows` (the tuples with their sequence
-numbers) and `<stream>.answers.arrows` (each closed instant: when it was due, when it came, from
-which epoch, how many tuples were lost before it). They are written as they come and can be read
-while they grow.
+Two series of Arrow IPC stream files a stream: `<stream>.rows.<n>.arrows` (the tuples with their
+sequence numbers) and `<stream>.answers.<n>.arrows` (each closed instant: when it was due, when it
+came, from which epoch, how many tuples were lost before it). They are written as they come and can
+be read while they grow. A site that starts again begins the next file of each series.
 """
 
 from __future__ import annotations
@@ -92,16 +92,33 @@ class Archive:
     def _write(self, name: str, batch: pa.RecordBatch) -> None:
         file = self._files.get(name)
         if file is None:
-            raw = (self._folder / f"{name}.arrows").open("wb")
+            part = len(_parts(self._folder, name))
+            raw = (self._folder / f"{name}.{part}.arrows").open("xb")
             file = self._files[name] = _File(raw, ipc.new_stream(raw, batch.schema))
         file.writer.write_batch(batch)
 
 
-def read(path: Path) -> pa.Table:
-    """A file of an archive, up to the last batch that is complete."""
-    with path.open("rb") as raw:
-        reader = ipc.open_stream(raw)
-        return pa.Table.from_batches(list(_complete(reader)), schema=reader.schema)
+def read(folder: Path, name: str) -> pa.Table:
+    """A series of an archive, such as `alerts.rows`, up to the last batch that is complete.
+
+    Raises
+    ------
+    FileNotFoundError
+        If nothing of it has been written.
+    """
+    tables: list[pa.Table] = []
+    for part in _parts(folder, name):
+        with part.open("rb") as raw:
+            reader = ipc.open_stream(raw)
+            tables.append(pa.Table.from_batches(list(_complete(reader)), schema=reader.schema))
+    if not tables:
+        raise FileNotFoundError(f"{folder} holds no {name}")
+    return pa.concat_tables(tables)
+
+
+def _parts(folder: Path, name: str) -> list[Path]:
+    """Files of a series in the order they were begun."""
+    return sorted(folder.glob(f"{name}.*.arrows"), key=lambda p: int(p.name.split(".")[-2]))
 
 
 def _complete(reader: ipc.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:

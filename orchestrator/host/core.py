@@ -105,7 +105,7 @@ class HostCore:
                     source.log.append(event.rows, event.marks, event.origins_us)
                     self._publish(source)
             case EpochSuperseded(fragment=fragment, epoch=epoch):
-                self._heed_epoch(fragment, epoch)
+                self._leave_epoch(fragment, epoch)
             case CopyDismissed(fragment=fragment):
                 self.counters["copies_dismissed"] += 1
                 self._commands += self.roster.dismiss(fragment)
@@ -212,7 +212,12 @@ class HostCore:
 
     def _heed_epoch(self, fragment: str, epoch: int) -> None:
         running = self.roster.running.get(fragment)
-        if running is not None and running.supersede(epoch):
+        if running is not None and epoch > running.replica.epoch:
+            self._leave_epoch(fragment, epoch)
+
+    def _leave_epoch(self, fragment: str, epoch: int) -> None:
+        running = self.roster.running.get(fragment)
+        if running is not None and running.step_down(max(epoch, running.replica.epoch)):
             self.counters["demotions"] += 1
             self._report("stepped down", fragment, f"epoch {epoch} has another primary")
 

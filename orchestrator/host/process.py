@@ -42,7 +42,7 @@ from orchestrator.host.presence import node_record, running_now
 from orchestrator.host.replay import Feeder
 from orchestrator.host.store_link import StoreLink, StoreThread
 from orchestrator.host.transport import Arrived, Keys, Lost, Transport
-from orchestrator.host.wire import WireError, decode, encode
+from orchestrator.host.wire import UnknownStream, WireError, decode, encode
 from orchestrator.records import HostSpec, NodeRecord, ReplicaId, SourceAssignment
 from orchestrator.store import CLUSTER, Store, ZooKeeperStore
 
@@ -136,6 +136,10 @@ class HostProcess:
             case Arrived(sender=sender, frames=frames):
                 try:
                     message = decode(frames, self._core.roster.schema_of)
+                except UnknownStream:
+                    # It was under way when the stream was unassigned.
+                    self._core.counters["chunks_unasked"] += 1
+                    return
                 except WireError as error:
                     self._core.counters["frames_refused"] += 1
                     _log.debug("frames from %s refused: %s", sender, error)

@@ -32,7 +32,6 @@ from streams.chunk import stream_schema
 from streams.compiler import compile_statement
 from streams.language import QueryError, parse
 
-
 ABSENT_SINK_US = 15_000_000
 """How long output is kept for a sink whose host has left the store. A copy of a fragment that goes
 has a twin, or gets one, which fetches the state; a sink that only lost its session for a moment
@@ -50,9 +49,11 @@ class Running:
 
     def supersede(self, epoch: int) -> bool:
         """Heed a newer epoch; True if this copy was primary until now."""
+        return epoch > self.replica.epoch and self.step_down(epoch)
+
+    def step_down(self, epoch: int) -> bool:
+        """Leave an epoch to another copy; True if this one was primary until now."""
         replica = self.replica
-        if epoch <= replica.epoch:
-            return False
         deposed = replica.role is Role.PRIMARY
         replica.epoch = epoch
         replica.apply(RoleEvent.SUPERSEDED)

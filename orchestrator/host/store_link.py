@@ -92,6 +92,9 @@ class StoreLink:
         """
         newest, session = self._newest, self.store.session
         if newest is not None and (newest != self._published or session != self._session):
+            if session == self._session and self._name_is_taken():
+                self.superseded = True
+                return
             try:
                 self._record.publish(newest)
             except (VersionConflict, RecordExists):
@@ -106,6 +109,12 @@ class StoreLink:
     def withdraw(self) -> None:
         """Delete the host's record."""
         self._record.withdraw()
+
+    def _name_is_taken(self) -> bool:
+        # Versions alone do not tell: a record that another process has put in this one's place
+        # counts from 0 again.
+        found = self.store.get(NODES.key(self.replica_of.node))
+        return found is not None and found.record.incarnation != self.replica_of.incarnation
 
     def _write(self, takeover: RecordTakeover) -> None:
         """Record a takeover under the fragment's version.

@@ -28,7 +28,7 @@ from ha.messages import (
     Subscribed,
     Unsubscribe,
 )
-from streams.chunk import Chunk, ChunkError, Position
+from streams.chunk import Chunk, Position
 
 WIRE_VERSION = 1
 
@@ -38,6 +38,10 @@ SchemaOf = Callable[[str], pa.Schema | None]
 
 class WireError(ValueError):
     """Frames that are not a message of this version."""
+
+
+class UnknownStream(WireError):
+    """A message about a stream that is neither read nor made here, or not any more."""
 
 
 class ChunkHeader(msgspec.Struct, frozen=True, array_like=True):
@@ -131,7 +135,9 @@ def decode(frames: Sequence[bytes], schema_of: SchemaOf) -> Message:
     try:
         header = _headers.decode(memoryview(frames[0])[1:])
         return _message(header, frames[1:], schema_of)
-    except (msgspec.MsgspecError, ChunkError, pa.ArrowInvalid, ValueError, OSError) as error:
+    except WireError:
+        raise
+    except (msgspec.MsgspecError, pa.ArrowException, ValueError, OSError, EOFError) as error:
         raise WireError(str(error)) from error
 
 
@@ -178,7 +184,7 @@ def _snapshot(header: SnapshotHeader, bodies: Sequence[bytes], schema_of: Schema
 def _known(stream: str, schema_of: SchemaOf) -> pa.Schema:
     schema = schema_of(stream)
     if schema is None:
-        raise WireError(f"stream {stream!r} is neither read nor made here")
+        raise UnknownStream(f"stream {stream!r} is neither read nor made here")
     return schema
 
 

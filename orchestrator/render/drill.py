@@ -22,7 +22,7 @@ def report_view(report: DrillReport) -> RenderableType:
         ("noticed by", ", ".join(report.causes) or "–"),
         ("detection", ms(report.detection_ms)),
         ("recovery", against(report.recovery_ms, report.bound_ms)),
-        ("longest silence", against(report.gap_ms, report.bound_ms)),
+        ("longest silence", f"{ms(report.gap_ms)} in the seconds after the kill"),
         ("lost, repeated", f"{report.lost}, {report.repeated} of {count(report.tuples)} tuples"),
         ("redundancy restored", f"after {report.redundancy_restored_s:.1f} s"),
     ]

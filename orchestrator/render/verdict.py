@@ -28,7 +28,7 @@ def verdict_view(verdict: Verdict) -> RenderableType:
         ("killed", f"the executor of {v.killed_node}"),
         ("detection", ms(v.detection_ms)),
         ("recovery", against(v.recovery_ms, v.bound_ms)),
-        ("longest silence", against(v.gap_ms, v.bound_ms)),
+        ("longest silence", f"{ms(v.gap_ms)} in the seconds after the kill"),
         ("lost, repeated", _holds(not v.lost and not v.repeated, f"{v.lost}, {v.repeated}", "")),
         ("redundancy restored", f"after {v.redundancy_restored_s:.1f} s"),
     ]  # fmt: skip

@@ -1,7 +1,7 @@
 """A cluster's manifests played in the simulated world: the same plan, hosts and protocol.
 
-`python -m orchestrator.simulation --help` runs the demo's scenario from the command line: replay
-the recording, kill the node that runs a fragment's primary, bring it back as Spark would.
+The demo's scenario: replay the recording, kill the node that runs a fragment's primary, bring it
+back as Spark would.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def test_two_copies_interleaved_give_the_stream_once_in_order(
 def test_what_a_broken_link_swallows_is_noticed_and_sent_again(
     instants: list[tuple[int, int]], ends: list[int], draw: st.DataObject
 ) -> None:
-    log, receiver, taken = OutputLog(schema), Receiver(), list[Chunk]()
+    log, receiver, taken = OutputLog(schema, linger_us=0), Receiver(), list[Chunk]()
     consumer = ("node", "c")
     log.subscribe(consumer, None)
     for chunk in cut(instants, ends):
@@ -68,7 +68,7 @@ def test_what_a_broken_link_swallows_is_noticed_and_sent_again(
 def test_trimming_never_takes_what_somebody_may_still_need(
     instants: list[tuple[int, int]], ends: list[int], acks: list[tuple[int, int]]
 ) -> None:
-    log = OutputLog(schema)
+    log = OutputLog(schema, linger_us=0)
     everything = cut(instants, [])[0]
     positions = [Position()] * 3
     for who in range(3):

@@ -9,7 +9,7 @@ ALICE, BOB = ("alice", "join"), ("bob", "join")
 
 
 def log_of(*instants: tuple[int, int]) -> OutputLog:
-    log = OutputLog(schema)
+    log = OutputLog(schema, linger_us=0)
     for instant in instants:
         one = chunk(log.end.next_seq, [instant])
         log.append(one.rows, one.marks, one.origins_us)
@@ -83,7 +83,7 @@ def test_a_consumer_from_before_the_log_is_told_where_it_begins() -> None:
 
 
 def test_overflow_drops_the_oldest_and_counts_it() -> None:
-    log = OutputLog(schema, capacity_bytes=3 * chunk(0, [(10, 4)]).rows.nbytes)
+    log = OutputLog(schema, capacity_bytes=3 * chunk(0, [(10, 4)]).rows.nbytes, linger_us=0)
     log.subscribe(ALICE, None)
     for ts in range(10, 60, 10):
         one = chunk(log.end.next_seq, [(ts, 4)])
@@ -99,3 +99,16 @@ def test_refuses_a_chunk_that_does_not_join_up() -> None:
         log.extend(chunk(5, [(20, 1)]))
     with pytest.raises(InvariantViolation, match="mark 10"):
         log.extend(chunk(2, [(10, 1)]))
+
+
+def test_output_lingers_for_consumers_that_are_not_known_yet() -> None:
+    log = OutputLog(schema, linger_us=15_000)
+    log.subscribe(ALICE, None)
+    for ts in (10, 20, 30):
+        one = chunk(log.end.next_seq, [(ts, 1)])
+        log.append(one.rows, one.marks, one.origins_us)
+    log.acknowledge(ALICE, log.end)
+    assert numbers(log.chunks()) == [1, 2]
+    assert log.subscribe(BOB, Position(next_seq=1, progress_ms=10)) == Position(
+        next_seq=1, progress_ms=10
+    )

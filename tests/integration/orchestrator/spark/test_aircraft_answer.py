@@ -27,6 +27,7 @@ AIRCRAFT = fetch.EXAMPLES / "aircraft"
 ANSWER = (AIRCRAFT / "answer.sql").read_text()
 OUTPUTS: tuple[str, ...] = ("alerts", "alerts_per_minute")
 
+
 def flights(rng: np.random.Generator, aircraft: int, seconds: int) -> pa.Table:
     """Positions of aircraft that wander about each other, with silences and lost altitudes."""
     rows: list[dict[str, object]] = []

@@ -57,9 +57,7 @@ def chunks(draw: st.DrawFn) -> Chunk:
 
 
 messages = st.one_of(
-    st.builds(
-        Data, stream=names, epoch=counts, generation=counts, consumer=names, chunk=chunks()
-    ),
+    st.builds(Data, stream=names, epoch=counts, generation=counts, consumer=names, chunk=chunks()),
     st.builds(
         Subscribe,
         stream=names,
@@ -117,7 +115,9 @@ def test_every_message_survives(message: Message) -> None:
 
 
 @given(messages, st.data())
-def test_a_damaged_message_is_refused_or_still_a_message(message: Message, data: st.DataObject) -> None:
+def test_a_damaged_message_is_refused_or_still_a_message(
+    message: Message, data: st.DataObject
+) -> None:
     frames = [bytearray(frame) for frame in encode(message)]
     which = data.draw(st.sampled_from([i for i, frame in enumerate(frames) if frame]))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -128,7 +128,9 @@ def test_a_damaged_message_is_refused_or_still_a_message(message: Message, data:
 
 
 @given(messages, st.data())
-def test_a_truncated_message_is_refused_or_still_a_message(message: Message, data: st.DataObject) -> None:
+def test_a_truncated_message_is_refused_or_still_a_message(
+    message: Message, data: st.DataObject
+) -> None:
     frames = encode(message)
     which = data.draw(st.integers(0, len(frames) - 1))
     frames[which] = frames[which][: data.draw(st.integers(0, len(frames[which])))]

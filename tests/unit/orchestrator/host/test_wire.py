@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 import pyarrow as pa
 import pytest
@@ -109,3 +111,12 @@ def test_a_chunk_that_breaks_its_promises() -> None:
 def test_an_unknown_kind() -> None:
     header = msgspec.msgpack.encode([2, "Nonsense", None])
     refused([bytes([WIRE_VERSION]) + header], "Nonsense")
+
+
+def test_rows_whose_metadata_point_past_their_end() -> None:
+    header, body = encode(DATA)
+    for at in range(len(body)):
+        for value in (0, 255):
+            damaged = body[:at] + bytes([value]) + body[at + 1 :]
+            with suppress(WireError):
+                decode([header, damaged], only_s)

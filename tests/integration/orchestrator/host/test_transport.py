@@ -1,0 +1,241 @@
+"""Real links on loopback: who may speak, as whom, in what order, and what a broken link says."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+import zmq
+
+from orchestrator.clock import now_us
+from orchestrator.host.transport import MAX_FRAME_BYTES, Arrived, Keys, Lost, Transport
+from orchestrator.records import Peer
+from tests.conftest import WaitUntil
+
+
+class Host:
+    """A transport and all that it has received."""
+
+    def __init__(self, name: str) -> None:
+        self.keys = Keys.generate()
+        self.transport = Transport(name, self.keys, "127.0.0.1", now_us)
+        self.received: list[Arrived | Lost] = []
+
+    def peer(self, delay_ms: float = 0.0, incarnation: str = "1") -> Peer:
+        return Peer(
+            node=self.transport.node,
+            incarnation=incarnation,
+            endpoint=self.transport.endpoint,
+            public_key=self.keys.public.decode(),
+            delay_ms=delay_ms,
+        )
+
+    @property
+    def arrived(self) -> list[Arrived]:
+        return [item for item in self.received if isinstance(item, Arrived)]
+
+    @property
+    def lost(self) -> list[str]:
+        return [item.node for item in self.received if isinstance(item, Lost)]
+
+
+Hosts = Callable[..., list[Host]]
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    """Makes hosts that end with the test."""
+    with ExitStack() as stack:
+
+        def make(*names: str) -> list[Host]:
+            made = [Host(name) for name in names]
+            for host in made:
+                stack.enter_context(closing(host.transport))
+            return made
+
+        yield make
+
+
+def meet(*everybody: Host, delay_ms: float = 0.0) -> None:
+    for host in everybody:
+        host.transport.set_peers([other.peer(delay_ms) for other in everybody])
+
+
+def turn(*everybody: Host) -> None:
+    """Let everybody listen for a moment."""
+    for host in everybody:
+        host.received += host.transport.receive(2000)
+
+
+def test_frames_arrive_whole_in_order_and_under_the_senders_name(
+    hosts: Hosts, wait_until: WaitUntil
+) -> None:
+    one, other, third = hosts("one", "other", "third")
+    meet(one, other, third)
+    for number in range(100):
+        one.transport.send("other", [b"%d" % number, b"", b"body"])
+        third.transport.send("other", [b"third"])
+
+    def all_there() -> bool:
+        turn(one, other, third)
+        return len(other.arrived) == 200
+
+    wait_until(all_there)
+    from_one = [item.frames for item in other.arrived if item.sender == "one"]
+    assert from_one == [[b"%d" % number, b"", b"body"] for number in range(100)]
+    assert {item.sender for item in other.arrived} == {"one", "third"}
+
+
+def test_an_unknown_key_is_refused_and_counted(hosts: Hosts, wait_until: WaitUntil) -> None:
+    one, stranger = hosts("one", "stranger")
+    one.transport.set_peers([one.peer()])
+    stranger.transport.set_peers([one.peer()])
+    stranger.transport.send("one", [b"let me in"])
+
+    def refused() -> bool:
+        turn(one, stranger)
+        return one.transport.counters["connections_refused"] > 0
+
+    wait_until(refused)
+    assert one.arrived == []
+
+
+def test_a_connection_without_a_key_is_refused(hosts: Hosts, wait_until: WaitUntil) -> None:
+    one, friend = hosts("one", "friend")
+    meet(one, friend)
+    with zmq.Context[zmq.Socket[bytes]]() as context, context.socket(zmq.DEALER) as naked:
+        naked.setsockopt(zmq.LINGER, 0)
+        naked.connect(one.transport.endpoint)
+        naked.send_multipart([struct.pack("<q", now_us()), b"hello"])
+        friend.transport.send("one", [b"hello"])
+
+        def friend_came() -> bool:
+            turn(one, friend)
+            return bool(one.arrived)
+
+        wait_until(friend_came)
+    assert [item.sender for item in one.arrived] == ["friend"]
+
+
+def test_who_sent_it_is_told_by_the_key_and_not_by_what_the_sender_claims(
+    hosts: Hosts, wait_until: WaitUntil
+) -> None:
+    one, honest, liar = hosts("one", "honest", "liar")
+    meet(one, honest, liar)
+    with zmq.Context[zmq.Socket[bytes]]() as context, context.socket(zmq.DEALER) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.IDENTITY, b"honest")
+        socket.curve_serverkey = one.keys.public
+        socket.curve_publickey = liar.keys.public
+        socket.curve_secretkey = liar.keys.secret
+        socket.connect(one.transport.endpoint)
+        socket.send_multipart([struct.pack("<q", now_us()), b"I am honest"])
+
+        def came() -> bool:
+            turn(one, honest, liar)
+            return bool(one.arrived)
+
+        wait_until(came)
+    assert one.arrived == [Arrived("liar", [b"I am honest"])]
+
+
+def test_nothing_arrives_before_the_links_delay_has_passed(
+    hosts: Hosts, wait_until: WaitUntil
+) -> None:
+    one, other = hosts("one", "other")
+    meet(one, other, delay_ms=60.0)
+    sent_us = now_us()
+    one.transport.send("other", [b"x"])
+    arrived_us: list[int] = []
+
+    def came() -> bool:
+        turn(one, other)
+        arrived_us.append(now_us())
+        return bool(other.arrived)
+
+    wait_until(came)
+    assert arrived_us[-1] - sent_us >= 60_000
+
+
+def test_shorter_delay_does_not_let_later_frames_overtake(
+    hosts: Hosts, wait_until: WaitUntil
+) -> None:
+    one, other = hosts("one", "other")
+    meet(one, other, delay_ms=80.0)
+    one.transport.send("other", [b"first"])
+
+    def under_way() -> bool:
+        turn(one)
+        other.received += other.transport.receive(0)
+        return now_us() >= begun_us + 40_000
+
+    begun_us = now_us()
+    wait_until(under_way)
+    other.transport.set_peers([one.peer(0.0), other.peer()])
+    one.transport.send("other", [b"second"])
+
+    def both() -> bool:
+        turn(one, other)
+        return len(other.arrived) == 2
+
+    wait_until(both)
+    assert [item.frames for item in other.arrived] == [[b"first"], [b"second"]]
+
+
+def test_a_peer_that_ends_is_reported_lost(hosts: Hosts, wait_until: WaitUntil) -> None:
+    one, other, third = hosts("one", "other", "third")
+    meet(one, other, third)
+    for host in (other, third):
+        one.transport.send(host.transport.node, [b"x"])
+
+    def connected() -> bool:
+        turn(one, other, third)
+        return bool(other.arrived and third.arrived)
+
+    wait_until(connected)
+    assert one.lost == []
+    other.transport.close()
+
+    def noticed() -> bool:
+        turn(one, third)
+        return bool(one.lost)
+
+    wait_until(noticed)
+    assert set(one.lost) == {"other"}
+
+
+def test_to_itself(hosts: Hosts) -> None:
+    (one,) = hosts("one")
+    one.transport.send("one", [b"a"])
+    assert one.transport.receive(10_000_000) == [Arrived("one", [b"a"])]
+
+
+def test_to_nobody_is_counted(hosts: Hosts) -> None:
+    (one,) = hosts("one")
+    one.transport.send("nobody", [b"a"])
+    assert one.transport.counters["sends_to_unknown_peer"] == 1
+
+
+def test_wake_ends_a_wait(hosts: Hosts) -> None:
+    (one,) = hosts("one")
+    one.transport.wake()
+    assert one.transport.receive(60_000_000) == []
+
+
+@pytest.mark.slow
+def test_a_frame_over_the_limit_is_not_taken_in(hosts: Hosts, wait_until: WaitUntil) -> None:
+    one, other = hosts("one", "other")
+    meet(one, other)
+    one.transport.send("other", [b"x" * (MAX_FRAME_BYTES + 1)])
+    one.transport.send("other", [b"small"])
+
+    def over() -> bool:
+        turn(one, other)
+        if one.lost:
+            one.transport.send("other", [b"again"])
+        return any(item.frames == [b"again"] for item in other.arrived)
+
+    wait_until(over)
+    assert max(len(item.frames[0]) for item in other.arrived) < MAX_FRAME_BYTES

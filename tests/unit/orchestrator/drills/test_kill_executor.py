@@ -1,0 +1,123 @@
+"""Which executor a drill kills, and what it reads off the arrivals afterwards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from orchestrator.drills.kill_executor import DrillFailed, Killed, Target, choose, outage
+from orchestrator.drills.measurement import Delivered
+from orchestrator.errors import Refused
+from orchestrator.host.events import Deliver
+from tests.obedient_cluster import ObedientCluster, aircraft
+from tests.streams_of_numbers import chunk, schema
+
+KILLED_US = 1_000_000
+DETECTED_US = 1_010_000
+
+
+@pytest.fixture
+def cluster() -> ObedientCluster:
+    made = ObedientCluster()
+    made.apply(aircraft())
+    made.settle()
+    return made
+
+
+def killed() -> Killed:
+    target = Target(node="n", incarnation="1", host_pid=1, fragments=("q.f",), bound_ms=300)
+    return Killed(
+        target=target,
+        killed_us=KILLED_US,
+        detected_us=DETECTED_US,
+        causes=("connection lost",),
+        restored_us=9_000_000,
+    )
+
+
+def arriving(*arrived_ms: float) -> Delivered:
+    """Answers that came so long after the kill."""
+    return Delivered.from_deliveries(
+        [
+            Deliver(
+                stream="s",
+                epoch=1,
+                chunk=chunk(0, [(n, 0)]),
+                lost=0,
+                arrived_us=KILLED_US + round(1000 * at_ms),
+            )
+            for n, at_ms in enumerate(arrived_ms)
+        ],
+        schema,
+    )
+
+
+def test_by_default_the_join_s_primary(cluster: ObedientCluster) -> None:
+    view = cluster.view()
+    chosen = choose(view, None)
+    assert chosen.node == view.fragments["proximity.alerts"].record.primary.node
+
+
+@pytest.mark.parametrize("target", ["proximity.north_tracks", "north_tracks"])
+def test_a_fragment_by_either_name(cluster: ObedientCluster, target: str) -> None:
+    record = cluster.view().fragments["proximity.north_tracks"].record
+    chosen = choose(cluster.view(), target)
+    assert (chosen.node, chosen.incarnation) == (record.primary.node, record.primary.incarnation)
+
+
+def test_everything_primary_on_the_node_is_affected(cluster: ObedientCluster) -> None:
+    view = cluster.view()
+    for node in view.executors:
+        here = {n for n, f in view.fragments.items() if f.record.primary.node == node}
+        chosen = choose(view, node)
+        assert set(chosen.fragments) == here
+        bounds = [q.recovery_bound_ms for q in view.query_records.values()] if here else []
+        assert chosen.bound_ms == min(bounds, default=float("inf"))
+
+
+@pytest.mark.parametrize("target", ["nowhere", "north-receiver"])
+def test_neither_fragment_nor_executor(cluster: ObedientCluster, target: str) -> None:
+    with pytest.raises(Refused, match=target):
+        choose(cluster.view(), target)
+
+
+def test_nothing_unprotected_is_killed(cluster: ObedientCluster) -> None:
+    record = cluster.view().fragments["proximity.alerts"].record
+    assert record.secondary is not None
+    host = cluster.hosts[record.secondary.node]
+    host.cold = True
+    host.obey()
+    with pytest.raises(Refused, match=r"proximity\.alerts, which has no warm secondary"):
+        choose(cluster.view(), "proximity.alerts")
+
+
+def test_times_are_counted_from_the_kill() -> None:
+    assert killed().detection_ms == 10.0
+    assert killed().redundancy_restored_s == 8.0
+
+
+def test_recovery_ends_with_the_silence_that_the_kill_began() -> None:
+    steady = np.arange(-500, 3000, 20.0)
+    hole = steady[(steady <= 0) | (steady >= 90)]
+    found = outage(killed(), [arriving(*hole)])
+    assert (found.recovery_ms, found.gap_ms) == (100.0, 100.0)
+
+
+def test_what_healing_does_later_is_gap_but_not_recovery() -> None:
+    steady = np.arange(-500, 4000, 20.0)
+    holes = steady[((steady <= 0) | (steady >= 90)) & ((steady < 2000) | (steady > 2300))]
+    found = outage(killed(), [arriving(*holes)])
+    assert found.recovery_ms == 100.0
+    assert found.gap_ms > 300
+
+
+def test_the_sink_that_fared_worst_counts() -> None:
+    steady = np.arange(-500, 3000, 20.0)
+    hole = steady[(steady <= 0) | (steady >= 90)]
+    assert outage(killed(), [arriving(*steady), arriving(*hole)]).recovery_ms == 100.0
+
+
+@pytest.mark.parametrize("arrived_ms", [(), (-20.0, -10.0)])
+def test_a_stream_that_does_not_come_back(arrived_ms: tuple[float, ...]) -> None:
+    with pytest.raises(DrillFailed):
+        outage(killed(), [arriving(*arrived_ms)])

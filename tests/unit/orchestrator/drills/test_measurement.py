@@ -1,0 +1,89 @@
+"""What a failure did, computed from made-up deliveries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orchestrator.drills.measurement import (
+    Delivered,
+    SequenceFaults,
+    Silence,
+    longest_silence,
+    sequence_faults,
+)
+from orchestrator.host.archive import Archive
+from orchestrator.host.events import Deliver
+from streams.chunk import Chunk
+from tests.streams_of_numbers import chunk, schema
+
+
+def deliver(part: Chunk, *, lost: int = 0, arrived_us: int = 0) -> Deliver:
+    return Deliver(stream="s", epoch=1, chunk=part, lost=lost, arrived_us=arrived_us)
+
+
+def delivered(*deliveries: Deliver) -> Delivered:
+    return Delivered.from_deliveries(deliveries, schema)
+
+
+def test_nothing_delivered_nothing_wrong() -> None:
+    assert sequence_faults(delivered()) == SequenceFaults(lost=0, repeated=0)
+
+
+def test_unbroken_sequence_whatever_it_begins_with() -> None:
+    one = delivered(deliver(chunk(7, [(10, 2)])), deliver(chunk(9, [(20, 0), (30, 1)])))
+    assert sequence_faults(one) == SequenceFaults(lost=0, repeated=0)
+
+
+def test_missing_and_repeated_tuples_are_told_apart() -> None:
+    one = delivered(
+        deliver(chunk(0, [(10, 3)])), deliver(chunk(2, [(20, 1)])), deliver(chunk(6, [(30, 1)]))
+    )
+    assert sequence_faults(one) == SequenceFaults(lost=3, repeated=1)
+
+
+def test_what_the_sink_reports_lost_counts_even_if_no_tuple_came_after_it() -> None:
+    one = delivered(deliver(chunk(0, [(10, 1)])), deliver(chunk(4, [(20, 0)]), lost=3))
+    assert sequence_faults(one) == SequenceFaults(lost=3, repeated=0)
+
+
+def test_latency_of_each_answer() -> None:
+    one = delivered(deliver(chunk(0, [(10, 1), (20, 0)]), arrived_us=25_000))
+    assert one.latencies_ms.tolist() == [15.0, 5.0]
+
+
+def test_an_archive_says_the_same_as_an_observer(tmp_path: Path) -> None:
+    deliveries = [deliver(chunk(0, [(10, 2)])), deliver(chunk(2, [(20, 1)]), arrived_us=5)]
+    archive = Archive(tmp_path)
+    for each in deliveries:
+        archive.keep(each)
+    archive.close()
+    kept, seen = Delivered.from_archive(tmp_path, "s"), delivered(*deliveries)
+    assert kept.rows.equals(seen.rows)
+    assert kept.answers.equals(seen.answers)
+
+
+@pytest.mark.parametrize(
+    ("begin_us", "end_us", "expected"),
+    [
+        (0, 10_000, Silence(gap_ms=5.0, ended_us=9000)),
+        (0, 3500, Silence(gap_ms=2.0, ended_us=4000)),
+        (4500, 4600, Silence(gap_ms=5.0, ended_us=9000)),
+        (4000, 4000, Silence(gap_ms=2.0, ended_us=4000)),
+        (9500, 9600, Silence(gap_ms=1.0, ended_us=10_000)),
+    ],
+)
+def test_longest_silence_that_touches_a_time(begin_us: int, end_us: int, expected: Silence) -> None:
+    arrived_us = np.array([1000, 2000, 4000, 9000, 10_000])
+    found = longest_silence(arrived_us, begin_us, end_us)
+    if begin_us == end_us:
+        assert found in (expected, None)
+    else:
+        assert found == expected
+
+
+def test_no_silence_without_two_arrivals() -> None:
+    assert longest_silence(np.array([], dtype=np.int64), 0, 10) is None
+    assert longest_silence(np.array([5]), 0, 10) is None

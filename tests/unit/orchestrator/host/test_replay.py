@@ -1,0 +1,145 @@
+"""A recording enters when it is due: never early, nothing left out when late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from orchestrator.host.events import SourceEmitted
+from orchestrator.host.replay import Feeder, Recording, Replay
+from orchestrator.records import ReplaySource, SourceAssignment
+
+START_US = 5_000_000
+
+NUMBERS = {"number": "int"}
+
+
+def source(
+    folder: Path,
+    times: list[int],
+    *,
+    speed: float = 1.0,
+    end_ms: int = 1400,
+    interval_ms: int = 100,
+    repeat: bool = False,
+) -> ReplaySource:
+    path = folder / "recording.parquet"
+    columns = {"timestamp": pa.array(times, pa.int64()), "number": pa.array(range(len(times)))}
+    parquet.write_table(pa.table(columns), path)
+    return ReplaySource(
+        path=str(path),
+        speed=speed,
+        begin_ms=1000,
+        end_ms=end_ms,
+        interval_ms=interval_ms,
+        repeat=repeat,
+    )
+
+
+def assigned(replay: ReplaySource | None, start_at_us: int | None = START_US) -> SourceAssignment:
+    return SourceAssignment(stream="s", columns=NUMBERS, replay=replay, start_at_us=start_at_us)
+
+
+def replay_of(replay: ReplaySource) -> Replay:
+    return Replay(assigned(replay), replay)
+
+
+def content(emitted: SourceEmitted | None) -> tuple[list[int], list[int], list[int]] | None:
+    """Timestamps, marks and origins."""
+    if emitted is None:
+        return None
+    times = emitted.rows.column(0).to_pylist()
+    return times, emitted.marks.tolist(), emitted.origins_us.tolist()
+
+
+def test_recording_begins_and_ends_within_its_file(tmp_path: Path) -> None:
+    wanted = source(tmp_path, [900, 1000, 1050, 1100, 1101, 1400, 1401])
+    recording = Recording.load(wanted, NUMBERS)
+    assert recording.marks.tolist() == [1000, 1100, 1200, 1300, 1400]
+    assert recording.row_ends.tolist() == [1, 2, 4, 5, 5, 6]
+
+
+def test_marks_come_when_due_with_tuples_or_without(tmp_path: Path) -> None:
+    replay = replay_of(source(tmp_path, [900, 1000, 1050, 1100, 1101, 1400, 1401]))
+    emitted: list[object] = []
+    while (due_us := replay.next_due_us(START_US)) is not None:
+        assert replay.emit(START_US, due_us - 1) is None
+        emitted.append(content(replay.emit(START_US, due_us)))
+    assert emitted == [
+        ([1000], [1000], [START_US]),
+        ([1050, 1100], [1100], [START_US + 100_000]),
+        ([1101], [1200], [START_US + 200_000]),
+        ([], [1300], [START_US + 300_000]),
+        ([1400], [1400], [START_US + 400_000]),
+    ]
+    assert replay.emit(START_US, START_US + 10**9) is None
+
+
+def test_late_replay_catches_up_and_keeps_the_origins(tmp_path: Path) -> None:
+    replay = replay_of(source(tmp_path, [1000, 1250]))
+    assert content(replay.emit(START_US, START_US + 350_000)) == (
+        [1000, 1250],
+        [1000, 1100, 1200, 1300],
+        [START_US, START_US + 100_000, START_US + 200_000, START_US + 300_000],
+    )
+    assert replay.next_due_us(START_US) == START_US + 400_000
+
+
+def test_repeated_recording_goes_on_in_time(tmp_path: Path) -> None:
+    replay = replay_of(source(tmp_path, [1000, 1400], repeat=True))
+    rounds = [content(replay.emit(START_US, START_US + 10**6)) for _ in range(3)]
+    assert [r[0] for r in rounds if r] == [[1000, 1400], [1500, 1900], [2000]]
+    marks = [mark for r in rounds if r for mark in r[1]]
+    assert marks == list(range(1000, 2001, 100))
+    origins = [origin - START_US for r in rounds if r for origin in r[2]]
+    assert origins == [1000 * (mark - 1000) for mark in marks]
+    assert replay.emit(START_US, START_US + 10**6) is None
+
+
+def test_interval_of_no_whole_number_of_microseconds_is_never_early(tmp_path: Path) -> None:
+    wanted = source(tmp_path, [1000], speed=7.0, end_ms=1014, interval_ms=1, repeat=True)
+    replay = replay_of(wanted)
+    for number in range(60):
+        due_us = replay.next_due_us(START_US)
+        assert due_us is not None
+        assert due_us - START_US >= number * 1000 / 7
+        assert replay.emit(START_US, due_us - 1) is None
+        emitted = replay.emit(START_US, due_us)
+        assert emitted is not None
+        assert emitted.marks.tolist() == [1000 + number]
+
+
+def test_empty_recording_still_tells_the_time(tmp_path: Path) -> None:
+    replay = replay_of(source(tmp_path, []))
+    assert content(replay.emit(START_US, START_US + 10**6)) == (
+        [],
+        [1000, 1100, 1200, 1300, 1400],
+        [START_US + 100_000 * n for n in range(5)],
+    )
+
+
+def test_feeder_waits_until_the_stream_starts(tmp_path: Path) -> None:
+    feeder, replay = Feeder(), source(tmp_path, [1000])
+    assert feeder.feed([assigned(replay, None)], START_US) == []
+    assert feeder.next_due_us([assigned(replay, None)]) is None
+    assert feeder.feed([assigned(replay)], START_US - 1) == []
+    assert feeder.next_due_us([assigned(replay)]) == START_US
+    (emitted,) = feeder.feed([assigned(replay)], START_US)
+    assert (emitted.stream, emitted.marks.tolist()) == ("s", [1000])
+
+
+def test_feeder_forgets_a_stream_that_is_no_longer_assigned(tmp_path: Path) -> None:
+    feeder, replay = Feeder(), source(tmp_path, [1000])
+    assert len(feeder.feed([assigned(replay)], START_US)) == 1
+    assert feeder.feed([], START_US) == []
+    assert feeder.next_due_us([assigned(replay)]) is None
+    (again,) = feeder.feed([assigned(replay)], START_US)
+    assert again.marks.tolist() == [1000]
+
+
+def test_a_stream_without_a_recording_is_not_fed() -> None:
+    feeder = Feeder()
+    assert feeder.feed([assigned(None)], START_US) == []
+    assert feeder.next_due_us([assigned(None)]) is None
