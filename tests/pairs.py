@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from orchestrator.drills.measurement import Delivered
+from orchestrator.host.archive import SEQUENCE
 from orchestrator.manifest import Manifests, load
 
 BEGIN_MS = 1_700_000_000_000
@@ -38,7 +40,7 @@ Readings = list[tuple[int, int, int]]
 Rows = list[tuple[int, ...]]
 
 
-def readings(rng: np.random.Generator, seconds: int, every_ms: float = 60.0) -> Readings:
+def readings(rng: np.random.Generator, seconds: int, every_ms: float) -> Readings:
     """Readings at random times, some at the same one, none in the last second."""
     count = round((seconds - 1) * 1000 / every_ms)
     times = BEGIN_MS + 10 * np.sort(rng.integers(0, (seconds - 1) * 100, count))
@@ -55,10 +57,11 @@ class Input:
     seconds: int
 
     @staticmethod
-    def random(seed: int, seconds: int) -> Input:
+    def random(seed: int, seconds: int, every_ms: float = 60.0) -> Input:
         """Recordings of so many seconds."""
         rng = np.random.default_rng(seed)
-        return Input(readings(rng, seconds), readings(rng, seconds), seconds)
+        west, east = (readings(rng, seconds, every_ms) for _ in range(2))
+        return Input(west, east, seconds)
 
     @property
     def end_ms(self) -> int:
@@ -71,12 +74,11 @@ class Input:
 
     def write(self, folder: Path, *, repeat: bool = False) -> Path:
         """A folder with recordings, a table of latencies and a manifest of everything."""
-        schema = pa.schema([(name, pa.int64()) for name in ("timestamp", "key", "value")])
         for name, rows in (("west", self.west), ("east", self.east)):
-            columns = [pa.array(column, pa.int64()) for column in zip(*rows, strict=True)]
-            parquet.write_table(
-                pa.Table.from_arrays(columns, schema=schema), folder / f"{name}.parquet"
+            table = pa.Table.from_pylist(
+                [{"timestamp": at, "key": key, "value": value} for at, key, value in rows]
             )
+            parquet.write_table(table, folder / f"{name}.parquet")
         (folder / "latency.csv").write_text(_latencies())
         manifest = folder / "pairs.yaml"
         manifest.write_text("---\n".join([_cluster(), *self._streams(repeat), _query()]))
@@ -111,6 +113,12 @@ class Input:
             if step and at <= self.end_ms:
                 counts.append((at, count))
         return {"pairs": [*pairs], "pair_counts": counts}
+
+
+def answer(delivered: Delivered) -> Rows:
+    """What was delivered, in the form of what is expected."""
+    rows = delivered.rows.to_pylist()
+    return sorted(tuple(value for name, value in row.items() if name != SEQUENCE) for row in rows)
 
 
 def _iso(time_ms: int) -> str:

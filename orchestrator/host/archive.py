@@ -109,7 +109,11 @@ def read(folder: Path, name: str) -> pa.Table:
     tables: list[pa.Table] = []
     for part in _parts(folder, name):
         with part.open("rb") as raw:
-            reader = ipc.open_stream(raw)
+            try:
+                reader = ipc.open_stream(raw)
+            except pa.ArrowInvalid:
+                # Not even the schema has been flushed, or ever will be if its site was killed.
+                continue
             tables.append(pa.Table.from_batches(list(_complete(reader)), schema=reader.schema))
     if not tables:
         raise FileNotFoundError(f"{folder} holds no {name}")

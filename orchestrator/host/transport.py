@@ -78,6 +78,7 @@ class Outlet:
     peer: Peer
     socket: zmq.Socket[bytes]
     monitor: zmq.Socket[bytes]
+    established: bool = False
     last_due_us: int = 0
 
 
@@ -210,7 +211,8 @@ class Transport:
         dealer.curve_serverkey = peer.public_key.encode()
         dealer.curve_publickey = self._keys.public
         dealer.curve_secretkey = self._keys.secret
-        monitor = dealer.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+        monitor = dealer.get_monitor_socket(events)
         self._poller.register(monitor, zmq.POLLIN)
         dealer.connect(peer.endpoint)
         return Outlet(peer=peer, socket=dealer, monitor=monitor)
@@ -255,8 +257,11 @@ class Transport:
 
     def _drain_monitor(self, outlet: Outlet) -> None:
         while outlet.monitor.poll(0):
-            recv_monitor_message(outlet.monitor)
-            self._hold(outlet, self._clock_us(), Lost(outlet.peer.node))
+            event = recv_monitor_message(outlet.monitor)["event"]
+            # A connection that was turned away, since its peer did not know us yet, is no loss.
+            if event == zmq.EVENT_DISCONNECTED and outlet.established:
+                self._hold(outlet, self._clock_us(), Lost(outlet.peer.node))
+            outlet.established = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
 
     def _hold(self, outlet: Outlet, sent_us: int, item: Arrived | Lost) -> None:
         now_us = self._clock_us()

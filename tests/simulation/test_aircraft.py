@@ -24,7 +24,7 @@ BOUND_MS = 300.0
 
 BEGIN_MS = 1633608001000
 """Start of the recording; alerts come early in it."""
-END_MS = BEGIN_MS + 10 * 60_000
+END_MS = BEGIN_MS + 6 * 60_000
 
 pytestmark = pytest.mark.skipif(
     not all(path.exists() for path in PATHS),

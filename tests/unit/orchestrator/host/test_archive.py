@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from orchestrator.host.archive import Archive, read
 from orchestrator.host.events import Deliver
 from streams.chunk import Chunk
@@ -68,3 +70,19 @@ def test_a_site_that_starts_again_keeps_what_it_had(tmp_path: Path) -> None:
         archive.keep(delivery(chunk(number, [(10 * number + 10, 1)])))
         archive.close()
     assert read(tmp_path, "s.rows")["number"].to_pylist() == list(range(12))
+
+
+def test_a_site_that_comes_back_goes_on_with_the_series(tmp_path: Path) -> None:
+    for number in range(12):
+        archive = Archive(tmp_path)
+        archive.keep(delivery(chunk(number, [(10 * number, 1)])))
+        archive.close()
+    assert read(tmp_path, "s.rows")["number"].to_pylist() == list(range(12))
+
+
+def test_a_series_that_was_begun_but_not_flushed_is_not_there_yet(tmp_path: Path) -> None:
+    archive = Archive(tmp_path)
+    archive.keep(delivery(chunk(0, [(10, 1)])))
+    with pytest.raises(FileNotFoundError, match=r"s\.rows"):
+        read(tmp_path, "s.rows")
+    archive.close()

@@ -27,7 +27,7 @@ def source(
 ) -> ReplaySource:
     path = folder / "recording.parquet"
     columns = {"timestamp": pa.array(times, pa.int64()), "number": pa.array(range(len(times)))}
-    parquet.write_table(pa.table(columns), path)
+    parquet.write_table(pa.Table.from_pydict(columns), path)
     return ReplaySource(
         path=str(path),
         speed=speed,
