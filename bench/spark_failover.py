@@ -38,7 +38,7 @@ TRIGGER = "100 milliseconds"
 FEED_INTERVAL_S = 0.01
 """Tuples are sent in bursts this far apart: well below the trigger interval."""
 
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 """For executors to come back and output to flow. Several times what Spark takes at its worst."""
 
 

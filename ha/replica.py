@@ -121,7 +121,7 @@ class Replica:
     @property
     def has_work(self) -> bool:
         """Whether `evaluate` would evaluate anything."""
-        return self.role is not Role.WARMING and self.engine.pending() > 0
+        return self.role is not Role.WARMING and self.engine.ready
 
     @property
     def progress_ms(self) -> int | None:

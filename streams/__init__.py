@@ -11,7 +11,7 @@ The way of a query, from text to tuples:
         catalogue[program.name] = program.columns           # .inputs, .operators
     engine = FragmentEngine(program)                  # .schema of the output rows
     engine.offer(stream, chunk)                       # in order, without gaps, else ChunkError
-    while engine.pending():
+    while engine.ready:
         evaluated = engine.advance(64)                # .rows .marks .origins_us .tuples_in
     engine.positions(); data = engine.snapshot(); engine.restore(data)   # else SnapshotError
 

@@ -76,7 +76,6 @@ class FragmentEngine:
             for stream in program.inputs
         }
         self._evaluation = self._new_evaluation()
-        self._closed: tuple[Int64Array, Int64Array] | None = None
 
     def _new_evaluation(self) -> Stepwise | Vectorised:
         if self._program.stateless:
@@ -92,7 +91,6 @@ class FragmentEngine:
             It does not continue the input.
         """
         self._queues[stream].offer(chunk)
-        self._closed = None
 
     def skip_to(self, stream: str, next_seq: int) -> None:
         """Expect this tuple of an input next.
@@ -102,16 +100,12 @@ class FragmentEngine:
         """
         self._queues[stream].skip_to(next_seq)
 
-    def pending(self) -> int:
-        """How much could be evaluated now: closed instants, and tuples of theirs.
-
-        0 means that there is nothing to do.
-        """
-        marks, _ = self._closed_marks()
-        if not len(marks):
-            return 0
-        frontier_ms = int(marks[-1])
-        return len(marks) + sum(queue.rows_until(frontier_ms) for queue in self._queues.values())
+    @property
+    def ready(self) -> bool:
+        """Whether `advance` would evaluate anything: some instant is closed on every input."""
+        frontier_ms = self._frontier_ms
+        firsts = (queue.first_mark_ms for queue in self._queues.values())
+        return any(first is not None and first <= frontier_ms for first in firsts)
 
     def advance(self, limit: int) -> Evaluated | None:
         """Evaluate the next closed instants.
@@ -128,45 +122,44 @@ class FragmentEngine:
         """
         if limit < 1:
             raise ValueError(f"cannot advance by {limit} instants; give 1 or more")
-        marks, origins_us = self._closed_marks()
+        marks, origins_us = self._closed_marks(limit)
         if not len(marks):
             return None
-        chosen, rest = marks[:limit], marks[limit:]
-        until_ms = int(chosen[-1])
+        until_ms = int(marks[-1])
         first_seqs = {name: queue.position.next_seq for name, queue in self._queues.items()}
         taken = {name: queue.take(until_ms) for name, queue in self._queues.items()}
-        self._closed = rest, origins_us[limit:]
         with np.errstate(all="ignore"):
             # Results that are no numbers are NULL; nothing to warn of.
             rows = self._evaluation.run(taken, first_seqs, until_ms)
         return Evaluated(
             rows=rows,
-            marks=chosen,
-            origins_us=origins_us[:limit],
+            marks=marks,
+            origins_us=origins_us,
             tuples_in=sum(batch.num_rows for batch in taken.values() if batch is not None),
         )
 
-    def _closed_marks(self) -> tuple[Int64Array, Int64Array]:
-        """Marks that can be evaluated, and their origins."""
-        if self._closed is None:
-            self._closed = self._merge_marks()
-        return self._closed
+    @property
+    def _frontier_ms(self) -> int:
+        """The last instant that is closed on every input."""
+        return min(queue.progress_ms for queue in self._queues.values())
 
-    def _merge_marks(self) -> tuple[Int64Array, Int64Array]:
-        queues = self._queues.values()
-        if len(queues) == 1:
-            (queue,) = queues
-            return queue.marks, queue.origins_us
-        frontier_ms = min(queue.progress_ms for queue in queues)
-        closed = [
-            queue.marks[: np.searchsorted(queue.marks, frontier_ms, side="right")]
-            for queue in queues
-        ]
-        merged = np.unique(np.concatenate(closed))
+    def _closed_marks(self, limit: int) -> tuple[Int64Array, Int64Array]:
+        """The first marks that can be evaluated, at most `limit`, and their origins.
+
+        The first `limit` marks of all inputs together are among the first `limit` of each.
+        """
+        heads = [queue.head(limit) for queue in self._queues.values()]
+        if len(heads) == 1:
+            marks, origins_us = heads[0]
+            return marks[:limit], origins_us[:limit]
+        frontier_ms = self._frontier_ms
+        closed = [marks[: np.searchsorted(marks, frontier_ms, side="right")] for marks, _ in heads]
+        merged = np.unique(np.concatenate(closed))[:limit]
         if not len(merged):
             return merged, merged
-        # Every input has a mark at or past the frontier, so none of these runs over the end.
-        firsts = [queue.origins_us[np.searchsorted(queue.marks, merged)] for queue in queues]
+        # Every input has a mark at or past the frontier, and a head that ends before a mark of
+        # `merged` would have brought `limit` earlier ones: none of these runs over the end.
+        firsts = [origins_us[np.searchsorted(marks, merged)] for marks, origins_us in heads]
         return merged, np.maximum.reduce(firsts)
 
     def positions(self) -> dict[str, Position]:
@@ -212,7 +205,6 @@ class FragmentEngine:
                 raise
             raise SnapshotError(f"the snapshot cannot be understood: {failed!r}") from failed
         self._evaluation = evaluation
-        self._closed = None
         for stream, saved in record.inputs.items():
             self._queues[stream].restore(
                 Position(next_seq=saved.next_seq, progress_ms=saved.progress_ms)

@@ -18,8 +18,6 @@ class InputQueue:
         self._schema = schema
         self._chunks: deque[Chunk] = deque()
         self._end = Position()
-        self._marks: Int64Array | None = None
-        self._origins: Int64Array | None = None
         self.position = Position()
         """What has been taken."""
 
@@ -47,7 +45,6 @@ class InputQueue:
             )
         self._chunks.append(chunk)
         self._end = chunk.end
-        self._marks = self._origins = None
 
     def skip_to(self, next_seq: int) -> None:
         """Expect this tuple next: what lies between does not come, or numbering starts over."""
@@ -59,37 +56,33 @@ class InputQueue:
         """Forget what was offered; go on after a cut."""
         self._chunks.clear()
         self._end = self.position = position
-        self._marks = self._origins = None
 
     @property
     def progress_ms(self) -> int:
         """The last closed instant."""
         return self._end.progress_ms
 
-    def rows_until(self, until_ms: int) -> int:
-        """Tuples up to an instant, offered and not taken."""
+    @property
+    def first_mark_ms(self) -> int | None:
+        """The earliest mark offered and not taken."""
+        return int(self._chunks[0].marks[0]) if self._chunks else None
+
+    def head(self, limit: int) -> tuple[Int64Array, Int64Array]:
+        """The first marks offered and not taken, at least `limit` if there are that many, and
+        their origins.
+
+        Looks at no more chunks than that takes: a long queue must not cost more than a short one.
+        """
+        marks: list[Int64Array] = []
+        origins: list[Int64Array] = []
         count = 0
         for chunk in self._chunks:
-            if chunk.progress_ms > until_ms:
-                return count + int(np.searchsorted(chunk.timestamps, until_ms, side="right"))
-            count += chunk.rows.num_rows
-        return count
-
-    @property
-    def marks(self) -> Int64Array:
-        """Marks offered and not taken."""
-        if self._marks is None:
-            parts = [chunk.marks for chunk in self._chunks]
-            self._marks = _concatenated(parts)
-        return self._marks
-
-    @property
-    def origins_us(self) -> Int64Array:
-        """Origins of the marks."""
-        if self._origins is None:
-            parts = [chunk.origins_us for chunk in self._chunks]
-            self._origins = _concatenated(parts)
-        return self._origins
+            if count >= limit:
+                break
+            marks.append(chunk.marks)
+            origins.append(chunk.origins_us)
+            count += len(chunk.marks)
+        return _concatenated(marks), _concatenated(origins)
 
     def take(self, until_ms: int) -> pa.RecordBatch | None:
         """Remove everything up to a closed instant; its rows, None if there are none."""
@@ -113,7 +106,6 @@ class InputQueue:
                 break
             self._chunks.popleft()
         self.position = Position(next_seq=next_seq, progress_ms=until_ms)
-        self._marks = self._origins = None
         if not parts:
             return None
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)

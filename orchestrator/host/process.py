@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +52,10 @@ PUBLISH_US = 1_000_000
 
 LONGEST_WAIT_US = 100_000
 """The loop looks at least this often whether it should end."""
+
+MESSAGES_PER_TURN = 64
+"""Taken in before the host works and looks at its timers again: however much has piled up,
+evaluation goes on and heartbeats leave in time."""
 
 _log = logging.getLogger("vivace.host")
 
@@ -90,6 +95,7 @@ class HostProcess:
         self._transport = Transport(spec.node, self._keys, spec.bind, now_us)
         rng = np.random.default_rng(int(self._identity.incarnation, 16))
         self._core = HostCore(spec.node, found.record, rng, now_us())
+        self._arrived: deque[Arrived | Lost] = deque()
         self._feeder = Feeder()
         self._running: object = None
         self._next_publish_us = 0
@@ -116,9 +122,11 @@ class HostProcess:
     def _turn(self) -> None:
         """One turn of the loop: listen, feed, do what is due, work once."""
         core, now = self._core, now_us()
-        timeout_us = 0 if core.has_work else min(self._next_due_us() - now, LONGEST_WAIT_US)
-        for item in self._transport.receive(timeout_us):
-            self._take(item)
+        idle = not core.has_work and not self._arrived
+        timeout_us = min(self._next_due_us() - now, LONGEST_WAIT_US) if idle else 0
+        self._arrived.extend(self._transport.receive(timeout_us))
+        for _ in range(min(len(self._arrived), MESSAGES_PER_TURN)):
+            self._take(self._arrived.popleft())
         while self._link.events:
             self._dispatch(self._link.events.popleft())
         for emitted in self._feeder.feed(self._assigned_sources(), now_us()):

@@ -250,7 +250,7 @@ class Transport:
             frames = [part.bytes for part in parts[1:]]
             outlet = self._outlets.get(sender)
             if outlet is None or len(frames) < 2 or len(frames[0]) != _sent_at.size:
-                self.counters["frames_refused"] += 1
+                self.counters["frames_from_strangers"] += 1
                 continue
             (sent_us,) = _sent_at.unpack(frames[0])
             self._hold(outlet, sent_us, Arrived(sender, frames[1:]))

@@ -125,7 +125,7 @@ def run(
     for number, (stream, chunk) in enumerate(offers):
         engine.offer(stream, chunk)
         if eager or number == len(offers) - 1:
-            while engine.pending():
+            while engine.ready:
                 evaluated = engine.advance(limit)
                 assert evaluated is not None
                 results.append(evaluated)

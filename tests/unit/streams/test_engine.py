@@ -23,19 +23,19 @@ def row(timestamp: int, key: str = "a") -> tuple[int, str, int, float, bool]:
 
 def test_nothing_is_evaluated_before_every_input_has_come_so_far() -> None:
     engine = FragmentEngine(program(both))
-    assert engine.pending() == 0
+    assert not engine.ready
     assert engine.advance(10) is None
     engine.offer("s", chunk(sensor, [row(1), row(5)], [1, 5]))
-    assert engine.pending() == 0
+    assert not engine.ready
     assert engine.advance(10) is None
     engine.offer("t", chunk(sensor, [row(3, "b")], [3]))
     # Instants 1 and 3, a tuple each; the tuple of 5 is not closed.
-    assert engine.pending() == 4
+    assert engine.ready
     evaluated = engine.advance(10)
     assert evaluated is not None
     assert evaluated.rows.to_pydict() == {"_ts": [1, 3], "k": ["a", "b"]}
     assert evaluated.tuples_in == 2
-    assert engine.pending() == 0
+    assert not engine.ready
     assert engine.positions() == {
         "s": Position(next_seq=1, progress_ms=3),
         "t": Position(next_seq=1, progress_ms=3),
@@ -69,12 +69,12 @@ def test_a_firing_point_between_marks_belongs_to_the_next_mark() -> None:
 def test_limit_counts_marks() -> None:
     engine = FragmentEngine(program(counting))
     engine.offer("s", chunk(sensor, [row(t) for t in range(5)], list(range(5))))
-    assert engine.pending() == 10
+    assert engine.ready
     evaluated = engine.advance(2)
     assert evaluated is not None
     assert evaluated.marks.tolist() == [0, 1]
     assert evaluated.tuples_in == 2
-    assert engine.pending() == 6
+    assert engine.ready
     with pytest.raises(ValueError, match="cannot advance by 0"):
         engine.advance(0)
 
@@ -111,7 +111,7 @@ def test_a_snapshot_leaves_out_what_was_not_evaluated() -> None:
     one.offer("s", chunks)
     one.advance(2)
     other.restore(one.snapshot())
-    assert other.pending() == 0
+    assert not other.ready
     assert other.positions() == {"s": Position(next_seq=2, progress_ms=5)}
     rest = chunks.after(other.positions()["s"])
     assert rest is not None

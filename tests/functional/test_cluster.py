@@ -1,0 +1,89 @@
+"""A whole cluster by hand, as in the tour: up, apply, status, tail, a drill, down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.conftest import WaitUntil
+from tests.functional.conftest import Vivace
+from tests.pairs import SITES, Input
+
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.slow]
+
+CLUSTER = f"""kind: Cluster
+name: pairs
+nodes: [{{name: n1, region: n1}}, {{name: n2, region: n2}}, {{name: n3, region: n3}}]
+sites: [{", ".join(f"{{name: {site}, region: {site}}}" for site in SITES)}]
+latencies: latency.csv
+"""
+
+
+def ok(vivace: Vivace, *arguments: object) -> str:
+    done = vivace(*arguments)
+    assert done.returncode == 0, f"vivace {arguments}: {done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def processes(folder: Path) -> list[str]:
+    """Command lines of live processes that name something in the folder."""
+    lines: list[str] = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if str(folder) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
+            lines.append(line)
+    return lines
+
+
+@pytest.fixture
+def data(tmp_path: Path, vivace: Vivace, wait_until: WaitUntil) -> Iterator[Path]:
+    """Folder of the cluster; nothing of it survives the test."""
+    folder = tmp_path / "cluster-data"
+    yield folder
+    if processes(folder):
+        vivace("down")
+    wait_until(lambda: not processes(folder))
+
+
+def test_up_apply_status_tail_drill_down(
+    vivace: Vivace, data: Path, tmp_path: Path, wait_until: WaitUntil
+) -> None:
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    pairs = Input.random(seed=3, seconds=20, every_ms=5.0).write(manifests, repeat=True)
+    cluster = tmp_path / "manifests" / "cluster.yaml"
+    _, rest = pairs.read_text().split("---\n", 1)
+    pairs.write_text(rest)
+    cluster.write_text(CLUSTER)
+
+    ok(vivace, "up", "--file", cluster, "--data", data)
+    assert processes(data)
+    ok(vivace, "apply", "--file", pairs)
+
+    def flows() -> bool:
+        return any(row["answers"] for row in sinks(vivace))
+
+    wait_until(flows, 40.0)
+    lines = ok(vivace, "tail", "pairs", "--limit", 5, "--json").splitlines()
+    assert len(lines) == 5
+    assert all(isinstance(json.loads(line), dict) for line in lines)
+
+    report = json.loads(ok(vivace, "drill", "run", "kill-executor", "--json"))
+    assert (report["lost"], report["repeated"]) == (0, 0)
+    assert report["recovery_ms"] <= report["bound_ms"] == 300
+    assert report["detection_ms"] >= 0
+    assert report["gap_ms"] > 0
+    assert report["redundancy_restored_s"] > 0
+    assert report["killed_node"] in {"n1", "n2", "n3"}
+
+    ok(vivace, "down")
+    assert processes(data) == []
+
+
+def sinks(vivace: Vivace) -> list[dict[str, Any]]:
+    return json.loads(ok(vivace, "status", "--json"))["outputs"]

@@ -1,0 +1,503 @@
+"""A host driven by hand: what it answers to each event, without a clock or a socket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from ha.messages import (
+    Ack,
+    Data,
+    Heartbeat,
+    Message,
+    Ping,
+    Pong,
+    Snapshot,
+    SnapshotRequest,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+from ha.roles import Role
+from orchestrator.host.core import HostCore
+from orchestrator.host.events import (
+    Assigned,
+    Command,
+    CopyDismissed,
+    Deliver,
+    EpochSuperseded,
+    Event,
+    MessageArrived,
+    PeerLost,
+    RecordTakeover,
+    Report,
+    Send,
+    SetPeers,
+    SourceEmitted,
+)
+from orchestrator.records import (
+    Assignment,
+    ClusterRecord,
+    FragmentAssignment,
+    Peer,
+    SinkAssignment,
+    SourceAssignment,
+)
+from streams.chunk import Chunk, Position
+from tests.streams_of_numbers import chunk, numbers
+
+T = TypeVar("T")
+
+SETTINGS = ClusterRecord(name="c", delays_ms={})
+COLUMNS = {"number": "int"}
+STATEMENT = "REGISTER QUERY f RSTREAM(SELECT number FROM s [NOW] WHERE number >= 2);"
+HOSTS = ("one", "two", "site", "exit")
+MS = 1000
+
+
+def peers(names: Sequence[str] = HOSTS, renewed: str = "") -> tuple[Peer, ...]:
+    return tuple(
+        Peer(
+            node=name,
+            incarnation="2" if name == renewed else "1",
+            endpoint="",
+            public_key="",
+            delay_ms=0.0,
+        )
+        for name in names
+    )
+
+
+def copy(role: str, *, epoch: int = 1, generation: int = 1, twin: str | None) -> FragmentAssignment:
+    assert role in ("primary", "secondary")
+    return FragmentAssignment(
+        query="q",
+        fragment="f",
+        statement=STATEMENT,
+        inputs={"s": COLUMNS},
+        role="primary" if role == "primary" else "secondary",
+        epoch=epoch,
+        generation=generation,
+        twin=twin,
+    )
+
+
+def running(*fragments: FragmentAssignment, at: Sequence[Peer] = ()) -> Assignment:
+    return Assignment(
+        incarnation="1",
+        fragments=fragments,
+        producers={"s": ("site",)} if fragments else {},
+        peers=tuple(at) or peers(),
+    )
+
+
+class Driven:
+    """A host, the time, and what it has asked for since last looked at."""
+
+    def __init__(self, node: str) -> None:
+        self.now_us = 1_000_000
+        self.core = HostCore(node, SETTINGS, np.random.default_rng(1), self.now_us)
+        self.commands: list[Command] = []
+
+    def handle(self, event: Event) -> None:
+        self.commands += self.core.handle(event, self.now_us)
+        self.core.check_invariants()
+
+    def hear(self, sender: str, message: Message) -> None:
+        self.handle(MessageArrived(sender=sender, message=message))
+
+    def assign(self, assignment: Assignment) -> None:
+        self.handle(Assigned(assignment=assignment))
+
+    def work(self) -> None:
+        while self.core.has_work:
+            self.commands += self.core.work()[0]
+            self.core.check_invariants()
+
+    def wait(self, ms: float) -> None:
+        """Time passes, with a tick whenever one is due."""
+        end_us = self.now_us + round(ms * MS)
+        while self.core.next_tick_us <= end_us:
+            self.now_us = max(self.now_us, self.core.next_tick_us)
+            self.commands += self.core.tick(self.now_us)
+        self.now_us = end_us
+
+    def take(self, kind: type[T]) -> list[T]:
+        """Commands, or messages sent, of a kind; everything else is forgotten."""
+        commands, self.commands = self.commands, []
+        sent = [c.message for c in commands if isinstance(c, Send)]
+        return [each for each in [*commands, *sent] if isinstance(each, kind)]
+
+    def sent_to(self, node: str, kind: type[T]) -> list[T]:
+        commands, self.commands = self.commands, []
+        messages = [c.message for c in commands if isinstance(c, Send) and c.to == node]
+        return [message for message in messages if isinstance(message, kind)]
+
+    @property
+    def role(self) -> Role:
+        return self.core.roster.running["f"].replica.role
+
+    @property
+    def epoch(self) -> int:
+        return self.core.roster.running["f"].replica.epoch
+
+
+def data(part: Chunk, stream: str = "s", consumer: str = "f", epoch: int = 1) -> Data:
+    return Data(stream=stream, epoch=epoch, generation=1, consumer=consumer, chunk=part)
+
+
+def subscribed(next_seq: int = 0, progress_ms: int = 0, stream: str = "s") -> Subscribed:
+    return Subscribed(
+        stream=stream,
+        consumer="f" if stream == "s" else f"sink:{stream}",
+        position=Position(next_seq=next_seq, progress_ms=progress_ms),
+        epoch=1,
+        generation=1,
+    )
+
+
+def primary() -> Driven:
+    """Primary of `f` on `one`, subscribed to `s`, with the sink at `exit` subscribed to it."""
+    made = Driven("one")
+    made.assign(running(copy("primary", twin="two")))
+    made.hear("site", subscribed())
+    made.hear("exit", Subscribe(stream="f", consumer="sink:f", position=None, generation=None))
+    return made
+
+
+def standby() -> Driven:
+    """Standby of `f` on `two`, bootstrapped from the primary above."""
+    twin = primary()
+    made = Driven("two")
+    made.assign(running(copy("secondary", twin="one")))
+    made.hear("site", subscribed())
+    assert made.sent_to("one", SnapshotRequest) == [SnapshotRequest(fragment="f")]
+    twin.commands.clear()
+    twin.hear("two", SnapshotRequest(fragment="f"))
+    (snapshot,) = twin.sent_to("two", Snapshot)
+    made.hear("one", snapshot)
+    assert made.role is Role.STANDBY
+    made.commands.clear()
+    return made
+
+
+def sent_numbers(host: Driven) -> list[int]:
+    """Tuples sent to the sink."""
+    return numbers([sent.chunk for sent in host.sent_to("exit", Data)])
+
+
+def ack(progress_ms: int, next_seq: int, epoch: int = 1) -> Ack:
+    return Ack(
+        stream="f",
+        consumer="sink:f",
+        position=Position(next_seq=next_seq, progress_ms=progress_ms),
+        epoch=epoch,
+        generation=1,
+    )
+
+
+def test_source_sends_what_enters_to_those_who_asked() -> None:
+    host = Driven("site")
+    source = SourceAssignment(stream="s", columns=COLUMNS, replay=None, start_at_us=None)
+    host.assign(Assignment(incarnation="1", sources=(source,), peers=peers()))
+    part = chunk(0, [(10, 2)])
+    entered = SourceEmitted(
+        stream="s", rows=part.rows, marks=part.marks, origins_us=part.origins_us
+    )
+    host.handle(entered)
+    assert host.take(Data) == []
+    host.hear("one", Subscribe(stream="s", consumer="f", position=None, generation=None))
+    commands, host.commands = host.commands, []
+    messages = [c.message for c in commands if isinstance(c, Send) and c.to == "one"]
+    assert [type(message) for message in messages] == [Subscribed, Data]
+    more = chunk(2, [(20, 1)])
+    host.handle(
+        SourceEmitted(stream="s", rows=more.rows, marks=more.marks, origins_us=more.origins_us)
+    )
+    assert numbers([sent.chunk for sent in host.sent_to("one", Data)]) == [2]
+
+
+def test_primary_evaluates_and_sends_and_acknowledges_what_it_has_folded_in() -> None:
+    host = primary()
+    assert host.take(SetPeers) == [SetPeers(peers=peers())]
+    host.hear("site", data(chunk(0, [(10, 3), (20, 1)])))
+    assert host.core.has_work
+    host.work()
+    (sent,) = host.sent_to("exit", Data)
+    assert sent.chunk.rows.column("number").to_pylist() == [2, 3]
+    assert (sent.chunk.first_seq, sent.chunk.marks.tolist()) == (0, [10, 20])
+    host.wait(100)
+    acks = host.sent_to("site", Ack)
+    assert acks[-1].position == Position(next_seq=4, progress_ms=20)
+
+
+def test_what_comes_again_is_dropped() -> None:
+    host = primary()
+    for _ in range(2):
+        host.hear("site", data(chunk(0, [(10, 3)])))
+    host.work()
+    assert len(host.sent_to("exit", Data)) == 1
+    assert host.core.counters["chunks_duplicate"] == 1
+
+
+def test_a_chunk_nobody_here_asked_for_is_counted() -> None:
+    host = primary()
+    host.hear("site", data(chunk(0, [(10, 3)]), consumer="other"))
+    assert host.core.counters["chunks_unasked"] == 1
+
+
+def test_standby_evaluates_but_sends_nothing() -> None:
+    host = standby()
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    host.work()
+    assert host.take(Data) == []
+    assert host.core.roster.running["f"].replica.progress_ms == 10
+
+
+def test_standby_takes_over_at_once_and_sends_what_was_not_acknowledged() -> None:
+    host = standby()
+    host.hear("site", data(chunk(0, [(10, 4), (20, 2)])))
+    host.work()
+    host.hear("exit", ack(10, 2))
+    host.commands.clear()
+    host.handle(PeerLost(node="one"))
+    commands = list(host.commands)
+    (sent,) = host.sent_to("exit", Data)
+    assert (sent.epoch, sent.chunk.first_seq, sent.chunk.marks.tolist()) == (2, 2, [20])
+    takeover = RecordTakeover(
+        query="q",
+        fragment="f",
+        epoch=2,
+        previous="one",
+        cause="connection lost",
+        detected_at_us=host.now_us,
+    )
+    assert takeover in commands
+    assert host.role is Role.PRIMARY
+
+
+def test_loss_of_somebody_else_changes_nothing() -> None:
+    host = standby()
+    host.handle(PeerLost(node="exit"))
+    assert host.take(RecordTakeover) == []
+    assert host.role is Role.STANDBY
+
+
+def test_a_secondary_without_state_does_not_take_over() -> None:
+    host = Driven("two")
+    host.assign(running(copy("secondary", twin="one")))
+    host.handle(PeerLost(node="one"))
+    assert host.take(RecordTakeover) == []
+    assert host.role is Role.WARMING
+
+
+def test_primary_outlives_its_secondary_without_a_new_epoch() -> None:
+    host = primary()
+    host.handle(PeerLost(node="two"))
+    assert host.take(RecordTakeover) == []
+    assert (host.role, host.epoch) == (Role.PRIMARY, 1)
+
+
+def test_silence_of_the_twin_is_a_loss_and_a_heartbeat_is_not_silence() -> None:
+    host = standby()
+    for _ in range(20):
+        host.wait(25)
+        host.hear("one", Heartbeat(epochs={"f": 1}))
+    assert host.role is Role.STANDBY
+    host.wait(SETTINGS.suspect_after_ms + 2 * SETTINGS.heartbeat_ms)
+    (takeover,) = host.take(RecordTakeover)
+    assert takeover.cause == "silent"
+
+
+def test_twin_gone_from_the_store_is_a_loss() -> None:
+    host = standby()
+    host.assign(running(copy("secondary", twin="one"), at=peers(("two", "site", "exit"))))
+    (takeover,) = host.take(RecordTakeover)
+    assert takeover.cause == "gone from the store"
+
+
+def test_primary_steps_down_when_a_consumer_knows_a_newer_epoch() -> None:
+    host = primary()
+    host.hear("exit", ack(0, 0, epoch=2))
+    assert (host.role, host.epoch) == (Role.STANDBY, 2)
+    assert host.core.counters["demotions"] == 1
+    host.hear("site", data(chunk(0, [(10, 3)])))
+    host.work()
+    assert host.take(Data) == []
+
+
+def test_primary_steps_down_when_its_twin_or_the_store_knows_a_newer_epoch() -> None:
+    for event in (
+        MessageArrived(sender="two", message=Heartbeat(epochs={"f": 5})),
+        EpochSuperseded(fragment="f", epoch=5),
+    ):
+        host = primary()
+        host.handle(event)
+        assert (host.role, host.epoch) == (Role.STANDBY, 5)
+
+
+def test_an_older_epoch_is_no_reason_to_step_down() -> None:
+    host = standby()
+    host.handle(PeerLost(node="one"))
+    host.hear("one", Heartbeat(epochs={"f": 1}))
+    host.hear("exit", ack(0, 0, epoch=1))
+    assert (host.role, host.epoch) == (Role.PRIMARY, 2)
+
+
+def test_heartbeats_tell_the_twin_the_epoch() -> None:
+    host = primary()
+    host.commands.clear()
+    host.wait(25)
+    assert host.sent_to("two", Heartbeat)[0] == Heartbeat(epochs={"f": 1})
+
+
+def test_new_secondary_joins_the_snapshot_to_what_came_meanwhile() -> None:
+    twin = primary()
+    twin.hear("site", data(chunk(0, [(10, 3)])))
+    twin.work()
+    host = Driven("two")
+    host.assign(running(copy("secondary", twin="one")))
+    host.hear("site", subscribed())
+    host.hear("site", data(chunk(0, [(10, 3), (20, 2)])))
+    assert not host.core.has_work
+    twin.commands.clear()
+    twin.hear("two", SnapshotRequest(fragment="f"))
+    host.hear("one", twin.sent_to("two", Snapshot)[0])
+    assert host.role is Role.STANDBY
+    host.work()
+    host.commands.clear()
+    host.handle(PeerLost(node="one"))
+    assert [
+        n for d in host.sent_to("exit", Data) for n in d.chunk.rows.column("number").to_pylist()
+    ] == [
+        2,
+        3,
+        4,
+    ]
+
+
+def test_a_twin_without_state_gives_none_and_is_asked_again() -> None:
+    host = Driven("two")
+    host.assign(running(copy("secondary", twin="one")))
+    host.hear("site", subscribed())
+    host.commands.clear()
+    host.hear("one", SnapshotRequest(fragment="f"))
+    assert host.take(Snapshot) == []
+    host.wait(600)
+    assert len(host.sent_to("one", SnapshotRequest)) == 1
+
+
+def test_a_gap_is_asked_for_from_where_the_copy_stands() -> None:
+    host = primary()
+    host.hear("site", data(chunk(0, [(10, 2)])))
+    host.commands.clear()
+    host.hear("site", data(chunk(5, [(30, 1)])))
+    (request,) = host.sent_to("site", Subscribe)
+    assert request.position == Position(next_seq=2, progress_ms=10)
+    host.hear("site", subscribed(2, 10))
+    host.hear("site", data(chunk(2, [(20, 3), (30, 1)])))
+    host.work()
+    sent = [
+        n for d in host.sent_to("exit", Data) for n in d.chunk.rows.column("number").to_pylist()
+    ]
+    assert sent == [2, 3, 4, 5]
+
+
+def test_primary_goes_on_after_a_hole_that_nobody_can_fill_and_says_so() -> None:
+    host = primary()
+    host.hear("site", data(chunk(0, [(10, 2)])))
+    host.hear("site", data(chunk(5, [(30, 1)])))
+    host.hear("site", subscribed(5, 20))
+    host.hear("site", data(chunk(5, [(30, 1)])))
+    host.work()
+    assert host.core.counters["tuples_lost"] == 3
+    reports = [(r.kind, r.subject) for r in host.take(Report)]
+    assert ("input lost", "s") in reports
+
+
+def test_standby_with_a_hole_fetches_the_state_anew() -> None:
+    host = standby()
+    host.hear("site", data(chunk(0, [(10, 2)])))
+    host.hear("site", data(chunk(5, [(30, 1)])))
+    host.hear("site", subscribed(5, 20))
+    host.hear("site", data(chunk(5, [(30, 1)])))
+    assert host.role is Role.WARMING
+    assert (host.core.counters["states_broken"], host.core.counters["tuples_lost"]) == (1, 0)
+    host.commands.clear()
+    host.wait(400)
+    requests = host.sent_to("site", Subscribe)
+    assert {request.position for request in requests} == {None}
+
+
+def test_sink_delivers_once_and_in_order() -> None:
+    host = Driven("exit")
+    sink = SinkAssignment(stream="f", columns=COLUMNS, deadline_ms=100)
+    host.assign(
+        Assignment(incarnation="1", sinks=(sink,), producers={"f": ("one", "two")}, peers=peers())
+    )
+    assert len(host.take(Subscribe)) == 2
+    host.hear("one", subscribed(stream="f"))
+    host.hear("two", subscribed(stream="f"))
+    host.hear("one", data(chunk(0, [(10, 2)]), "f", "sink:f"))
+    host.hear("two", data(chunk(0, [(10, 2), (20, 1)]), "f", "sink:f", epoch=2))
+    host.hear("one", data(chunk(2, [(20, 1)]), "f", "sink:f"))
+    delivered = host.take(Deliver)
+    assert numbers([each.chunk for each in delivered]) == [0, 1, 2]
+    host.wait(100)
+    assert {ack.epoch for ack in host.sent_to("one", Ack)} == {2}
+
+
+def test_probe_is_answered() -> None:
+    host = primary()
+    host.commands.clear()
+    host.hear("two", Ping(sent_us=7))
+    (pong,) = host.sent_to("two", Pong)
+    assert pong.sent_us == 7
+
+
+def test_copy_no_longer_assigned_is_retired_and_its_producers_are_told() -> None:
+    host = primary()
+    host.commands.clear()
+    host.assign(running())
+    assert host.sent_to("site", Unsubscribe) == [Unsubscribe(stream="s", consumer="f")]
+    assert host.core.roster.statuses() == {}
+
+
+def test_dismissed_copy_ends() -> None:
+    host = primary()
+    host.commands.clear()
+    host.handle(CopyDismissed(fragment="f"))
+    assert host.sent_to("site", Unsubscribe) == [Unsubscribe(stream="s", consumer="f")]
+    assert host.core.roster.statuses() == {}
+
+
+def test_roles_follow_newer_epochs_of_the_plan_and_ignore_older_ones() -> None:
+    host = primary()
+    host.assign(running(copy("secondary", epoch=1, twin="two")))
+    assert host.role is Role.PRIMARY
+    host.assign(running(copy("secondary", epoch=2, twin="two")))
+    assert (host.role, host.epoch) == (Role.STANDBY, 2)
+    host.assign(running(copy("primary", epoch=3, twin="two")))
+    assert (host.role, host.epoch) == (Role.PRIMARY, 3)
+
+
+def test_a_new_generation_begins_from_nothing() -> None:
+    host = primary()
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    host.work()
+    host.assign(running(copy("primary", epoch=2, generation=2, twin="two")))
+    replica = host.core.roster.running["f"].replica
+    assert (replica.generation, replica.log.end) == (2, Position())
+
+
+def test_a_fragment_may_begin_in_the_middle_of_a_stream() -> None:
+    host = Driven("one")
+    host.assign(running(copy("primary", twin="two")))
+    host.hear("site", subscribed(40, 400))
+    host.hear("exit", Subscribe(stream="f", consumer="sink:f", position=None, generation=None))
+    host.hear("site", data(chunk(40, [(410, 2)])))
+    host.work()
+    (sent,) = host.sent_to("exit", Data)
+    assert (sent.chunk.first_seq, sent.chunk.rows.column("number").to_pylist()) == (0, [40, 41])

@@ -1,0 +1,87 @@
+"""A host's own measurement of where it is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ha.messages import Ping, Pong
+from orchestrator.host.prober import EAGER_FACTOR, SAMPLES_KEPT, Prober
+
+INTERVAL_US = 100_000
+
+
+def prober(*peers: str) -> Prober:
+    made = Prober(np.random.default_rng(1), cpu_scale_ms=10.0, interval_us=INTERVAL_US)
+    made.use(peers)
+    return made
+
+
+def exchange(one: Prober, other: Prober, name: str, rtt_ms: float, now_us: int = 10**9) -> None:
+    """One probes the other, whom it knows by that name."""
+    pong = other.answer(Ping(sent_us=now_us - round(rtt_ms * 1000)))
+    one.measured(name, pong, now_us)
+
+
+def test_probes_every_peer_in_turn_and_nobody_else() -> None:
+    made = prober("b", "c")
+    probes = [made.next_probe(5) for _ in range(50)]
+    assert {probe[0] for probe in probes if probe is not None} == {"b", "c"}
+    assert all(probe is not None and probe[1] == Ping(sent_us=5) for probe in probes)
+
+
+def test_without_peers_there_is_nobody_to_probe() -> None:
+    assert prober().next_probe(5) is None
+
+
+def test_latency_is_the_median_of_the_last_samples() -> None:
+    made, other = prober("b"), prober()
+    for rtt_ms in (10, 12, 11, 500, 10):
+        exchange(made, other, "b", rtt_ms)
+    assert made.latencies_ms["b"] == pytest.approx(11)
+    for _ in range(SAMPLES_KEPT):
+        exchange(made, other, "b", 20)
+    assert made.latencies_ms["b"] == pytest.approx(20)
+
+
+def test_coordinates_come_to_tell_the_round_trip() -> None:
+    one, other = prober("b"), prober("a")
+    for _ in range(200):
+        exchange(one, other, "b", 30)
+        exchange(other, one, "a", 30)
+    apart = np.subtract(one.coordinate.position_ms, other.coordinate.position_ms)
+    assert np.linalg.norm(apart) == pytest.approx(30, rel=0.1)
+    assert one.coordinate.error < 0.1
+
+
+def test_probes_fast_until_settled() -> None:
+    one, other = prober("b"), prober("a")
+    assert one.interval_us == INTERVAL_US // EAGER_FACTOR
+    for _ in range(200):
+        exchange(one, other, "b", 30)
+        exchange(other, one, "a", 30)
+    assert one.interval_us == INTERVAL_US
+
+
+def test_what_cannot_be_is_counted_and_leaves_no_trace() -> None:
+    made = prober("b")
+    before = made.coordinate
+    made.measured("b", Pong(sent_us=2000, position_ms=(0.0, 0.0, 0.0), error=0.5), 1000)
+    made.measured("b", Pong(sent_us=0, position_ms=(float("nan"), 0.0, 0.0), error=0.5), 1000)
+    assert made.rejected == 2
+    assert made.coordinate == before
+    assert made.latencies_ms == {}
+
+
+def test_the_answer_of_a_peer_that_has_left_is_ignored() -> None:
+    made, other = prober("b"), prober()
+    exchange(made, other, "b", 10)
+    made.use(("c",))
+    exchange(made, other, "b", 10)
+    assert made.latencies_ms == {}
+
+
+def test_load_counts_on_the_cpu_axis() -> None:
+    made = prober()
+    made.load = 0.5
+    assert made.coordinate.cpu_ms == pytest.approx(5.0)
