@@ -14,8 +14,8 @@ import time
 
 import psutil
 
-LOOK_EVERY_S = 0.1
-"""Asking who the parent's parent is takes some 0.1 ms: seldom enough not to matter."""
+LOOK_EVERY_S = 0.5
+"""Asking who the parent's parent is takes about a millisecond: seldom enough not to matter."""
 
 
 class ParentGuard:

@@ -17,7 +17,7 @@ from tests.pairs import FRAGMENTS, Input, answer
 
 @pytest.fixture(scope="module")
 def recording() -> Input:
-    return Input.random(seed=7, seconds=20)
+    return Input.random(seed=7, seconds=18)
 
 
 @pytest.fixture
