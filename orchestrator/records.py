@@ -261,6 +261,10 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     suspect_after_ms: float = 150.0
     ack_interval_ms: float = 50.0
     probe_interval_ms: float = 100.0
+    batch_ms: float = 10.0
+    """Least time between two evaluations of a fragment, or two emissions of a replay: what comes
+    in between is taken together, which costs little more than one. After a pause a tuple is
+    evaluated at once."""
     cpu_scale_ms: float = 10.0
     """CPU axis: ms that one fully used CPU counts for."""
 

@@ -75,8 +75,9 @@ class Planning:
 
     @property
     def settings(self) -> Settings:
-        """The planner's, with the cluster's scale."""
-        return Settings(cpu_scale_ms=self._view.settings.cpu_scale_ms)
+        """The planner's, with the cluster's scale and batches."""
+        cluster, default = self._view.settings, Settings()
+        return Settings(cpu_scale_ms=cluster.cpu_scale_ms, hop_ms=default.hop_ms + cluster.batch_ms)
 
     def graph(self, query: str) -> QueryGraph:
         """The query's graph, with what it reads of other queries pinned where that runs."""

@@ -2,13 +2,13 @@
 
 The same object runs inside a Spark executor (`process.py`: sockets, a monotonic clock, ZooKeeper)
 and in the simulator (virtual clock and network). It has no clock, socket or thread of its own;
-whoever drives it calls `handle` for each event, `work` while `has_work`, and `tick` no later than
-`next_tick_us`. Times are µs on the cluster's clock.
+whoever drives it calls `handle` for each event, `work` from `next_work_us` on, and `tick` no later
+than `next_tick_us`. Times are µs on the cluster's clock.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 
 import numpy as np
 
@@ -85,7 +85,9 @@ class HostCore:
         self._detector = FailureDetector(
             round(settings.suspect_after_ms * 1000), self._heartbeat_us
         )
-        self._ready: deque[str] = deque()
+        self._batch_us = round(settings.batch_ms * 1000)
+        self._due_us: dict[str, int] = {}
+        self._evaluated_us: dict[str, int] = {}
         self._commands: list[Command] = []
         self._next_heartbeat_us = self._next_ack_us = self._next_probe_us = now_us
 
@@ -138,21 +140,26 @@ class HostCore:
         return min(self._next_heartbeat_us, self._next_ack_us, self._next_probe_us)
 
     @property
-    def has_work(self) -> bool:
-        """Whether `work` would evaluate anything."""
-        return bool(self._ready)
+    def next_work_us(self) -> int | None:
+        """When `work` will have something to evaluate; None if nothing has come."""
+        return min(self._due_us.values(), default=None)
 
-    def work(self) -> tuple[list[Command], int]:
-        """Evaluate one batch of one fragment, first come first served.
+    def work(self, now_us: int) -> tuple[list[Command], int]:
+        """Evaluate one batch of the fragment that has been due for longest, if any is.
 
         Returns what to do, and the input tuples and instants evaluated (its cost, roughly).
         """
         effort = 0
-        if self._ready:
-            running = self.roster.running.get(self._ready.popleft())
-            if running is not None:
+        due = {fragment: at for fragment, at in self._due_us.items() if at <= now_us}
+        if due:
+            fragment = min(due, key=due.__getitem__)
+            del self._due_us[fragment]
+            if (running := self.roster.running.get(fragment)) is not None:
                 effort = self._evaluate(running)
-                self._enqueue(running)
+                self._evaluated_us[fragment] = now_us
+                if running.replica.has_work:
+                    # A backlog does not wait for more to come.
+                    self._due_us[fragment] = now_us
         return self._take_commands(), effort
 
     def leave(self) -> list[Command]:
@@ -249,7 +256,7 @@ class HostCore:
                 if running is not None and running.replica.serves:
                     self._send(sender, running.replica.snapshot())
             case Snapshot():
-                self._on_snapshot(message)
+                self._on_snapshot(message, now_us)
             case Ping():
                 self._send(sender, self.prober.answer(message))
             case Pong():
@@ -289,7 +296,7 @@ class HostCore:
                 self._forget(running)
         else:
             self._note_verdict(verdict, sender, intake, receiver, now_us)
-        self._enqueue(running)
+        self._enqueue(running, now_us)
 
     def _forget(self, running: Running) -> None:
         self.counters["states_broken"] += 1
@@ -317,13 +324,13 @@ class HostCore:
             running.intakes[answer.stream].answered(sender, answer, receiver)
             self._ask_snapshot(running, now_us)
 
-    def _on_snapshot(self, snapshot: Snapshot) -> None:
+    def _on_snapshot(self, snapshot: Snapshot, now_us: int) -> None:
         running = self.roster.running.get(snapshot.fragment)
         if running is None or running.replica.role is not Role.WARMING:
             return
         if running.replica.install(snapshot):
             self._report("warm", snapshot.fragment, f"epoch {running.replica.epoch}")
-            self._enqueue(running)
+            self._enqueue(running, now_us)
         else:
             self.counters["snapshots_unusable"] += 1
 
@@ -368,10 +375,11 @@ class HostCore:
 
     # Work and output
 
-    def _enqueue(self, running: Running) -> None:
+    def _enqueue(self, running: Running, now_us: int) -> None:
         fragment = running.assignment.fragment
-        if running.replica.has_work and fragment not in self._ready:
-            self._ready.append(fragment)
+        if running.replica.has_work and fragment not in self._due_us:
+            last_us = self._evaluated_us.get(fragment, now_us - self._batch_us)
+            self._due_us[fragment] = max(now_us, last_us + self._batch_us)
 
     def _evaluate(self, running: Running) -> int:
         evaluated = running.replica.evaluate(INSTANTS_PER_DISPATCH)

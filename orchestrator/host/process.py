@@ -96,7 +96,7 @@ class HostProcess:
         rng = np.random.default_rng(int(self._identity.incarnation, 16))
         self._core = HostCore(spec.node, found.record, rng, now_us())
         self._arrived: deque[Arrived | Lost] = deque()
-        self._feeder = Feeder()
+        self._feeder = Feeder(round(found.record.batch_ms * 1000))
         self._running: object = None
         self._next_publish_us = 0
         self._cpu_s, self._cpu_at_us = time.process_time(), now_us()
@@ -122,8 +122,7 @@ class HostProcess:
     def _turn(self) -> None:
         """One turn of the loop: listen, feed, do what is due, work once."""
         core, now = self._core, now_us()
-        idle = not core.has_work and not self._arrived
-        timeout_us = min(self._next_due_us() - now, LONGEST_WAIT_US) if idle else 0
+        timeout_us = 0 if self._arrived else min(self._next_due_us() - now, LONGEST_WAIT_US)
         self._arrived.extend(self._transport.receive(timeout_us))
         for _ in range(min(len(self._arrived), MESSAGES_PER_TURN)):
             self._take(self._arrived.popleft())
@@ -133,8 +132,7 @@ class HostProcess:
             self._dispatch(emitted)
         if now_us() >= core.next_tick_us:
             self._execute(core.tick(now_us()))
-        if core.has_work:
-            self._execute(core.work()[0])
+        self._execute(core.work(now_us())[0])
         self._publish()
 
     def _take(self, item: Arrived | Lost) -> None:
@@ -174,6 +172,8 @@ class HostProcess:
 
     def _next_due_us(self) -> int:
         due = [self._core.next_tick_us, self._next_publish_us]
+        if (work_us := self._core.next_work_us) is not None:
+            due.append(work_us)
         if (emission_us := self._feeder.next_due_us(self._assigned_sources())) is not None:
             due.append(emission_us)
         return min(due)

@@ -118,30 +118,48 @@ class Replay:
 
 
 class Feeder:
-    """All recordings that enter at one host."""
+    """All recordings that enter at one host.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    batch_us
+        Least time between two emissions of a stream; what comes due in between goes together.
+    """
+
+    def __init__(self, batch_us: int = 0) -> None:
+        self._batch_us = batch_us
         self._replays: dict[str, Replay] = {}
+        self._emitted_us: dict[str, int] = {}
 
     def feed(self, sources: Iterable[SourceAssignment], now_us: int) -> list[SourceEmitted]:
         """What has come due. A recording is read when its stream is first assigned."""
         assigned = {a.stream: a for a in sources}
         for stream in self._replays.keys() - assigned.keys():
             del self._replays[stream]
+            self._emitted_us.pop(stream, None)
         emitted: list[SourceEmitted] = []
         for stream, a in assigned.items():
             if a.replay is not None and stream not in self._replays:
                 self._replays[stream] = Replay(a, a.replay)
-            if a.start_at_us is not None and stream in self._replays:
-                due = self._replays[stream].emit(a.start_at_us, now_us)
-                emitted += [due] if due is not None else []
+            if a.start_at_us is None or stream not in self._replays or self._rests(stream, now_us):
+                continue
+            due = self._replays[stream].emit(a.start_at_us, now_us)
+            if due is not None:
+                self._emitted_us[stream] = now_us
+                emitted.append(due)
         return emitted
+
+    def _rests(self, stream: str, now_us: int) -> bool:
+        last_us = self._emitted_us.get(stream)
+        return last_us is not None and now_us < last_us + self._batch_us
 
     def next_due_us(self, sources: Iterable[SourceAssignment]) -> int | None:
         """When `feed` will have something; None if nothing is in sight."""
-        due = [
-            self._replays[a.stream].next_due_us(a.start_at_us)
-            for a in sources
-            if a.start_at_us is not None and a.stream in self._replays
-        ]
-        return min((at for at in due if at is not None), default=None)
+        soonest: list[int] = []
+        for a in sources:
+            if a.start_at_us is not None and a.stream in self._replays:
+                due_us = self._replays[a.stream].next_due_us(a.start_at_us)
+                if due_us is not None:
+                    last_us = self._emitted_us.get(a.stream, due_us - self._batch_us)
+                    soonest.append(max(due_us, last_us + self._batch_us))
+        return min(soonest, default=None)

@@ -25,6 +25,7 @@ def cluster_record(manifest: ClusterManifest) -> ClusterRecord:
         suspect_after_ms=timing.suspect_after_ms,
         ack_interval_ms=timing.ack_interval_ms,
         probe_interval_ms=timing.probe_interval_ms,
+        batch_ms=timing.batch_ms,
         cpu_scale_ms=timing.cpu_scale_ms,
     )
 

@@ -35,6 +35,7 @@ class TimingManifest(msgspec.Struct, frozen=True, kw_only=True):
     suspect_after_ms: float = 150.0
     ack_interval_ms: float = 50.0
     probe_interval_ms: float = 100.0
+    batch_ms: float = 10.0
     cpu_scale_ms: float = 10.0
 
 
@@ -154,6 +155,7 @@ def _timing(section: Section) -> TimingManifest:
         suspect_after_ms=interval("suspectAfter", default.suspect_after_ms),
         ack_interval_ms=interval("ackInterval", default.ack_interval_ms),
         probe_interval_ms=interval("probeInterval", default.probe_interval_ms),
+        batch_ms=interval("batch", default.batch_ms),
         cpu_scale_ms=interval("cpuScale", default.cpu_scale_ms),
     )
     suspect_after = section.get("suspectAfter")

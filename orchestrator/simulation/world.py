@@ -79,7 +79,7 @@ class SimulatedHost:
     core: HostCore
     link: StoreLink
     store: MemoryStore
-    feeder: Feeder = field(default_factory=Feeder)
+    feeder: Feeder
     inbox: list[Event] = field(default_factory=list[Event])
     peers: dict[str, Peer] = field(default_factory=dict[str, Peer])
     alive: bool = True
@@ -158,6 +158,7 @@ class World:
             core=HostCore(spec.node, self._cluster, rng, self.now_us),
             link=StoreLink(store, ReplicaId(node=spec.node, incarnation=incarnation)),
             store=store,
+            feeder=Feeder(round(self._cluster.batch_ms * 1000)),
         )
         self.hosts[spec.node] = host
         self._exchange(host)
@@ -241,8 +242,8 @@ class World:
             self._execute(host, core.handle(emitted, now))
         if now >= core.next_tick_us:
             self._execute(host, core.tick(now))
-        if core.has_work:
-            commands, effort = core.work()
+        commands, effort = core.work(now)
+        if commands or effort:
             cost_us = self._costs.dispatch_us + round(effort * self._costs.effort_us)
             host.busy_until_us = now + cost_us
             self.at(host.busy_until_us, lambda: self._execute(host, commands))
@@ -252,7 +253,9 @@ class World:
         due = [core.next_tick_us]
         if (emission_us := host.feeder.next_due_us(host.assigned_sources())) is not None:
             due.append(emission_us)
-        if core.has_work or host.inbox:
+        if (work_us := core.next_work_us) is not None:
+            due.append(work_us)
+        if host.inbox:
             due.append(now)
         self._schedule(host, min(due))
 

@@ -112,8 +112,9 @@ class Driven:
         self.handle(Assigned(assignment=assignment))
 
     def work(self) -> None:
-        while self.core.has_work:
-            self.commands += self.core.work()[0]
+        while (due_us := self.core.next_work_us) is not None:
+            self.now_us = max(self.now_us, due_us)
+            self.commands += self.core.work(self.now_us)[0]
             self.core.check_invariants()
 
     def wait(self, ms: float) -> None:
@@ -223,7 +224,7 @@ def test_primary_evaluates_and_sends_and_acknowledges_what_it_has_folded_in() ->
     host = primary()
     assert host.take(SetPeers) == [SetPeers(peers=peers())]
     host.hear("site", data(chunk(0, [(10, 3), (20, 1)])))
-    assert host.core.has_work
+    assert host.core.next_work_us is not None
     host.work()
     (sent,) = host.sent_to("exit", Data)
     assert sent.chunk.rows.column("number").to_pylist() == [2, 3]
@@ -361,7 +362,7 @@ def test_new_secondary_joins_the_snapshot_to_what_came_meanwhile() -> None:
     host.assign(running(copy("secondary", twin="one")))
     host.hear("site", subscribed())
     host.hear("site", data(chunk(0, [(10, 3), (20, 2)])))
-    assert not host.core.has_work
+    assert host.core.next_work_us is None
     twin.commands.clear()
     twin.hear("two", SnapshotRequest(fragment="f"))
     host.hear("one", twin.sent_to("two", Snapshot)[0])
