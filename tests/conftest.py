@@ -37,8 +37,8 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
     return find_java(tmp_path_factory.mktemp("java"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def zookeeper(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
-    """A running ZooKeeper for the whole run: each test keeps to a path of its own."""
+    """A running ZooKeeper for a module's tests, each of which keeps to a path of its own."""
     with EmbeddedZooKeeper(java, tmp_path_factory.mktemp("zookeeper")) as server:
         yield server

@@ -30,6 +30,9 @@ NAME = "kill-executor"
 HEAL_TIMEOUT_S = 90.0
 """For Spark to start another executor (about ten seconds) on a busy machine."""
 
+PROTECTED_TIMEOUT_S = 20.0
+"""For a secondary that is being brought up to become warm, before a drill is refused."""
+
 OUTAGE_WINDOW_US = 5_000_000
 """How long after the kill silences are looked for."""
 
@@ -42,6 +45,10 @@ class DrillFailed(VivaceError):
     """The drill could not be carried out, or the cluster did not recover."""
 
     exit_status = 1
+
+
+class Unprotected(Refused):
+    """What is to be killed bears a primary without a warm secondary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +124,7 @@ def choose(view: ClusterView, target: str | None) -> Target:
     fragments = {n: f.record for n, f in view.fragments.items() if f.record.primary.node == node}
     for name, fragment in fragments.items():
         if not view.protected(fragment):
-            raise Refused(
+            raise Unprotected(
                 subject=f"drill {NAME}",
                 field="target",
                 value=node,
@@ -133,6 +140,19 @@ def choose(view: ClusterView, target: str | None) -> Target:
         fragments=tuple(fragments),
         bound_ms=min(bounds, default=float("inf")),
     )
+
+
+def choose_protected(store: Store, target: str | None, on_progress: Progress) -> Target:
+    """As `choose`, but wait a while for a warm secondary that is on its way."""
+    give_up = time.monotonic() + PROTECTED_TIMEOUT_S
+    while True:
+        try:
+            return choose(read_view(store), target)
+        except Unprotected:
+            if time.monotonic() > give_up:
+                raise
+            on_progress("wait", "until every fragment concerned has a warm secondary")
+            time.sleep(LOOK_S)
 
 
 def _record(view: ClusterView, target: str | None) -> FragmentRecord | None:
@@ -165,8 +185,8 @@ def run(store: Store, target: str | None, on_progress: Progress) -> Killed:
     DrillFailed
         If nobody takes over, or redundancy is not restored in time.
     """
+    chosen = choose_protected(store, target, on_progress)
     view = read_view(store)
-    chosen = choose(view, target)
     if view.nodes[chosen.node].record.kind is not NodeKind.EXECUTOR:
         raise DrillFailed(f"{chosen.node} is no executor")
     on_progress("kill", f"{chosen.node}, primary of {', '.join(chosen.fragments) or 'nothing'}")

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from orchestrator.coordinator.view import ClusterView, read_view
 from orchestrator.drills import kill_executor
-from orchestrator.drills.kill_executor import DrillFailed, Killed, choose, outage
+from orchestrator.drills.kill_executor import DrillFailed, Killed, choose_protected, outage
 from orchestrator.drills.measurement import Delivered, sequence_faults
 from orchestrator.host.events import Deliver
 from orchestrator.host.observer import Observer, Reach
@@ -78,8 +78,8 @@ def run_kill_executor(
     DrillFailed
         The outputs do not flow, nobody takes over, or redundancy is not restored in time.
     """
+    chosen = choose_protected(store, target, on_progress)
     view = read_view(store)
-    chosen = choose(view, target)
     outputs = _outputs(view, chosen.fragments)
     deliveries: dict[str, list[Deliver]] = {stream: [] for stream in outputs}
     with (
