@@ -70,13 +70,22 @@ class Intake:
         return due
 
     def answered(self, node: str, answer: Subscribed, receiver: Receiver) -> None:
-        """Note a producer's answer; the first one says where the consumer's stream begins."""
+        """Note a producer's answer; for a consumer without a position it says where to begin.
+
+        Copies trim at different times. Until data has come, the latest beginning counts: what an
+        idle copy still keeps before it was never to be had from the one that sends.
+        """
         link = self._links.get(node)
         if link is None:
             return
         link.start = answer.position
-        if receiver.position is None:
-            receiver.start(answer.position, answer.generation)
+        begins = receiver.position
+        if begins is None or (
+            receiver.provisional
+            and answer.generation == receiver.generation
+            and answer.position.progress_ms > begins.progress_ms
+        ):
+            receiver.start(answer.position, answer.generation, provisional=True)
         receiver.epoch = max(receiver.epoch, answer.epoch)
 
     def missing(self, node: str, receiver: Receiver, now_us: int) -> Subscribe | None:

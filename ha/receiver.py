@@ -59,11 +59,16 @@ class Receiver:
         self.generation = 0
         self.epoch = 0
         self.repeated_tuples = 0
+        self.provisional = False
         self._moved = False
 
-    def start(self, position: Position, generation: int) -> None:
-        """Stand at `position` of `generation`, as a snapshot or a producer's word has it."""
+    def start(self, position: Position, generation: int, *, provisional: bool = False) -> None:
+        """Stand at `position` of `generation`, as a snapshot or a producer's word has it.
+
+        A producer's word is `provisional` until data comes: another copy may begin later.
+        """
         self.position = position
+        self.provisional = provisional
         self.generation = generation
         self._moved = True
 
@@ -87,6 +92,7 @@ class Receiver:
             return Received(verdict=Verdict.GAP)
         self.position = chunk.end
         moved, self._moved = self._moved, False
+        self.provisional = False
         return Received(verdict=verdict, chunk=chunk, moved=moved)
 
     def _renumbered(self, chunk: Chunk) -> Position:

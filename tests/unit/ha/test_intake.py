@@ -28,11 +28,20 @@ def test_asks_every_copy_and_repeats_until_answered() -> None:
     assert made.confirmed
 
 
-def test_the_first_answer_says_where_the_stream_begins() -> None:
+def test_the_latest_beginning_counts_until_data_has_come() -> None:
     made, receiver = intake(), Receiver()
-    made.answered("primary", answer(Position(next_seq=7, progress_ms=70)), receiver)
-    made.answered("secondary", answer(Position(next_seq=9, progress_ms=90)), receiver)
-    assert receiver.position == Position(next_seq=7, progress_ms=70)
+    made.answered("secondary", answer(Position(next_seq=7, progress_ms=70)), receiver)
+    made.answered("primary", answer(Position(next_seq=9, progress_ms=90)), receiver)
+    made.answered("secondary", answer(Position(next_seq=8, progress_ms=80)), receiver)
+    assert receiver.position == Position(next_seq=9, progress_ms=90)
+    assert not made.unrecoverable("primary", receiver)
+
+
+def test_a_position_of_ones_own_is_not_moved_by_answers() -> None:
+    made, receiver = intake(), Receiver()
+    receiver.start(Position(next_seq=3, progress_ms=30), 1)
+    made.answered("primary", answer(Position(next_seq=9, progress_ms=90)), receiver)
+    assert receiver.position == Position(next_seq=3, progress_ms=30)
 
 
 def test_a_renewed_producer_is_asked_again() -> None:
