@@ -33,6 +33,8 @@ def node_record(
 ) -> NodeRecord:
     """The host's record, as of now."""
     roster = core.roster
+    overflowed = sum(producer.log.overflowed_tuples for producer in roster.producers())
+    dropped = Counter({"tuples_overflowed": overflowed})
     return NodeRecord(
         node=spec.node,
         incarnation=incarnation,
@@ -50,5 +52,5 @@ def node_record(
         sources={s: source.log.end.next_seq for s, source in roster.sources.items()},
         sinks={s: sink.status() for s, sink in roster.sinks.items()},
         wants=wants,
-        counters=dict(core.counters + link_counters),
+        counters=dict(core.counters + link_counters + dropped),
     )
