@@ -1,4 +1,4 @@
-"""`python -m bench list` and `python -m bench run NAME [--json FILE] [--quick]`."""
+"""`python -m bench list` and `python -m bench run NAME [--json FILE] [--quick] [--matrix FILE]`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bench.registry import Settings, benchmarks, find
 from bench.report import ROOT, report, write
-from orchestrator.errors import VivaceError
+from orchestrator.errors import InvalidInput, VivaceError
 
 application = typer.Typer(
     help="Benchmarks; results and plots go to build/bench/NAME.",
@@ -38,14 +38,20 @@ def run(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer repetitions: does it work at all?")
     ] = False,
+    matrix: Annotated[
+        Path | None, typer.Option(help="Also measure on this latency table: .npy, .csv or text.")
+    ] = None,
 ) -> None:
     """Run a benchmark, print its figures, write report and plots."""
     try:
         benchmark = find(name)
+        if matrix is not None and not benchmark.takes_matrix:
+            remedy = f"Leave --matrix away, or run one of: {', '.join(_take_matrices())}."
+            raise InvalidInput("bench", "--matrix", str(matrix), f"is of no use to {name}", remedy)
         folder = ROOT / "build" / "bench" / name
         folder.mkdir(parents=True, exist_ok=True)
         with err.status(name) as status:
-            settings = Settings(quick=quick, folder=folder, say=status.update)
+            settings = Settings(quick=quick, folder=folder, say=status.update, matrix=matrix)
             result = report(name, benchmark.run(settings))
     except VivaceError as error:
         err.print(f"error: {error}", style="red", markup=False, highlight=False)
@@ -57,6 +63,10 @@ def run(
         table.add_row(key, f"{value:,.6g}")
     out.print(table)
     out.print(f"written to {folder}", soft_wrap=True)
+
+
+def _take_matrices() -> list[str]:
+    return [benchmark.name for benchmark in benchmarks().values() if benchmark.takes_matrix]
 
 
 if __name__ == "__main__":

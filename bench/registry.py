@@ -35,11 +35,14 @@ class Settings:
         Where plots go; exists.
     say
         Takes a phrase that tells what is being done, for progress.
+    matrix
+        A file with a latency table of the user's own, for benchmarks that take one.
     """
 
     quick: bool
     folder: Path
     say: Callable[[str], None]
+    matrix: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,7 @@ class Benchmark:
     name: str
     summary: str
     run: Callable[[Settings], Figures]
+    takes_matrix: bool
 
 
 _registered: dict[str, Benchmark] = {}
@@ -56,14 +60,24 @@ _registered: dict[str, Benchmark] = {}
 Run = Callable[[Settings], Figures]
 
 
-def benchmark(name: str) -> Callable[[Run], Run]:
-    """Register a function as the benchmark `name`; its docstring's first line describes it."""
+def benchmark(name: str, *, takes_matrix: bool = False) -> Callable[[Run], Run]:
+    """Register a function as the benchmark `name`; its docstring's first line describes it.
+
+    Parameters
+    ----------
+    name
+        What it is called on the command line and in `build/bench`.
+    takes_matrix
+        Whether it heeds `Settings.matrix`.
+    """
 
     def register(run: Run) -> Run:
         if name in _registered:
             raise ValueError(f"two benchmarks are named {name!r}")
         summary = (run.__doc__ or "").strip().partition("\n")[0]
-        _registered[name] = Benchmark(name=name, summary=summary, run=run)
+        _registered[name] = Benchmark(
+            name=name, summary=summary, run=run, takes_matrix=takes_matrix
+        )
         return run
 
     return register

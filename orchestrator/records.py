@@ -13,6 +13,9 @@ from typing import Literal
 
 import msgspec
 
+from topology.coordinate import MAX_RTT_MS
+from topology.cpu import DEFAULT_SCALING, Scaling
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of everything stored: immutable, keyword-only, unknown fields refused."""
@@ -57,11 +60,14 @@ class Coordinate(Record, frozen=True, kw_only=True):
         The CPU axis, ≥ 0: load turned into milliseconds by the cluster's scaling function.
     error
         Relative error estimate, 0 (certain) to 1 or more (unknown).
+    error_ms
+        The same in ms: by how much distances to peers are off. 10 s while nothing was measured.
     """
 
     position_ms: tuple[float, ...]
     cpu_ms: float
     error: float
+    error_ms: float = MAX_RTT_MS
 
 
 class ReplicaStatus(Record, frozen=True, kw_only=True):
@@ -265,8 +271,8 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     """Least time between two evaluations of a fragment, or two emissions of a replay: what comes
     in between is taken together, which costs little more than one. After a pause a tuple is
     evaluated at once."""
-    cpu_scale_ms: float = 10.0
-    """CPU axis: ms that one fully used CPU counts for."""
+    cpu: Scaling = DEFAULT_SCALING
+    """CPU axis: the milliseconds that a node's load counts for."""
 
 
 class HistoryEvent(Record, frozen=True, kw_only=True):

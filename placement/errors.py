@@ -105,3 +105,90 @@ class DeadlineUnattainable(PlacementError):
         self.deadline_ms = deadline_ms
         self.best_ms = best_ms
         self.path = tuple(path)
+
+
+class RunningError(PlacementError):
+    """What is said to run contradicts the queries or the network.
+
+    Attributes
+    ----------
+    operator, problem
+        Of which operator, and what is wrong.
+    """
+
+    def __init__(self, operator: str, problem: str) -> None:
+        super().__init__(f"operator {operator}: {problem}")
+        self.operator = operator
+        self.problem = problem
+
+
+class Stranded(RunningError):
+    """A copy runs where none may: its node is gone, or takes no operators any more.
+
+    That is for the planner, which replaces what was lost; rebalancing improves what is whole.
+    """
+
+    def __init__(self, operator: str, copy: str, node: str) -> None:
+        super().__init__(
+            operator,
+            f"its {copy} is on {node!r}, which is gone or takes no operators; "
+            "plan first, then rebalance what the plan keeps",
+        )
+        self.copy = copy
+        self.node = node
+
+
+class RelaxationDiverges(PlacementError):
+    """The paper's own step of relaxation would throw operators ever farther apart.
+
+    Attributes
+    ----------
+    limit
+        δ has to be less.
+    """
+
+    def __init__(self, query: str, *, delta: float, limit: float) -> None:
+        super().__init__(
+            f"query {query}: with delta {delta:g} the bare force overshoots; "
+            f"choose one below {limit:.3g}, or do without literal"
+        )
+        self.query = query
+        self.delta = delta
+        self.limit = limit
+
+
+class CapacityUnattainable(PlacementError):
+    """A query's operators do not fit on their candidates together.
+
+    Attributes
+    ----------
+    operators
+        Those that do not fit: one that is too large for each of its candidates, else all.
+    needed_cores, left_cores
+        What a copy of each needs together, and what is left on all of their candidates together.
+    """
+
+    def __init__(
+        self, query: str, operators: Sequence[str], *, needed_cores: float, left_cores: float
+    ) -> None:
+        super().__init__(
+            f"query {query}: {', '.join(operators)} need {needed_cores:.3g} cores and their "
+            f"candidates have {left_cores:.3g} left, in pieces too small; "
+            "allow more candidates or free some capacity"
+        )
+        self.query = query
+        self.operators = tuple(operators)
+        self.needed_cores = needed_cores
+        self.left_cores = left_cores
+
+
+class SolverStopped(PlacementError):
+    """A solver ended without a placement and without proof that there is none."""
+
+    def __init__(self, query: str, reason: str) -> None:
+        super().__init__(
+            f"query {query}: the solver stopped without an answer ({reason}); "
+            "allow it more time or fewer candidates"
+        )
+        self.query = query
+        self.reason = reason

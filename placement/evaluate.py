@@ -6,10 +6,9 @@ part of the recovery time, as the bound a user states is about silence at the ou
 
     R = detection + max_i K_i + Σ_i Q_i·p
 
-*Q under Active Standby.* The secondary gets every tuple at once and works in step with the
-primary, so what it still has to process when it takes over is what is on its way to it: the
-tuples an upstream sent during the last K_i, Q_i = (tuples/s)·K_i. What was sent before it has
-processed and answers from its own output log.
+*Q.* The tuples that upstream i holds back from the secondary: all but one of a batch of
+B (`placement.schemes`), none under Active Standby, where B = 1. What is on its way when the primary
+dies is not held: it is processed as it comes in, while the last of it travels the K_i.
 
 *K when neighbours die together.* The paper takes K_i from the primary of upstream i. If that runs
 on the very node whose death is recovered from, it is upstream i's own secondary that goes on
@@ -18,11 +17,17 @@ sending, once it has caught up; K_i is then that catching up and the way from th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from placement.graph import QueryGraph
+import numpy as np
+import numpy.typing as npt
+
+from placement.graph import Link, QueryGraph
 from placement.network import NetworkView
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 Places = Mapping[str, str]
 """Operator → node."""
@@ -39,7 +44,7 @@ class Recovery:
     transfer_ms
         max K: from the farthest upstream primary to the secondary.
     reprocess_ms
-        ΣQ·p: processing what was on its way.
+        ΣQ·p: processing what was held back.
     """
 
     detection_ms: float
@@ -59,10 +64,11 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standby:
-    """The secondary of one operator."""
+    """The secondary of one operator, fed in batches of so many tuples (1: Active Standby)."""
 
     node: str
     recovery: Recovery
+    batch_size: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +87,7 @@ def recovery(
     standbys: Mapping[str, Standby],
     view: NetworkView,
     detection_ms: float,
+    batch_size: int = 1,
 ) -> Recovery:
     """Recovery time (1) of an operator if `secondary` stood by for it.
 
@@ -91,41 +98,77 @@ def recovery(
     standbys
         Secondaries of the operators upstream. One that has none (it is pinned) and shares the
         operator's node counts as if it survived: nothing could take its place.
+    batch_size
+        B, tuples that each upstream sends the secondary at once, ≥ 1.
     """
-    cost_us = graph.by_name[operator].cost_us
-    transfer_ms = 0.0
-    reprocess_ms = 0.0
+    nodes = np.array([view.index[view.node(secondary).name]])
+    transfer_ms = transfers_ms(graph, operator, nodes, primaries, standbys, view)
+    return Recovery(
+        detection_ms=detection_ms,
+        transfer_ms=float(transfer_ms[0]),
+        reprocess_ms=reprocess_ms(graph, operator, batch_size),
+    )
+
+
+def transfers_ms(
+    graph: QueryGraph,
+    operator: str,
+    secondaries: IntArray,
+    primaries: Places,
+    standbys: Mapping[str, Standby],
+    view: NetworkView,
+) -> FloatArray:
+    """max K for many secondaries at once; see `recovery`.
+
+    Parameters
+    ----------
+    secondaries
+        Indices of nodes, shape (s,).
+
+    Returns
+    -------
+    FloatArray
+        Shape (s,), ms.
+    """
+    slowest_ms = np.zeros(len(secondaries))
     for link in graph.inputs[operator]:
-        node = primaries[link.source]
+        node, caught_up_ms = primaries[link.source], 0.0
         standby = standbys.get(link.source)
         if standby is not None and node == primaries[operator]:
-            delay_ms = standby.recovery.catch_up_ms + view.one_way_ms(standby.node, secondary)
-        else:
-            delay_ms = view.one_way_ms(node, secondary)
-        transfer_ms = max(transfer_ms, delay_ms)
-        in_flight = link.tuples_s * delay_ms / 1e3
-        reprocess_ms += in_flight * cost_us / 1e3
-    return Recovery(detection_ms=detection_ms, transfer_ms=transfer_ms, reprocess_ms=reprocess_ms)
+            node, caught_up_ms = standby.node, standby.recovery.catch_up_ms
+        source = np.array([view.index[view.node(node).name]])
+        delay_ms = caught_up_ms + view.one_way_between(source, secondaries)[0]
+        slowest_ms = np.maximum(slowest_ms, delay_ms)
+    return slowest_ms
+
+
+def reprocess_ms(graph: QueryGraph, operator: str, batch_size: int) -> float:
+    """ΣQ·p: work on what the upstreams of an operator hold back at most, ms."""
+    held = (batch_size - 1) * len(graph.inputs[operator])
+    return held * graph.by_name[operator].cost_us / 1e3
 
 
 def primary_usage(graph: QueryGraph, primaries: Places, view: NetworkView) -> float:
     """Network usage (2) of the links between primaries: Σ DR·Lat, bytes/s × s = bytes."""
-    return sum(
-        link_usage(link.rate_bytes_s, primaries[link.source], primaries[name], view)
-        for name in graph.order
-        for link in graph.inputs[name]
-    )
+    links = [link for name in graph.order for link in graph.inputs[name]]
+    return _usage(links, primaries, primaries, view)
 
 
 def standby_usage(
     graph: QueryGraph, primaries: Places, secondaries: Places, view: NetworkView
 ) -> float:
     """Network usage (2) of what Active Standby adds: the same streams to the secondaries, bytes."""
-    return sum(
-        link_usage(link.rate_bytes_s, primaries[link.source], secondaries[name], view)
-        for name in graph.to_place
-        for link in graph.inputs[name]
+    links = [link for name in graph.to_place for link in graph.inputs[name]]
+    return _usage(links, primaries, secondaries, view)
+
+
+def _usage(links: Sequence[Link], sources: Places, targets: Places, view: NetworkView) -> float:
+    """Σ DR·Lat, bytes."""
+    delays_ms = view.one_ways_ms([(sources[link.source], targets[link.target]) for link in links])
+    usages = (
+        link.rate_bytes_s * delay_ms / 1e3 for link, delay_ms in zip(links, delays_ms, strict=True)
     )
+    return sum(usages, 0.0)
 
 
 def link_usage(rate_bytes_s: float, source: str, target: str, view: NetworkView) -> float:
@@ -142,14 +185,16 @@ def longest_path(
     operator with several inputs waits for the last, so the longest path counts. Queueing is not
     in it: that is what deadlines on nodes are for.
     """
+    links = [link for name in graph.order for link in graph.inputs[name]]
+    # In the order in which they are come to.
+    delays_ms = iter(view.one_ways_ms([(primaries[n.source], primaries[n.target]) for n in links]))
     arrived_ms: dict[str, float] = {}
     via: dict[str, str] = {}
     for name in graph.order:
         arrived_ms[name] = graph.by_name[name].cost_us / 1e3
         latest_ms = -1.0
         for link in graph.inputs[name]:
-            network_ms = view.one_way_ms(primaries[link.source], primaries[name])
-            reached_ms = arrived_ms[link.source] + network_ms + hop_ms
+            reached_ms = arrived_ms[link.source] + next(delays_ms) + hop_ms
             if reached_ms > latest_ms:
                 latest_ms, via[name] = reached_ms, link.source
         arrived_ms[name] += max(latest_ms, 0.0)
@@ -160,3 +205,8 @@ def longest_path(
     while path[-1] in via:
         path.append(via[path[-1]])
     return LongestPath(latency_ms=arrived_ms[last], operators=tuple(reversed(path)))
+
+
+def with_nodes(operators: Sequence[str], primaries: Places) -> tuple[str, ...]:
+    """A path for people: `operator @ node`."""
+    return tuple(f"{name} @ {primaries[name]}" for name in operators)

@@ -109,6 +109,15 @@ class QueryGraph:
         """Operators that are not pinned, in topological order."""
         return tuple(name for name in self.order if self.by_name[name].pinned is None)
 
+    def input_rate(self, operator: str) -> float:
+        """Data rate of all inputs of an operator together, bytes/s."""
+        return sum(link.rate_bytes_s for link in self.inputs[operator])
+
+    def cores(self, operator: str) -> float:
+        """CPU that one copy of an operator needs: its input tuples/s times its cost, cores."""
+        tuples_s = sum(link.tuples_s for link in self.inputs[operator])
+        return tuples_s * self.by_name[operator].cost_us / 1e6
+
     def _check_links(self, by_name: dict[str, Operator]) -> None:
         seen: set[tuple[str, str]] = set()
         for link in self.links:

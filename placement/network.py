@@ -1,21 +1,30 @@
 """The network as the planner sees it: nodes in coordinate space, and measured latencies.
 
 Coordinates answer for pairs that were never measured; where a round trip was measured, it counts.
+
+Nodes have names for people and indices, their places in `NetworkView.nodes`, for arrays. A point's
+nearest nodes are found in a KD-tree of the coordinates. The CPU axis is not in the tree, for it
+changes with every operator placed: a node's full distance is never less than its latency's, so
+nodes are fetched from the tree until no other could be nearer.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 
 from placement.errors import NetworkError
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,10 +35,16 @@ class Node:
     ----------
     position_ms
         Coordinate, ms, shape (d,); distances approximate round trips.
+    height_ms
+        What every round trip to or from the node takes besides the distance, ms, ≥ 0.
+    error_ms
+        Uncertainty of the coordinate, ms, ≥ 0: how far a distance to it may be off.
     cpu_ms
         The CPU axis as measured, ≥ 0 (`topology.cpu`).
+    capacity_cores
+        CPU that the copies of operators on it may need together, > 0.
     domain
-        Failure domain; nodes of one domain may die together.
+        Failure domain; nodes of one domain may die together. Empty: one of its own.
     hosts_operators
         False for sites: nothing is placed there.
     operators
@@ -38,7 +53,10 @@ class Node:
 
     name: str
     position_ms: FloatArray
+    height_ms: float = 0.0
+    error_ms: float = 0.0
     cpu_ms: float = 0.0
+    capacity_cores: float = math.inf
     domain: str = ""
     hosts_operators: bool = True
     operators: int = 0
@@ -55,6 +73,23 @@ class NetworkView:
     rtt_ms
         Measured round trips, ms, by pair. Where both directions were measured their mean counts.
 
+    Attributes
+    ----------
+    index
+        Name → index.
+    positions_ms
+        Shape (n, d), ms.
+    hosts
+        Nodes that operators may be placed on, by name.
+    host_indices
+        Their indices, in that order.
+    domain_ids
+        Failure domain by node, shape (n,): equal numbers, same domain.
+    several_domains
+        Whether the hosts lie in more than one.
+    capacity_cores
+        Shape (n,), cores.
+
     Raises
     ------
     NetworkError
@@ -64,9 +99,16 @@ class NetworkView:
     nodes: tuple[Node, ...]
     rtt_ms: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     by_name: dict[str, Node] = field(init=False, repr=False)
+    index: dict[str, int] = field(init=False, repr=False)
+    positions_ms: FloatArray = field(init=False, repr=False)
     hosts: tuple[Node, ...] = field(init=False, repr=False)
-    """Nodes that operators may be placed on, by name."""
-    _host_positions: FloatArray = field(init=False, repr=False)
+    host_indices: IntArray = field(init=False, repr=False)
+    domain_ids: IntArray = field(init=False, repr=False)
+    several_domains: bool = field(init=False, repr=False)
+    capacity_cores: FloatArray = field(init=False, repr=False)
+    _heights_ms: FloatArray = field(init=False, repr=False)
+    _measured: _MeasuredPairs = field(init=False, repr=False)
+    _tree: cKDTree | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         by_name: dict[str, Node] = {}
@@ -75,13 +117,28 @@ class NetworkView:
                 raise NetworkError(f"node {node.name!r} occurs twice")
             _check_node(node, self.nodes[0])
             by_name[node.name] = node
-        for (source, target), rtt_ms in self.rtt_ms.items():
-            if not math.isfinite(rtt_ms) or rtt_ms < 0:
-                raise NetworkError(f"{source} to {target}: {rtt_ms} is no round-trip time in ms")
+        index = {node.name: i for i, node in enumerate(self.nodes)}
         hosts = tuple(by_name[name] for name in sorted(by_name) if by_name[name].hosts_operators)
-        object.__setattr__(self, "by_name", by_name)
-        object.__setattr__(self, "hosts", hosts)
-        object.__setattr__(self, "_host_positions", np.array([h.position_ms for h in hosts]))
+        host_indices = np.array([index[node.name] for node in hosts], dtype=np.int64)
+        domains = [node.domain or f"\0{node.name}" for node in self.nodes]
+        numbers = {domain: i for i, domain in enumerate(dict.fromkeys(domains))}
+        domain_ids = np.array([numbers[domain] for domain in domains], dtype=np.int64)
+        positions_ms = np.array([node.position_ms for node in self.nodes], dtype=np.float64)
+        derived = {
+            "by_name": by_name,
+            "index": index,
+            "positions_ms": positions_ms,
+            "hosts": hosts,
+            "host_indices": host_indices,
+            "domain_ids": domain_ids,
+            "several_domains": len(np.unique(domain_ids[host_indices])) > 1,
+            "capacity_cores": np.array([node.capacity_cores for node in self.nodes]),
+            "_heights_ms": np.array([node.height_ms for node in self.nodes]),
+            "_measured": _MeasuredPairs.of(self.rtt_ms, index),
+            "_tree": cKDTree(positions_ms[host_indices]) if hosts else None,
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     def node(self, name: str) -> Node:
         """A node by name.
@@ -98,28 +155,53 @@ class NetworkView:
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise NetworkError(f"no node is named {name!r}{hint}") from None
 
+    def _at(self, name: str) -> int:
+        return self.index[self.node(name).name]
+
     def can_host(self, name: str | None) -> bool:
         """Whether an operator may be on that node."""
         return name is not None and name in self.by_name and self.by_name[name].hosts_operators
+
+    def names(self, indices: Sequence[int] | IntArray) -> tuple[str, ...]:
+        """Names of nodes by index."""
+        return tuple(self.nodes[i].name for i in indices)
 
     def one_way_ms(self, source: str, target: str) -> float:
         """One-way latency, ms: half of the measured round trip, else of the distance.
 
         Zero within a node: nothing travels.
         """
-        if source == target:
-            return 0.0
-        measured = [
-            self.rtt_ms[pair]
-            for pair in ((source, target), (target, source))
-            if pair in self.rtt_ms
-        ]
-        if measured:
-            return sum(measured) / len(measured) / 2
-        apart = self.node(source).position_ms - self.node(target).position_ms
-        return float(np.linalg.norm(apart)) / 2
+        return self.one_ways_ms([(source, target)])[0]
 
-    def nearest(self, point_ms: FloatArray, cpu_ms: Mapping[str, float]) -> tuple[Node, ...]:
+    def one_ways_ms(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """`one_way_ms` of a few pairs at once, which is much quicker than one by one."""
+        ends = [(self._at(source), self._at(target)) for source, target in pairs]
+        sources, targets = np.array(ends, dtype=np.int64).reshape(-1, 2).T
+        # The table of all sources and targets is small, and one call.
+        return self.one_way_between(sources, targets).diagonal().tolist()
+
+    def one_way_between(self, sources: IntArray, targets: IntArray) -> FloatArray:
+        """`one_way_ms` of many pairs at once.
+
+        Parameters
+        ----------
+        sources, targets
+            Indices of nodes, shapes (s,) and (t,).
+
+        Returns
+        -------
+        FloatArray
+            Shape (s, t), ms.
+        """
+        apart = cdist(self.positions_ms[sources], self.positions_ms[targets])
+        apart += self._heights_ms[sources][:, None] + self._heights_ms[targets]
+        rtt_ms = self._measured.over(apart, sources, targets)
+        rtt_ms[sources[:, None] == targets] = 0.0
+        return rtt_ms / 2
+
+    def nearest(
+        self, point_ms: FloatArray, cpu_ms: FloatArray, count: int | None = None
+    ) -> IntArray:
         """Nodes that may host operators, nearest to a point first.
 
         The distance is that of the coordinate space with the CPU axis (reliable placement, §4.2),
@@ -130,15 +212,78 @@ class NetworkView:
         point_ms
             Shape (d,), ms.
         cpu_ms
-            The CPU axis by node, ms, ≥ 0.
+            The CPU axis by node, shape (n,), ms, ≥ 0.
+        count
+            How many; all of them if None or more than there are.
+
+        Returns
+        -------
+        IntArray
+            Indices of nodes; ties by name.
         """
-        if not self.hosts:
-            return ()
-        latency_ms = np.linalg.norm(self._host_positions - point_ms, axis=1)
-        load_ms = np.array([cpu_ms[node.name] for node in self.hosts])
-        distance_ms = np.hypot(latency_ms, load_ms)
-        order: list[int] = np.argsort(distance_ms, kind="stable").tolist()
-        return tuple(self.hosts[i] for i in order)
+        total = len(self.hosts)
+        if self._tree is None:
+            return self.host_indices
+        count = total if count is None else min(count, total)
+        idlest_ms = float(cpu_ms[self.host_indices].min())
+        fetched = min(2 * count, total)
+        while True:
+            # Asked for as a list of ranks: the answer is then an array for a single one too.
+            answer = self._tree.query(point_ms, k=list(range(1, fetched + 1)))
+            reach, ranks = cast("tuple[FloatArray, IntArray]", answer)
+            found = self.host_indices[ranks]
+            distance_ms = np.hypot(reach + self._heights_ms[found], cpu_ms[found])
+            order = np.lexsort((ranks, distance_ms))[:count]
+            beyond_ms = math.hypot(float(reach[-1]), idlest_ms)
+            if fetched == total or distance_ms[order[-1]] < beyond_ms:
+                return found[order]
+            fetched = min(2 * fetched, total)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _MeasuredPairs:
+    """Round trips by unordered pair of indices, sorted for search.
+
+    Attributes
+    ----------
+    size
+        Number of nodes n; the key of nodes i ≤ j is i·n + j.
+    keys, rtt_ms
+        Shape (pairs,), rising keys.
+    """
+
+    size: int
+    keys: IntArray
+    rtt_ms: FloatArray
+
+    @classmethod
+    def of(
+        cls, rtt_ms: Mapping[tuple[str, str], float], index: Mapping[str, int]
+    ) -> _MeasuredPairs:
+        """Mean of both directions, for pairs of nodes that there are."""
+        size = len(index)
+        samples: dict[int, list[float]] = {}
+        for (source, target), sample_ms in rtt_ms.items():
+            if not math.isfinite(sample_ms) or sample_ms < 0:
+                raise NetworkError(f"{source} to {target}: {sample_ms} is no round-trip time in ms")
+            if source in index and target in index:
+                low, high = sorted((index[source], index[target]))
+                samples.setdefault(low * size + high, []).append(sample_ms)
+        keys = sorted(samples)
+        return cls(
+            size,
+            np.array(keys, dtype=np.int64),
+            np.array([sum(samples[key]) / len(samples[key]) for key in keys]),
+        )
+
+    def over(self, apart_ms: FloatArray, sources: IntArray, targets: IntArray) -> FloatArray:
+        """The given round trips, shape (s, t), ms, with the measured ones in their places."""
+        if not len(self.keys):
+            return apart_ms
+        low = np.minimum(sources[:, None], targets)
+        wanted = low * self.size + np.maximum(sources[:, None], targets)
+        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.where(self.keys[at] == wanted, self.rtt_ms[at], apart_ms)
 
 
 def _check_node(node: Node, first: Node) -> None:
@@ -149,7 +294,11 @@ def _check_node(node: Node, first: Node) -> None:
         )
     if not np.all(np.isfinite(node.position_ms)):
         raise NetworkError(f"node {node.name!r} has coordinate {node.position_ms.tolist()}")
-    if not math.isfinite(node.cpu_ms) or node.cpu_ms < 0:
-        raise NetworkError(f"node {node.name!r} has cpu_ms {node.cpu_ms}, not a number ≥ 0")
+    for name in ("height_ms", "error_ms", "cpu_ms"):
+        value: float = getattr(node, name)
+        if not math.isfinite(value) or value < 0:
+            raise NetworkError(f"node {node.name!r} has {name} {value}, not a number ≥ 0")
+    if not node.capacity_cores > 0:
+        raise NetworkError(f"node {node.name!r} has capacity_cores {node.capacity_cores}, not > 0")
     if node.operators < 0:
         raise NetworkError(f"node {node.name!r} has {node.operators} operators")

@@ -1,15 +1,16 @@
 """Plans: who runs each operator of each query, who stands by, and what that promises.
 
-Algorithm 1 of reliable placement: for each query in turn, primaries by relaxation and nearest
-node (§4.4), then secondaries under the recovery bound (§4.5). Added to it:
+Algorithm 1 of reliable placement: for each query in turn, primaries near the points that relaxation
+finds (`placement.primaries`), then secondaries under the recovery bound (`placement.secondaries`).
+`Settings` choose between the paper's own steps and the ones that improve on them. Added to both:
 
 - *Stickiness.* A running placement stays as long as it is legal: moving costs a handover, and
   coordinates and loads are never still. Where the primary's node is gone, the operator's place is
   that of its secondary, which has the state and takes over without being asked.
-- *Deadlines.* The paper has none. When the nearest nodes miss a query's deadline, its new
-  operators are searched for among their nearest candidates (`placement.repair`); only if that
-  cannot help either are running operators of the query moved too. A deadline is checked for the
-  primaries; after a takeover, with the secondary in its place, it is for the next plan to check.
+- *Deadlines.* The paper has none. One is checked for the primaries; after a takeover, with the
+  secondary in its place, it is for the next plan to check.
+- *Dying together.* Operators on one node fall together and are recovered one after the other. Where
+  that breaks the bound, the query is placed again with linked operators apart.
 
 A plan is a function of its arguments: the order of operators, links, nodes and mapping entries
 does not matter; that of the queries does, as in the paper, since each is placed around those
@@ -18,23 +19,31 @@ before it.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from placement import evaluate, repair
-from placement.errors import DeadlineUnattainable, GraphError, NetworkError, NoNode
-from placement.evaluate import Places
+from placement import evaluate
+from placement.equilibrium import least_usage
+from placement.errors import (
+    BoundUnattainable,
+    DeadlineUnattainable,
+    GraphError,
+    NetworkError,
+    NoNode,
+)
+from placement.evaluate import Places, Standby
 from placement.graph import QueryGraph
 from placement.load import Load
 from placement.network import NetworkView
-from placement.primaries import place_primaries
+from placement.primaries import choose_primaries
 from placement.records import Placed, Plan, QueryFigures, Request
 from placement.relaxation import relax
 from placement.secondaries import StandbyTask, place_secondaries
-from placement.settings import Settings
+from placement.settings import Placer, Settings
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -74,46 +83,77 @@ def plan(
     """
     requests = [Request(*request) for request in graphs]
     settings = settings or Settings()
-    _validate(requests, view)
+    check_requests(requests, view)
     running = _still_running(keep or {}, view)
-    load = Load(view, operator_load=settings.operator_load, scale_ms=settings.cpu_scale_ms)
+    load = Load(view, operator_load=settings.operator_load, cpu=settings.cpu)
     # What runs is there already, also for a query that is placed before it.
-    copies = {r.graph.name: _copies(r.graph, running) for r in requests}
+    for request in requests:
+        load = _with_running(load, request.graph, running)
     placements: list[Placed] = []
     figures: list[QueryFigures] = []
-    for i, request in enumerate(requests):
-        around = load.with_copies(n for r in requests[i + 1 :] for n in copies[r.graph.name])
-        placed, query = _place(request, view, around, running, settings, rng)
+    all_points_ms = free_points(requests, view, settings, itertools.repeat(rng))
+    for request, points_ms in zip(requests, all_points_ms, strict=True):
+        load = _without_running(load, request.graph, running)
+        placed, query = place_query(request, points_ms, view, load, running, settings)
         placements += placed
         figures.append(query)
-        load = load.with_copies(node for p in placed for node in (p.primary, p.secondary))
+        for p in placed:
+            cores = request.graph.cores(p.operator)
+            load = load.with_copies((p.primary, p.secondary), cores)
     return Plan(placements=tuple(placements), queries=tuple(figures))
 
 
-def _place(
+def place_query(
     request: Request,
+    points_ms: Mapping[str, FloatArray],
     view: NetworkView,
     load: Load,
     keep: Keep,
     settings: Settings,
-    rng: np.random.Generator,
 ) -> tuple[list[Placed], QueryFigures]:
-    """One query: relaxation, primaries, deadline, secondaries, figures."""
+    """Place one query: primaries in time, secondaries within the bound, figures.
+
+    Parameters
+    ----------
+    points_ms
+        Of `free_points`.
+    load
+        Of everything but this query.
+    keep
+        What runs, on nodes that still host operators.
+
+    Raises
+    ------
+    NoNode, BoundUnattainable, DeadlineUnattainable
+        If it cannot be placed.
+    """
     graph = request.graph
-    points_ms = _relax(graph, view, settings, rng)
-    primaries = _primaries_in_time(request, points_ms, view, load, keep, settings)
-    task = StandbyTask(
-        graph=graph,
-        view=view,
-        primaries=primaries,
-        detection_ms=request.detection_ms,
-        bound_ms=request.recovery_bound_ms,
-    )
-    standbys = place_secondaries(
-        task,
-        load.with_copies(primaries[name] for name in graph.to_place),
-        {name: nodes[1] for name, nodes in keep.items()},
-    )
+    kept = {name: keep[name][0] for name in graph.to_place if name in keep}
+    standing_by = {name: nodes[1] for name, nodes in keep.items()}
+    around = _with_secondaries(load, graph, keep)
+
+    def choose(*, apart: bool) -> tuple[dict[str, str], dict[str, Standby]]:
+        primaries = choose_primaries(request, points_ms, view, around, kept, settings, apart=apart)
+        task = StandbyTask(
+            graph=graph,
+            view=view,
+            primaries=primaries,
+            detection_ms=request.detection_ms,
+            bound_ms=request.recovery_bound_ms,
+            search=settings.secondary_search,
+        )
+        return primaries, place_secondaries(task, _loaded(load, graph, primaries), standing_by)
+
+    try:
+        primaries, standbys = choose(apart=False)
+    except BoundUnattainable as unattainable:
+        # Operators that die together recover one after the other; apart they need not wait.
+        if settings.placer is not Placer.EXACT:
+            raise
+        try:
+            primaries, standbys = choose(apart=True)
+        except (NoNode, DeadlineUnattainable):
+            raise unattainable from None
     placed = [
         Placed(
             query=graph.name,
@@ -136,7 +176,7 @@ def _place(
         query=graph.name,
         latency_ms=path.latency_ms,
         deadline_ms=request.deadline_ms,
-        path=_with_nodes(path.operators, primaries),
+        path=evaluate.with_nodes(path.operators, primaries),
         network_usage=evaluate.primary_usage(graph, primaries, view) + standby_usage,
         standby_usage=standby_usage,
         recovery_ms=max((p.recovery_ms for p in placed), default=0.0),
@@ -144,72 +184,55 @@ def _place(
     )
 
 
-def _relax(
-    graph: QueryGraph, view: NetworkView, settings: Settings, rng: np.random.Generator
-) -> dict[str, FloatArray]:
-    """Points by Algorithm 3, starting from nodes drawn at random (§4.4.2)."""
-    if graph.to_place and not view.hosts:
-        raise NoNode(graph.name, graph.to_place[0], "the network has no node that runs operators")
-    pinned_ms = {
-        operator.name: view.node(operator.pinned).position_ms
-        for operator in graph.operators
-        if operator.pinned is not None
-    }
-    drawn: list[int] = rng.integers(max(len(view.hosts), 1), size=len(graph.to_place)).tolist()
-    start_ms = np.array([view.hosts[i].position_ms for i in drawn])
-    return relax(graph, pinned_ms, start_ms, settings.relaxation).points_ms
-
-
-def _primaries_in_time(
-    request: Request,
-    points_ms: Mapping[str, FloatArray],
+def free_points(
+    requests: Sequence[Request],
     view: NetworkView,
-    load: Load,
-    keep: Keep,
     settings: Settings,
-) -> dict[str, str]:
-    """Nearest nodes if they meet the deadline, else the cheapest candidates that do."""
-    graph = request.graph
-    kept = {name: keep[name][0] for name in graph.to_place if name in keep}
-    nearest = place_primaries(graph, points_ms, view, load, kept)
-    path = evaluate.longest_path(graph, nearest, view, settings.hop_ms)
-    if path.latency_ms <= request.deadline_ms or not graph.to_place:
-        return _in_time(request, nearest, view, settings)
-    cpu_ms = load.cpu_ms()
-    # Where an operator stands is a candidate too, so a repair never ends worse than it began.
-    anywhere = {name: [nearest[name]] for name in graph.order}
-    for name, point_ms in points_ms.items():
-        ranked = view.nearest(point_ms, cpu_ms)[: settings.candidates]
-        anywhere[name] += [node.name for node in ranked if node.name != nearest[name]]
-    around_kept = anywhere | {name: [node] for name, node in kept.items()}
+    rngs: Iterable[np.random.Generator],
+) -> list[dict[str, FloatArray]]:
+    """Where the operators of each query would stand if they could stand anywhere.
 
-    def task(candidates: Mapping[str, Sequence[str]]) -> repair.RepairTask:
-        return repair.RepairTask(
-            graph=graph,
-            view=view,
-            candidates=candidates,
-            hop_ms=settings.hop_ms,
-            steps=settings.repair_steps,
-        )
+    By Algorithm 3 from nodes drawn at random (§4.4.2) for the paper's placer; for the exact one
+    the points of least network usage, which Algorithm 3 approximates. Those of a query are the
+    same bit by bit whatever queries it is solved with.
 
-    found = repair.cheapest_in_time(task(around_kept), request.deadline_ms)
-    if found is None and kept:
-        found = repair.cheapest_in_time(task(anywhere), request.deadline_ms)
-    return _in_time(request, found or repair.fastest(task(anywhere)), view, settings)
+    Parameters
+    ----------
+    rngs
+        One for each query, or more: draw where Algorithm 3 starts.
+
+    Returns
+    -------
+    list
+        By query: operator to be placed → point, shape (d,), ms.
+
+    Raises
+    ------
+    NoNode
+        If there is something to place and no node that runs operators.
+    """
+    graphs = [request.graph for request in requests]
+    for graph in graphs:
+        if graph.to_place and not view.hosts:
+            raise NoNode(
+                graph.name, graph.to_place[0], "the network has no node that runs operators"
+            )
+    pinned_ms = [
+        {o.name: view.node(o.pinned).position_ms for o in graph.operators if o.pinned is not None}
+        for graph in graphs
+    ]
+    if settings.placer is Placer.EXACT:
+        return [found.points_ms for found in least_usage(graphs, pinned_ms, settings.usage)]
+    points_ms: list[dict[str, FloatArray]] = []
+    for graph, pinned, rng in zip(graphs, pinned_ms, rngs, strict=False):
+        drawn = rng.integers(max(len(view.hosts), 1), size=len(graph.to_place))
+        start_ms = view.positions_ms[view.host_indices[drawn]] if graph.to_place else _nowhere(view)
+        points_ms.append(relax(graph, pinned, start_ms, settings.relaxation).points_ms)
+    return points_ms
 
 
-def _in_time(
-    request: Request, primaries: dict[str, str], view: NetworkView, settings: Settings
-) -> dict[str, str]:
-    path = evaluate.longest_path(request.graph, primaries, view, settings.hop_ms)
-    if path.latency_ms > request.deadline_ms:
-        raise DeadlineUnattainable(
-            request.graph.name,
-            deadline_ms=request.deadline_ms,
-            best_ms=path.latency_ms,
-            path=_with_nodes(path.operators, primaries),
-        )
-    return primaries
+def _nowhere(view: NetworkView) -> FloatArray:
+    return np.empty((0, view.positions_ms.shape[-1]))
 
 
 def _still_running(keep: Keep, view: NetworkView) -> Keep:
@@ -222,16 +245,44 @@ def _still_running(keep: Keep, view: NetworkView) -> Keep:
     return running
 
 
-def _copies(graph: QueryGraph, running: Keep) -> list[str]:
-    """Nodes of the query's running copies."""
-    return [node for name in graph.to_place for node in running.get(name, ()) if node is not None]
+def _with_running(load: Load, graph: QueryGraph, keep: Keep) -> Load:
+    """The load with the query's running copies."""
+    for name in graph.to_place:
+        load = load.with_copies(_nodes(keep, name), graph.cores(name))
+    return load
 
 
-def _with_nodes(operators: Sequence[str], primaries: Places) -> tuple[str, ...]:
-    return tuple(f"{name} @ {primaries[name]}" for name in operators)
+def _with_secondaries(load: Load, graph: QueryGraph, keep: Keep) -> Load:
+    """The load with those of the query's running copies that its primaries must leave room for."""
+    for name in graph.to_place:
+        load = load.with_copies(_nodes(keep, name)[1:], graph.cores(name))
+    return load
 
 
-def _validate(requests: Sequence[Request], view: NetworkView) -> None:
+def _without_running(load: Load, graph: QueryGraph, keep: Keep) -> Load:
+    for name in graph.to_place:
+        load = load.without_copies(_nodes(keep, name), graph.cores(name))
+    return load
+
+
+def _nodes(keep: Keep, operator: str) -> list[str]:
+    return [node for node in keep.get(operator, ()) if node is not None]
+
+
+def _loaded(load: Load, graph: QueryGraph, primaries: Places) -> Load:
+    for name in graph.to_place:
+        load = load.with_copies((primaries[name],), graph.cores(name))
+    return load
+
+
+def check_requests(requests: Sequence[Request], view: NetworkView) -> None:
+    """See that queries can be planned together on a network.
+
+    Raises
+    ------
+    GraphError
+        Naming the query, and the field or operator that contradicts the rest.
+    """
     placed_by: dict[str, str] = {}
     names: set[str] = set()
     for request in requests:

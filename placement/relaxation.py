@@ -8,7 +8,7 @@ systems", ICDE 2006). Pinned operators hold still, the others give way until no 
 symbol             name here         meaning
 =================  ================  ===================================================
 x_i (O_i)          points_ms         place of operator i in coordinate space, ms
-DR(i, j)           rates             data rate between i and j, bytes/s
+DR(i, j)           springs.rates     data rate between i and j, bytes/s
 F_i                force             Σ_j DR(i, j)·(x_j − x_i), bytes/s · ms
 δ                  delta             share of the force followed in one step
 F_t                rest_ms           see below
@@ -17,19 +17,22 @@ F_t                rest_ms           see below
 What deviates from the text:
 
 - *Sign.* The paper subtracts the other way round, which would push linked operators apart.
-- *δ.* `x_i += δ·F_i` with δ in (0, 1] overshoots ever further as soon as δ·Σ_j DR(i, j) exceeds 2,
-  that is for any rate above 2 bytes/s. The force is therefore divided by Σ_j DR(i, j): a step
+- *δ.* `x_i += δ·F_i` multiplies what is missing by I − δ·L, where L is the matrix of the springs,
+  so it overshoots ever further unless δ times L's largest eigenvalue is less than 2: with δ in
+  (0, 1], for any rate above a few bytes/s. The force is therefore divided by Σ_j DR(i, j): a step
   goes the share δ of the way to the weighted mean of the neighbours, which converges for all
   rates when each operator is connected with a pinned one (the step's matrix is then a strict
-  contraction), and has the same fixed point.
+  contraction), and has the same fixed point. `literal` follows the text, and refuses a δ that
+  would diverge.
 - *F_t.* Rates differ by orders of magnitude and so do forces. An operator is at rest when the
   force on it is less than what the weakest link of the query would exert if stretched by
   `rest_ms`.
 - *End.* Two bodies on a strong spring that hang together on weak ones creep; after `max_rounds`
-  the fixed point, which solves a linear system, is computed instead of awaited.
+  the fixed point, which solves a linear system, is computed instead of awaited
+  (`placement.equilibrium`).
 
 The springs' rest position minimises Σ DR·Lat², not the network usage Σ DR·Lat (2) itself; the
-paper takes one for the other, and so does this.
+paper takes one for the other, and so does this. `placement.equilibrium` has both.
 """
 
 from __future__ import annotations
@@ -41,23 +44,33 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from placement.errors import SettingsError
+from placement.errors import RelaxationDiverges, SettingsError
 from placement.graph import QueryGraph
+from placement.springs import MIN_RATE_BYTES_S, Springs
 
 FloatArray = npt.NDArray[np.float64]
-
-MIN_RATE_BYTES_S = 1.0
-"""Least spring constant. A link that carries no tuple still carries its stream's progress, and an
-operator on idle links only must still be drawn somewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaxationSettings:
-    """δ in (0, 1], F_t ≥ 0 as an extension in ms, and the rounds after which it is solved."""
+    """How operators are let move.
+
+    Attributes
+    ----------
+    delta
+        δ in (0, 1].
+    rest_ms
+        F_t as an extension of the weakest link, ms, > 0.
+    max_rounds
+        Steps after which the fixed point is computed.
+    literal
+        Step by δ·F_i as in the text, instead of δ·F_i / Σ_j DR(i, j).
+    """
 
     delta: float = 0.9
     rest_ms: float = 1e-3
     max_rounds: int = 1_000
+    literal: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.delta <= 1:
@@ -87,39 +100,6 @@ class Relaxation:
     solved: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Springs:
-    """The springs between n free operators, and from them to pinned ones.
-
-    Attributes
-    ----------
-    rates
-        DR between free operators, symmetric, shape (n, n).
-    totals
-        Σ_j DR(i, j) over all neighbours, shape (n,).
-    pull
-        Σ_j DR(i, j)·x_j over pinned neighbours, shape (n, d).
-    weakest
-        Least rate of any link.
-    """
-
-    rates: FloatArray
-    totals: FloatArray
-    pull: FloatArray
-    weakest: float
-
-    def force(self, points_ms: FloatArray) -> FloatArray:
-        """F_i = Σ_j DR(i, j)·(x_j − x_i), shape (n, d)."""
-        return self.rates @ points_ms + self.pull - self.totals[:, None] * points_ms
-
-    def equilibrium(self) -> FloatArray:
-        """The points at which no force is left, shape (n, d)."""
-        points_ms: FloatArray = np.linalg.solve(
-            np.diag(self.totals) - self.rates, self.pull
-        ).astype(np.float64)
-        return points_ms
-
-
 def relax(
     graph: QueryGraph,
     pinned_ms: Mapping[str, FloatArray],
@@ -137,46 +117,38 @@ def relax(
     start_ms
         Where the operators of `graph.to_place` start, in that order, shape (n, d), ms.
         The fixed point is unique, so this matters only within the tolerance.
+
+    Raises
+    ------
+    GraphError
+        If a pinned operator has no position.
+    RelaxationDiverges
+        If literal steps of this δ would not come to rest.
     """
     settings = settings or RelaxationSettings()
-    free = graph.to_place
-    if not free:
+    if not graph.to_place:
         return Relaxation(points_ms={}, rounds=0, solved=False)
-    springs = _springs(graph, pinned_ms, start_ms.shape[1])
+    springs = Springs.of([graph], [pinned_ms])
+    sparse, pull = springs.system(springs.rates)
+    laplacian = sparse.toarray()
+    step = _step(graph, laplacian, settings)
     points_ms = start_ms
-    at_rest = settings.rest_ms * springs.weakest
+    weakest = min(max(link.rate_bytes_s, MIN_RATE_BYTES_S) for link in graph.links)
+    at_rest = settings.rest_ms * weakest
     for rounds in range(settings.max_rounds + 1):
-        force = springs.force(points_ms)
+        force = pull - laplacian @ points_ms
         if np.linalg.norm(force, axis=1).max() < at_rest:
-            return _wrap(free, points_ms, rounds=rounds, solved=False)
-        points_ms = points_ms + settings.delta * force / springs.totals[:, None]
-    return _wrap(free, springs.equilibrium(), rounds=settings.max_rounds, solved=True)
+            return Relaxation(points_ms=springs.wrap(points_ms)[0], rounds=rounds, solved=False)
+        points_ms = points_ms + step[:, None] * force
+    points_ms = springs.balance(springs.rates)
+    return Relaxation(points_ms=springs.wrap(points_ms)[0], rounds=settings.max_rounds, solved=True)
 
 
-def _springs(graph: QueryGraph, pinned_ms: Mapping[str, FloatArray], dimensions: int) -> _Springs:
-    index = {name: i for i, name in enumerate(graph.to_place)}
-    rates = np.zeros((len(index), len(index)))
-    pull = np.zeros((len(index), dimensions))
-    totals = np.zeros(len(index))
-    weakest = math.inf
-    # In the order of names, since sums of floats depend on it.
-    for link in (link for name in graph.order for link in graph.inputs[name]):
-        rate = max(link.rate_bytes_s, MIN_RATE_BYTES_S)
-        weakest = min(weakest, rate)
-        for end, other in ((link.source, link.target), (link.target, link.source)):
-            if end not in index:
-                continue
-            totals[index[end]] += rate
-            if other in index:
-                rates[index[end], index[other]] += rate
-            else:
-                pull[index[end]] += rate * pinned_ms[other]
-    return _Springs(rates=rates, totals=totals, pull=pull, weakest=weakest)
-
-
-def _wrap(
-    names: tuple[str, ...], points_ms: FloatArray, *, rounds: int, solved: bool
-) -> Relaxation:
-    return Relaxation(
-        points_ms=dict(zip(names, points_ms, strict=True)), rounds=rounds, solved=solved
-    )
+def _step(graph: QueryGraph, laplacian: FloatArray, settings: RelaxationSettings) -> FloatArray:
+    """What the force on each operator is multiplied by, shape (n,)."""
+    if not settings.literal:
+        return settings.delta / laplacian.diagonal()
+    limit = 2 / float(np.linalg.eigvalsh(laplacian)[-1])
+    if settings.delta >= limit:
+        raise RelaxationDiverges(graph.name, delta=settings.delta, limit=limit)
+    return np.full(len(laplacian), settings.delta)

@@ -16,9 +16,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from placement.evaluate import link_usage
 from placement.graph import QueryGraph
+from placement.load import ROUNDING_CORES
 from placement.network import NetworkView
+
+FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +39,9 @@ class RepairTask:
         Cost of a link besides its latency, ms.
     steps
         Placements of a single operator after which a search ends.
+    room_cores
+        What the operators to be placed may need together, by node, shape (n,), cores; None: any
+        amount.
     """
 
     graph: QueryGraph
@@ -40,6 +49,7 @@ class RepairTask:
     candidates: Mapping[str, Sequence[str]]
     hop_ms: float
     steps: int
+    room_cores: FloatArray | None = None
 
 
 def cheapest_in_time(task: RepairTask, deadline_ms: float) -> dict[str, str] | None:
@@ -47,11 +57,9 @@ def cheapest_in_time(task: RepairTask, deadline_ms: float) -> dict[str, str] | N
     return _search(task, deadline_ms, by_usage=True)
 
 
-def fastest(task: RepairTask) -> dict[str, str]:
-    """Placement with the least longest-path latency."""
-    found = _search(task, math.inf, by_usage=False)
-    assert found is not None, "without a deadline the first placement tried is one"
-    return found
+def fastest(task: RepairTask) -> dict[str, str] | None:
+    """Placement with the least longest-path latency, if there is room for any."""
+    return _search(task, math.inf, by_usage=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +94,8 @@ def _search(task: RepairTask, deadline_ms: float, *, by_usage: bool) -> dict[str
         price = partial.usage if by_usage else partial.latest_ms
         if partial.latest_ms > deadline_ms or price >= best_price:
             continue
+        if not _has_room(task, chosen, node):
+            continue
         chosen.append(partial)
         if len(chosen) < len(order):
             open_nodes.append(iter(task.candidates[order[len(chosen)]]))
@@ -114,6 +124,21 @@ def _extend(
     arrived_ms = reached_ms + task.graph.by_name[name].cost_us / 1e3
     latest_ms = max(arrived_ms + rest_ms[name], chosen[-1].latest_ms if chosen else 0.0)
     return _Partial(node=node, arrived_ms=arrived_ms, latest_ms=latest_ms, usage=usage)
+
+
+def _has_room(task: RepairTask, chosen: Sequence[_Partial], node: str) -> bool:
+    """Whether the next operator of the order fits on a node beside those placed before it."""
+    graph = task.graph
+    name = graph.order[len(chosen)]
+    if task.room_cores is None or graph.by_name[name].pinned is not None:
+        return True
+    together = [
+        placed
+        for placed, part in zip(graph.order, chosen, strict=False)
+        if part.node == node and graph.by_name[placed].pinned is None
+    ]
+    needed = sum(graph.cores(placed) for placed in (*together, name))
+    return needed <= task.room_cores[task.view.index[node]] + ROUNDING_CORES
 
 
 def _least_rest_ms(task: RepairTask) -> dict[str, float]:

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
+from placement.equilibrium import UsageSettings
 from placement.errors import SettingsError
+from placement.exact_dag import MilpSettings
 from placement.relaxation import RelaxationSettings
+from placement.secondaries import SecondarySearch
+from topology.cpu import DEFAULT_SCALING, Scaling
+
+
+class Placer(Enum):
+    """How primaries are chosen; see `placement.primaries`."""
+
+    NEAREST = auto()
+    EXACT = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,33 +27,51 @@ class Settings:
 
     Attributes
     ----------
-    cpu_scale_ms
-        CPU axis: ms that one fully used core counts for (`topology.cpu.linear`).
+    cpu
+        CPU axis: the milliseconds that a load counts for.
     operator_load
         Cores that an operator copy is taken to use until it is measured.
     hop_ms
         What a link costs besides its latency: batching, queueing in sockets, serialisation.
+    placer, secondary_search
+        The product's, or the paper's: `Placer.NEAREST`, `SecondarySearch.OUTWARDS`.
     candidates
-        Nodes per operator, nearest first, among which a missed deadline is repaired.
+        Nodes per operator, nearest first, among which the exact placer chooses and a missed
+        deadline is repaired.
+    exact_hosts
+        Size of networks of which every host counts as a possible secondary while primaries are
+        chosen; in larger ones only the candidates do.
+    placement_rounds
+        Placements of a query tried by the exact placer for an even load (`exact.place_evenly`).
     repair_steps
         Placements of a single operator tried in one repair before the best so far is taken.
     relaxation
         δ and F_t of Algorithm 3.
+    usage
+        How exactly the exact placer's points minimise network usage; they only choose candidates.
+    milp
+        Of graphs that are no trees.
     """
 
-    cpu_scale_ms: float = 10.0
+    cpu: Scaling = DEFAULT_SCALING
     operator_load: float = 0.2
     hop_ms: float = 2.0
+    placer: Placer = Placer.EXACT
+    secondary_search: SecondarySearch = SecondarySearch.CHEAPEST
     candidates: int = 8
+    exact_hosts: int = 128
+    placement_rounds: int = 3
     repair_steps: int = 20_000
     relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
+    usage: UsageSettings = field(default_factory=lambda: UsageSettings(tolerance=0.01))
+    milp: MilpSettings = field(default_factory=MilpSettings)
 
     def __post_init__(self) -> None:
-        for name in ("cpu_scale_ms", "operator_load", "hop_ms"):
+        for name in ("operator_load", "hop_ms"):
             value: float = getattr(self, name)
             if not math.isfinite(value) or value < 0:
                 raise SettingsError(f"{name} {value} is not a number ≥ 0")
-        for name in ("candidates", "repair_steps"):
+        for name in ("candidates", "exact_hosts", "placement_rounds", "repair_steps"):
             count: int = getattr(self, name)
             if count < 1:
                 raise SettingsError(f"{name} {count} is not ≥ 1")

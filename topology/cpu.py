@@ -1,41 +1,222 @@
 """The CPU axis of the coordinate space: load turned into milliseconds (reliable placement, §4.2).
 
 A node's distance is not only how far its packets travel: of two equally near nodes the idle one
-should be nearer. A scaling function turns CPU use into a latency, and that becomes one more,
-non-negative axis of the node's coordinate.
+should be nearer. A scaling function of the user's choice turns CPU use into a latency, and that
+becomes one more, non-negative axis of the node's coordinate. The paper leaves the function open;
+there are four, each non-negative and never falling as the load rises:
+
+========  ==================================  ======================================================
+function  ms at load c                        for
+========  ==================================  ======================================================
+linear    ms_per_core · c                     operators counted, or no opinion
+power     ms_per_core · c^exponent            exponent > 1: balance peaks rather than the sum
+queueing  service_ms · ρ/(1 − ρ)              waiting in M/M/1: the load as the latency that it
+                                              causes; ρ = min(c, 0.99)
+table     through given points                a curve that was measured
+========  ==================================  ======================================================
+
+Load is in cores, ≥ 0: 1 = one core fully used, which is all that a node's single-threaded host has.
+The functions are plain records, so that a cluster's record carries them as they are.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+CEILING = 0.99
+"""Utilisation from which `Queueing` rises no more: a measured load may reach 1, where ρ/(1−ρ) has
+its pole. 99 service times are enough to be avoided."""
+
+MAX_EXPONENT = 10.0
+"""Beyond this `Power` is a step, and powers of great loads would overflow."""
 
 
 class CpuLoadError(ValueError):
-    """A load or scale that no machine has."""
+    """A load that no machine has."""
 
 
-def linear(load: float, scale_ms: float) -> float:
+class ScalingError(ValueError):
+    """A scaling function's parameter out of its range.
+
+    Attributes
+    ----------
+    field, value
+        The parameter, and what it was.
+    problem
+        What is wrong with it.
+    """
+
+    def __init__(self, function: str, field: str, value: object, problem: str) -> None:
+        super().__init__(f"CPU scaling function {function}: {field} {value} {problem}")
+        self.field = field
+        self.value = value
+        self.problem = problem
+
+
+def _is_length(value: float) -> bool:
+    return math.isfinite(value) and value >= 0
+
+
+class _Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="function"):
+    """What all scaling functions have in common."""
+
+    def axis_ms(self, load: FloatArray) -> FloatArray:
+        """The CPU axis of many nodes.
+
+        Parameters
+        ----------
+        load
+            CPU use, cores, ≥ 0, any shape.
+
+        Returns
+        -------
+        FloatArray
+            Milliseconds ≥ 0, of the same shape.
+
+        Raises
+        ------
+        CpuLoadError
+            If a load is negative or not a number.
+        """
+        possible = np.isfinite(load) & (load >= 0)
+        if not np.all(possible):
+            value = float(np.asarray(load)[~possible].flat[0])
+            raise CpuLoadError(f"CPU load {value} is not a number of cores ≥ 0")
+        return self._scaled(load)
+
+    def ms(self, load: float) -> float:
+        """The CPU axis of one node; see `axis_ms`."""
+        return float(self.axis_ms(np.array([load], dtype=np.float64))[0])
+
+    def _scaled(self, load: FloatArray) -> FloatArray:
+        raise NotImplementedError
+
+    def _need(self, field: str, possible: bool, problem: str) -> None:
+        if not possible:
+            function = str(self.__struct_config__.tag)
+            raise ScalingError(function, field, getattr(self, field), problem)
+
+
+class Linear(_Function, frozen=True, tag="linear"):
     """Milliseconds in proportion to the load.
 
     Parameters
     ----------
-    load
-        CPU use in cores, ≥ 0: 1 = one core fully used.
-    scale_ms
-        What one fully used core counts for, ms, ≥ 0.
-
-    Raises
-    ------
-    CpuLoadError
-        If either is negative or not a number.
+    ms_per_core
+        What one fully used core counts for, ms, ≥ 0; 0 leaves the CPU out of account.
 
     Examples
     --------
-    >>> linear(0.25, scale_ms=10)
+    >>> Linear(10).ms(0.25)
     2.5
     """
-    if not math.isfinite(load) or load < 0:
-        raise CpuLoadError(f"CPU load {load} is not a number of cores ≥ 0")
-    if not math.isfinite(scale_ms) or scale_ms < 0:
-        raise CpuLoadError(f"CPU scale {scale_ms} ms is not a number ≥ 0")
-    return load * scale_ms
+
+    ms_per_core: float
+
+    def __post_init__(self) -> None:
+        self._need("ms_per_core", _is_length(self.ms_per_core), "is not a number ≥ 0")
+
+    def _scaled(self, load: FloatArray) -> FloatArray:
+        return load * self.ms_per_core
+
+
+class Power(_Function, frozen=True, tag="power"):
+    """Milliseconds in proportion to a power of the load.
+
+    Parameters
+    ----------
+    ms_per_core
+        What one fully used core counts for, ms, ≥ 0.
+    exponent
+        In (0, `MAX_EXPONENT`]; above 1 a node is the dearer to load the busier it is already.
+
+    Examples
+    --------
+    >>> Power(10, exponent=2).ms(0.5)
+    2.5
+    """
+
+    ms_per_core: float
+    exponent: float
+
+    def __post_init__(self) -> None:
+        self._need("ms_per_core", _is_length(self.ms_per_core), "is not a number ≥ 0")
+        # NaN compares false, so it is refused here as well.
+        possible = 0 < self.exponent <= MAX_EXPONENT
+        self._need("exponent", possible, f"is not in (0, {MAX_EXPONENT:g}]")
+
+    def _scaled(self, load: FloatArray) -> FloatArray:
+        return self.ms_per_core * load**self.exponent
+
+
+class Queueing(_Function, frozen=True, tag="queueing"):
+    """Mean waiting time of an M/M/1 queue at that utilisation: ms · ρ / (1 − ρ).
+
+    Parameters
+    ----------
+    service_ms
+        Mean service time, ms, ≥ 0: the axis at half load.
+
+    Examples
+    --------
+    >>> Queueing(5).ms(0.5), round(Queueing(5).ms(0.9))
+    (5.0, 45)
+    """
+
+    service_ms: float
+
+    def __post_init__(self) -> None:
+        self._need("service_ms", _is_length(self.service_ms), "is not a number ≥ 0")
+
+    def _scaled(self, load: FloatArray) -> FloatArray:
+        utilisation = np.minimum(load, CEILING)
+        return self.service_ms * utilisation / (1 - utilisation)
+
+
+class Table(_Function, frozen=True, tag="table"):
+    """Straight lines through given points; beyond the last point the last line goes on.
+
+    Parameters
+    ----------
+    points
+        Pairs of load in cores and ms: at least two, loads rising from 0, ms ≥ 0 and never falling.
+
+    Examples
+    --------
+    >>> curve = Table(((0, 0), (0.5, 4), (1, 20)))
+    >>> curve.ms(0.25), curve.ms(0.75), curve.ms(1.5)
+    (2.0, 12.0, 36.0)
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        self._need("points", len(self.points) >= 2, "has fewer than two points")
+        for load, length_ms in self.points:
+            numbers = _is_length(load) and _is_length(length_ms)
+            self._need("points", numbers, f"has a point {load}, {length_ms} that is not ≥ 0")
+        self._need("points", self.points[0][0] == 0, "does not begin at load 0")
+        for (load, length_ms), (next_load, next_ms) in pairwise(self.points):
+            self._need("points", load < next_load, f"does not rise in load after {load:g}")
+            self._need("points", length_ms <= next_ms, f"falls in ms after load {load:g}")
+
+    def _scaled(self, load: FloatArray) -> FloatArray:
+        points = np.array(self.points, dtype=np.float64)
+        loads, lengths_ms = points[:, 0], points[:, 1]
+        slope = (lengths_ms[-1] - lengths_ms[-2]) / (loads[-1] - loads[-2])
+        beyond_ms = slope * np.maximum(load - loads[-1], 0)
+        return np.interp(load, loads, lengths_ms) + beyond_ms
+
+
+Scaling = Linear | Power | Queueing | Table
+
+DEFAULT_SCALING = Linear(10.0)
+"""A busy core is as far away as a round trip of 10 ms: less than between the regions of a
+continent, more than within one."""

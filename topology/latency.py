@@ -76,9 +76,9 @@ class LatencyMatrix:
 
     def __post_init__(self) -> None:
         size = len(self.names)
-        for i, name in enumerate(self.names):
-            if name in self.names[:i]:
-                raise LatencyMatrixError(f"region {name!r} occurs twice")
+        if len(set(self.names)) < size:
+            repeated = next(name for name in self.names if self.names.count(name) > 1)
+            raise LatencyMatrixError(f"region {repeated!r} occurs twice")
         if self.rtt_ms.shape != (size, size):
             raise LatencyMatrixError(
                 f"{size} regions need a {size} × {size} matrix, not one of shape "

@@ -12,6 +12,7 @@ x_i, x_j   position_ms             coordinates of this node and the peer, ms
 rtt        rtt_ms                  measured round trip, ms
 e          stretch_ms              rtt − ‖x_i − x_j‖
 e_i, e_j   error                   relative error estimates of both
+           error_ms                this node's, in ms
 w          weight                  e_i / (e_i + e_j): who of the two is to move
 δ          delta, gain·w           share of the stretch that is corrected at once
 e_t        rest_ms                 stretch below which Algorithm 2 stops
@@ -19,8 +20,11 @@ e_t        rest_ms                 stretch below which Algorithm 2 stops
 
 Algorithm 2's `repeat … until e < e_t` is taken across exchanges: each brings a fresh measurement
 and a fresh peer coordinate, and a stretch below e_t moves nothing. Run to its end on one sample,
-the loop would fit that sample's noise and forget all others, whatever δ is. Its test is on |e|,
-since a coordinate may be too far away as well as too near.
+the loop would fit that sample's noise and forget all others, whatever δ is; `topology.pairwise`
+has it. Its test is on |e|, since a coordinate may be too far away as well as too near.
+
+Either timestep works with heights (§5.4 of the original); vectors, and what u(x_i − x_j) and ‖·‖
+mean for them, are in `topology.coordinate`.
 
 Real measurements are robustly taken: the median of a peer's last few round trips counts (one
 late packet is no distance), impossible values are refused and counted, and a coordinate that
@@ -31,18 +35,19 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-
-MAX_RTT_MS = 10_000.0
-"""A longer round trip is a stalled process or a broken clock: no link on Earth takes it."""
+from topology.coordinate import (
+    MAX_RTT_MS,
+    MIN_HEIGHT_MS,
+    Coordinate,
+    FloatArray,
+    Vector,
+    check_same_space,
+)
 
 MAX_ERROR = 1.5
 """Ceiling of the error estimate: beyond this a coordinate says nothing, however much worse."""
@@ -52,29 +57,7 @@ MIN_ERROR = 1e-3
 
 
 class VivaldiError(ValueError):
-    """Parameters or a peer's coordinate that do not fit this coordinate space."""
-
-
-class PeerCoordinate(Protocol):
-    """What is needed of a peer: its place and how sure it is of it."""
-
-    @property
-    def position_ms(self) -> Sequence[float]:
-        """Coordinate; its distance to ours approximates the round trip, ms."""
-        ...
-
-    @property
-    def error(self) -> float:
-        """Relative error estimate, > 0."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coordinate:
-    """A place in latency space with its relative error estimate (0 certain, ≥ 1 unknown)."""
-
-    position_ms: tuple[float, ...]
-    error: float
+    """Parameters out of their range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +104,18 @@ class Vivaldi:
         c_e of the original, in (0, 1]: how fast the error estimate follows the samples.
     filter_samples
         Round trips a peer whose median counts, ≥ 1.
+    height
+        Whether coordinates have a height (`topology.coordinate`); all nodes must agree.
 
     Attributes
     ----------
     error
         Relative error estimate in [`MIN_ERROR`, `MAX_ERROR`], 1 at the start.
+    error_ms
+        Absolute error estimate, ms: the stretches seen, averaged with the weights of `error`. It
+        is averaged by itself rather than taken as error × round trip, as a network's short links
+        make the relative error and its long ones the round trip. `MAX_RTT_MS` before the first
+        sample, which sets it to its round trip: all that is known is which of the two is less.
     rejected
         Samples refused: impossible round trips, and peers whose coordinate is not a number.
     resets
@@ -140,6 +130,7 @@ class Vivaldi:
         timestep: Adaptive | Constant | None = None,
         error_gain: float = 0.25,
         filter_samples: int = 3,
+        height: bool = False,
     ) -> None:
         timestep = timestep or Adaptive()
         delta = timestep.gain if isinstance(timestep, Adaptive) else timestep.delta
@@ -156,39 +147,43 @@ class Vivaldi:
         self._error_gain = error_gain
         self._filter_samples = filter_samples
         self._samples: dict[str, deque[float]] = {}
-        self._position_ms: FloatArray = np.zeros(dimensions)
+        self._min_height_ms = MIN_HEIGHT_MS if height else 0.0
+        self._place = Vector(np.zeros(dimensions), self._min_height_ms)
         self.error = 1.0
+        self.error_ms = MAX_RTT_MS
         self.rejected = 0
         self.resets = 0
 
     @property
     def position_ms(self) -> FloatArray:
-        """The coordinate, ms, shape (dimensions,); a copy."""
-        return self._position_ms.copy()
+        """The coordinate's Euclidean part, ms, shape (dimensions,); a copy."""
+        return self._place.position_ms.copy()
 
     @property
     def coordinate(self) -> Coordinate:
         """What peers are told."""
-        return Coordinate(position_ms=tuple(self._position_ms.tolist()), error=self.error)
+        return Coordinate(
+            position_ms=tuple(self._place.position_ms.tolist()),
+            height_ms=self._place.height_ms if self._min_height_ms else None,
+            error=self.error,
+            error_ms=self.error_ms,
+        )
 
-    def observe(self, peer: str, rtt_ms: float, peer_coordinate: PeerCoordinate) -> None:
+    def observe(self, peer: str, rtt_ms: float, peer_coordinate: Coordinate) -> None:
         """Take in one exchange with a peer.
 
         Raises
         ------
-        VivaldiError
-            If the peer's coordinate has another number of dimensions: it belongs to a cluster
-            with other settings, which no amount of measuring cures.
+        CoordinateError
+            If the peer's coordinate has another number of dimensions, or a height where this
+            node's has none: it belongs to a cluster with other settings, which no amount of
+            measuring cures.
         """
-        theirs = np.asarray(peer_coordinate.position_ms, dtype=np.float64)
-        if theirs.shape != self._position_ms.shape:
-            raise VivaldiError(
-                f"peer {peer!r} has a coordinate of shape {theirs.shape}, this node one of "
-                f"{self._position_ms.shape}; all nodes need the same number of dimensions"
-            )
+        check_same_space(self.coordinate, peer_coordinate, f"the coordinate of peer {peer!r}")
+        theirs = peer_coordinate.vector
         # NaN compares false, so it is refused here as well.
-        possible = 0 < rtt_ms <= MAX_RTT_MS
-        if not possible or not np.all(np.isfinite(theirs)) or math.isnan(peer_coordinate.error):
+        possible = 0 < rtt_ms <= MAX_RTT_MS and theirs.height_ms >= self._min_height_ms
+        if not possible or not theirs.is_finite() or math.isnan(peer_coordinate.error):
             self.rejected += 1
             return
         samples = self._samples.setdefault(peer, deque(maxlen=self._filter_samples))
@@ -201,15 +196,16 @@ class Vivaldi:
 
     def reset(self) -> None:
         """Start over from the origin, knowing nothing."""
-        self._position_ms = np.zeros_like(self._position_ms)
+        self._place = Vector(np.zeros_like(self._place.position_ms), self._min_height_ms)
         self.error = 1.0
+        self.error_ms = MAX_RTT_MS
         self._samples.clear()
 
-    def _move(self, rtt_ms: float, theirs: FloatArray, their_error: float) -> None:
+    def _move(self, rtt_ms: float, theirs: Vector, their_error: float) -> None:
         # A peer's absurd but finite coordinate may overflow here; the reset below answers it.
         with np.errstate(over="ignore", invalid="ignore"):
-            apart = self._position_ms - theirs
-            distance_ms = float(np.linalg.norm(apart))
+            apart = self._place.minus(theirs)
+            distance_ms = apart.length_ms
             stretch_ms = rtt_ms - distance_ms
             weight = self.error / (self.error + their_error)
             match self._timestep:
@@ -217,23 +213,29 @@ class Vivaldi:
                     delta = gain * weight
                 case Constant(delta=constant, rest_ms=rest_ms):
                     delta = constant if abs(stretch_ms) >= rest_ms else 0.0
-            direction = apart / distance_ms if distance_ms > 0 else self._any_direction()
-            moved = self._position_ms + delta * stretch_ms * direction
-        if not np.all(np.isfinite(moved)):
+            # Two nodes on one point are to part sideways, whatever their heights.
+            together = float(np.linalg.norm(apart.position_ms)) == 0
+            direction = self._any_direction() if together else apart.unit()
+            moved = self._place.moved(direction, delta * stretch_ms, self._min_height_ms)
+        if not moved.is_finite():
             self.resets += 1
             self.reset()
             return
-        self._position_ms = moved
-        trust = self._error_gain * weight
-        sample_error = min(abs(stretch_ms) / rtt_ms, MAX_ERROR)
-        self.error = _bounded(sample_error * trust + self.error * (1 - trust))
+        self._place = moved
+        self._learn(abs(stretch_ms), rtt_ms, self._error_gain * weight)
 
-    def _any_direction(self) -> FloatArray:
-        direction = self._rng.normal(size=self._position_ms.shape)
-        length = float(np.linalg.norm(direction))
-        if length == 0:  # Has probability zero, but would divide by it.
-            return np.eye(1, len(direction))[0]
-        return direction / length
+    def _learn(self, off_ms: float, rtt_ms: float, trust: float) -> None:
+        """Let the error estimates follow a sample."""
+        sample_error = min(off_ms / rtt_ms, MAX_ERROR)
+        self.error = _bounded(sample_error * trust + self.error * (1 - trust))
+        before_ms = rtt_ms if self.error_ms == MAX_RTT_MS else self.error_ms
+        self.error_ms = min(off_ms * trust + before_ms * (1 - trust), MAX_RTT_MS)
+
+    def _any_direction(self) -> Vector:
+        direction = Vector(self._rng.normal(size=self._place.position_ms.shape))
+        if direction.length_ms == 0:  # Has probability zero, but would divide by it.
+            return Vector(np.eye(1, len(direction.position_ms))[0])
+        return direction.unit()
 
 
 def _bounded(error: float) -> float:

@@ -75,9 +75,9 @@ class Planning:
 
     @property
     def settings(self) -> Settings:
-        """The planner's, with the cluster's scale and batches."""
+        """The planner's, with the cluster's CPU scaling and batches."""
         cluster, default = self._view.settings, Settings()
-        return Settings(cpu_scale_ms=cluster.cpu_scale_ms, hop_ms=default.hop_ms + cluster.batch_ms)
+        return Settings(cpu=cluster.cpu, hop_ms=default.hop_ms + cluster.batch_ms)
 
     def graph(self, query: str) -> QueryGraph:
         """The query's graph, with what it reads of other queries pinned where that runs."""
@@ -166,9 +166,9 @@ class Planning:
             detection_ms=detection_ms(self._view.settings),
             bound_ms=record.recovery_bound_ms,
         )
-        load = Load(
-            network, operator_load=settings.operator_load, scale_ms=settings.cpu_scale_ms
-        ).with_copies(nodes[0] for nodes in running.values())
+        load = Load(network, operator_load=settings.operator_load, cpu=settings.cpu).with_copies(
+            nodes[0] for nodes in running.values()
+        )
         problem = None
         try:
             found = place_secondaries(task, load, keep)[fragment]

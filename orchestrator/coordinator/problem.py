@@ -83,6 +83,7 @@ def network_view(nodes: Mapping[str, NodeRecord], copies: Counter[str]) -> Netwo
             Node(
                 name=name,
                 position_ms=np.array(node.coordinate.position_ms, dtype=np.float64),
+                error_ms=node.coordinate.error_ms,
                 cpu_ms=node.coordinate.cpu_ms,
                 domain=node.domain,
                 hosts_operators=node.kind is NodeKind.EXECUTOR,

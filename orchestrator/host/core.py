@@ -78,7 +78,7 @@ class HostCore:
         self.node = node
         self.roster = Roster(node)
         probe_interval_us = round(settings.probe_interval_ms * 1000)
-        self.prober = Prober(rng, settings.cpu_scale_ms, probe_interval_us)
+        self.prober = Prober(rng, settings.cpu, probe_interval_us)
         self.counters: Counter[str] = Counter()
         self._heartbeat_us = round(settings.heartbeat_ms * 1000)
         self._ack_interval_us = round(settings.ack_interval_ms * 1000)

@@ -34,7 +34,13 @@ def node_record(
     """The host's record, as of now."""
     roster = core.roster
     overflowed = sum(producer.log.overflowed_tuples for producer in roster.producers())
-    dropped = Counter({"tuples_overflowed": overflowed})
+    dropped = Counter(
+        {
+            "tuples_overflowed": overflowed,
+            "probes_rejected": core.prober.rejected,
+            "coordinate_resets": core.prober.resets,
+        }
+    )
     return NodeRecord(
         node=spec.node,
         incarnation=incarnation,

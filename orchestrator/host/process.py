@@ -26,6 +26,7 @@ from orchestrator.clock import now_us
 from orchestrator.errors import InvalidInput
 from orchestrator.host.archive import Archive
 from orchestrator.host.core import HostCore
+from orchestrator.host.cpu_meter import CpuMeter
 from orchestrator.host.events import (
     Command,
     CpuMeasured,
@@ -99,7 +100,7 @@ class HostProcess:
         self._feeder = Feeder(round(found.record.batch_ms * 1000))
         self._running: object = None
         self._next_publish_us = 0
-        self._cpu_s, self._cpu_at_us = time.process_time(), now_us()
+        self._cpu = CpuMeter(now_us(), least_us=PUBLISH_US // 2)
         self._link = StoreLink(store, self._identity)
         self._store_thread = StoreThread(self._link, self._transport.wake)
 
@@ -188,11 +189,7 @@ class HostProcess:
             return
         self._running = running
         self._next_publish_us = now + PUBLISH_US
-        elapsed_us = now - self._cpu_at_us
-        if elapsed_us > PUBLISH_US // 2:
-            cpu_s = time.process_time()
-            load = (cpu_s - self._cpu_s) * 1e6 / elapsed_us
-            self._cpu_s, self._cpu_at_us = cpu_s, now
+        if (load := self._cpu.load(now)) is not None:
             self._dispatch(CpuMeasured(load=load))
         self._link.publish(self._record())
         self._store_thread.nudge()

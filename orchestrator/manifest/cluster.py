@@ -26,7 +26,7 @@ def cluster_record(manifest: ClusterManifest) -> ClusterRecord:
         ack_interval_ms=timing.ack_interval_ms,
         probe_interval_ms=timing.probe_interval_ms,
         batch_ms=timing.batch_ms,
-        cpu_scale_ms=timing.cpu_scale_ms,
+        cpu=manifest.cpu,
     )
 
 

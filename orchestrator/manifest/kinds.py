@@ -11,10 +11,12 @@ from pathlib import Path
 
 import msgspec
 
+from orchestrator.manifest.cpu import read_scaling
 from orchestrator.manifest.document import Field, Section, slug
 from orchestrator.manifest.units import duration_ms, memory_bytes, rate_bytes_s, timestamp_ms
 from orchestrator.records import Estimate, QueryRecord, ReplaySource, StreamRecord
 from streams.chunk import type_names
+from topology.cpu import DEFAULT_SCALING, Scaling
 
 DEFAULT_EXECUTOR_MEMORY_BYTES = 512 * 2**20
 """What the demo's executors need; the Python worker's memory comes on top of it."""
@@ -36,7 +38,6 @@ class TimingManifest(msgspec.Struct, frozen=True, kw_only=True):
     ack_interval_ms: float = 50.0
     probe_interval_ms: float = 100.0
     batch_ms: float = 10.0
-    cpu_scale_ms: float = 10.0
 
 
 class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +53,8 @@ class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
         Where streams enter and leave.
     latencies
         Absolute path of the table of round trips; None: links are not delayed.
+    cpu
+        Turns a node's load into the CPU axis of its coordinate.
     """
 
     file: str
@@ -61,6 +64,7 @@ class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
     latencies: Path | None
     executor_memory_bytes: int
     timing: TimingManifest
+    cpu: Scaling
 
 
 class StreamManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +119,7 @@ def _cluster(document: Field, section: Section) -> ClusterManifest:
     sites = [_place(item) for item in sites_field.items()] if sites_field else []
     latencies = section.get("latencies")
     memory = section.get("executorMemory")
+    cpu = section.get("cpu")
     return ClusterManifest(
         file=document.where,
         name=name,
@@ -125,6 +130,7 @@ def _cluster(document: Field, section: Section) -> ClusterManifest:
         if memory
         else DEFAULT_EXECUTOR_MEMORY_BYTES,
         timing=_timing(section),
+        cpu=read_scaling(cpu) if cpu else DEFAULT_SCALING,
     )
 
 
@@ -156,7 +162,6 @@ def _timing(section: Section) -> TimingManifest:
         ack_interval_ms=interval("ackInterval", default.ack_interval_ms),
         probe_interval_ms=interval("probeInterval", default.probe_interval_ms),
         batch_ms=interval("batch", default.batch_ms),
-        cpu_scale_ms=interval("cpuScale", default.cpu_scale_ms),
     )
     suspect_after = section.get("suspectAfter")
     if timing.suspect_after_ms <= timing.heartbeat_ms:

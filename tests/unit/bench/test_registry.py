@@ -89,6 +89,33 @@ def test_unknown_benchmark_exits_with_2_and_writes_nothing(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("nothing_else")
+def test_a_matrix_reaches_only_a_benchmark_that_takes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Path | None] = []
+
+    @benchmark("tabled", takes_matrix=True)
+    def tabled(settings: Settings) -> Mapping[str, float]:
+        """Takes a table."""
+        seen.append(settings.matrix)
+        return {}
+
+    @benchmark("tableless")
+    def tableless(settings: Settings) -> Mapping[str, float]:
+        """Takes none."""
+        return {}
+
+    monkeypatch.setattr("bench.__main__.ROOT", tmp_path)
+    arguments = ["--matrix", str(tmp_path / "rtt.npy")]
+    assert CliRunner().invoke(application, ["run", "tabled", *arguments]).exit_code == 0
+    assert seen == [tmp_path / "rtt.npy"]
+    refused = CliRunner().invoke(application, ["run", "tableless", *arguments])
+    assert refused.exit_code == 2
+    assert "of no use to tableless" in refused.output.replace("\n", " ")
+    assert {tabled.__doc__, tableless.__doc__} == {"Takes a table.", "Takes none."}
+
+
 def test_commit_is_empty_outside_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))

@@ -8,7 +8,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placement.evaluate import Standby, longest_path, primary_usage, recovery, standby_usage
+from placement.errors import NetworkError
+from placement.evaluate import (
+    Standby,
+    longest_path,
+    primary_usage,
+    recovery,
+    standby_usage,
+    transfers_ms,
+    with_nodes,
+)
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
 
@@ -36,12 +45,34 @@ places = {"S": "s", "T": "t", "J": "a", "D": "d"}
 
 
 def test_equation_1_recovery_is_detection_and_transfer_and_reprocessing():
-    parts = recovery(join, "J", "b", places, {}, view, detection_ms=7)
-    # s → b is 20 ms and t → b 10 ms one way: 100/s · 20 ms + 50/s · 10 ms = 2.5 tuples.
+    parts = recovery(join, "J", "b", places, {}, view, detection_ms=7, batch_size=5)
+    # s → b is 20 ms and t → b 10 ms one way; each input holds back 4 tuples at most.
     assert parts.detection_ms == 7
     assert parts.transfer_ms == 20
-    assert parts.reprocess_ms == pytest.approx(2.5 * 0.5)
-    assert parts.total_ms == pytest.approx(28.25)
+    assert parts.reprocess_ms == pytest.approx(2 * 4 * 0.5)
+    assert parts.catch_up_ms == pytest.approx(24)
+    assert parts.total_ms == pytest.approx(31)
+
+
+def test_active_standby_holds_nothing_back():
+    parts = recovery(join, "J", "b", places, {}, view, detection_ms=7)
+    assert parts.reprocess_ms == 0
+    assert parts.total_ms == 27
+
+
+def test_transfers_to_many_nodes_are_those_to_each():
+    everywhere = np.arange(len(view.nodes))
+    together = transfers_ms(join, "J", everywhere, places, {}, view)
+    # The farther of s at 0 and t at 20, one way.
+    assert together.tolist() == [10, 10, 5, 20, 30]
+    for node, transfer_ms in zip(view.nodes, together, strict=True):
+        one = recovery(join, "J", node.name, places, {}, view, detection_ms=0)
+        assert one.transfer_ms == transfer_ms
+
+
+def test_an_unknown_secondary_is_refused():
+    with pytest.raises(NetworkError, match="no node is named 'e'"):
+        recovery(join, "J", "e", places, {}, view, detection_ms=7)
 
 
 def test_what_dies_with_the_primary_is_recovered_from_its_own_secondary():
@@ -59,12 +90,12 @@ def test_what_dies_with_the_primary_is_recovered_from_its_own_secondary():
         ),
     )
     together = {"S": "s", "F": "a", "J": "a"}
-    first = recovery(graph, "F", "t", together, {}, view, detection_ms=7)
+    first = recovery(graph, "F", "t", together, {}, view, detection_ms=7, batch_size=2)
     assert first.catch_up_ms == pytest.approx(10 + 1)
     standbys = {"F": Standby(node="t", recovery=first)}
     parts = recovery(graph, "J", "b", together, standbys, view, detection_ms=7)
     assert parts.transfer_ms == pytest.approx(11 + 10)
-    assert parts.reprocess_ms == pytest.approx(2.1 * 0.5)
+    assert parts.reprocess_ms == 0
     apart = recovery(graph, "J", "b", together | {"J": "d"}, standbys, view, detection_ms=7)
     assert apart.transfer_ms == pytest.approx(15)
 
@@ -84,6 +115,7 @@ def test_the_slowest_source_decides_the_latency():
     # s → b 20, hop 2, cost 0.5, b → d 10, hop 2
     assert path.latency_ms == pytest.approx(34.5)
     assert path.operators == ("S", "J", "D")
+    assert with_nodes(path.operators, places | {"J": "b"}) == ("S @ s", "J @ b", "D @ d")
 
 
 def test_a_graph_without_links_takes_no_time():

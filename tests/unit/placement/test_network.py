@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from placement.errors import NetworkError
-from placement.load import Load
 from placement.network import NetworkView, Node
 
 
@@ -23,8 +22,10 @@ def node(
     )
 
 
-def names(nodes: tuple[Node, ...]) -> list[str]:
-    return [node.name for node in nodes]
+def ranked(view: NetworkView, *cpu_ms: float, count: int | None = None) -> str:
+    """Nodes nearest to the origin first, with that CPU axis by node."""
+    origin = np.zeros(view.positions_ms.shape[1])
+    return " ".join(view.names(view.nearest(origin, np.array(cpu_ms), count)))
 
 
 def test_one_way_is_half_a_measured_round_trip_else_half_the_distance():
@@ -39,22 +40,80 @@ def test_one_way_is_half_a_measured_round_trip_else_half_the_distance():
 def test_of_two_equally_near_nodes_the_idle_one_is_nearer():
     """Reliable placement §4.2, the CPU axis."""
     view = NetworkView(nodes=(node("a", 0, 5), node("b", 0, -5), node("site", 0, 0, hosts=False)))
-    assert names(view.nearest(np.zeros(2), {"a": 1, "b": 0, "site": 0})) == ["b", "a"]
-    assert names(view.nearest(np.zeros(2), {"a": 0, "b": 1, "site": 0})) == ["a", "b"]
+    assert ranked(view, 1, 0, 0) == "b a"
+    assert ranked(view, 0, 1, 0) == "a b"
 
 
 def test_the_cpu_axis_is_perpendicular_to_latency():
     view = NetworkView(nodes=(node("near", 3, 0), node("far", 4.9, 0)))
-    assert names(view.nearest(np.zeros(2), {"near": 4, "far": 0})) == ["far", "near"]
-    assert names(view.nearest(np.zeros(2), {"near": 3.8, "far": 0})) == ["near", "far"]
+    # hypot(3, 4) = 5 > 4.9 > hypot(3, 3.8)
+    assert ranked(view, 4, 0) == "far near"
+    assert ranked(view, 3.8, 0) == "near far"
 
 
-def test_load_counts_what_is_measured_what_runs_and_what_is_placed():
-    view = NetworkView(nodes=(node("a", 0, cpu_ms=3, operators=2), node("b", 1)))
-    load = Load(view, operator_load=0.2, scale_ms=10)
-    assert load.cpu_ms() == pytest.approx({"a": 7, "b": 0})
-    assert load.with_copies(("b", "b", "a")).cpu_ms() == pytest.approx({"a": 9, "b": 4})
-    assert load.copies("b") == 0
+def test_of_nodes_that_are_equally_far_names_decide():
+    view = NetworkView(nodes=(node("c", 0, 5), node("a", 3, 4), node("b", -4, 3)))
+    assert ranked(view, 0, 0, 0) == "a b c"
+    assert ranked(view, 0, 0, 0, count=1) == "a"
+
+
+def test_a_node_far_down_the_tree_is_found_if_all_nearer_ones_are_busy():
+    """The tree knows no CPU axis: what it gives first may be last."""
+    nodes = tuple(node(f"n{i:02}", i) for i in range(40))
+    cpu_ms = [1000.0] * 39 + [0.0]
+    assert ranked(NetworkView(nodes=nodes), *cpu_ms, count=2) == "n39 n00"
+
+
+def test_a_height_makes_a_node_farther():
+    tall = Node(name="tall", position_ms=np.array([3.0]), height_ms=2.5)
+    view = NetworkView(nodes=(tall, node("flat", 5)))
+    assert ranked(view, 0, 0) == "flat tall"
+    assert view.one_way_ms("tall", "flat") == pytest.approx((2 + 2.5) / 2)
+
+
+def test_without_hosts_none_is_nearest():
+    assert ranked(NetworkView(nodes=(node("site", 0, hosts=False),)), 0) == ""
+
+
+def test_nodes_have_the_places_they_are_given_in():
+    nodes = (node("b", 1), node("site", 2, hosts=False), node("a", 3))
+    view = NetworkView(nodes=nodes)
+    assert view.index == {"b": 0, "site": 1, "a": 2}
+    assert view.positions_ms.tolist() == [[1], [2], [3]]
+    assert view.host_indices.tolist() == [2, 0]
+    assert view.can_host("a")
+    assert not view.can_host("site")
+    assert not view.can_host("elsewhere")
+    assert not view.can_host(None)
+
+
+def test_latencies_of_many_pairs_are_those_of_each():
+    nodes = (node("a", 0, 0), node("b", 3, 4), node("c", 6, 8))
+    view = NetworkView(nodes=nodes, rtt_ms={("a", "b"): 12, ("x", "a"): 1})
+    between = view.one_way_between(np.array([0, 2]), np.array([1, 2, 0]))
+    assert between.tolist() == [[6, 5, 0], [2.5, 0, 5]]
+
+
+def test_a_node_without_a_failure_domain_is_one_of_its_own():
+    def view(*domains: str) -> NetworkView:
+        return NetworkView(
+            nodes=tuple(
+                Node(name=f"n{i}", position_ms=np.zeros(1), domain=domain)
+                for i, domain in enumerate(domains)
+            )
+        )
+
+    ids = view("a", "", "a", "").domain_ids
+    assert ids[0] == ids[2]
+    assert len(set(ids.tolist())) == 3
+    assert view("a", "b").several_domains
+    assert not view("a", "a").several_domains
+
+
+def test_domains_of_sites_do_not_count():
+    site = Node(name="s", position_ms=np.zeros(1), domain="b", hosts_operators=False)
+    host = Node(name="h", position_ms=np.zeros(1), domain="a")
+    assert not NetworkView(nodes=(site, host)).several_domains
 
 
 @pytest.mark.parametrize(
@@ -65,6 +124,26 @@ def test_load_counts_what_is_measured_what_runs_and_what_is_placed():
         ((node("a", math.nan),), {}, "node 'a' has coordinate"),
         ((node("a", 0, cpu_ms=-1),), {}, "node 'a' has cpu_ms -1"),
         ((node("a", 0, operators=-1),), {}, "node 'a' has -1 operators"),
+        (
+            (Node(name="a", position_ms=np.zeros(1), height_ms=math.inf),),
+            {},
+            "node 'a' has height_ms inf",
+        ),
+        (
+            (Node(name="a", position_ms=np.zeros(1), error_ms=-2),),
+            {},
+            "node 'a' has error_ms -2",
+        ),
+        (
+            (Node(name="a", position_ms=np.zeros(1), capacity_cores=0),),
+            {},
+            "node 'a' has capacity_cores 0, not > 0",
+        ),
+        (
+            (Node(name="a", position_ms=np.zeros(1), capacity_cores=math.nan),),
+            {},
+            "node 'a' has capacity_cores nan",
+        ),
         ((node("a", 0),), {("a", "b"): -4}, "a to b: -4 is no round-trip time"),
         ((node("a", 0),), {("a", "b"): math.nan}, "a to b: nan is no round-trip time"),
     ],

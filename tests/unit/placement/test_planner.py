@@ -1,126 +1,21 @@
-"""Plans for small queries over six European regions: choices, figures, repairs, refusals."""
+"""Plans for small queries over six European regions: choices, figures, repairs."""
 
 from __future__ import annotations
-
-import math
-from itertools import combinations
 
 import numpy as np
 import pytest
 
-from placement.errors import (
-    BoundUnattainable,
-    DeadlineUnattainable,
-    GraphError,
-    NoNode,
-    SettingsError,
-)
+from placement.errors import BoundUnattainable, NoNode
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
-from placement.planner import Keep, plan
-from placement.records import Plan, Request
+from placement.records import Plan
 from placement.settings import Settings
-
-regions = (
-    "france-central",
-    "france-south",
-    "germany-west-central",
-    "switzerland-north",
-    "uk-south",
-    "west-europe",
-)
-RTT_MS = [
-    [0, 15, 12, 17, 11, 13],
-    [15, 0, 20, 14, 20, 25],
-    [12, 20, 0, 9, 17, 12],
-    [17, 14, 9, 0, 23, 18],
-    [11, 20, 17, 23, 0, 12],
-    [13, 25, 12, 18, 12, 0],
-]
-"""Round trips published for Azure, ms."""
-
-POSITIONS_MS = [(0.0, 2.0), (0.0, -13.0), (9.0, -2.0), (12.0, -11.0), (-6.0, 11.0), (5.0, 13.0)]
-"""Coordinates near these round trips."""
-
-
-def europe(
-    *, domains: dict[str, str] | None = None, without: tuple[str, ...] = (), sites: bool = True
-) -> NetworkView:
-    """A node in each region, and three sites (1 ms away from the node of their region)."""
-    at: dict[str, tuple[float, float]] = dict(zip(regions, POSITIONS_MS, strict=True))
-    nodes = [
-        Node(name=name, position_ms=np.array(at[name]), domain=(domains or {}).get(name, "app"))
-        for name in regions
-        if name not in without
-    ]
-    homes = {"north": "west-europe", "south": "france-south", "centre": "uk-south"}
-    nodes += [
-        Node(name=site, position_ms=np.array(at[region]), hosts_operators=False)
-        for site, region in homes.items()
-        if sites
-    ]
-    rtt_ms: dict[tuple[str, str], float] = {}
-    for x, y in combinations((*regions, *homes), 2):
-        i, j = (regions.index(homes.get(name, name)) for name in (x, y))
-        rtt_ms[x, y] = float(RTT_MS[i][j]) if i != j else 1.0
-    return NetworkView(nodes=tuple(nodes), rtt_ms=rtt_ms)
-
-
-def proximity(name: str = "proximity", prefix: str = "") -> QueryGraph:
-    """Two filters, a join and an aggregate; alerts and their count to the control centre."""
-    operators = [
-        Operator(name=f"{prefix}north", pinned="north"),
-        Operator(name=f"{prefix}south", pinned="south"),
-        Operator(name=f"{prefix}centre", pinned="centre"),
-    ]
-    operators += [
-        Operator(name=f"{prefix}{operator}", cost_us=20)
-        for operator in ("north_tracks", "south_tracks", "alerts", "per_minute")
-    ]
-    links = [
-        ("north", "north_tracks", 150_000, 1500),
-        ("south", "south_tracks", 100_000, 1000),
-        ("north_tracks", "alerts", 75_000, 750),
-        ("south_tracks", "alerts", 50_000, 500),
-        ("alerts", "per_minute", 500, 5),
-        ("alerts", "centre", 500, 5),
-        ("per_minute", "centre", 10, 0.1),
-    ]
-    return QueryGraph(
-        name=name,
-        operators=tuple(operators),
-        links=tuple(
-            Link(source=prefix + source, target=prefix + target, rate_bytes_s=rate, tuples_s=tuples)
-            for source, target, rate, tuples in links
-        ),
-    )
-
-
-def planned(
-    *graphs: QueryGraph,
-    view: NetworkView | None = None,
-    deadline_ms: float = 300,
-    bound_ms: float = 300,
-    detection_ms: float = 150,
-    keep: Keep | None = None,
-    settings: Settings | None = None,
-) -> Plan:
-    requests = [Request(g, deadline_ms, bound_ms, detection_ms) for g in graphs or (proximity(),)]
-    rng = np.random.default_rng(7)
-    return plan(requests, view or europe(), keep=keep, settings=settings, rng=rng)
-
-
-def nodes_of(result: Plan) -> dict[str, tuple[str, str]]:
-    return {p.operator: (p.primary, p.secondary) for p in result.placements}
-
-
-idle = Settings(operator_load=0)
-"""Placement by latency alone."""
+from tests.unit.placement.europe import europe, idle, nodes_of, papers_own, planned, proximity
 
 
 def test_operators_stand_where_their_data_is():
     """§4.4: filters next to their receivers; the join between them, towards the larger rate."""
-    places = nodes_of(planned(settings=idle))
+    places = nodes_of(planned(settings=papers_own()))
     assert places["north_tracks"][0] == "west-europe"
     assert places["south_tracks"][0] == "france-south"
     assert places["alerts"][0] == "france-central"
@@ -128,10 +23,35 @@ def test_operators_stand_where_their_data_is():
 
 def test_secondaries_stand_near_the_upstream_that_sends_most():
     """§4.5.2: the search starts at the upstream primary with the larger rate."""
-    places = nodes_of(planned(settings=idle))
+    places = nodes_of(planned(settings=papers_own()))
     assert places["alerts"][1] == "west-europe"
     # Its own node is taken by the primary; next to the north receiver comes uk-south.
     assert places["north_tracks"][1] == "uk-south"
+
+
+def test_the_exact_placer_counts_primaries_and_secondaries_together():
+    """One filter: the paper takes the nearest node for the primary and leaves the rest for later.
+
+    Half a millisecond from the receiver is west-europe; germany-west-central and uk-south are 6 ms
+    from it, and 8.5 and 0.5 from the centre. Whichever copy is in west-europe, the other pays 6 ms
+    of the input, so the output decides: 0.5 ms of it instead of west-europe's 6.
+    """
+    links = (
+        Link(source="N", target="filter", rate_bytes_s=1000, tuples_s=10),
+        Link(source="filter", target="C", rate_bytes_s=100, tuples_s=1),
+    )
+    pins = (Operator(name="N", pinned="north"), Operator(name="C", pinned="centre"))
+    graph = QueryGraph(name="q", operators=(*pins, Operator(name="filter")), links=links)
+    ours, papers = planned(graph, settings=idle), planned(graph, settings=papers_own())
+    assert nodes_of(papers)["filter"] == ("west-europe", "uk-south")
+    assert nodes_of(ours)["filter"] == ("uk-south", "west-europe")
+    assert papers.queries[0].network_usage == pytest.approx(0.5 + 0.6 + 6)
+    assert ours.queries[0].network_usage == pytest.approx(6 + 0.05 + 0.5)
+
+
+def test_the_exact_placer_saves_traffic():
+    ours, papers = planned(settings=idle), planned(settings=papers_own())
+    assert ours.queries[0].network_usage < papers.queries[0].network_usage
 
 
 def test_load_spreads_operators():
@@ -159,9 +79,9 @@ def test_operators_of_a_query_count_while_it_is_placed():
             Link(source="a", target="b", rate_bytes_s=1000, tuples_s=10),
         ),
     )
-    together = nodes_of(planned(chain, settings=idle))
+    together = nodes_of(planned(chain, settings=papers_own()))
     assert together["a"][0] == together["b"][0] == "uk-south"
-    apart = nodes_of(planned(chain, settings=Settings(operator_load=2)))
+    apart = nodes_of(planned(chain, settings=papers_own(operator_load=2)))
     assert apart["a"][0] == "uk-south" != apart["b"][0]
 
 
@@ -187,7 +107,7 @@ def test_secondaries_spread_under_load():
 
 def test_what_runs_counts_for_queries_placed_before_it():
     running = {f"q.{name}": ("west-europe", "france-south") for name in ("north_tracks", "alerts")}
-    busy = Settings(operator_load=2)
+    busy = papers_own(operator_load=2)
     alone = nodes_of(planned(proximity("p", "p."), settings=busy))
     beside = nodes_of(
         planned(proximity("p", "p."), proximity("q", "q."), settings=busy, keep=running)
@@ -210,19 +130,94 @@ def test_figures_add_up():
         assert len(p.point_ms) == 2
 
 
-def test_another_failure_domain_is_preferred():
+def test_the_copies_are_in_different_failure_domains():
     south = {"france-south": "b", "switzerland-north": "b"}
     for p in planned(view=europe(domains=south), settings=idle).placements:
         assert (p.primary in south) != (p.secondary in south)
 
 
-def test_the_own_failure_domain_serves_where_the_other_breaks_the_bound():
-    """From west-europe, france-south is 12.5 ms away and all else at most 9."""
+def test_primaries_leave_the_bound_attainable_in_another_failure_domain():
+    """The only node of domain b is 12.5 ms from the north receiver.
+
+    Within 10 ms no secondary can be there, so the primary is.
+    """
     view = europe(domains={"france-south": "b"})
     places = nodes_of(planned(view=view, bound_ms=160, settings=idle))
-    assert places["north_tracks"] == ("west-europe", "uk-south")
-    places = nodes_of(planned(view=view, bound_ms=170, settings=idle))
+    assert places["north_tracks"] == ("france-south", "west-europe")
+
+
+def test_the_own_failure_domain_does_not_serve():
+    """What runs in west-europe stays there, and then only france-south is in another domain."""
+    view = europe(domains={"france-south": "b"})
+    keep = {"north_tracks": ("west-europe", "uk-south")}
+    places = nodes_of(planned(view=view, bound_ms=170, settings=idle, keep=keep))
     assert places["north_tracks"] == ("west-europe", "france-south")
+    with pytest.raises(BoundUnattainable) as raised:
+        planned(view=view, bound_ms=160, settings=idle, keep=keep)
+    assert raised.value.best_node == "france-south"
+    assert raised.value.best_ms == pytest.approx(150 + 12.5)
+
+
+def test_the_paper_knows_no_failure_domains():
+    view = europe(domains={"france-south": "b"})
+    places = nodes_of(planned(view=view, bound_ms=170, settings=papers_own()))
+    assert places["north_tracks"] == ("west-europe", "uk-south")
+
+
+def test_operators_that_die_together_are_placed_apart_if_the_bound_asks_for_it():
+    """Both on p, b's secondary waits for a's: 5 ms to q, and 10 more from there to r.
+
+    On q there is room for one operator only, so b's secondary cannot be there too.
+    """
+    chain = QueryGraph(
+        name="chain",
+        operators=(
+            Operator(name="S", pinned="site"),
+            *(Operator(name=name, cost_us=500) for name in "ab"),
+            Operator(name="T", pinned="site"),
+        ),
+        links=tuple(
+            Link(source=pair[0], target=pair[1], rate_bytes_s=1000, tuples_s=1000)
+            for pair in ("Sa", "ab", "bT")
+        ),
+    )
+    hosts = (("p", 0.0, 1.0), ("q", 10.0, 0.5), ("r", -10.0, 0.5))
+    view = NetworkView(
+        nodes=(
+            Node(name="site", position_ms=np.zeros(1), hosts_operators=False),
+            *(
+                Node(name=name, position_ms=np.array([x]), capacity_cores=cores)
+                for name, x, cores in hosts
+            ),
+        )
+    )
+    together = planned(chain, view=view, settings=idle, bound_ms=150 + 15)
+    assert nodes_of(together) == {"a": ("p", "q"), "b": ("p", "r")}
+    assert together.queries[0].recovery_ms == 150 + 15
+    apart = planned(chain, view=view, settings=idle, bound_ms=150 + 14)
+    places = nodes_of(apart)
+    assert places["a"][0] != places["b"][0]
+    assert apart.queries[0].recovery_ms <= 150 + 14
+
+
+def test_operators_share_a_node_as_far_as_its_capacity_goes():
+    """Each filter needs 0.6 cores for 1000 tuples/s; nodes have one."""
+    names = ("a", "b", "c")
+    fan = QueryGraph(
+        name="fan",
+        operators=(
+            Operator(name="S", pinned="centre"),
+            *(Operator(name=name, cost_us=600) for name in names),
+        ),
+        links=tuple(
+            Link(source="S", target=name, rate_bytes_s=1000, tuples_s=1000) for name in names
+        ),
+    )
+    places = nodes_of(planned(fan, view=europe(capacity_cores=1), settings=idle))
+    used = [node for name in names for node in places[name]]
+    assert len(set(used)) == len(used) == 6
+    with pytest.raises(NoNode, match=r"query fan, operator .*0\.6 cores left"):
+        planned(fan, view=europe(capacity_cores=1, without=("uk-south",)), settings=idle)
 
 
 def test_what_runs_stays():
@@ -268,77 +263,3 @@ def test_running_operators_move_only_if_nothing_else_meets_the_deadline():
     assert nodes_of(kept)["per_minute"] == far["per_minute"]
     moved = planned(keep=far, deadline_ms=tight_deadline(), settings=idle)
     assert nodes_of(moved)["per_minute"][0] != "switzerland-north"
-
-
-def test_an_unattainable_deadline_says_what_is_best():
-    with pytest.raises(DeadlineUnattainable) as raised:
-        planned(deadline_ms=15)
-    error = raised.value
-    assert error.best_ms > 15
-    assert error.path[-1] == "centre @ centre"
-    assert "query proximity: no placement tried delivers within 15 ms; the best" in str(error)
-    # The south receiver alone is 10 ms from the centre, and four hops cost 2 ms each.
-    assert planned(deadline_ms=error.best_ms).queries[0].latency_ms == pytest.approx(error.best_ms)
-
-
-def test_an_unattainable_bound_says_what_is_best():
-    with pytest.raises(BoundUnattainable) as raised:
-        planned(bound_ms=155, settings=idle)
-    error = raised.value
-    assert error.operator == "north_tracks"
-    assert error.best_node == "uk-south"
-    assert error.best_ms == pytest.approx(150 + 6 + 1500 * 0.006 * 0.02)
-    assert str(error) == (
-        "query proximity, operator north_tracks: no node can stand by within 155 ms; the best is "
-        "uk-south with 156.2 ms (detection 150.0 + transfer 6.0 + reprocessing 0.2; "
-        "input from north @ north)"
-    )
-
-
-def test_a_single_node_cannot_protect_anything():
-    with pytest.raises(NoNode, match="west-europe runs it and no second node could stand by"):
-        planned(view=europe(without=regions[:-1]))
-
-
-def test_sites_alone_host_nothing():
-    with pytest.raises(NoNode, match=r"query proximity, operator .*: the network has no node"):
-        planned(view=europe(without=regions))
-
-
-def test_a_pinned_operator_needs_its_node():
-    with pytest.raises(GraphError, match="operator north: cannot be pinned: no node is named"):
-        planned(view=europe(sites=False))
-
-
-def test_an_operator_is_placed_by_one_query():
-    with pytest.raises(GraphError, match=r"query q, operator .* placed with query p already"):
-        planned(proximity("p"), proximity("q"))
-    with pytest.raises(GraphError, match="is given to two queries"):
-        planned(proximity("p", "a."), proximity("p", "b."))
-
-
-@pytest.mark.parametrize("value", [-1, math.nan, math.inf])
-def test_times_are_checked(value: float):
-    with pytest.raises(GraphError, match="query proximity, deadline_ms"):
-        planned(deadline_ms=value)
-    with pytest.raises(GraphError, match="query proximity, recovery_bound_ms"):
-        planned(bound_ms=value)
-
-
-def test_a_query_of_pinned_operators_only_has_figures():
-    relay = QueryGraph(
-        name="relay",
-        operators=(Operator(name="S", pinned="south"), Operator(name="D", pinned="centre")),
-        links=(Link(source="S", target="D", rate_bytes_s=1000, tuples_s=10),),
-    )
-    result = planned(relay)
-    assert result.placements == ()
-    assert result.queries[0].latency_ms == pytest.approx(10 + 2)
-    assert result.queries[0].recovery_ms == 0
-
-
-def test_settings_are_checked():
-    with pytest.raises(SettingsError, match="hop_ms -1"):
-        Settings(hop_ms=-1)
-    with pytest.raises(SettingsError, match="candidates 0"):
-        Settings(candidates=0)

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from ha.messages import Ping, Pong
-from orchestrator.host.prober import EAGER_FACTOR, SAMPLES_KEPT, Prober
+from orchestrator.host.prober import EAGER_FACTOR, LINK_EXCHANGES, SAMPLES_KEPT, Prober
+from topology.coordinate import MAX_RTT_MS
+from topology.cpu import Linear, Queueing
 
 INTERVAL_US = 100_000
 
 
 def prober(*peers: str) -> Prober:
-    made = Prober(np.random.default_rng(1), cpu_scale_ms=10.0, interval_us=INTERVAL_US)
+    made = Prober(np.random.default_rng(1), cpu=Linear(10), interval_us=INTERVAL_US)
     made.use(peers)
     return made
 
@@ -85,3 +87,39 @@ def test_load_counts_on_the_cpu_axis() -> None:
     made = prober()
     made.load = 0.5
     assert made.coordinate.cpu_ms == pytest.approx(5.0)
+    queueing = Prober(np.random.default_rng(1), cpu=Queueing(5), interval_us=INTERVAL_US)
+    queueing.load = 0.75
+    assert queueing.coordinate.cpu_ms == pytest.approx(15.0)
+
+
+def test_uncertainty_is_told_in_ms_too() -> None:
+    one, other = prober("b"), prober("a")
+    assert one.coordinate.error_ms == MAX_RTT_MS
+    for _ in range(200):
+        exchange(one, other, "b", 30)
+        exchange(other, one, "a", 30)
+    assert one.coordinate.error_ms < 3
+
+
+def test_a_changed_link_is_measured_within_the_stated_exchanges() -> None:
+    one, other = prober("b"), prober("a")
+    for _ in range(SAMPLES_KEPT):
+        exchange(one, other, "b", 30)
+    for _ in range(LINK_EXCHANGES - 1):
+        exchange(one, other, "b", 60)
+    assert one.latencies_ms["b"] == pytest.approx(30)
+    exchange(one, other, "b", 60)
+    assert one.latencies_ms["b"] == pytest.approx(60)
+
+
+def test_a_peer_of_another_space_is_counted_and_leaves_no_trace() -> None:
+    made = prober("b")
+    made.measured("b", Pong(sent_us=0, position_ms=(1.0, 2.0), error=0.5), 1000)
+    assert made.rejected == 1
+    assert made.latencies_ms == {}
+
+
+def test_a_coordinate_that_starts_over_is_counted() -> None:
+    made = prober("b")
+    made.measured("b", Pong(sent_us=0, position_ms=(1e308, 1e308, 1e308), error=0.5), 1000)
+    assert made.resets == 1

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import cluster_record, load
 from orchestrator.records import ClusterRecord, Estimate
+from topology.cpu import DEFAULT_SCALING, Linear, Power, Queueing, Scaling, Table
 
 TEXT = """\
 kind: Cluster
@@ -81,6 +83,28 @@ def test_cluster_record_has_one_way_delays_and_the_manifests_intervals(folder: P
 
 
 @pytest.mark.parametrize(
+    ("written", "scaling"),
+    [
+        ("{function: linear, msPerCore: 20}", Linear(20)),
+        ("{function: power, msPerCore: 10, exponent: 2}", Power(10, exponent=2)),
+        ("{function: queueing, ms: 5}", Queueing(5)),
+        (
+            "{function: table, points: [[0, 0], [0.5, 4], [1, 20]]}",
+            Table(((0, 0), (0.5, 4), (1, 20))),
+        ),
+    ],
+)
+def test_cpu_scaling_is_read_and_kept_in_the_store(
+    folder: Path, written: str, scaling: Scaling
+) -> None:
+    assert read(folder).cpu == DEFAULT_SCALING
+    (folder / "all.yaml").write_text(TEXT.replace("heartbeat: 20 ms", f"cpu: {written}"))
+    record = read(folder)
+    assert record.cpu == scaling
+    assert msgspec.json.decode(msgspec.json.encode(record), type=ClusterRecord) == record
+
+
+@pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("deadline:", "deadlin:", "all.yaml:17: Query proximity: deadlin: 'deadlin' is an unknown"),
@@ -105,6 +129,30 @@ def test_cluster_record_has_one_way_delays_and_the_manifests_intervals(folder: P
         ("region: UK South}]\nsites", "region: UK Suoth}]\nsites", "Did you mean UK South?"),
         ("region: UK South}]\nsites", "region: Far}]\nsites", "has no measured latency to"),
         ("latency.csv", "gone.csv", "Cluster aircraft: latencies: "),
+        ("heartbeat: 20 ms", "cpu: linear", "all.yaml:7: Cluster aircraft: cpu: 'linear' is not a"),
+        ("heartbeat: 20 ms", "cpu: {function: lineal}", "'lineal' is unknown. Did you mean linear"),
+        ("heartbeat: 20 ms", "cpu: {function: linear}", "cpu.msPerCore: is missing"),
+        (
+            "heartbeat: 20 ms",
+            "cpu: {function: linear, msPerCore: -1}",
+            "all.yaml:7: Cluster aircraft: cpu.msPerCore: -1 is not a number from 0 on",
+        ),
+        ("heartbeat: 20 ms", "cpu: {function: queueing, ms: 5, m: 2}", "cpu.m: 'm' is an unknown"),
+        (
+            "heartbeat: 20 ms",
+            "cpu: {function: power, msPerCore: 1, exponent: 0}",
+            "cpu.exponent: 0 is not in (0, 10]. Write 2",
+        ),
+        (
+            "heartbeat: 20 ms",
+            "cpu: {function: table, points: [[0, 0], [1, 5], [1, 6]]}",
+            "cpu.points: a list does not rise in load after 1. Write [load, ms]",
+        ),
+        (
+            "heartbeat: 20 ms",
+            "cpu: {function: table, points: [[0, 0], [1]]}",
+            "cpu.points[1]: a list has 1 elements. Write [load, ms].",
+        ),
         ("kind: Query", "kind: !!python/object:os.system Query\nx: y", "is an unknown field"),
     ],
 )

@@ -1,0 +1,65 @@
+"""The CPU scaling function of a cluster's manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from orchestrator.manifest.document import Field, Section
+from topology.cpu import Linear, Power, Queueing, Scaling, ScalingError, Table
+
+
+def read_scaling(field: Field) -> Scaling:
+    """A scaling function by name, with its parameters.
+
+    Raises
+    ------
+    InvalidInput
+        Naming file, line, field and value.
+    """
+    section = field.section()
+    function = section.need("function").choice(_readers)
+    scaling = _readers[function](section)
+    section.close()
+    return scaling
+
+
+def _linear(section: Section) -> Scaling:
+    return Linear(section.need("msPerCore").number())
+
+
+def _power(section: Section) -> Scaling:
+    ms_per_core, exponent = section.need("msPerCore"), section.need("exponent")
+    try:
+        return Power(ms_per_core.number(), exponent=exponent.number())
+    except ScalingError as error:
+        # A number from 0 on is all that is asked of the other field.
+        exponent.refuse(error.problem, "Write 2 to balance peaks, 1 for linear.")
+
+
+def _queueing(section: Section) -> Scaling:
+    return Queueing(section.need("ms").number())
+
+
+def _table(section: Section) -> Scaling:
+    points = section.need("points")
+    try:
+        return Table(tuple(_point(item) for item in points.items()))
+    except ScalingError as error:
+        points.refuse(
+            error.problem, "Write [load, ms] with rising loads: [[0, 0], [0.5, 4], [1, 20]]."
+        )
+
+
+def _point(item: Field) -> tuple[float, float]:
+    values = item.items()
+    if len(values) != 2:
+        item.refuse(f"has {len(values)} elements", "Write [load, ms].")
+    return values[0].number(), values[1].number()
+
+
+_readers: dict[str, Callable[[Section], Scaling]] = {
+    "linear": _linear,
+    "power": _power,
+    "queueing": _queueing,
+    "table": _table,
+}

@@ -1,0 +1,126 @@
+"""Arrays that blocks of nodes leave for each other: a Parquet file a block and iteration.
+
+Spark's own writer names files by task; here each block has one file under a name known to all,
+written aside and renamed, so that a task that is repeated leaves the same file and nobody reads
+half of one. Folders are complete when they hold `_SUCCESS`, as Spark's are; it is a JSON record of
+what the blocks reported.
+
+The folder must be one that the driver and all executors see under the same path.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from orchestrator.errors import InvalidInput
+
+SUCCESS = "_SUCCESS"
+"""Marks a complete folder; readers of Parquet folders skip names that begin like this."""
+
+Array = npt.NDArray[Any]
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Nodes 0 … `nodes` − 1 cut into consecutive blocks.
+
+    Attributes
+    ----------
+    nodes
+        ≥ 1.
+    block_nodes
+        Nodes a block, ≥ 1; the last may have fewer.
+    """
+
+    nodes: int
+    block_nodes: int
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks."""
+        return -(-self.nodes // self.block_nodes)
+
+    def start(self, block: int) -> int:
+        """First node of a block."""
+        return block * self.block_nodes
+
+    def size(self, block: int) -> int:
+        """Number of nodes in a block."""
+        return min(self.block_nodes, self.nodes - self.start(block))
+
+
+def write_block(folder: Path, block: int, columns: Mapping[str, Array]) -> None:
+    """Write a block's arrays, all of one length."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = _path(folder, block)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    # Read back many times, once by every block: no compression, no dictionaries.
+    pq.write_table(
+        pa.Table.from_pydict(columns),
+        aside,
+        compression="none",
+        use_dictionary=False,
+    )
+    aside.replace(path)
+
+
+def read_block(folder: Path, block: int, columns: Sequence[str]) -> list[Array]:
+    """The named arrays of a block."""
+    table = pq.read_table(_path(folder, block), columns=list(columns))
+    return [table.column(name).to_numpy() for name in columns]
+
+
+def read_from(folder: Path, layout: Layout, first: int, columns: Sequence[str]) -> list[Array]:
+    """The named arrays of all nodes, beginning with those of block `first` and going round."""
+    blocks = [*range(first, layout.blocks), *range(first)]
+    parts = [read_block(folder, block, columns) for block in blocks]
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def complete(folder: Path, record: object) -> None:
+    """Mark a folder as complete."""
+    folder.mkdir(parents=True, exist_ok=True)
+    aside = folder / f"_{SUCCESS}"
+    aside.write_bytes(msgspec.json.encode(record))
+    aside.replace(folder / SUCCESS)
+
+
+def completed(folder: Path, kind: type[Record]) -> Record | None:
+    """What a complete folder was marked with; None if it is not complete.
+
+    Raises
+    ------
+    InvalidInput
+        The mark is not one of this version.
+    """
+    path = folder / SUCCESS
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise InvalidInput(
+            str(path), "", None, f"is no record of this job ({error})", "Use another folder."
+        ) from None
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder, the mark first: half a folder must not pass for a whole one."""
+    (folder / SUCCESS).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _path(folder: Path, block: int) -> Path:
+    return folder / f"block-{block:05}.parquet"

@@ -1,0 +1,186 @@
+"""A whole placement in figures: what §5 of reliable placement compares methods by.
+
+By query network usage (2), recovery time (1) and whether the bound is kept; by node the number of
+operators and the CPU they need; by link the bytes per second. `placement.evaluate` has the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+import numpy as np
+import numpy.typing as npt
+
+from placement import evaluate
+from placement.evaluate import Standby
+from placement.graph import QueryGraph
+from placement.network import NetworkView
+from placement.records import Request
+from placement.schemes import largest_batch, sent_share
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+Pairs = Mapping[str, tuple[str, str]]
+"""Operator to be placed → nodes of its primary and its secondary."""
+
+ACK_INTERVAL_MS = 200.0
+"""Between two acknowledgements, as in §5."""
+
+
+class Scheme(Enum):
+    """How secondaries are fed; see `placement.schemes`."""
+
+    ACTIVE = auto()
+    ADAPTIVE = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Assessment:
+    """Figures of a placement of q queries on n nodes.
+
+    Attributes
+    ----------
+    primary_usage, standby_usage
+        Network usage (2) of the links between primaries, and of those to secondaries, by query in
+        the order given, shape (q,), bytes.
+    recovery_ms
+        Longest recovery time (1) of each query's operators, shape (q,).
+    bound_kept
+        Whether it is within the query's bound, shape (q,).
+    operators
+        Copies of operators by node, pinned ones not counted, shape (n,).
+    cores
+        CPU that they need, by node, shape (n,).
+    link_bytes_s
+        Traffic by pair of nodes, in the direction it flows; none within a node.
+    """
+
+    primary_usage: FloatArray
+    standby_usage: FloatArray
+    recovery_ms: FloatArray
+    bound_kept: BoolArray
+    operators: IntArray
+    cores: FloatArray
+    link_bytes_s: Mapping[tuple[str, str], float]
+
+    @property
+    def network_usage(self) -> FloatArray:
+        """Of primaries and standbys together, by query, bytes."""
+        return self.primary_usage + self.standby_usage
+
+
+def assess(
+    requests: Sequence[Request],
+    copies: Pairs,
+    view: NetworkView,
+    *,
+    scheme: Scheme = Scheme.ACTIVE,
+    ack_interval_ms: float = ACK_INTERVAL_MS,
+    dying_together: bool = True,
+) -> Assessment:
+    """Compute the figures.
+
+    Parameters
+    ----------
+    copies
+        Of every operator to be placed; a secondary may stand on its primary's node here, as
+        some baselines have it, and then protects nothing.
+    dying_together
+        Whether operators on the node that dies are recovered from each other's secondaries
+        (`placement.evaluate`), or all upstream primaries are taken to live, as in the paper.
+    """
+    operators = np.zeros(len(view.nodes), dtype=np.int64)
+    cores = np.zeros(len(view.nodes))
+    link_bytes_s: dict[tuple[str, str], float] = {}
+    usages: list[tuple[float, float]] = []
+    recoveries: list[float] = []
+    for request in requests:
+        graph = request.graph
+        primaries = {o.name: o.pinned for o in graph.operators if o.pinned is not None}
+        primaries |= {name: copies[name][0] for name in graph.to_place}
+        standbys = _standbys(
+            request, primaries, copies, view, scheme, ack_interval_ms, dying_together
+        )
+        for name in graph.to_place:
+            for node in copies[name]:
+                operators[view.index[node]] += 1
+                cores[view.index[node]] += graph.cores(name)
+        standby_usage = 0.0
+        for source, target, bytes_s, is_standby in _streams(
+            graph, primaries, standbys, ack_interval_ms
+        ):
+            if source != target:
+                link_bytes_s[source, target] = link_bytes_s.get((source, target), 0.0) + bytes_s
+            if is_standby:
+                standby_usage += evaluate.link_usage(bytes_s, source, target, view)
+        usages.append((evaluate.primary_usage(graph, primaries, view), standby_usage))
+        recoveries.append(max((s.recovery.total_ms for s in standbys.values()), default=0.0))
+    primary_usage, standby_usage = np.array(usages).reshape(-1, 2).T
+    recovery_ms = np.array(recoveries)
+    bounds_ms = np.array([request.recovery_bound_ms for request in requests])
+    return Assessment(
+        primary_usage=primary_usage,
+        standby_usage=standby_usage,
+        recovery_ms=recovery_ms,
+        bound_kept=recovery_ms <= bounds_ms,
+        operators=operators,
+        cores=cores,
+        link_bytes_s=link_bytes_s,
+    )
+
+
+def _standbys(
+    request: Request,
+    primaries: Mapping[str, str],
+    copies: Pairs,
+    view: NetworkView,
+    scheme: Scheme,
+    ack_interval_ms: float,
+    dying_together: bool,
+) -> dict[str, Standby]:
+    """Recovery of every operator; its batches as large as the bound allows if the scheme adapts."""
+    graph = request.graph
+    standbys: dict[str, Standby] = {}
+    for name in graph.to_place:
+        known = standbys if dying_together else {}
+        active = evaluate.recovery(
+            graph, name, copies[name][1], primaries, known, view, request.detection_ms
+        )
+        standbys[name] = Standby(node=copies[name][1], recovery=active)
+        # Others that die with it wait until it has caught up: the slack is theirs as well.
+        awaited = dying_together and any(
+            primaries[link.target] == primaries[name] for link in graph.outputs[name]
+        )
+        if scheme is Scheme.ADAPTIVE and not awaited:
+            bound_ms = request.recovery_bound_ms
+            batch_size = largest_batch(graph, name, standbys[name], bound_ms, ack_interval_ms)
+            held_ms = evaluate.reprocess_ms(graph, name, batch_size)
+            standbys[name] = Standby(
+                node=copies[name][1],
+                recovery=replace(active, reprocess_ms=held_ms),
+                batch_size=batch_size,
+            )
+    return standbys
+
+
+def _streams(
+    graph: QueryGraph,
+    primaries: Mapping[str, str],
+    standbys: Mapping[str, Standby],
+    ack_interval_ms: float,
+) -> list[tuple[str, str, float, bool]]:
+    """Every stream that flows: from node, to node, bytes/s, whether to a secondary."""
+    streams: list[tuple[str, str, float, bool]] = []
+    for name in graph.order:
+        for link in graph.inputs[name]:
+            source = primaries[link.source]
+            streams.append((source, primaries[name], link.rate_bytes_s, False))
+            if name in standbys:
+                standby = standbys[name]
+                share = sent_share(link.tuples_s, ack_interval_ms, standby.batch_size)
+                streams.append((source, standby.node, link.rate_bytes_s * share, True))
+    return streams

@@ -1,0 +1,135 @@
+"""The cheapest primaries among candidates: dynamic programming on trees, a MILP on other graphs.
+
+This is the yardstick that heuristics are measured with when every node is a candidate, and the
+default placer when the candidates are the nodes near relaxation's points
+(`placement.candidates`).
+
+Both kinds take the network usage of the primaries and the load price. What secondaries will cost
+is taken in too on trees (`placement.exact_tree`), not on graphs with circles
+(`placement.exact_dag`), whose secondaries are chosen afterwards.
+
+A query's operators are placed at once, so the load that they add to a node is not seen while they
+are. `place_evenly` prices it in afterwards and places again, a few times, for the best of all.
+Where they would fill a node over its capacity, those that found no room are placed again without
+that node.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from placement.errors import NoNode
+from placement.exact_dag import MilpSettings, solve_dag
+from placement.exact_tree import ExactPlacement, ExactTask, is_tree, place_tree
+from placement.load import ROUNDING_CORES, Load
+
+
+def place_exactly(
+    task: ExactTask, load: Load, settings: MilpSettings | None = None
+) -> ExactPlacement:
+    """Place the operators of a query at least cost.
+
+    Parameters
+    ----------
+    task
+        With candidates that have room for an operator each.
+    load
+        Without this query: says how much room there is.
+    settings
+        Of the MILP.
+
+    Raises
+    ------
+    NoNode
+        If the candidates have room for some of the operators but not for all.
+    """
+    while True:
+        found = _solve(task, settings or MilpSettings())
+        crowded = _without_room(task, found, load)
+        if not crowded or not math.isfinite(found.cost):
+            return found
+        narrowed = dict(task.candidates)
+        for name in crowded:
+            at = task.view.index[found.primaries[name]]
+            narrowed[name] = narrowed[name][narrowed[name] != at]
+            if not len(narrowed[name]):
+                reason = f"its candidates have no {task.graph.cores(name):g} cores left"
+                raise NoNode(task.graph.name, name, reason)
+        task = replace(task, candidates=narrowed)
+
+
+def place_evenly(
+    task: ExactTask, load: Load, rounds: int, settings: MilpSettings | None = None
+) -> ExactPlacement:
+    """Place the operators of a query at least cost, what they add to the load included.
+
+    Each round prices a node as the copies that the last round put there would meet it on average.
+
+    Parameters
+    ----------
+    task
+        Its `price_ms` is replaced.
+    load
+        Without this query.
+    rounds
+        Placements tried, ≥ 1; it ends sooner when one comes again.
+
+    Returns
+    -------
+    ExactPlacement
+        The cheapest of those tried.
+
+    Raises
+    ------
+    NoNode
+        As `place_exactly`.
+    """
+    view = task.view
+    best: ExactPlacement | None = None
+    own = np.zeros(len(view.nodes), dtype=np.int64)
+    for _ in range(rounds):
+        priced = replace(task, price_ms=load.price_ms(own))
+        found = place_exactly(priced, load, settings)
+        chosen = [found.primaries[name] for name in task.graph.to_place]
+        at = np.array([view.index[node] for node in chosen], dtype=np.int64)
+        before, own = own, np.bincount(at, minlength=len(view.nodes))
+        # What was paid for load is replaced by what it costs with exactly these neighbours.
+        rates = np.array([task.graph.input_rate(name) for name in task.graph.to_place])
+        paid = float(rates @ (load.price_ms(own) - priced.price_ms)[at]) / 1e3
+        found = replace(found, cost=found.cost + paid)
+        if best is None or found.cost < best.cost:
+            best = found
+        if np.array_equal(before, own):
+            break
+    assert best is not None, "there is at least one round"
+    return best
+
+
+def _solve(task: ExactTask, settings: MilpSettings) -> ExactPlacement:
+    if is_tree(task.graph):
+        return place_tree(task)
+    found = solve_dag(
+        task.graph,
+        task.view,
+        task.candidates,
+        task.price_ms,
+        apart=task.apart,
+        settings=settings,
+    )
+    return ExactPlacement(primaries=found.primaries, cost=found.cost)
+
+
+def _without_room(task: ExactTask, found: ExactPlacement, load: Load) -> list[str]:
+    """Operators that exceed their node's capacity, those that stay having come first."""
+    crowded: list[str] = []
+    left = load.room_cores()
+    for name in sorted(task.graph.to_place, key=lambda name: name not in task.staying):
+        at, cores = task.view.index[found.primaries[name]], task.graph.cores(name)
+        if name not in task.staying and cores > left[at] + ROUNDING_CORES:
+            crowded.append(name)
+        else:
+            left[at] -= cores
+    return crowded

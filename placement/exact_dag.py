@@ -1,0 +1,320 @@
+"""The cheapest primaries of an acyclic query graph among candidates, by a mixed-integer program.
+
+Graphs whose operators are shared close circles, and dynamic programming would have to carry all
+of a circle's choices along. HiGHS solves the program of `placement.dag_model` instead (Huangfu
+and Hall, "Parallelizing the dual revised simplex method", Math. Prog. Comp. 10, 2018, and its
+branch-and-bound).
+
+*What is exact.* The placement costs at most `gap` more than the least, as a share. HiGHS keeps
+rows to 10⁻⁶; placements that miss a deadline or a capacity by so little are excluded one by one,
+so that what is returned keeps them as `placement.evaluate` reckons.
+
+*Determinism.* HiGHS draws its random numbers from a seed of its own, always 0 by way of SciPy,
+which passes no other. Only a run that its time limit ends may depend on the machine; `node_limit`
+ends one alike everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import milp
+
+from placement import evaluate
+from placement.dag_model import DagModel, DagTask
+from placement.errors import (
+    CapacityUnattainable,
+    DeadlineUnattainable,
+    NetworkError,
+    NoNode,
+    PlacementError,
+    SettingsError,
+    SolverStopped,
+)
+from placement.graph import QueryGraph
+from placement.network import NetworkView
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+LARGEST_COEFFICIENT = 1e3
+"""What the objective is scaled to: HiGHS's tolerances are absolute, 10⁻⁶ and less, and usages
+range from milli- to gigabytes."""
+
+ROUNDING_CORES = 1e-9
+"""Cores by which a sum of shares may exceed a capacity that it equals on paper."""
+
+ANY_NODES = 2**31 - 1
+"""HiGHS's own limit of search nodes."""
+
+OPTIMAL, INFEASIBLE = 0, 2
+"""What `scipy.optimize.milp` reports."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MilpSettings:
+    """When HiGHS may stop.
+
+    Attributes
+    ----------
+    gap
+        Share of the cost that may separate it from its proven bound, ≥ 0.
+    time_limit_s
+        After which the best placement so far is taken, > 0.
+    node_limit
+        Nodes of the search tree after which it is; None: any number.
+    """
+
+    gap: float = 1e-6
+    time_limit_s: float = 60.0
+    node_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.gap) and self.gap >= 0):
+            raise SettingsError(f"MILP gap {self.gap} is not a number ≥ 0")
+        if not self.time_limit_s > 0:
+            raise SettingsError(f"MILP time_limit_s {self.time_limit_s} is not > 0")
+        if self.node_limit is not None and self.node_limit < 1:
+            raise SettingsError(f"MILP node_limit {self.node_limit} is not ≥ 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DagPlacement:
+    """The cheapest places.
+
+    Attributes
+    ----------
+    primaries
+        Node of every operator, pinned ones included.
+    cost
+        Network usage of the primaries and load price, bytes.
+    bound
+        No placement costs less, bytes.
+    gap
+        (cost − bound) / cost.
+    optimal
+        Whether the gap is the one asked for; False if a limit came first.
+    """
+
+    primaries: dict[str, str]
+    cost: float
+    bound: float
+    gap: float
+    optimal: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Answer:
+    """What HiGHS found: values by column if any, a bound of the objective, and its status."""
+
+    x: FloatArray | None
+    bound: float
+    status: int
+    message: str
+
+
+def solve_dag(
+    graph: QueryGraph,
+    view: NetworkView,
+    candidates: Mapping[str, IntArray],
+    price_ms: FloatArray,
+    *,
+    capacity_left: FloatArray | None = None,
+    deadline_ms: float | None = None,
+    hop_ms: float = 0.0,
+    apart: bool = False,
+    settings: MilpSettings | None = None,
+) -> DagPlacement:
+    """Place the operators of a query at least network usage and load price.
+
+    Parameters
+    ----------
+    candidates
+        Indices of nodes for every operator to be placed.
+    price_ms
+        CPU axis that a copy meets, by node, shape (n,), ms (`Load.price_ms`).
+    capacity_left
+        What all operators to be placed may need together, by node, shape (n,), cores. A node
+        with nothing left, or less, takes operators that need nothing.
+    deadline_ms, hop_ms
+        Longest path allowed, ms, and what a link takes besides its latency
+        (`evaluate.longest_path`).
+    apart
+        Whether operators to be placed that are linked must take different nodes.
+
+    Raises
+    ------
+    NoNode
+        If an operator has no candidate, or none that keeps it apart.
+    CapacityUnattainable, DeadlineUnattainable
+        If no placement fits or is in time: with what is missing.
+    NetworkError
+        If candidates, prices or capacities are not of this network.
+    SolverStopped
+        If a limit came before any placement.
+    """
+    task = DagTask(
+        graph=graph,
+        view=view,
+        choices=_choices(graph, view, candidates),
+        price_ms=_checked(price_ms, view, "price_ms", (0.0, np.finfo(np.float64).max)),
+        capacity_left=None
+        if capacity_left is None
+        else _checked(capacity_left, view, "capacity_left", (-math.inf, math.inf)).clip(min=0.0),
+        deadline_ms=deadline_ms,
+        hop_ms=hop_ms,
+        apart=apart,
+    )
+    settings = settings or MilpSettings()
+    if not graph.operators:
+        return DagPlacement(primaries={}, cost=0.0, bound=0.0, gap=0.0, optimal=True)
+    model = DagModel(task)
+    while True:
+        answer = _solve(model, model.usage, settings)
+        if answer.x is None:
+            raise _reason(task, answer, settings)
+        chosen = model.chosen(answer.x)
+        missed = _missed(task, chosen)
+        if not missed:
+            return _wrap(task, chosen, answer)
+        model.exclude(missed)
+
+
+def _choices(
+    graph: QueryGraph, view: NetworkView, candidates: Mapping[str, IntArray]
+) -> dict[str, IntArray]:
+    """Candidates of all operators, checked; by name, so that only names break ties."""
+    choices: dict[str, IntArray] = {}
+    for name in graph.order:
+        pinned = graph.by_name[name].pinned
+        if pinned is not None:
+            choices[name] = np.array([view.index[view.node(pinned).name]], dtype=np.int64)
+            continue
+        found = np.unique(np.asarray(candidates.get(name, ()), dtype=np.int64))
+        if not len(found):
+            raise NoNode(graph.name, name, "has no candidate node")
+        if found[0] < 0 or found[-1] >= len(view.nodes):
+            raise NetworkError(
+                f"query {graph.name}, operator {name}: candidates {found.tolist()} "
+                f"are not all indices of the {len(view.nodes)} nodes"
+            )
+        choices[name] = found[np.argsort(view.names(found))]
+    return choices
+
+
+def _checked(
+    values: FloatArray, view: NetworkView, name: str, limits: tuple[float, float]
+) -> FloatArray:
+    if values.shape != (len(view.nodes),):
+        raise NetworkError(f"{name} has shape {values.shape}, not ({len(view.nodes)},)")
+    low, high = limits
+    wrong = np.flatnonzero(~((values >= low) & (values <= high)))
+    if len(wrong):
+        at = int(wrong[0])
+        raise NetworkError(
+            f"{name} of node {view.nodes[at].name!r} is {values[at]}, not within [{low}, {high}]"
+        )
+    return values
+
+
+def _solve(model: DagModel, objective: FloatArray, settings: MilpSettings) -> _Answer:
+    """Minimise, and undo the scaling."""
+    largest = float(objective.max(initial=0.0))
+    scale = LARGEST_COEFFICIENT / largest if largest > np.finfo(np.float64).tiny else 1.0
+    result = milp(
+        objective * scale,
+        integrality=model.whole,
+        bounds=model.bounds(),
+        constraints=model.constraint(),
+        options={
+            "mip_rel_gap": settings.gap,
+            "time_limit": settings.time_limit_s,
+            "node_limit": ANY_NODES if settings.node_limit is None else settings.node_limit,
+        },
+    )
+    bound = result.mip_dual_bound
+    return _Answer(
+        x=result.x,
+        bound=-math.inf if bound is None else float(bound) / scale,
+        status=result.status,
+        message=result.message,
+    )
+
+
+def _wrap(task: DagTask, chosen: Mapping[str, int], answer: _Answer) -> DagPlacement:
+    """The cost is that of the places, not HiGHS's sum of almost whole numbers."""
+    graph, primaries = task.graph, _primaries(task, chosen)
+    cost = evaluate.primary_usage(graph, primaries, task.view) + sum(
+        graph.input_rate(name) * float(task.price_ms[task.choices[name][chosen[name]]]) / 1e3
+        for name in graph.to_place
+    )
+    bound = max(min(answer.bound, cost), 0.0)
+    return DagPlacement(
+        primaries=primaries,
+        cost=cost,
+        bound=bound,
+        gap=(cost - bound) / cost if cost > 0 else 0.0,
+        optimal=answer.status == OPTIMAL,
+    )
+
+
+def _primaries(task: DagTask, chosen: Mapping[str, int]) -> dict[str, str]:
+    return {name: task.view.nodes[int(task.choices[name][at])].name for name, at in chosen.items()}
+
+
+def _missed(task: DagTask, chosen: Mapping[str, int]) -> dict[str, int]:
+    """Operators that by their places alone break the deadline or a capacity; none if none is."""
+    if task.deadline_ms is not None:
+        path = evaluate.longest_path(task.graph, _primaries(task, chosen), task.view, task.hop_ms)
+        if path.latency_ms > task.deadline_ms:
+            return {name: chosen[name] for name in path.operators}
+    if task.capacity_left is not None:
+        on_node: dict[int, list[str]] = {}
+        for name in task.graph.to_place:
+            on_node.setdefault(int(task.choices[name][chosen[name]]), []).append(name)
+        for node, names in on_node.items():
+            needed = sum(map(task.graph.cores, names))
+            if needed > task.capacity_left[node] + ROUNDING_CORES:
+                return {name: chosen[name] for name in names}
+    return {}
+
+
+def _reason(task: DagTask, answer: _Answer, settings: MilpSettings) -> PlacementError:
+    """Which condition it is that no placement meets: the first without which there is one."""
+    graph = task.graph
+    if answer.status != INFEASIBLE:
+        return SolverStopped(graph.name, answer.message)
+    if task.deadline_ms is not None:
+        fastest = DagModel(replace(task, deadline_ms=math.inf))
+        found = _solve(fastest, fastest.latest(), settings)
+        if found.x is not None:
+            primaries = _primaries(task, fastest.chosen(found.x))
+            path = evaluate.longest_path(graph, primaries, task.view, task.hop_ms)
+            return DeadlineUnattainable(
+                graph.name,
+                deadline_ms=task.deadline_ms,
+                best_ms=path.latency_ms,
+                path=tuple(f"{name} @ {primaries[name]}" for name in path.operators),
+            )
+    if task.capacity_left is not None:
+        roomy = DagModel(replace(task, deadline_ms=None, capacity_left=None))
+        if _solve(roomy, roomy.usage, settings).x is not None:
+            return _too_small(task, task.capacity_left)
+    return NoNode(graph.name, graph.to_place[-1], "has no candidate away from its neighbours")
+
+
+def _too_small(task: DagTask, left: FloatArray) -> CapacityUnattainable:
+    graph = task.graph
+    alone = [name for name in graph.to_place if graph.cores(name) > left[task.choices[name]].max()]
+    names = alone[:1] or list(graph.to_place)
+    nodes = np.unique(np.concatenate([task.choices[name] for name in names]))
+    return CapacityUnattainable(
+        graph.name,
+        names,
+        needed_cores=sum(map(graph.cores, names)),
+        left_cores=float(left[nodes].sum()),
+    )

@@ -1,0 +1,368 @@
+"""The cheapest placement of a tree of operators, by dynamic programming.
+
+Over the candidates it is exact: no other choice of candidates costs less. The cost of operator o
+on node n, fed from nodes n_i at rates DR_i, is, in bytes (bytes/s × s),
+
+    Σ_i DR_i·Lat(n_i, n)  +  DR(o)·cpu(n)  +  s(n_1, …, n_m, n)
+
+the network usage (2) of its inputs, the load price of its primary (`placement.load`) with
+DR(o) = Σ DR_i, and what its secondary costs at least under Active Standby, fed by the same
+primaries:
+
+    s(n_1, …, n_m, n) = min over nodes x of Σ_i DR_i·Lat(n_i, x) + DR(o)·cpu(x)
+                        with max_i Lat(n_i, x) ≤ bound − detection and x, n in different domains
+
+so primaries are chosen where secondaries are cheap as well; the paper (reliable placement, §4.4
+and §4.5) chooses one after the other. For s the two cheapest x of different failure domains are
+enough, whatever n is.
+
+Each operator with its free inputs is a factor over the places of m + 1 operators; factors and
+operators form a tree, over which minima are passed towards a root and choices back (the
+min-sum algorithm). Where more than `MAX_JOINT_INPUTS` inputs are to be placed, s is taken for those
+with the greatest rates alone, as §4.5 takes one of two; the others' links are factors over two
+operators. What a query's own operators add to a node's load while they are placed is not in the
+price.
+
+=========  ==============================================================
+symbol     here
+=========  ==============================================================
+n_i, n     axes of a table: candidates of the inputs, of the operator last
+x          candidates of the secondary
+=========  ==============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from placement.graph import Link, QueryGraph
+from placement.network import NetworkView
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MAX_JOINT_INPUTS = 2
+"""Inputs to be placed that a secondary is priced with together: tables grow as candidates^(m+1)."""
+
+STANDBY_WEIGHT = 1 - 1e-9
+"""Two neighbours with their copies on the same two nodes cost the same whichever copies are the
+primaries. So little less makes it those between which data travels least, hence arrives soonest;
+it is more than rounding, and nothing beside any cost that differs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StandbyTerms:
+    """What secondaries cost while primaries are chosen.
+
+    Attributes
+    ----------
+    nodes
+        Indices of nodes that secondaries may take.
+    catch_up_ms
+        Recovery bound less detection: what K may take, ms.
+    """
+
+    nodes: IntArray
+    catch_up_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ExactTask:
+    """A query, the nodes its operators may take, and what nodes cost.
+
+    Attributes
+    ----------
+    candidates
+        Indices of nodes for every operator to be placed, none empty.
+    price_ms
+        CPU axis that a copy meets, by node, shape (n,), ms (`Load.price_ms`).
+    standby
+        None: primaries alone count.
+    apart
+        Whether operators that are linked must take different nodes.
+    staying
+        Operators that stay where they run, their only candidate, with room or without.
+    """
+
+    graph: QueryGraph
+    view: NetworkView
+    candidates: Mapping[str, IntArray]
+    price_ms: FloatArray
+    standby: StandbyTerms | None = None
+    apart: bool = False
+    staying: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactPlacement:
+    """The cheapest places.
+
+    Attributes
+    ----------
+    primaries
+        Node of every operator, pinned ones included.
+    cost
+        Network usage, load price and standby terms, bytes; infinite if no candidates meet all
+        conditions.
+    """
+
+    primaries: dict[str, str]
+    cost: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ground:
+    """The u nodes that a task is about, numbered from 0 by their index.
+
+    Latencies between all of them are taken once: the tables of all links are cut out of it.
+
+    Attributes
+    ----------
+    delay_ms
+        One-way latencies, shape (u, u), ms.
+    price_ms
+        As `ExactTask.price_ms`, shape (u,).
+    groups
+        Equal numbers: a primary and its secondary must not share these nodes, shape (u,).
+    alone
+        Whether no two nodes for secondaries have equal numbers.
+    places
+        Nodes that each operator may take; the one where it is pinned.
+    standby
+        Nodes that secondaries may take; none, if they do not count.
+    """
+
+    delay_ms: FloatArray
+    price_ms: FloatArray
+    groups: IntArray
+    alone: bool
+    places: Mapping[str, IntArray]
+    standby: IntArray
+
+    @classmethod
+    def of(cls, task: ExactTask) -> _Ground:
+        """The ground of a task."""
+        view = task.view
+        at = {
+            o.name: np.array([view.index[o.pinned]], dtype=np.int64)
+            for o in task.graph.operators
+            if o.pinned is not None
+        }
+        at |= task.candidates
+        standby = np.empty(0, dtype=np.int64) if task.standby is None else task.standby.nodes
+        nodes = np.unique(np.concatenate([standby, *at.values()]))
+        groups = view.domain_ids if view.several_domains else np.arange(len(view.nodes))
+        return cls(
+            delay_ms=view.one_way_between(nodes, nodes),
+            price_ms=task.price_ms[nodes],
+            groups=groups[nodes],
+            alone=len(np.unique(groups[standby])) == len(standby),
+            places={name: np.searchsorted(nodes, indices) for name, indices in at.items()},
+            standby=np.searchsorted(nodes, standby),
+        )
+
+    def delays_ms(self, sources: IntArray, targets: IntArray) -> FloatArray:
+        """Latencies between nodes, shape (s, t), ms."""
+        return self.delay_ms[sources[:, None], targets]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Factor:
+    """A table of costs over the candidates of some operators, one axis each."""
+
+    operators: tuple[str, ...]
+    costs: FloatArray
+
+
+def is_tree(graph: QueryGraph) -> bool:
+    """Whether the links among operators to be placed close no circle, in whatever direction."""
+    root = {name: name for name in graph.to_place}
+
+    def find(name: str) -> str:
+        while root[name] != name:
+            name = root[name]
+        return name
+
+    for name in graph.to_place:
+        for link in graph.inputs[name]:
+            if link.source in root:
+                above, below = find(link.source), find(name)
+                if above == below:
+                    return False
+                root[above] = below
+    return True
+
+
+def place_tree(task: ExactTask) -> ExactPlacement:
+    """Place the operators of a tree at least cost.
+
+    Parameters
+    ----------
+    task
+        With a graph for which `is_tree` holds.
+    """
+    graph = task.graph
+    ground = _Ground.of(task)
+    factors = [factor for name in graph.order for factor in _factors(task, ground, name)]
+    of_operator: dict[str, list[_Factor]] = {name: [] for name in graph.to_place}
+    for factor in factors:
+        for name in factor.operators:
+            of_operator[name].append(factor)
+    chosen: dict[str, int] = {}
+    cost = sum(float(factor.costs) for factor in factors if not factor.operators)
+    for name in graph.to_place:
+        if name not in chosen:
+            cost += _solve(name, of_operator, task.candidates, chosen)
+    primaries = {o.name: o.pinned for o in graph.operators if o.pinned is not None}
+    for name in graph.to_place:
+        (primaries[name],) = task.view.names(task.candidates[name][[chosen[name]]])
+    return ExactPlacement(primaries=primaries, cost=cost)
+
+
+def _factors(task: ExactTask, ground: _Ground, name: str) -> list[_Factor]:
+    """All costs of one operator: its input links, its load price, its secondary.
+
+    Only inputs that its secondary is priced with share a table; a link of any other is one of its
+    own, which keeps tables small and the factors a tree.
+    """
+    graph = task.graph
+    is_free = name in task.candidates
+    own = ground.places[name]
+    free = [link for link in graph.inputs[name] if link.source in task.candidates]
+    fixed = [link for link in graph.inputs[name] if link.source not in task.candidates]
+    joint: list[Link] = []
+    if is_free and task.standby is not None:
+        joint = sorted(free, key=_rate, reverse=True)[:MAX_JOINT_INPUTS]
+    factors: list[_Factor] = []
+    for link in free:
+        if link not in joint:
+            usage = _usage(task, ground, link)
+            factors.append(
+                _Factor((link.source, name), usage)
+                if is_free
+                else _Factor((link.source,), usage[:, 0])
+            )
+    alone = sum((_usage(task, ground, link)[0] for link in fixed), np.zeros(len(own)))
+    if not is_free:
+        return [*factors, _Factor((), alone[0])]
+    alone = alone + graph.input_rate(name) * ground.price_ms[own] / 1e3
+    costs = _sum_over([_usage(task, ground, link) for link in joint], alone)
+    if task.standby is not None:
+        costs += _standby_costs(task, ground, task.standby.catch_up_ms, name, joint, fixed)
+    return [*factors, _Factor((*(link.source for link in joint), name), costs)]
+
+
+def _usage(task: ExactTask, ground: _Ground, link: Link) -> FloatArray:
+    """DR·Lat of a link by the places of its ends, bytes; infinite where they must not share one."""
+    sources, targets = ground.places[link.source], ground.places[link.target]
+    usage = link.rate_bytes_s * ground.delays_ms(sources, targets) / 1e3
+    if task.apart and link.source in task.candidates and link.target in task.candidates:
+        usage[sources[:, None] == targets] = np.inf
+    return usage
+
+
+def _standby_costs(
+    task: ExactTask,
+    ground: _Ground,
+    catch_up_ms: float,
+    name: str,
+    joint: Sequence[Link],
+    fixed: Sequence[Link],
+) -> FloatArray:
+    """s(n_1, …, n_m, n), bytes; infinite where no secondary keeps the bound."""
+
+    def price(link: Link) -> FloatArray:
+        delay_ms = ground.delays_ms(ground.places[link.source], ground.standby)
+        return np.where(delay_ms <= catch_up_ms, link.rate_bytes_s * delay_ms / 1e3, np.inf)
+
+    # In tables over the inputs' candidates, the last axis is the secondary's node here.
+    alone = task.graph.input_rate(name) * ground.price_ms[ground.standby] / 1e3
+    alone = sum((price(link)[0] for link in fixed), alone)
+    prices = _sum_over([price(link) for link in joint], alone)
+    groups = ground.groups[ground.standby]
+    first, second, taken = _two_cheapest(prices, groups, alone=ground.alone)
+    own = ground.groups[ground.places[name]]
+    return np.where(taken == own, STANDBY_WEIGHT * second, STANDBY_WEIGHT * first)
+
+
+def _two_cheapest(
+    prices: FloatArray, groups: IntArray, *, alone: bool
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Least price along the last axis, the least of any other group, and the group of the first.
+
+    The prices are overwritten, for most of the time goes into tables as large as this.
+
+    Parameters
+    ----------
+    alone
+        Whether each node is a group of its own.
+    """
+    at = prices.argmin(axis=-1)[..., None]
+    first = np.take_along_axis(prices, at, axis=-1)
+    taken = groups[at]
+    if alone:
+        np.put_along_axis(prices, at, np.inf, axis=-1)
+    else:
+        np.copyto(prices, np.inf, where=groups == taken)
+    return first, prices.min(axis=-1, keepdims=True), taken
+
+
+def _sum_over(tables: Sequence[FloatArray], alone: FloatArray) -> FloatArray:
+    """Σ of tables over (input i, node) and a row over nodes, as a table over (inputs …, node)."""
+    total = alone
+    for axis, table in enumerate(tables):
+        # The row goes into the first table while that is small.
+        total = total + table if axis == 0 else total[..., None, :] + table
+    return total
+
+
+def _solve(
+    root: str,
+    of_operator: Mapping[str, Sequence[_Factor]],
+    candidates: Mapping[str, IntArray],
+    chosen: dict[str, int],
+) -> float:
+    """Place everything connected with an operator; returns its cost, adds to `chosen`."""
+    order: list[tuple[_Factor, str]] = []
+    seen: set[int] = set()
+    reached = [root]
+    for name in reached:
+        for factor in of_operator[name]:
+            if id(factor) not in seen:
+                seen.add(id(factor))
+                order.append((factor, name))
+                reached += [other for other in factor.operators if other != name]
+    # From the leaves: every factor tells the operator it was reached from what it costs at least.
+    costs = {name: np.zeros(len(candidates[name])) for name in reached}
+    told: list[tuple[_Factor, str, FloatArray]] = []
+    for factor, towards in reversed(order):
+        axes = range(len(factor.operators))
+        others = [axis for axis in axes if factor.operators[axis] != towards]
+        # What the others cost is added up before it is spread over the whole table.
+        beyond = sum(
+            (_along(costs[factor.operators[axis]], axis, len(axes)) for axis in others),
+            np.zeros((1,) * len(axes)),
+        )
+        table = factor.costs + beyond
+        costs[towards] = costs[towards] + table.min(axis=tuple(others))
+        told.append((factor, towards, table))
+    chosen[root] = int(costs[root].argmin())
+    for factor, towards, table in reversed(told):
+        rest = table.take(chosen[towards], axis=factor.operators.index(towards))
+        places = np.unravel_index(int(rest.argmin()), rest.shape)
+        others = [name for name in factor.operators if name != towards]
+        chosen.update(zip(others, map(int, places), strict=True))
+    return float(costs[root][chosen[root]])
+
+
+def _along(values: FloatArray, axis: int, axes: int) -> FloatArray:
+    """A table of `axes` axes that varies along one."""
+    return values.reshape([-1 if each == axis else 1 for each in range(axes)])
+
+
+def _rate(link: Link) -> float:
+    return link.rate_bytes_s

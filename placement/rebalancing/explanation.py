@@ -1,0 +1,124 @@
+"""Why an operator is where it is: the records that `placement.rebalancing.explain` answers with.
+
+Forces are those of reliable placement, Algorithm 3: a stream of DR bytes/s pulls at both its ends.
+Costs are in the planner's currency, bytes/s × s = bytes (`placement.rebalancing.moves`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placement.rebalancing.moves import Reason, Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Force:
+    """One stream that pulls at a copy.
+
+    Attributes
+    ----------
+    operator, copy, node
+        Its other end.
+    incoming
+        Whether the stream comes from there.
+    direction
+        Unit vector towards that node in coordinate space; zeros if the coordinates are the same.
+    latency_ms, usage
+        One way, and DR·Lat as things are, bytes.
+    """
+
+    operator: str
+    copy: Role
+    node: str
+    incoming: bool
+    rate_bytes_s: float
+    direction: tuple[float, ...]
+    latency_ms: float
+    usage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """What is against a candidate.
+
+    Attributes
+    ----------
+    reason
+        The first that applies.
+    subject
+        What it is about: the operator whose bound or query whose deadline would break, the node
+        that is full or holds the other copy, the failure domain, or the node that is cheaper.
+    value, limit
+        What it would be and what it may be: ms, cores or bytes; None for failure domains.
+    """
+
+    reason: Reason
+    subject: str
+    value: float | None = None
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What a copy costs on a node, bytes, and what is against it.
+
+    Attributes
+    ----------
+    usage
+        Of its links to and from primaries.
+    standby
+        Of its links to or as a secondary: Active Standby traffic.
+    load_price
+        What it pays for the CPU axis there.
+    crowding
+        What it makes the other copies there pay in addition.
+    obstacle
+        None for the node where it is.
+    """
+
+    node: str
+    usage: float
+    standby: float
+    load_price: float
+    crowding: float
+    obstacle: Obstacle | None
+
+    @property
+    def total(self) -> float:
+        """All of it, bytes."""
+        return self.usage + self.standby + self.load_price + self.crowding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyExplanation:
+    """Why one copy is on its node.
+
+    Attributes
+    ----------
+    forces
+        Strongest first, by rate.
+    candidates
+        All nodes that may run operators, cheapest first; the copy's own among them.
+    binding
+        What keeps the copy from the cheapest node of all: None if that is where it is, or if
+        nothing but the effort of moving does.
+    best_rejected
+        The cheapest of the others; None if there is no other.
+    """
+
+    role: Role
+    node: str
+    forces: tuple[Force, ...]
+    candidates: tuple[Candidate, ...]
+    binding: Obstacle | None
+    best_rejected: Candidate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why an operator's copies are where they are."""
+
+    query: str
+    operator: str
+    primary: CopyExplanation
+    secondary: CopyExplanation

@@ -1,0 +1,194 @@
+"""What a rebalancing says: moves, what they cost and gain, and how much of that is worth it.
+
+Everything is weighed in the planner's one currency, bytes/s × s = bytes: a stream of DR bytes/s
+over a link of Lat seconds has DR·Lat bytes on its way (reliable placement, (2)), and a busy node
+counts as though the input had to travel farther (`placement.load`).
+
+*Price of a move.* S bytes of state that are shipped once within a horizon of H seconds are a
+stream of S/H bytes/s; over a link of Lat seconds they cost S/H·Lat bytes. Until the new copy is
+warm it takes in the operator's inputs besides the two others: Σ DR·Lat over its inputs, for t of
+the H seconds. A swap of roles ships nothing. t is what shipping takes: S / bandwidth + Lat.
+
+*Uncertainty.* A latency that follows from coordinates may be off by half of both nodes' errors.
+A change is judged by the latencies that it gives up and those that it takes on; and a later view
+may be off to the other side. Hence Σ DR·(error of both ends) over the estimated links of either:
+a change that gains more is one in every view within the same errors, so that no such view moves
+it back.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from placement.errors import SettingsError
+
+
+class Role(enum.Enum):
+    """Which copy a move is about.
+
+    `SWAP`: the secondary becomes the primary and the other way round; nothing travels.
+    """
+
+    PRIMARY = "primary"
+    SECONDARY = "secondary"
+    SWAP = "swap"
+
+
+class Reason(enum.Enum):
+    """Why another placement is not taken up, though it may be cheaper."""
+
+    FAILURE_DOMAIN = "failure domain"
+    RECOVERY_BOUND = "recovery bound"
+    DEADLINE = "deadline"
+    CAPACITY = "capacity"
+    NO_LEGAL_ORDER = "no legal order"
+    """All is well in the end, but not after each move on the way."""
+    MARGIN = "margin"
+    """Legal, but gains less than uncertainty, price and hysteresis together."""
+    BUDGET = "budget"
+    """Worth it, but more than the churn budget has left."""
+    COST = "cost"
+    """Legal, but dearer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceSettings:
+    """When moving is worth it, and how much may move at once.
+
+    Attributes
+    ----------
+    hysteresis_share, hysteresis_bytes
+        For each of its moves a change must gain more than this share of its query's present cost,
+        and more than so many bytes: whichever is greater.
+    horizon_s
+        Time over which the price of a move is spread, s: about how long the new place should serve.
+    max_moves, max_bytes
+        Churn budget of one plan: moves, and bytes of state that they ship.
+    bandwidth_bytes_s
+        Rate at which state is shipped.
+    candidates
+        Nodes that are tried for each copy, cheapest first. All of them, if there are no more.
+    """
+
+    hysteresis_share: float = 0.05
+    hysteresis_bytes: float = 0.0
+    horizon_s: float = 600.0
+    max_moves: int = 10
+    max_bytes: float = math.inf
+    bandwidth_bytes_s: float = 10e6
+    candidates: int = 100
+
+    def __post_init__(self) -> None:
+        for name in ("hysteresis_share", "hysteresis_bytes"):
+            value: float = getattr(self, name)
+            if not math.isfinite(value) or value < 0:
+                raise SettingsError(f"{name} {value} is not a number ≥ 0")
+        for name in ("horizon_s", "bandwidth_bytes_s"):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value <= 0:
+                raise SettingsError(f"{name} {value} is not a number > 0")
+        if not self.max_bytes >= 0:
+            raise SettingsError(f"max_bytes {self.max_bytes} is not a number ≥ 0")
+        if self.max_moves < 0:
+            raise SettingsError(f"max_moves {self.max_moves} is negative")
+        if self.candidates < 1:
+            raise SettingsError(f"candidates {self.candidates} is not ≥ 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One planned failover, or the replacement of one secondary.
+
+    Attributes
+    ----------
+    source, target
+        Node that the copy leaves and node that it comes to; of a swap, the old primary's node and
+        the new one's.
+    bytes_to_ship, seconds
+        State that travels to the target, and how long that takes.
+    gain
+        By how much it lowers the objective, bytes; less than 0 where a later move of the same
+        change needs it.
+    price
+        What moving costs, bytes.
+    cost_after
+        The objective of everything that runs, once it is done, bytes.
+    """
+
+    query: str
+    operator: str
+    role: Role
+    source: str
+    target: str
+    bytes_to_ship: float
+    seconds: float
+    gain: float
+    price: float
+    cost_after: float
+
+    @property
+    def net_gain(self) -> float:
+        """Gain less price, bytes."""
+        return self.gain - self.price
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Moves that are worth it together, in an order in which each leaves a legal placement.
+
+    Attributes
+    ----------
+    uncertainty, hysteresis
+        What the gain had to exceed besides the price, bytes.
+    """
+
+    query: str
+    moves: tuple[Move, ...]
+    uncertainty: float
+    hysteresis: float
+
+    @property
+    def gain(self) -> float:
+        """By how much it lowers the objective, bytes."""
+        return sum(move.gain for move in self.moves)
+
+    @property
+    def price(self) -> float:
+        """What moving costs, bytes."""
+        return sum(move.price for move in self.moves)
+
+    @property
+    def net_gain(self) -> float:
+        """What is left after price, uncertainty and hysteresis, bytes: > 0."""
+        return self.gain - self.price - self.uncertainty - self.hysteresis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalancePlan:
+    """Changes in the order in which they are to be made. Without any, what runs is good enough.
+
+    Attributes
+    ----------
+    cost_before, cost_after
+        The objective: network usage of the primaries, Active Standby traffic and load prices of
+        all copies, bytes.
+    places
+        Operator → nodes of its primary and secondary, when all is done.
+    rejected
+        How many cheaper placements of a query, one change away from `places`, are not taken up, by
+        the first reason that applies.
+    """
+
+    changes: tuple[Change, ...]
+    cost_before: float
+    cost_after: float
+    places: Mapping[str, tuple[str, str]]
+    rejected: Mapping[Reason, int]
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """All moves; one may stop after any of them."""
+        return tuple(move for change in self.changes for move in change.moves)

@@ -1,0 +1,242 @@
+"""What runs: queries with their places, and how crowded nodes are with their copies.
+
+The load price of a plan is what all copies pay together: Σ over copies of DR · (CPU axis of the
+copy's node) / 1000 bytes (`placement.load`). Per node that is W·axis, with
+
+=============  ====================  ============================================================
+symbol         name here             meaning
+=============  ====================  ============================================================
+W              rate_bytes_s          input rates of all its copies together, bytes/s
+c              copies                copies, those outside the plan included
+m              measured_ms           the CPU axis as measured
+axis           axis_ms               m + scaling(operator load · c), ms
+=============  ====================  ============================================================
+
+A copy that comes is therefore charged for what it does to the others there, and a move's gain is
+what the sum falls by.
+
+*A measured load moves along.* What a node measures comes from the copies that it runs. If it stayed
+behind when they leave, every busy node would look worth leaving and every idle one worth going to,
+until the next measurement says the opposite. So each copy has a share of its node's measured axis,
+by the CPU that it needs (equal shares if nothing is known), and takes it to its next node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from placement.assess import Pairs
+from placement.errors import GraphError, NetworkError, RunningError, Stranded
+from placement.network import NetworkView
+from placement.records import Request
+from placement.settings import Settings
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True, kw_only=True)
+class RunningQuery:
+    """A query and where its operators are now.
+
+    Attributes
+    ----------
+    places
+        Operator → indices of its primary's and secondary's nodes, in topological order.
+    shares_ms
+        Operator → measured CPU axis that goes with its primary and its secondary, ms.
+    """
+
+    request: Request
+    places: dict[str, tuple[int, int]]
+    shares_ms: dict[str, tuple[float, float]] = field(
+        default_factory=dict[str, tuple[float, float]]
+    )
+
+
+class Touches(NamedTuple):
+    """By how much placements (rows) change what nodes carry; each node at most once a row."""
+
+    rows: IntArray
+    nodes: IntArray
+    copies: IntArray
+    rate_bytes_s: FloatArray
+    measured_ms: FloatArray
+    cores: FloatArray
+
+
+class Crowd:
+    """What nodes carry; arrays of shape (n,) in the order of the view's nodes.
+
+    Parameters
+    ----------
+    view
+        Gives measured load, capacities and operators outside the plan.
+    settings
+        Scaling function and load of a copy.
+    queries
+        What runs. Shares of the measured load are set in them.
+    """
+
+    def __init__(
+        self, view: NetworkView, settings: Settings, queries: Sequence[RunningQuery]
+    ) -> None:
+        self._scaling = settings.cpu
+        self._operator_load = settings.operator_load
+        self._capacity_cores = view.capacity_cores
+        self.copies = np.array([node.operators for node in view.nodes], dtype=np.int64)
+        self.measured_ms = np.array([node.cpu_ms for node in view.nodes], dtype=np.float64)
+        self.rate_bytes_s = np.zeros(len(view.nodes))
+        self.cores = np.zeros(len(view.nodes))
+        for query in queries:
+            graph = query.request.graph
+            for name, pair in query.places.items():
+                self.copies[list(pair)] += 1
+                self.rate_bytes_s[list(pair)] += graph.input_rate(name)
+                self.cores[list(pair)] += graph.cores(name)
+        self._share_out(view, queries)
+
+    def axis_ms(self, more: int = 0) -> FloatArray:
+        """The CPU axis with so many copies more (or less) on each node, ms."""
+        return self.measured_ms + self._counted_ms(self.copies + more)
+
+    def price(self) -> float:
+        """Load prices of all copies together, bytes."""
+        return float(self.rate_bytes_s @ self.axis_ms()) / 1e3
+
+    def price_of_copy(
+        self, node: int, rate_bytes_s: float, share_ms: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """What a copy that runs on `node` would pay on each node, and what it costs others there.
+
+        Returns
+        -------
+        tuple
+            Two arrays of shape (n,), bytes. Between two nodes their sum differs by as much as
+            `price` does.
+        """
+        copies, rates = self.copies.copy(), self.rate_bytes_s.copy()
+        measured_ms = self.measured_ms.copy()
+        copies[node] -= 1
+        rates[node] -= rate_bytes_s
+        measured_ms[node] -= share_ms
+        without_ms = measured_ms + self._counted_ms(copies)
+        with_ms = measured_ms + share_ms + self._counted_ms(copies + 1)
+        return rate_bytes_s * with_ms / 1e3, rates * (with_ms - without_ms) / 1e3
+
+    def price_change(self, touches: Touches, rows: int) -> FloatArray:
+        """By how much the price would change with each row alone, shape (rows,), bytes."""
+        at = touches.nodes
+        before = self.rate_bytes_s[at] * self.axis_ms()[at]
+        axis_ms = self._counted_ms(self.copies[at] + touches.copies)
+        axis_ms += self.measured_ms[at] + touches.measured_ms
+        after = (self.rate_bytes_s[at] + touches.rate_bytes_s) * axis_ms
+        change = np.bincount(touches.rows, (after - before) / 1e3, minlength=rows)
+        return change.astype(np.float64)
+
+    def has_room(self, touches: Touches, rows: int) -> BoolArray:
+        """Whether no node gets more than it has cores for, shape (rows,).
+
+        While a copy moves, its target carries it and its source still does; so the target must
+        have room as if nothing else left in its favour. A node that is overfull already may stay
+        so, but gets nothing more.
+        """
+        cores = self.cores[touches.nodes] + touches.cores
+        over = (touches.cores > 0) & (cores > self._capacity_cores[touches.nodes])
+        return np.bincount(touches.rows, over, minlength=rows) == 0
+
+    def apply(self, touches: Touches) -> None:
+        """Make the changes of a single row."""
+        self.copies[touches.nodes] += touches.copies
+        self.rate_bytes_s[touches.nodes] += touches.rate_bytes_s
+        self.measured_ms[touches.nodes] += touches.measured_ms
+        self.cores[touches.nodes] += touches.cores
+
+    def _counted_ms(self, copies: IntArray) -> FloatArray:
+        # Settings may be whole numbers, and the product with them too.
+        load = np.asarray(self._operator_load * np.maximum(copies, 0), dtype=np.float64)
+        return self._scaling.axis_ms(load).astype(np.float64)
+
+    def _share_out(self, view: NetworkView, queries: Sequence[RunningQuery]) -> None:
+        foreign = np.array([node.operators for node in view.nodes], dtype=np.float64)
+        own = np.maximum(self.copies - foreign, 1)
+        known = self.cores > 0
+        # Operators outside the plan count as much as the average one within.
+        whole = np.where(known, self.cores, own) * (own + foreign) / own
+        for query in queries:
+            for name, pair in query.places.items():
+                cores = query.request.graph.cores(name)
+                primary_ms, secondary_ms = (
+                    float(self.measured_ms[i] * (cores if known[i] else 1.0) / whole[i])
+                    for i in pair
+                )
+                query.shares_ms[name] = (primary_ms, secondary_ms)
+
+
+def as_running(
+    requests: Sequence[Request], running: Pairs, view: NetworkView
+) -> list[RunningQuery]:
+    """What runs, checked, by name of the query: the order of the input does not matter.
+
+    Raises
+    ------
+    GraphError
+        If queries contradict each other or the network.
+    RunningError
+        If an operator of the queries does not run, or one runs that is in none; or a secondary is
+        on its primary's node.
+    Stranded
+        If a copy's node is gone or takes no operators.
+    """
+    queries: dict[str, RunningQuery] = {}
+    placed_by: dict[str, str] = {}
+    for request in (Request(*request) for request in requests):
+        graph = request.graph
+        if graph.name in queries:
+            raise GraphError(graph.name, "name", "is given to two queries")
+        _check_request(request, view)
+        places: dict[str, tuple[int, int]] = {}
+        for name in graph.to_place:
+            if name in placed_by:
+                problem = f"is placed with query {placed_by[name]} already"
+                raise GraphError(graph.name, f"operator {name}", problem)
+            placed_by[name] = graph.name
+            if name not in running:
+                raise RunningError(name, f"query {graph.name} needs it and it does not run")
+            places[name] = _pair(name, running[name], view)
+        queries[graph.name] = RunningQuery(request=request, places=places)
+    for name in running:
+        if name not in placed_by:
+            raise RunningError(name, "runs, but is in none of the queries given")
+    return [queries[name] for name in sorted(queries)]
+
+
+def _pair(name: str, pair: tuple[str, str], view: NetworkView) -> tuple[int, int]:
+    primary, secondary = pair
+    for copy, node in (("primary", primary), ("secondary", secondary)):
+        if not view.can_host(node):
+            raise Stranded(name, copy, node)
+    if primary == secondary:
+        raise RunningError(name, f"its secondary is on its primary's node {primary}")
+    return view.index[primary], view.index[secondary]
+
+
+def _check_request(request: Request, view: NetworkView) -> None:
+    graph = request.graph
+    for name, value in zip(Request._fields[1:], request[1:], strict=True):
+        if not math.isfinite(value) or value < 0:
+            raise GraphError(graph.name, name, f"{value} is not a number of ms ≥ 0")
+    for operator in graph.operators:
+        if operator.pinned is not None:
+            try:
+                view.node(operator.pinned)
+            except NetworkError as error:
+                subject = f"operator {operator.name}"
+                raise GraphError(graph.name, subject, f"cannot be pinned: {error}") from None

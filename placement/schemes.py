@@ -1,0 +1,84 @@
+"""Standby schemes: how much of its input a secondary is sent, and what that costs at recovery.
+
+Reliable placement, §3.1 and §4.6. Under *Active Standby* (AS) an upstream sends every tuple to
+primary and secondary at once. Under *Semi-Active Standby* (SAS) it keeps them and sends the
+secondary batches of B; a tuple that is acknowledged before its batch is full is trimmed and never
+sent. B = 1 is Active Standby. *Adaptive Semi-Active Standby* (A-SAS) takes the largest B for which
+the recovery time R = max K + ΣQ·p keeps the bound R'.
+
+=========  ==============  =======================================================
+symbol     name here       meaning
+=========  ==============  =======================================================
+B          batch_size      tuples that are sent at once
+Q          B − 1           tuples that an upstream holds back at most
+p          cost_us         processing time of a tuple
+R, R'      recovery, bound recovery time and its bound
+N          (local)         tuples between two acknowledgements
+=========  ==============  =======================================================
+
+What is sent of a stream follows from N: each acknowledgement trims what lies unsent, so of n
+tuples between two of them ⌊n/B⌋ batches go out. Where N is no whole number, some intervals have ⌊N⌋
+tuples and the others one more. From B > N + 1 on nothing is ever sent, so larger batches are not
+considered.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from placement.evaluate import Standby, reprocess_ms
+from placement.graph import QueryGraph
+
+
+def sent_share(tuples_s: float, ack_interval_ms: float, batch_size: int) -> float:
+    """Share of a stream that a secondary is sent in batches, in [0, 1].
+
+    Parameters
+    ----------
+    tuples_s
+        The stream's rate.
+    ack_interval_ms
+        Between two acknowledgements, > 0.
+    batch_size
+        B ≥ 1.
+    """
+    expected = tuples_s * ack_interval_ms / 1e3
+    if batch_size == 1 or expected == 0:
+        return 1.0
+    fewer = math.floor(expected)
+    often = expected - fewer
+    batches = (1 - often) * (fewer // batch_size) + often * ((fewer + 1) // batch_size)
+    return batches * batch_size / expected
+
+
+def largest_batch(
+    graph: QueryGraph, operator: str, standby: Standby, bound_ms: float, ack_interval_ms: float
+) -> int:
+    """The B of A-SAS: the largest with which an operator's secondary keeps the bound.
+
+    Parameters
+    ----------
+    standby
+        The secondary under Active Standby.
+    bound_ms
+        R'. If Active Standby itself does not keep it, 1.
+    """
+    fastest = max(link.tuples_s for link in graph.inputs[operator])
+    enough = math.floor(fastest * ack_interval_ms / 1e3) + 2
+    slack_ms = bound_ms - standby.recovery.total_ms
+    if slack_ms < 0:
+        return 1
+    each_ms = reprocess_ms(graph, operator, batch_size=2)
+    # In a product, for the quotient may be beyond all numbers.
+    is_ample = slack_ms >= (enough - 1) * each_ms
+    batch_size = enough if is_ample else 1 + math.floor(slack_ms / each_ms)
+    # The bound is often met to the last digit, where the quotient may have been rounded up.
+    while batch_size > 1 and _total_ms(graph, operator, standby, batch_size) > bound_ms:
+        batch_size -= 1
+    return batch_size
+
+
+def _total_ms(graph: QueryGraph, operator: str, standby: Standby, batch_size: int) -> float:
+    held_ms = reprocess_ms(graph, operator, batch_size)
+    return replace(standby.recovery, reprocess_ms=held_ms).total_ms

@@ -1,0 +1,109 @@
+"""Latency samples as arrays: which node measured what round trip to which peer.
+
+The protocol filters one exchange at a time (`topology.vivaldi`); here the same is done to
+millions of samples at once: impossible values are told from possible ones, and several samples of
+one pair become their median, since one late packet is no distance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from topology.coordinate import MAX_RTT_MS
+
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+class LatencySamplesError(ValueError):
+    """Arrays that do not fit each other, or a node that does not exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LatencySamples:
+    """Measured round trips: the node that measured, its peer, what it measured.
+
+    Attributes
+    ----------
+    nodes, peers
+        Indices into the coordinates, shape (s,).
+    rtt_ms
+        Round trips, ms, shape (s,); impossible ones are refused later, one by one.
+    """
+
+    nodes: IndexArray
+    peers: IndexArray
+    rtt_ms: FloatArray
+
+    def __post_init__(self) -> None:
+        shapes = (self.nodes.shape, self.peers.shape, self.rtt_ms.shape)
+        if self.nodes.ndim != 1 or len(set(shapes)) > 1:
+            raise LatencySamplesError(
+                f"nodes, peers and rtt_ms have shapes {shapes}; each sample needs one of each"
+            )
+
+    def __len__(self) -> int:
+        return len(self.rtt_ms)
+
+    def check(self, nodes: int, peers: int | None = None) -> None:
+        """See that all indices are below the number of nodes, and of peers if they differ.
+
+        Raises
+        ------
+        LatencySamplesError
+            Naming the one that is not.
+        """
+        for name, indices, end in (
+            ("node", self.nodes, nodes),
+            ("peer", self.peers, nodes if peers is None else peers),
+        ):
+            if not len(indices):
+                continue
+            low, high = int(indices.min()), int(indices.max())
+            if low < 0 or high >= end:
+                raise LatencySamplesError(
+                    f"a sample names {name} {low if low < 0 else high}; "
+                    f"there are {end}, counted from 0"
+                )
+
+    def both_ways(self) -> LatencySamples:
+        """Each sample as its peer's too: a round trip passes the same two ways for both."""
+        return LatencySamples(
+            nodes=np.concatenate([self.nodes, self.peers]),
+            peers=np.concatenate([self.peers, self.nodes]),
+            rtt_ms=np.concatenate([self.rtt_ms, self.rtt_ms]),
+        )
+
+    def take(self, which: BoolArray | IndexArray) -> LatencySamples:
+        """Some of the samples, by mask or index."""
+        return LatencySamples(
+            nodes=self.nodes[which], peers=self.peers[which], rtt_ms=self.rtt_ms[which]
+        )
+
+
+def possible(samples: LatencySamples) -> BoolArray:
+    """Which samples can be round trips between two nodes, shape (s,)."""
+    # NaN compares false, so it is refused here as well.
+    rtt_ms = samples.rtt_ms
+    return (rtt_ms > 0) & (rtt_ms <= MAX_RTT_MS) & (samples.nodes != samples.peers)
+
+
+def medians(samples: LatencySamples) -> LatencySamples:
+    """One sample for each node and peer, the (lower) median of theirs; ordered by node, peer."""
+    order = np.lexsort((samples.rtt_ms, samples.peers, samples.nodes))
+    ordered = samples.take(order)
+    if not len(ordered):
+        return ordered
+    changes = (np.diff(ordered.nodes) != 0) | (np.diff(ordered.peers) != 0)
+    starts = np.flatnonzero(np.concatenate([[True], changes]))
+    ends = np.append(starts[1:], len(ordered))
+    return ordered.take((starts + ends - 1) // 2)
+
+
+def sums(nodes: IndexArray, values: FloatArray, count: int) -> FloatArray:
+    """Sum of the values of each of the first `count` nodes, shape (count,)."""
+    return np.bincount(nodes, values, count).astype(np.float64, copy=False)

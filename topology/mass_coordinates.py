@@ -1,0 +1,312 @@
+"""Network coordinates of many nodes at once: Vivaldi on arrays.
+
+A million nodes cannot be embedded by a million objects. Here the coordinates of all nodes (or of
+one block of them and the peers it has measured) are arrays, and a batch of latency samples moves
+them together, by the rule of `topology.vivaldi` (Dabek, Cox, Kaashoek, Morris: "Vivaldi: a
+decentralized network coordinate system", SIGCOMM 2004, figures 2–4).
+
+=========  ======================  ======================================================
+symbol     name here               meaning
+=========  ======================  ======================================================
+x_i, x_j   positions_ms            coordinates, ms; their distance is the round trip
+rtt        rtt_ms                  measured round trips, ms
+e          stretch_ms              rtt − ‖x_i − x_j‖
+e_i, e_j   errors                  relative error estimates
+w          weight                  e_i / (e_i + e_j)
+δ          gain·w, delta           share of the stretch that is corrected at once
+ω          pull                    w / rtt^p: how hard a sample pulls among a node's samples
+=========  ======================  ======================================================
+
+There are two ways of taking in a batch.
+
+`Adaptive` and `Constant` follow the protocol: the batch is cut into rounds in which each node
+takes in one sample, all nodes at once, each against its peer's coordinate of the round before.
+A round is what as many `Vivaldi.observe` would do with simultaneous messages.
+
+`Averaged` takes in all samples of a node as one: it moves by gain · Σ ω·e·u / Σ ω, u the unit
+vector away from the peer. What samples disagree about cancels before it moves anything, so that
+coordinates come to rest, where the protocol's keep trembling by δ times the disagreement. With
+pull 1 and all pairs known it is the Guttman transform of SMACOF, damped by the gain. Both ends of
+a spring may move at once: a gain ≤ 0.5 cannot overshoot, a larger one needs many samples a node
+or momentum (`carried_on`). p = 1 weighs stretches between absolute
+(p = 0) and relative (p = 2), as Sammon's mapping does.
+
+What is no round trip, or has no peer, is refused and counted; a coordinate that is not a number
+starts over, counted.
+
+References
+----------
+J. de Leeuw, "Applications of convex analysis to multidimensional scaling", 1977 (SMACOF).
+J. W. Sammon, "A nonlinear mapping for data structure analysis", IEEE Trans. Computers, 1969.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from topology.latency_samples import (
+    BoolArray,
+    FloatArray,
+    IndexArray,
+    LatencySamples,
+    possible,
+    sums,
+)
+from topology.springs import lengths, rounds, sample_errors, stretched
+from topology.vivaldi import MAX_ERROR, MIN_ERROR, Adaptive, Constant
+
+ERROR_GAIN = 0.25
+"""c_e of the original: how fast an error estimate follows the samples."""
+
+
+class MassCoordinatesError(ValueError):
+    """Arrays that do not fit each other, or parameters out of their range."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Averaged:
+    """All samples of a node move it as one.
+
+    Attributes
+    ----------
+    gain
+        Share of the mean stretch that is corrected at once, in (0, 1]; above 0.5 nodes that
+        measured each other may overshoot.
+    rtt_exponent
+        p: a sample's pull falls with rtt^p, in [0, 2].
+    """
+
+    gain: float = 0.5
+    rtt_exponent: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MassCoordinates:
+    """Coordinates of many nodes.
+
+    Attributes
+    ----------
+    positions_ms
+        Shape (n, d); the distance of two approximates their round trip, ms.
+    errors
+        Relative error estimates, shape (n,), in [`MIN_ERROR`, `MAX_ERROR`]; 1 at the start.
+    rejected
+        Samples refused so far: impossible round trips, peers whose coordinate is not a number,
+        nodes that measured themselves.
+    resets
+        Coordinates so far that had stopped being numbers and started over.
+    """
+
+    positions_ms: FloatArray
+    errors: FloatArray
+    rejected: int = 0
+    resets: int = 0
+
+    def __post_init__(self) -> None:
+        if self.positions_ms.ndim != 2 or self.positions_ms.shape[1] < 1:
+            raise MassCoordinatesError(
+                f"positions of shape {self.positions_ms.shape} are not (nodes, dimensions ≥ 1)"
+            )
+        if self.errors.shape != self.positions_ms.shape[:1]:
+            raise MassCoordinatesError(
+                f"{len(self.positions_ms)} nodes need as many error estimates, "
+                f"not an array of shape {self.errors.shape}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.errors)
+
+    def distances_ms(self, nodes: IndexArray, peers: IndexArray) -> FloatArray:
+        """Round trips that the coordinates predict, ms, shape (s,)."""
+        apart = self.positions_ms[nodes] - self.positions_ms[peers]
+        return lengths(apart)
+
+    def relative_errors(self, samples: LatencySamples) -> FloatArray:
+        """|distance − rtt| / rtt of each sample, shape (s,)."""
+        distance_ms = self.distances_ms(samples.nodes, samples.peers)
+        return np.abs(distance_ms - samples.rtt_ms) / samples.rtt_ms
+
+
+Timestep = Adaptive | Constant | Averaged
+
+
+def unplaced(count: int, dimensions: int) -> MassCoordinates:
+    """Nodes that know nothing: all at the origin, with error 1, as Vivaldi begins."""
+    return MassCoordinates(positions_ms=np.zeros((count, dimensions)), errors=np.ones(count))
+
+
+def relax(
+    coordinates: MassCoordinates,
+    samples: LatencySamples,
+    *,
+    rng: np.random.Generator,
+    timestep: Timestep | None = None,
+    error_gain: float = ERROR_GAIN,
+    movable: int | None = None,
+) -> MassCoordinates:
+    """Let a batch of samples move the nodes that measured them.
+
+    Parameters
+    ----------
+    coordinates
+        Of the nodes and of all their peers; nodes without samples of their own stay.
+    samples
+        In the order in which each node took them.
+    rng
+        Draws a direction for nodes that lie on the same point as their peer.
+    timestep
+        `Averaged` if not given (see the module).
+    error_gain
+        c_e, in (0, 1].
+    movable
+        Only the first so many nodes have samples of their own; all if not given. The others are
+        peers whose coordinates another block moves.
+
+    Returns
+    -------
+    MassCoordinates
+        Of the movable nodes, in new arrays; the counts raised by what was refused and reset.
+
+    Raises
+    ------
+    LatencySamplesError
+        An index without a coordinate.
+    MassCoordinatesError
+        A parameter out of its range.
+
+    Examples
+    --------
+    >>> springs = LatencySamples(
+    ...     nodes=np.array([0, 1]), peers=np.array([1, 0]), rtt_ms=np.array([20.0, 20.0])
+    ... )
+    >>> placed = unplaced(2, 3)
+    >>> for _ in range(20):
+    ...     placed = relax(placed, springs, rng=np.random.default_rng())
+    >>> placed.distances_ms(np.array([0]), np.array([1])).round(3).tolist()
+    [20.0]
+    """
+    timestep = timestep or Averaged()
+    movable = len(coordinates) if movable is None else movable
+    _check(coordinates, samples, timestep, error_gain, movable)
+    positions_ms, errors = coordinates.positions_ms, coordinates.errors
+    usable = possible(samples) & ~_broken(positions_ms, errors)[samples.peers]
+    kept = samples if usable.all() else samples.take(usable)
+    # An absurd but finite coordinate may overflow here; it starts over then.
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        if isinstance(timestep, Averaged):
+            moved = _averaged(coordinates, kept, rng, timestep, error_gain, movable)
+        else:
+            moved = _protocol(coordinates, kept, rng, timestep, error_gain)
+    return MassCoordinates(
+        positions_ms=moved.positions_ms[:movable],
+        errors=moved.errors[:movable],
+        rejected=coordinates.rejected + len(samples) - len(kept),
+        resets=moved.resets,
+    )
+
+
+def carried_on(
+    before: MassCoordinates, now: MassCoordinates, moved: MassCoordinates, momentum: float
+) -> MassCoordinates:
+    """What `relax` made of `now`, and a share of the last move on top (Polyak's heavy ball).
+
+    Springs along a chain pass a correction on by one node a batch; with momentum 0.8 the same
+    rest is found in a fraction of the batches.
+    """
+    positions_ms = moved.positions_ms + momentum * (now.positions_ms - before.positions_ms)
+    return replace(moved, positions_ms=positions_ms)
+
+
+def _check(
+    coordinates: MassCoordinates,
+    samples: LatencySamples,
+    timestep: Timestep,
+    error_gain: float,
+    movable: int,
+) -> None:
+    delta = timestep.delta if isinstance(timestep, Constant) else timestep.gain
+    for name, value in (("timestep", delta), ("error_gain", error_gain)):
+        if not 0 < value <= 1:
+            raise MassCoordinatesError(f"{name} {value} is not in (0, 1]")
+    if isinstance(timestep, Constant) and not timestep.rest_ms >= 0:
+        raise MassCoordinatesError(f"rest_ms {timestep.rest_ms} is not ≥ 0")
+    if isinstance(timestep, Averaged) and not 0 <= timestep.rtt_exponent <= 2:
+        raise MassCoordinatesError(f"rtt_exponent {timestep.rtt_exponent} is not in [0, 2]")
+    if not 0 <= movable <= len(coordinates):
+        raise MassCoordinatesError(
+            f"movable {movable} is not in [0, {len(coordinates)}], the number of coordinates"
+        )
+    samples.check(movable, len(coordinates))
+
+
+def _broken(positions_ms: FloatArray, errors: FloatArray) -> BoolArray:
+    return ~(np.isfinite(positions_ms).all(axis=1) & np.isfinite(errors))
+
+
+def _start_over(positions_ms: FloatArray, errors: FloatArray) -> int:
+    """Put what is no number at the origin, in place; how many that were."""
+    broken = _broken(positions_ms, errors)
+    positions_ms[broken] = 0.0
+    errors[broken] = 1.0
+    np.clip(errors, MIN_ERROR, MAX_ERROR, out=errors)
+    return int(broken.sum())
+
+
+def _protocol(
+    coordinates: MassCoordinates,
+    samples: LatencySamples,
+    rng: np.random.Generator,
+    timestep: Adaptive | Constant,
+    error_gain: float,
+) -> MassCoordinates:
+    """Round after round, in each one sample a node: the body of `Vivaldi.observe`."""
+    positions_ms, errors = coordinates.positions_ms.copy(), coordinates.errors.copy()
+    resets = coordinates.resets + _start_over(positions_ms, errors)
+    own = (positions_ms, errors)
+    for batch in rounds(samples):
+        springs = stretched(batch, own, own, rng)
+        match timestep:
+            case Adaptive(gain=gain):
+                delta = gain * springs.weight
+            case Constant(delta=constant, rest_ms=rest_ms):
+                delta = np.where(np.abs(springs.stretch_ms) >= rest_ms, constant, 0.0)
+        nodes = batch.nodes
+        moved = positions_ms[nodes] + (delta * springs.stretch_ms)[:, None] * springs.direction
+        trust = error_gain * springs.weight
+        learnt = errors[nodes] + trust * (sample_errors(springs, batch) - errors[nodes])
+        resets += _start_over(moved, learnt)
+        positions_ms[nodes], errors[nodes] = moved, learnt
+    return replace(coordinates, positions_ms=positions_ms, errors=errors, resets=resets)
+
+
+def _averaged(
+    coordinates: MassCoordinates,
+    samples: LatencySamples,
+    rng: np.random.Generator,
+    timestep: Averaged,
+    error_gain: float,
+    movable: int,
+) -> MassCoordinates:
+    """All samples of a node as one."""
+    positions_ms = coordinates.positions_ms[:movable].copy()
+    errors = coordinates.errors[:movable].copy()
+    resets = coordinates.resets + _start_over(positions_ms, errors)
+    theirs = (coordinates.positions_ms, coordinates.errors)
+    springs = stretched(samples, (positions_ms, errors), theirs, rng)
+    nodes, weight = samples.nodes, springs.weight
+    pull = weight / samples.rtt_ms**timestep.rtt_exponent
+    move_ms = timestep.gain * springs.stretch_ms * pull / sums(nodes, pull, movable)[nodes]
+    for axis in range(positions_ms.shape[1]):
+        positions_ms[:, axis] += sums(nodes, move_ms * springs.direction[:, axis], movable)
+    count = np.bincount(nodes, minlength=movable)
+    total = sums(nodes, weight, movable)
+    mean_error = sums(nodes, weight * sample_errors(springs, samples), movable)
+    has_samples = count > 0
+    mean_error[has_samples] /= total[has_samples]
+    # As far as so many samples of that mean, one after the other, would have brought it.
+    trust = 1 - (1 - error_gain * total / np.maximum(count, 1)) ** count
+    errors += trust * (mean_error - errors)
+    resets += _start_over(positions_ms, errors)
+    return replace(coordinates, positions_ms=positions_ms, errors=errors, resets=resets)
