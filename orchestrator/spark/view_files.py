@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,11 +43,7 @@ def write_view(folder: Path, view: NetworkView) -> None:
 
 def read_view(folder: Path) -> NetworkView:
     """The network that was written there."""
-    rows = pq.read_table(folder / NODES).to_pylist()
-    nodes = tuple(
-        Node(**{**row, "position_ms": np.array(row["position_ms"], dtype=np.float64)})
-        for row in rows
-    )
+    nodes = tuple(_node(row) for row in pq.read_table(folder / NODES).to_pylist())
     trips = pq.read_table(folder / ROUND_TRIPS)
     sources, targets, rtt_ms = (trips.column(i).to_pylist() for i in range(3))
     return NetworkView(
@@ -56,3 +53,8 @@ def read_view(folder: Path) -> NetworkView:
             for source, target, sample_ms in zip(sources, targets, rtt_ms, strict=True)
         },
     )
+
+
+def _node(row: dict[str, Any]) -> Node:
+    given: dict[str, Any] = {**row, "position_ms": np.array(row["position_ms"], dtype=np.float64)}
+    return Node(**given)
