@@ -43,7 +43,7 @@ def write_view(folder: Path, view: NetworkView) -> None:
 
 def read_view(folder: Path) -> NetworkView:
     """The network that was written there."""
-    nodes = tuple(_node(row) for row in pq.read_table(folder / NODES).to_pylist())
+    nodes: tuple[Node, ...] = tuple(_node(row) for row in pq.read_table(folder / NODES).to_pylist())
     trips = pq.read_table(folder / ROUND_TRIPS)
     sources, targets, rtt_ms = (trips.column(i).to_pylist() for i in range(3))
     return NetworkView(
