@@ -45,7 +45,9 @@ def read_view(folder: Path) -> NetworkView:
     """The network that was written there."""
     nodes: tuple[Node, ...] = tuple(_node(row) for row in pq.read_table(folder / NODES).to_pylist())
     trips = pq.read_table(folder / ROUND_TRIPS)
-    sources, targets, rtt_ms = (trips.column(i).to_pylist() for i in range(3))
+    sources: list[int] = trips.column(0).to_pylist()
+    targets: list[int] = trips.column(1).to_pylist()
+    rtt_ms: list[float] = trips.column(2).to_pylist()
     return NetworkView(
         nodes=nodes,
         rtt_ms={
