@@ -102,7 +102,7 @@ def test_link_between_twins_cut_leaves_two_primaries_until_it_is_mended(
     scenario.world.mend(*twins)
     scenario.run_for(1)
     scenario.heal()
-    # The deposed copy has stepped down, or the leader has replaced it meanwhile: one primary is left.
+    # The deposed copy has stepped down, or the leader has replaced it meanwhile: one is left.
     assert roles(scenario, "pairs") == [ReplicaRole.PRIMARY, ReplicaRole.STANDBY]
     # Each may have suspected the other more than once: what counts is that they agree.
     assert fragment(scenario, "pairs").epoch > before.epoch
