@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from streams.scheduling.run_queue import Policy
 from topology.coordinate import MAX_RTT_MS
 from topology.cpu import DEFAULT_SCALING, Scaling
 
@@ -70,12 +71,22 @@ class Coordinate(Record, frozen=True, kw_only=True):
     error_ms: float = MAX_RTT_MS
 
 
+class CostStatus(Record, frozen=True, kw_only=True):
+    """What evaluating a fragment has cost: fixed_us + per_tuple_us · tuples."""
+
+    fixed_us: float
+    per_tuple_us: float
+    samples: int
+
+
 class ReplicaStatus(Record, frozen=True, kw_only=True):
     """What a host says of a copy it runs."""
 
     role: ReplicaRole
     epoch: int
     progress_ms: int | None
+    cost: CostStatus | None = None
+    """As measured; None until enough was."""
 
 
 class SinkStatus(Record, frozen=True, kw_only=True):
@@ -89,9 +100,23 @@ class SinkStatus(Record, frozen=True, kw_only=True):
     deadline_misses: int
     answers: int
     """Instants whose results are complete; latency is measured for each."""
+    late_rows: int = 0
+    """Tuples among `rows` that came later than the deadline."""
+    miss_pct: float = 0.0
+    """Deadline-miss ratio: late_rows of rows, %."""
+    recent_miss_pct: float | None = None
+    """The same of the last while; None if nothing came."""
     lost: int
     repeated: int
     """Tuples that came again, and were dropped."""
+
+
+class SourceStatus(Record, frozen=True, kw_only=True):
+    """What a host says of a stream that enters there."""
+
+    next_seq: int
+    shed: int = 0
+    """Tuples that its load shedder dropped."""
 
 
 class NodeRecord(Record, frozen=True, kw_only=True):
@@ -115,8 +140,7 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     latencies_ms: dict[str, float] = {}
     """Round trips it measured, by peer."""
     replicas: dict[str, ReplicaStatus] = {}
-    sources: dict[str, int] = {}
-    """Streams that enter here → next sequence number."""
+    sources: dict[str, SourceStatus] = {}
     sinks: dict[str, SinkStatus] = {}
     wants: tuple[str, ...] = ()
     """Streams an observer asks to be sent."""
@@ -140,6 +164,18 @@ class ReplaySource(Record, frozen=True, kw_only=True):
     """Start over at the end, timestamps shifted by the recording's length."""
 
 
+class Shed(Record, frozen=True, kw_only=True):
+    """What a load shedder lets in (deadline placement, §5.1)."""
+
+    tuples: int
+    """At most so many …"""
+    per_ms: float
+    """… in each interval of this length."""
+    value: str | None = None
+    """Expression over the stream's columns: of what is too much, the tuples with the least value
+    are dropped. None: the latest."""
+
+
 class StreamRecord(Record, frozen=True, kw_only=True):
     """`/streams/<name>`: a stream that enters from outside."""
 
@@ -149,6 +185,10 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     """Column → type, one of `streams.chunk.type_names`, in order."""
     rate_bytes_s: float
     """Expected volume, for planning until it is measured."""
+    burst: int | None = None
+    """Tuples that enter at once, for which deadlines are designed; None: what comes within a batch
+    interval or an interval of the replay."""
+    shed: Shed | None = None
     replay: ReplaySource | None = None
     start_at_us: int | None = None
     """When the replay starts on the cluster's clock; set by the coordinator once every
@@ -173,8 +213,29 @@ class QueryRecord(Record, frozen=True, kw_only=True):
     outputs: dict[str, str]
     """Output stream → site it is delivered to."""
     deadline_ms: float
+    """Of every output that `deadlines_ms` does not name."""
     recovery_bound_ms: float
+    deadlines_ms: dict[str, float] = {}
+    """Output stream → its end-to-end deadline."""
     estimates: dict[str, Estimate] = {}
+    primaries: dict[str, tuple[str, ...]] = {}
+    """Fragment → nodes that its primary may run on while they are there; any, if it is not named.
+    """
+
+    def deadline_of(self, output: str) -> float:
+        """End-to-end deadline of an output, ms."""
+        return self.deadlines_ms.get(output, self.deadline_ms)
+
+
+class Timing(Record, frozen=True, kw_only=True):
+    """By when a fragment must have evaluated what has come (deadline placement, §5.2)."""
+
+    cost_ms: float
+    """What evaluating the tuples that come at once takes; what the plan rests on."""
+    sub_deadline_ms: float
+    """Of the primary."""
+    standby_lag_ms: float
+    """How far the secondary may lag without endangering the recovery bound."""
 
 
 class FragmentRecord(Record, frozen=True, kw_only=True):
@@ -188,6 +249,7 @@ class FragmentRecord(Record, frozen=True, kw_only=True):
     """Epoch in which the present state began from nothing; sequence numbers start over there."""
     primary: ReplicaId
     secondary: ReplicaId | None
+    timing: Timing
     took_over: TakeOver | None = None
 
 
@@ -225,6 +287,13 @@ class FragmentAssignment(Record, frozen=True, kw_only=True):
     generation: int
     twin: str | None
     """Node of the other copy."""
+    sub_deadline_ms: float
+    standby_lag_ms: float
+    readers_ms: dict[str, float]
+    """Who reads its stream, fragments and sinks → least end-to-end deadline of the outputs that
+    this leads to; what tasks are merged by."""
+    cost_us: float
+    """Time per input tuple, as estimated."""
 
 
 class SourceAssignment(Record, frozen=True, kw_only=True):
@@ -234,6 +303,7 @@ class SourceAssignment(Record, frozen=True, kw_only=True):
     columns: dict[str, str]
     replay: ReplaySource | None
     start_at_us: int | None
+    shed: Shed | None = None
 
 
 class SinkAssignment(Record, frozen=True, kw_only=True):
@@ -273,6 +343,11 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     evaluated at once."""
     cpu: Scaling = DEFAULT_SCALING
     """CPU axis: the milliseconds that a node's load counts for."""
+    scheduling: Policy = Policy.EDF
+    """Which task a host works on next."""
+    emulate_costs: bool = False
+    """Evaluation takes as long as the manifests' estimates say, however fast the machine is; on
+    one machine, what link delays are for latencies."""
 
 
 class HistoryEvent(Record, frozen=True, kw_only=True):

@@ -71,8 +71,13 @@ def candidates(
             found[name] = np.array([view.index[keep[name]]], dtype=np.int64)
             continue
         roomy = load.has_room(graph.cores(name))
-        found[name] = shared[roomy[shared]]
-        if not len(found[name]):
+        if allowed := graph.by_name[name].allowed:
+            named = [view.index[node] for node in sorted(allowed) if view.can_host(node)]
+            within = np.array(named, dtype=np.int64)
+            found[name] = within[roomy[within]]
+        else:
+            found[name] = shared[roomy[shared]]
+        if not len(found[name]) and not allowed:
             # Far is better than nowhere.
             found[name] = view.host_indices[roomy[view.host_indices]]
         if not len(found[name]):
@@ -83,4 +88,6 @@ def candidates(
 def _why(graph: QueryGraph, name: str, view: NetworkView) -> str:
     if not view.hosts:
         return "the network has no node that runs operators"
+    if allowed := graph.by_name[name].allowed:
+        return f"none of the nodes that it may take ({', '.join(allowed)}) is there and has room"
     return f"no node has the {graph.cores(name):g} cores left that it needs"

@@ -29,11 +29,15 @@ class Operator:
         Processing time per input tuple, µs, ≥ 0.
     pinned
         Node it stands on whatever the planner thinks; None: to be placed.
+    allowed
+        Nodes that its primary may take; empty: any. One that runs elsewhere already, after a
+        takeover, may stay.
     """
 
     name: str
     cost_us: float = 0.0
     pinned: str | None = None
+    allowed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,10 +94,13 @@ def nearest_nodes(
     for name in graph.to_place:
         if name in places:
             continue
-        nearest = view.nearest(points_ms[name], load.cpu_ms(), count=1)
-        if not len(nearest):
-            raise NoNode(graph.name, name, "the network has no node that runs operators")
-        (places[name],) = view.names(nearest)
+        count = len(view.hosts) if graph.by_name[name].allowed else 1
+        nearest = _allowed(
+            graph, name, view.names(view.nearest(points_ms[name], load.cpu_ms(), count))
+        )
+        if not nearest:
+            raise NoNode(graph.name, name, "no node that it may take runs operators")
+        places[name] = nearest[0]
         load = load.with_copies((places[name],))
     return places
 
@@ -174,6 +177,8 @@ def _repaired(
     anywhere = {name: [chosen[name]] for name in request.graph.order}
     for name, point_ms in points_ms.items():
         names = view.names(view.nearest(point_ms, cpu_ms, settings.candidates))
+        others = filter(view.can_host, request.graph.by_name[name].allowed)
+        names = _allowed(request.graph, name, [*names, *others])
         anywhere[name] += [node for node in names if node != chosen[name]]
     around_kept = anywhere | {name: [node] for name, node in keep.items()}
 
@@ -192,6 +197,12 @@ def _repaired(
         found = repair.cheapest_in_time(task(anywhere), request.deadline_ms)
     # Without room for those that stay there is no other placement.
     return found or repair.fastest(task(anywhere)) or dict(chosen)
+
+
+def _allowed(graph: QueryGraph, name: str, nodes: Sequence[str]) -> list[str]:
+    """Those of some nodes that an operator's primary may take."""
+    allowed = graph.by_name[name].allowed
+    return [node for node in dict.fromkeys(nodes) if not allowed or node in allowed]
 
 
 def _in_time(

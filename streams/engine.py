@@ -103,7 +103,7 @@ class FragmentEngine:
     @property
     def ready(self) -> bool:
         """Whether `advance` would evaluate anything: some instant is closed on every input."""
-        frontier_ms = self._frontier_ms
+        frontier_ms = self.closed_ms
         firsts = (queue.first_mark_ms for queue in self._queues.values())
         return any(first is not None and first <= frontier_ms for first in firsts)
 
@@ -139,9 +139,14 @@ class FragmentEngine:
         )
 
     @property
-    def _frontier_ms(self) -> int:
+    def closed_ms(self) -> int:
         """The last instant that is closed on every input."""
         return min(queue.progress_ms for queue in self._queues.values())
+
+    @property
+    def waiting(self) -> int:
+        """Input tuples that were offered and not consumed."""
+        return sum(queue.waiting for queue in self._queues.values())
 
     def _closed_marks(self, limit: int) -> tuple[Int64Array, Int64Array]:
         """The first marks that can be evaluated, at most `limit`, and their origins.
@@ -152,7 +157,7 @@ class FragmentEngine:
         if len(heads) == 1:
             marks, origins_us = heads[0]
             return marks[:limit], origins_us[:limit]
-        frontier_ms = self._frontier_ms
+        frontier_ms = self.closed_ms
         closed = [marks[: np.searchsorted(marks, frontier_ms, side="right")] for marks, _ in heads]
         merged = np.unique(np.concatenate(closed))[:limit]
         if not len(merged):

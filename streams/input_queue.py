@@ -63,6 +63,11 @@ class InputQueue:
         return self._end.progress_ms
 
     @property
+    def waiting(self) -> int:
+        """Tuples offered and not taken."""
+        return self._chunks[-1].next_seq - self._chunks[0].first_seq if self._chunks else 0
+
+    @property
     def first_mark_ms(self) -> int | None:
         """The earliest mark offered and not taken."""
         return int(self._chunks[0].marks[0]) if self._chunks else None

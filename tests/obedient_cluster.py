@@ -26,6 +26,7 @@ from orchestrator.records import (
     ReplicaRole,
     ReplicaStatus,
     SinkStatus,
+    SourceStatus,
     StreamRecord,
     TakeOver,
 )
@@ -108,7 +109,7 @@ class ObedientHost:
                 a.fragment: ReplicaStatus(role=self._role(a.role), epoch=a.epoch, progress_ms=None)
                 for a in assignment.fragments
             },
-            sources={a.stream: 0 for a in assignment.sources},
+            sources={a.stream: SourceStatus(next_seq=0) for a in assignment.sources},
             sinks={a.stream: NO_SINK for a in assignment.sinks},
         )
         self._published.publish(self.record)

@@ -17,27 +17,12 @@ w          weight                  e_i / (e_i + e_j)
 ω          pull                    w / rtt^p: how hard a sample pulls among a node's samples
 =========  ======================  ======================================================
 
-There are two ways of taking in a batch.
-
-`Adaptive` and `Constant` follow the protocol: the batch is cut into rounds in which each node
-takes in one sample, all nodes at once, each against its peer's coordinate of the round before.
-A round is what as many `Vivaldi.observe` would do with simultaneous messages.
-
-`Averaged` takes in all samples of a node as one: it moves by gain · Σ ω·e·u / Σ ω, u the unit
-vector away from the peer. What samples disagree about cancels before it moves anything, so that
-coordinates come to rest, where the protocol's keep trembling by δ times the disagreement. With
-pull 1 and all pairs known it is the Guttman transform of SMACOF, damped by the gain. Both ends of
-a spring may move at once: a gain ≤ 0.5 cannot overshoot, a larger one needs many samples a node
-or momentum (`carried_on`). p = 1 weighs stretches between absolute
-(p = 0) and relative (p = 2), as Sammon's mapping does.
+There are two ways of taking in a batch (`topology.mass_steps`). `Adaptive` and `Constant` follow
+the protocol, one sample a node at a time. `Averaged` takes in all samples of a node as one, and so
+comes to rest.
 
 What is no round trip, or has no peer, is refused and counted; a coordinate that is not a number
 starts over, counted.
-
-References
-----------
-J. de Leeuw, "Applications of convex analysis to multidimensional scaling", 1977 (SMACOF).
-J. W. Sammon, "A nonlinear mapping for data structure analysis", IEEE Trans. Computers, 1969.
 """
 
 from __future__ import annotations
@@ -46,16 +31,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from topology.latency_samples import (
-    BoolArray,
-    FloatArray,
-    IndexArray,
-    LatencySamples,
-    possible,
-    sums,
-)
-from topology.springs import lengths, rounds, sample_errors, stretched
-from topology.vivaldi import MAX_ERROR, MIN_ERROR, Adaptive, Constant
+from topology.latency_samples import FloatArray, IndexArray, LatencySamples, possible
+from topology.mass_steps import Averaged, averaged, broken, by_protocol
+from topology.springs import lengths
+from topology.vivaldi import Adaptive, Constant
 
 ERROR_GAIN = 0.25
 """c_e of the original: how fast an error estimate follows the samples."""
@@ -63,23 +42,6 @@ ERROR_GAIN = 0.25
 
 class MassCoordinatesError(ValueError):
     """Arrays that do not fit each other, or parameters out of their range."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Averaged:
-    """All samples of a node move it as one.
-
-    Attributes
-    ----------
-    gain
-        Share of the mean stretch that is corrected at once, in (0, 1]; above 0.5 nodes that
-        measured each other may overshoot.
-    rtt_exponent
-        p: a sample's pull falls with rtt^p, in [0, 2].
-    """
-
-    gain: float = 0.5
-    rtt_exponent: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -91,7 +53,7 @@ class MassCoordinates:
     positions_ms
         Shape (n, d); the distance of two approximates their round trip, ms.
     errors
-        Relative error estimates, shape (n,), in [`MIN_ERROR`, `MAX_ERROR`]; 1 at the start.
+        Relative error estimates, shape (n,), within `topology.vivaldi`'s limits; 1 at the start.
     rejected
         Samples refused so far: impossible round trips, peers whose coordinate is not a number,
         nodes that measured themselves.
@@ -191,19 +153,29 @@ def relax(
     movable = len(coordinates) if movable is None else movable
     _check(coordinates, samples, timestep, error_gain, movable)
     positions_ms, errors = coordinates.positions_ms, coordinates.errors
-    usable = possible(samples) & ~_broken(positions_ms, errors)[samples.peers]
+    usable = possible(samples) & ~broken(positions_ms, errors)[samples.peers]
     kept = samples if usable.all() else samples.take(usable)
     # An absurd but finite coordinate may overflow here; it starts over then.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if isinstance(timestep, Averaged):
-            moved = _averaged(coordinates, kept, rng, timestep, error_gain, movable)
+            moved = averaged(
+                positions_ms,
+                errors,
+                kept,
+                rng=rng,
+                timestep=timestep,
+                error_gain=error_gain,
+                movable=movable,
+            )
         else:
-            moved = _protocol(coordinates, kept, rng, timestep, error_gain)
+            moved = by_protocol(
+                positions_ms, errors, kept, rng=rng, timestep=timestep, error_gain=error_gain
+            )
     return MassCoordinates(
         positions_ms=moved.positions_ms[:movable],
         errors=moved.errors[:movable],
         rejected=coordinates.rejected + len(samples) - len(kept),
-        resets=moved.resets,
+        resets=coordinates.resets + moved.resets,
     )
 
 
@@ -239,74 +211,3 @@ def _check(
             f"movable {movable} is not in [0, {len(coordinates)}], the number of coordinates"
         )
     samples.check(movable, len(coordinates))
-
-
-def _broken(positions_ms: FloatArray, errors: FloatArray) -> BoolArray:
-    return ~(np.isfinite(positions_ms).all(axis=1) & np.isfinite(errors))
-
-
-def _start_over(positions_ms: FloatArray, errors: FloatArray) -> int:
-    """Put what is no number at the origin, in place; how many that were."""
-    broken = _broken(positions_ms, errors)
-    positions_ms[broken] = 0.0
-    errors[broken] = 1.0
-    np.clip(errors, MIN_ERROR, MAX_ERROR, out=errors)
-    return int(broken.sum())
-
-
-def _protocol(
-    coordinates: MassCoordinates,
-    samples: LatencySamples,
-    rng: np.random.Generator,
-    timestep: Adaptive | Constant,
-    error_gain: float,
-) -> MassCoordinates:
-    """Round after round, in each one sample a node: the body of `Vivaldi.observe`."""
-    positions_ms, errors = coordinates.positions_ms.copy(), coordinates.errors.copy()
-    resets = coordinates.resets + _start_over(positions_ms, errors)
-    own = (positions_ms, errors)
-    for batch in rounds(samples):
-        springs = stretched(batch, own, own, rng)
-        match timestep:
-            case Adaptive(gain=gain):
-                delta = gain * springs.weight
-            case Constant(delta=constant, rest_ms=rest_ms):
-                delta = np.where(np.abs(springs.stretch_ms) >= rest_ms, constant, 0.0)
-        nodes = batch.nodes
-        moved = positions_ms[nodes] + (delta * springs.stretch_ms)[:, None] * springs.direction
-        trust = error_gain * springs.weight
-        learnt = errors[nodes] + trust * (sample_errors(springs, batch) - errors[nodes])
-        resets += _start_over(moved, learnt)
-        positions_ms[nodes], errors[nodes] = moved, learnt
-    return replace(coordinates, positions_ms=positions_ms, errors=errors, resets=resets)
-
-
-def _averaged(
-    coordinates: MassCoordinates,
-    samples: LatencySamples,
-    rng: np.random.Generator,
-    timestep: Averaged,
-    error_gain: float,
-    movable: int,
-) -> MassCoordinates:
-    """All samples of a node as one."""
-    positions_ms = coordinates.positions_ms[:movable].copy()
-    errors = coordinates.errors[:movable].copy()
-    resets = coordinates.resets + _start_over(positions_ms, errors)
-    theirs = (coordinates.positions_ms, coordinates.errors)
-    springs = stretched(samples, (positions_ms, errors), theirs, rng)
-    nodes, weight = samples.nodes, springs.weight
-    pull = weight / samples.rtt_ms**timestep.rtt_exponent
-    move_ms = timestep.gain * springs.stretch_ms * pull / sums(nodes, pull, movable)[nodes]
-    for axis in range(positions_ms.shape[1]):
-        positions_ms[:, axis] += sums(nodes, move_ms * springs.direction[:, axis], movable)
-    count = np.bincount(nodes, minlength=movable)
-    total = sums(nodes, weight, movable)
-    mean_error = sums(nodes, weight * sample_errors(springs, samples), movable)
-    has_samples = count > 0
-    mean_error[has_samples] /= total[has_samples]
-    # As far as so many samples of that mean, one after the other, would have brought it.
-    trust = 1 - (1 - error_gain * total / np.maximum(count, 1)) ** count
-    errors += trust * (mean_error - errors)
-    resets += _start_over(positions_ms, errors)
-    return replace(coordinates, positions_ms=positions_ms, errors=errors, resets=resets)

@@ -1,6 +1,6 @@
 """Latency samples as springs between coordinates: how far, which way, how hard each pulls.
 
-What `topology.mass_coordinates` moves nodes by; its module names the symbols.
+What `topology.mass_steps` moves nodes by; `topology.mass_coordinates` names the symbols.
 """
 
 from __future__ import annotations

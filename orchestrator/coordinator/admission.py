@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from orchestrator.checking import located
 from orchestrator.coordinator.dataflow import Dataflow, InvalidQuery, dataflow
 from orchestrator.coordinator.decide import MIN_EXECUTORS
-from orchestrator.coordinator.planning import Planning, living_places, merged, order
+from orchestrator.coordinator.planning import Planning, living_places, living_timings, merged, order
 from orchestrator.coordinator.problem import settled
 from orchestrator.coordinator.view import ClusterView
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest.document import nearest
 from orchestrator.manifest.kinds import QueryManifest, StreamManifest
 from orchestrator.records import NodeKind, QueryRecord, Record, StreamRecord
+from placement.deadline.errors import DeadlinesUnattainable
 from placement.errors import BoundUnattainable, DeadlineUnattainable, NoNode, PlacementError
 from placement.records import Plan
 
@@ -45,7 +47,9 @@ def admit(
     if not all_queries:
         return merged([])
     _check_network(view)
-    planning = Planning(view, all_streams, all_queries, flow, living_places(view))
+    planning = Planning(
+        view, all_streams, all_queries, flow, living_places(view), living_timings(view)
+    )
     plans: list[Plan] = []
     # What runs comes first: new queries are placed around it, never the other way round.
     for name in _running_first(view, order(flow, all_queries)):
@@ -53,7 +57,7 @@ def admit(
         try:
             plans.append(planning.place(name))
         except InvalidQuery as problem:
-            raise _invalid(problem, queries) from None
+            raise located(problem, queries) from None
         except PlacementError as error:
             raise _refused(error, all_queries[name], files.get(name)) from None
     return merged(plans)
@@ -102,25 +106,7 @@ def _compile(
     try:
         return dataflow(streams, queries)
     except InvalidQuery as problem:
-        raise _invalid(problem, manifests) from None
-
-
-def _invalid(problem: InvalidQuery, manifests: Sequence[QueryManifest]) -> InvalidInput:
-    """The problem with the file that caused it."""
-    file = "the store"
-    for manifest in manifests:
-        if manifest.record.name == problem.query:
-            file = manifest.file
-            if problem.line is not None:
-                path = manifest.file.rpartition(":")[0]
-                file = f"{path}:{manifest.statements_line + problem.line - 1}"
-    return InvalidInput(
-        file,
-        f"Query {problem.query}: {problem.field}",
-        problem.value,
-        problem.problem,
-        problem.remedy,
-    )
+        raise located(problem, manifests) from None
 
 
 def _check_sites(
@@ -197,6 +183,18 @@ def _refused(error: PlacementError, query: QueryRecord, file: str | None) -> Ref
                 f"{error.best_ms:.1f} ms ({' → '.join(error.path)})",
                 remedy=f"Allow at least {_rounded_up(error.best_ms)} ms, or add nearer nodes.",
                 figures={"deadline_ms": error.deadline_ms, "best_ms": error.best_ms},
+            )
+        case DeadlinesUnattainable():
+            return Refused(
+                subject=subject,
+                field="deadline",
+                value=query.name,
+                problem=str(error),
+                remedy="",
+                figures={
+                    **{f"allow_ms.{name}": ms for name, ms in error.relaxation_ms.items()},
+                    **{f"relieve_ms.{name}": ms for name, ms in error.excess_ms.items()},
+                },
             )
         case NoNode():
             return Refused(

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from orchestrator.coordinator.deadlines import urgency_ms
+from orchestrator.coordinator.problem import estimate
 from orchestrator.coordinator.view import ClusterView
+from orchestrator.host.sink import SINK_PREFIX
 from orchestrator.records import (
     Assignment,
     ClusterRecord,
@@ -24,7 +27,7 @@ from orchestrator.records import (
 )
 
 NO_DEADLINE_MS = 3_600_000.0
-"""An hour: for an observer of a stream that no query reads, where nothing can be late."""
+"""An hour: for what leads to no output, where nothing can be late."""
 
 
 def assignments(
@@ -41,7 +44,10 @@ def assignments(
     fragments, streams
         By name, as they are to be: the view's with what was just decided.
     """
-    return {name: _assignment(view, name, fragments, streams) for name in sorted(view.nodes)}
+    due_ms = urgency_ms(view.dataflow, view.query_records)
+    return {
+        name: _assignment(view, name, fragments, streams, due_ms) for name in sorted(view.nodes)
+    }
 
 
 def _assignment(
@@ -49,11 +55,12 @@ def _assignment(
     name: str,
     fragments: Mapping[str, FragmentRecord],
     streams: Mapping[str, StreamRecord],
+    due_ms: Mapping[str, float],
 ) -> Assignment:
     node = view.nodes[name].record
     here = view.replica(name)
     running = tuple(
-        _copy(view, record, here)
+        _copy(view, record, here, due_ms)
         for _, record in sorted(fragments.items())
         if here in (record.primary, record.secondary) and record.fragment in view.dataflow.fragments
     )
@@ -69,8 +76,18 @@ def _assignment(
     )
 
 
-def _copy(view: ClusterView, record: FragmentRecord, here: ReplicaId) -> FragmentAssignment:
-    fragment = view.dataflow.fragments[record.fragment]
+def _copy(
+    view: ClusterView, record: FragmentRecord, here: ReplicaId, due_ms: Mapping[str, float]
+) -> FragmentAssignment:
+    fragment, query = view.dataflow.fragments[record.fragment], view.query_records[record.query]
+    name = fragment.name
+    readers_ms = {
+        reader: min(due_ms[reader], NO_DEADLINE_MS)
+        for reader, other in view.dataflow.fragments.items()
+        if name in other.inputs
+    }
+    if name in query.outputs:
+        readers_ms[SINK_PREFIX + name] = query.deadline_of(name)
     primary = record.primary == here
     twin = record.secondary if primary else record.primary
     return FragmentAssignment(
@@ -83,6 +100,10 @@ def _copy(view: ClusterView, record: FragmentRecord, here: ReplicaId) -> Fragmen
         generation=record.generation,
         # Named even when it is gone: a secondary learns from it whom to take over from.
         twin=None if twin is None else twin.node,
+        sub_deadline_ms=record.timing.sub_deadline_ms,
+        standby_lag_ms=record.timing.standby_lag_ms,
+        readers_ms=readers_ms,
+        cost_us=estimate(view.query_records, fragment).cost_us,
     )
 
 
@@ -95,6 +116,7 @@ def _sources(node: NodeRecord, streams: Mapping[str, StreamRecord]) -> tuple[Sou
             columns=stream.columns,
             replay=stream.replay,
             start_at_us=stream.start_at_us,
+            shed=stream.shed,
         )
         for name, stream in sorted(streams.items())
         if stream.site == node.node
@@ -129,7 +151,7 @@ def _deadline_ms(view: ClusterView, stream: str) -> float:
     queries = view.query_records
     maker = view.dataflow.fragments.get(stream)
     if maker is not None:
-        return queries[maker.query].deadline_ms
+        return queries[maker.query].deadline_of(stream)
     readers = {f.query for f in view.dataflow.fragments.values() if stream in f.inputs}
     return min((queries[query].deadline_ms for query in readers), default=NO_DEADLINE_MS)
 

@@ -117,6 +117,21 @@ class Dataflow:
                 pending += [maker.query for maker in makers if maker is not None]
         return found
 
+    def connected_queries(self, query: str) -> set[str]:
+        """The query and all others that read its streams or those that it reads, at any remove."""
+        found: set[str] = set()
+        pending = {query}
+        while pending:
+            name = pending.pop()
+            found.add(name)
+            made = {fragment.name for fragment in self.of(name)}
+            for other in self.fragments.values():
+                if made.intersection(other.inputs):
+                    pending.add(other.query)
+            pending |= self.upstream_queries(name)
+            pending -= found
+        return found
+
     def entering_streams(self, query: str) -> set[str]:
         """Streams from outside that the query depends on, at any remove."""
         return {

@@ -19,13 +19,14 @@ Starting over loses the fragment's state, and the history says so.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 import msgspec
 
 from orchestrator.coordinator.assignments import assignments
 from orchestrator.coordinator.dataflow import InvalidQuery
-from orchestrator.coordinator.planning import Planning, living_places, order
+from orchestrator.coordinator.planning import Planning, living_places, living_timings, order
 from orchestrator.coordinator.problem import settled
 from orchestrator.coordinator.starting import streams_to_start
 from orchestrator.coordinator.view import ClusterView
@@ -50,10 +51,15 @@ class DecisionSettings:
         again after the server was away.
     start_delay_us
         From the decision to start streams until they start: time for every site to hear of it.
+    drift, drift_share
+        By which share of what it was planned with, and by which share of its sub-deadline, a
+        fragment's cost must have changed for a new plan to be proposed.
     """
 
     takeover_grace_us: int = 3_000_000
     start_delay_us: int = 1_000_000
+    drift: float = 0.5
+    drift_share: float = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +120,7 @@ class _Decider:
             view.query_records,
             view.dataflow,
             living_places(view),
+            living_timings(view),
         )
 
     def decide(self) -> Decision:
@@ -123,6 +130,7 @@ class _Decider:
             if fragment.key in self._fragments:
                 self._heal(fragment.key)
         self._place_new()
+        self._note_drift()
         self._start_streams()
         self._assign()
         return Decision(writes=tuple(self._writes), problems=tuple(self._problems))
@@ -190,8 +198,12 @@ class _Decider:
             f"{before} → {found.node}, recovery {found.recovery.total_ms:.1f} ms"
             + ("" if found.problem is None else f", bound not kept: {found.problem}"),
         )
-        secondary = self._view.replica(found.node)
-        self._update(name, msgspec.structs.replace(record, secondary=secondary), event)
+        renewed = msgspec.structs.replace(
+            record,
+            secondary=self._view.replica(found.node),
+            timing=self._planning.timings[fragment],
+        )
+        self._update(name, renewed, event)
 
     def _with_copy(self, record: FragmentRecord) -> str | None:
         """A node that runs a copy already, warm ones first, other than the primary's."""
@@ -239,6 +251,7 @@ class _Decider:
         found = self._plan(record.query, relax=True)
         if found is None:
             return
+        self._retime({record.fragment})
         fragments = self._records(found, {record.fragment: record.epoch + 1})
         event = self._event(
             "state lost",
@@ -272,6 +285,7 @@ class _Decider:
             for placed in plan.placements
             if f"{placed.query}.{placed.operator}" not in self._fragments
         }
+        self._retime(epochs)
         records = self._records(plan, epochs)
         figures = plan.queries[0]
         event = self._event(
@@ -291,6 +305,49 @@ class _Decider:
                     event=event if name == last else None,
                 )
             )
+
+    def _retime(self, but: Container[str]) -> None:
+        """Write the sub-deadlines of what runs already, if those of a new plan are others.
+
+        Before the plan itself: should another change come first, all of it is decided again.
+        """
+        for name, record in list(self._fragments.items()):
+            timing = self._planning.timings.get(record.fragment)
+            if timing is None or timing == record.timing or record.fragment in but:
+                continue
+            event = self._event(
+                "sub-deadline changed",
+                name,
+                f"{record.timing.sub_deadline_ms:.3g} → {timing.sub_deadline_ms:.3g} ms, "
+                "for a query that shares its stream",
+            )
+            self._update(name, msgspec.structs.replace(record, timing=timing), event)
+
+    def _note_drift(self) -> None:
+        """Say so when evaluating a fragment costs something else than its plan rests on."""
+        view = self._view
+        for fragment in view.dataflow.fragments.values():
+            record, found = self._fragments.get(fragment.key), view.fragments.get(fragment.key)
+            if record is None or found is None or record is not found.record:
+                # It has just begun or changed: once it is written, look again.
+                continue
+            if view.measured_cost(fragment) is None:
+                continue
+            timing, cost_ms = record.timing, self._planning.cost_ms(fragment)
+            change_ms = abs(cost_ms - timing.cost_ms)
+            if (
+                change_ms <= self._settings.drift * timing.cost_ms
+                or change_ms <= self._settings.drift_share * timing.sub_deadline_ms
+            ):
+                continue
+            event = self._event(
+                "re-plan proposed",
+                fragment.key,
+                f"what comes at once takes {cost_ms:.3g} ms, the plan rests on "
+                f"{timing.cost_ms:.3g} ms; sub-deadline {timing.sub_deadline_ms:.3g} ms",
+            )
+            renewed = msgspec.structs.replace(timing, cost_ms=cost_ms)
+            self._update(fragment.key, msgspec.structs.replace(record, timing=renewed), event)
 
     def _plan(self, query: str, *, relax: bool) -> Plan | None:
         try:
@@ -315,6 +372,7 @@ class _Decider:
                 generation=epochs[placed.operator],
                 primary=self._view.replica(placed.primary),
                 secondary=self._view.replica(placed.secondary),
+                timing=self._planning.timings[placed.operator],
             )
             for placed in plan.placements
             if placed.operator in epochs

@@ -8,28 +8,41 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from orchestrator.coordinator.dataflow import Dataflow, InvalidQuery
+from orchestrator.coordinator.dataflow import Dataflow, Fragment, InvalidQuery
+from orchestrator.coordinator.deadlines import (
+    LEAST_COST_MS,
+    DeadlineTask,
+    divide_deadlines,
+    proportional_ms,
+    work_on,
+)
 from orchestrator.coordinator.problem import (
     Places,
     detection_ms,
+    estimate,
     network_view,
     query_graph,
     rates,
+    taken_by,
 )
 from orchestrator.coordinator.view import ClusterView
-from orchestrator.records import NodeKind, QueryRecord, StreamRecord
+from orchestrator.records import NodeKind, QueryRecord, StreamRecord, Timing
+from placement.deadline.problem import DeadlineProblem
 from placement.errors import BoundUnattainable
 from placement.evaluate import Recovery
 from placement.graph import Operator, QueryGraph
 from placement.load import Load
 from placement.network import NetworkView
-from placement.planner import plan
+from placement.planner import Keep, plan
 from placement.records import Plan
 from placement.secondaries import StandbyTask, place_secondaries
 from placement.settings import Settings
 
 NO_LIMIT_MS = 1e9
 """Eleven days: longer than anything that is planned."""
+
+CANDIDATES = 8
+"""Nodes near each fragment's point from which the deadline program chooses."""
 
 PLANNING_SEED = 1
 """Relaxation starts at random places; the same start every time makes plans repeatable."""
@@ -55,6 +68,8 @@ class Planning:
         What is to run: of the store, or with what is about to be applied.
     places
         Where fragments run now.
+    timings
+        By when what runs must be done.
     """
 
     def __init__(
@@ -64,14 +79,15 @@ class Planning:
         queries: Mapping[str, QueryRecord],
         flow: Dataflow,
         places: Places,
+        timings: Mapping[str, Timing],
     ) -> None:
         self._view = view
         self._queries = queries
         self._flow = flow
         self._sites = {name: stream.site for name, stream in streams.items()}
-        entering = {name: stream.rate_bytes_s for name, stream in streams.items()}
-        self._rates = rates(flow, entering, queries)
+        self._rates = rates(flow, streams, queries, view.settings.batch_ms)
         self.places: dict[str, tuple[str, str | None]] = dict(places)
+        self.timings: dict[str, Timing] = dict(timings)
 
     @property
     def settings(self) -> Settings:
@@ -113,25 +129,122 @@ class Planning:
         """
         record = self._queries[query]
         self._check_ends(record)
-        found = plan(
+        graph, view = self.graph(query), self.network(query)
+        running = {
+            f.name: self.places[f.name] for f in self._flow.of(query) if f.name in self.places
+        }
+        found = self._plan(record, graph, view, running, relaxed=relaxed)
+        primaries = {placed.operator: placed.primary for placed in found.placements}
+        problem = self._deadlines(record, view, _candidates(graph, view, found, running), primaries)
+        together = {name: self.places[name][0] for name in problem.order if name not in primaries}
+        if relaxed:
+            sub_deadlines_ms = proportional_ms(problem)
+        else:
+            divided = divide_deadlines(problem, primaries | together)
+            sub_deadlines_ms = divided.sub_deadlines_ms
+            if any(divided.places[name] != node for name, node in primaries.items()):
+                # The deadlines need other primaries; secondaries follow them.
+                keep: dict[str, tuple[str, str | None]] = {
+                    name: running.get(name, (divided.places[name], None)) for name in primaries
+                }
+                found = self._plan(record, graph, view, keep, relaxed=False)
+            for name in together:
+                self._retime(name, problem.cost_ms(name), sub_deadlines_ms[name])
+        for placed in found.placements:
+            name = placed.operator
+            self.places[name] = (placed.primary, placed.secondary)
+            spare_ms = record.recovery_bound_ms - placed.recovery_ms
+            self._retime(name, problem.cost_ms(name), sub_deadlines_ms[name], spare_ms)
+        return found
+
+    def cost_ms(self, fragment: Fragment) -> float:
+        """What evaluating the tuples that come at once takes: as measured, else as estimated."""
+        burst = taken_by(fragment, self._rates).burst
+        measured = self._view.measured_cost(fragment)
+        if measured is not None:
+            cost_us = measured.fixed_us + measured.per_tuple_us * burst
+        else:
+            cost_us = estimate(self._queries, fragment).cost_us * burst
+        return max(cost_us / 1e3, LEAST_COST_MS)
+
+    def _plan(
+        self,
+        record: QueryRecord,
+        graph: QueryGraph,
+        view: NetworkView,
+        keep: Keep,
+        *,
+        relaxed: bool,
+    ) -> Plan:
+        deadline_ms = max(map(record.deadline_of, record.outputs))
+        return plan(
             [
                 (
-                    self.graph(query),
-                    NO_LIMIT_MS if relaxed else record.deadline_ms,
+                    graph,
+                    NO_LIMIT_MS if relaxed else deadline_ms,
                     NO_LIMIT_MS if relaxed else record.recovery_bound_ms,
                     detection_ms(self._view.settings),
                 )
             ],
-            self.network(query),
-            keep={
-                f.name: self.places[f.name] for f in self._flow.of(query) if f.name in self.places
-            },
+            view,
+            keep=keep,
             settings=self.settings,
             rng=np.random.default_rng(PLANNING_SEED),
         )
-        for placed in found.placements:
-            self.places[placed.operator] = (placed.primary, placed.secondary)
-        return found
+
+    def _deadlines(
+        self,
+        record: QueryRecord,
+        view: NetworkView,
+        candidates: Mapping[str, Sequence[str]],
+        primaries: Mapping[str, str],
+    ) -> DeadlineProblem:
+        """The deadlines of a query, and of those that it shares fragments with."""
+        connected = self._flow.connected_queries(record.name)
+        settled = [f for f in self._flow.fragments.values() if f.query in connected]
+        fragments = [
+            f for f in settled if f.name in primaries or self._runs_on(f.name, view) is not None
+        ]
+        where = self._sites | {name: nodes[0] for name, nodes in self.places.items()}
+        chosen = {f.name: candidates.get(f.name, [where.get(f.name, "")]) for f in fragments}
+        task = DeadlineTask(
+            fragments=fragments,
+            queries=self._queries,
+            where=where,
+            candidates=chosen,
+            costs_ms={f.name: self.cost_ms(f) for f in fragments},
+            rates_bytes_s={stream: rate.bytes_s for stream, rate in self._rates.items()},
+            running=work_on(self.places, self.timings, chosen),
+            hop_ms=self.settings.hop_ms,
+        )
+        return task.problem(view)
+
+    def _runs_on(self, fragment: str, view: NetworkView) -> str | None:
+        """The node of a fragment of another query, if its ends are there too."""
+        places = self.places.get(fragment)
+        query = self._queries[self._flow.fragments[fragment].query]
+        site = query.outputs.get(fragment)
+        if places is None or fragment not in self.timings or places[0] not in view.index:
+            return None
+        return places[0] if site is None or site in view.index else None
+
+    def _retime(
+        self, fragment: str, cost_ms: float, sub_deadline_ms: float, spare_ms: float | None = None
+    ) -> None:
+        """Note by when a fragment must be done.
+
+        Parameters
+        ----------
+        spare_ms
+            What is left of the recovery bound; None: as it was.
+        """
+        if spare_ms is None:
+            lag_ms = self.timings[fragment].standby_lag_ms
+        else:
+            lag_ms = _lag_ms(spare_ms, sub_deadline_ms)
+        self.timings[fragment] = Timing(
+            cost_ms=cost_ms, sub_deadline_ms=sub_deadline_ms, standby_lag_ms=lag_ms
+        )
 
     def stand_by(self, query: str, fragment: str, prefer: str | None) -> StandBy:
         """Choose a node to stand by for one fragment, everything else staying where it is.
@@ -176,6 +289,8 @@ class Planning:
             problem = str(error)
             found = place_secondaries(replace(task, bound_ms=NO_LIMIT_MS), load, keep)[fragment]
         self.places[fragment] = (self.places[fragment][0], found.node)
+        timing, spare_ms = self.timings[fragment], record.recovery_bound_ms - found.recovery.total_ms
+        self._retime(fragment, timing.cost_ms, timing.sub_deadline_ms, spare_ms)
         return StandBy(node=found.node, recovery=found.recovery, problem=problem)
 
     def _at(self, operator: Operator) -> str:
@@ -206,6 +321,36 @@ class Planning:
                 raise InvalidQuery(record.name, field, site, problem, known)
 
 
+def _lag_ms(spare_ms: float, sub_deadline_ms: float) -> float:
+    """How far a secondary may lag.
+
+    What has come while it lagged is processed when its primary dies, which takes no longer than it
+    came in: the recovery bound may be used up. A secondary that breaks the bound anyway is worked
+    on as a primary would be.
+    """
+    return spare_ms if spare_ms > 0 else sub_deadline_ms
+
+
+def _candidates(
+    graph: QueryGraph, view: NetworkView, found: Plan, running: Keep
+) -> dict[str, list[str]]:
+    """Nodes that the deadline program chooses from, by fragment: where relaxation puts the query's
+    fragments, and where they are placed."""
+    chosen = {placed.operator: placed.primary for placed in found.placements}
+    cpu_ms = np.zeros(len(view.nodes))
+    near = {
+        node
+        for placed in found.placements
+        for node in view.names(view.nearest(np.array(placed.point_ms), cpu_ms, CANDIDATES))
+    }
+    candidates: dict[str, list[str]] = {}
+    for name, node in chosen.items():
+        allowed = graph.by_name[name].allowed
+        others = filter(view.can_host, allowed) if allowed else sorted(near)
+        candidates[name] = [node] if name in running else list(dict.fromkeys([node, *others]))
+    return candidates
+
+
 def order(flow: Dataflow, queries: Iterable[str]) -> list[str]:
     """Queries, those that others read first; ties by name.
 
@@ -218,6 +363,11 @@ def order(flow: Dataflow, queries: Iterable[str]) -> list[str]:
         ordered += ready or left
         left = [q for q in left if q not in ordered]
     return ordered
+
+
+def living_timings(view: ClusterView) -> dict[str, Timing]:
+    """By when what runs must be done, by fragment."""
+    return {found.record.fragment: found.record.timing for found in view.fragments.values()}
 
 
 def living_places(view: ClusterView) -> dict[str, tuple[str, str | None]]:

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.coordinator.dataflow import Columns, Dataflow, Fragment
-from orchestrator.records import ClusterRecord, Estimate, NodeKind, NodeRecord, QueryRecord
+from orchestrator.records import (
+    ClusterRecord,
+    Estimate,
+    NodeKind,
+    NodeRecord,
+    QueryRecord,
+    StreamRecord,
+)
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
 
@@ -98,28 +105,60 @@ def network_view(nodes: Mapping[str, NodeRecord], copies: Counter[str]) -> Netwo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """How much of a stream there is."""
+    """How much of a stream there is.
+
+    Attributes
+    ----------
+    burst
+        Tuples that come at once.
+    """
 
     bytes_s: float
     tuples_s: float
+    burst: float
 
 
 def rates(
-    flow: Dataflow, entering_bytes_s: Mapping[str, float], queries: Mapping[str, QueryRecord]
+    flow: Dataflow,
+    streams: Mapping[str, StreamRecord],
+    queries: Mapping[str, QueryRecord],
+    batch_ms: float,
 ) -> dict[str, Rate]:
-    """Expected rate of every stream."""
-    found = {
-        stream: _rate(bytes_s, flow.columns[stream]) for stream, bytes_s in entering_bytes_s.items()
-    }
+    """Expected rate of every stream.
+
+    Parameters
+    ----------
+    batch_ms
+        What comes within it is taken together.
+    """
+    found = {name: _entering(stream, batch_ms) for name, stream in streams.items()}
     for fragment in flow.fragments.values():
-        taken_bytes_s = sum(found[stream].bytes_s for stream in fragment.inputs)
-        given_bytes_s = taken_bytes_s * estimate(queries, fragment).selectivity
-        found[fragment.name] = _rate(given_bytes_s, fragment.columns)
+        taken = taken_by(fragment, found)
+        given_bytes_s = taken.bytes_s * estimate(queries, fragment).selectivity
+        tuples_s = given_bytes_s / row_bytes(fragment.columns)
+        burst = taken.burst * tuples_s / taken.tuples_s if taken.tuples_s else 0.0
+        found[fragment.name] = Rate(bytes_s=given_bytes_s, tuples_s=tuples_s, burst=burst)
     return found
 
 
-def _rate(bytes_s: float, columns: Columns) -> Rate:
-    return Rate(bytes_s=bytes_s, tuples_s=bytes_s / row_bytes(columns))
+def taken_by(fragment: Fragment, stream_rates: Mapping[str, Rate]) -> Rate:
+    """What a fragment takes in, of all its inputs together."""
+    inputs = [stream_rates[stream] for stream in fragment.inputs]
+    return Rate(
+        bytes_s=sum(rate.bytes_s for rate in inputs),
+        tuples_s=sum(rate.tuples_s for rate in inputs),
+        burst=sum(rate.burst for rate in inputs),
+    )
+
+
+def _entering(stream: StreamRecord, batch_ms: float) -> Rate:
+    tuples_s = stream.rate_bytes_s / row_bytes(stream.columns)
+    burst = stream.burst
+    if burst is None:
+        replay = stream.replay
+        together_ms = max(batch_ms, replay.interval_ms / replay.speed if replay else 0.0)
+        burst = max(tuples_s * together_ms / 1e3, 1.0)
+    return Rate(bytes_s=stream.rate_bytes_s, tuples_s=tuples_s, burst=burst)
 
 
 def estimate(queries: Mapping[str, QueryRecord], fragment: Fragment) -> Estimate:
@@ -146,7 +185,14 @@ def query_graph(
     """
     fragments = flow.of(query.name)
     own = {fragment.name for fragment in fragments}
-    operators = [Operator(name=f.name, cost_us=estimate(queries, f).cost_us) for f in fragments]
+    operators = [
+        Operator(
+            name=f.name,
+            cost_us=estimate(queries, f).cost_us,
+            allowed=query.primaries.get(f.name, ()),
+        )
+        for f in fragments
+    ]
     inputs = sorted({stream for f in fragments for stream in f.inputs} - own)
     operators += [Operator(name=s, pinned=sites[s] if s in sites else places[s][0]) for s in inputs]
     links = [

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from orchestrator.coordinator.dataflow import Dataflow, InvalidQuery, sound_dataflow
+from orchestrator.coordinator.dataflow import Dataflow, Fragment, InvalidQuery, sound_dataflow
 from orchestrator.records import (
     Assignment,
     ClusterRecord,
+    CostStatus,
     FragmentRecord,
     NodeKind,
     NodeRecord,
@@ -35,6 +36,9 @@ from orchestrator.store.protocol import (
 from streams.chunk import type_names
 
 R = TypeVar("R", bound=Record)
+
+LEAST_SAMPLES = 100
+"""Batches after which a measured cost is believed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +165,14 @@ class ClusterView:
         if replica is None or not self.alive(replica):
             return None
         return self.nodes[replica.node].record.replicas.get(fragment)
+
+    def measured_cost(self, fragment: Fragment) -> CostStatus | None:
+        """What evaluating a fragment costs where its primary runs; None until that is known."""
+        found = self.fragments.get(fragment.key)
+        status = None if found is None else self.status(found.record.primary, fragment.name)
+        if status is None or status.cost is None or status.cost.samples < LEAST_SAMPLES:
+            return None
+        return status.cost
 
     def stepped_down(self, record: FragmentRecord) -> bool:
         """Whether the primary lives but does not act as one any more."""

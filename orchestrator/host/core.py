@@ -8,7 +8,8 @@ than `next_tick_us`. Times are µs on the cluster's clock.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from ha.messages import (
 from ha.receiver import Receiver, Verdict
 from ha.roles import Role, RoleEvent
 from ha.serving import Producer, acknowledge, outgoing, subscribe
+from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import (
     Assigned,
     Command,
@@ -48,13 +50,33 @@ from orchestrator.host.events import (
 from orchestrator.host.prober import Prober
 from orchestrator.host.roster import Roster, Running
 from orchestrator.host.sink import Sink
-from orchestrator.records import Assignment, ClusterRecord
-
-INSTANTS_PER_DISPATCH = 64
-"""Evaluated before the host listens again: some ten milliseconds of a heavy join."""
+from orchestrator.records import Assignment, ClusterRecord, ReplicaRole, ReplicaStatus
 
 SNAPSHOT_RETRY_US = 500_000
 """A twin that has not answered by then was not ready or did not hear."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worked:
+    """A batch that was evaluated.
+
+    Attributes
+    ----------
+    commands
+        What to do once it is done.
+    fragment
+        Whose it was; None if there was nothing to evaluate.
+    tuples, instants
+        What went in.
+    emulated_us
+        How long it must be taken to last, if costs are emulated, µs.
+    """
+
+    commands: list[Command]
+    fragment: str | None = None
+    tuples: int = 0
+    instants: int = 0
+    emulated_us: float | None = None
 
 
 class HostCore:
@@ -85,14 +107,16 @@ class HostCore:
         self._detector = FailureDetector(
             round(settings.suspect_after_ms * 1000), self._heartbeat_us
         )
-        self._batch_us = round(settings.batch_ms * 1000)
-        self._due_us: dict[str, int] = {}
-        self._evaluated_us: dict[str, int] = {}
+        batch_us = round(settings.batch_ms * 1000)
+        self._dispatcher = Dispatcher(self.roster.running, settings.scheduling, batch_us)
+        self._emulate_costs = settings.emulate_costs
+        self._to_itself: deque[Message] = deque()
         self._commands: list[Command] = []
         self._next_heartbeat_us = self._next_ack_us = self._next_probe_us = now_us
 
     def handle(self, event: Event, now_us: int) -> list[Command]:
         """Take in an event."""
+        self._talk_to_itself(now_us)
         match event:
             case MessageArrived(sender=sender, message=message):
                 self._detector.heard(sender, now_us)
@@ -104,19 +128,21 @@ class HostCore:
                 self._on_assigned(assignment, now_us)
             case SourceEmitted(stream=stream):
                 if (source := self.roster.sources.get(stream)) is not None:
-                    source.log.append(event.rows, event.marks, event.origins_us)
+                    source.enter(event, now_us)
                     self._publish(source)
             case EpochSuperseded(fragment=fragment, epoch=epoch):
-                self._leave_epoch(fragment, epoch)
+                self._leave_epoch(fragment, epoch, now_us)
             case CopyDismissed(fragment=fragment):
                 self.counters["copies_dismissed"] += 1
                 self._commands += self.roster.dismiss(fragment)
+                self._dispatcher.recast(now_us)
             case CpuMeasured(load=load):
                 self.prober.load = load
         return self._take_commands()
 
     def tick(self, now_us: int) -> list[Command]:
         """Do what is due: heartbeats, suspicion, requests, acknowledgements, probes."""
+        self._talk_to_itself(now_us)
         if now_us >= self._next_heartbeat_us:
             self._next_heartbeat_us = now_us + self._heartbeat_us
             self._beat()
@@ -142,25 +168,50 @@ class HostCore:
     @property
     def next_work_us(self) -> int | None:
         """When `work` will have something to evaluate; None if nothing has come."""
-        return min(self._due_us.values(), default=None)
+        return 0 if self._to_itself else self._dispatcher.next_us
 
-    def work(self, now_us: int) -> tuple[list[Command], int]:
-        """Evaluate one batch of the fragment that has been due for longest, if any is.
+    def work(self, now_us: int) -> Worked:
+        """Evaluate one batch of the task that comes first, if any has work.
 
-        Returns what to do, and the input tuples and instants evaluated (its cost, roughly).
+        Call `charge` when it is known how long that took.
         """
-        effort = 0
-        due = {fragment: at for fragment, at in self._due_us.items() if at <= now_us}
-        if due:
-            fragment = min(due, key=due.__getitem__)
-            del self._due_us[fragment]
-            if (running := self.roster.running.get(fragment)) is not None:
-                effort = self._evaluate(running)
-                self._evaluated_us[fragment] = now_us
-                if running.replica.has_work:
-                    # A backlog does not wait for more to come.
-                    self._due_us[fragment] = now_us
-        return self._take_commands(), effort
+        self._talk_to_itself(now_us)
+        dispatch = self._dispatcher.pop(now_us)
+        if dispatch is None:
+            return Worked(commands=self._take_commands())
+        running = self.roster.running[dispatch.fragment]
+        evaluated = running.replica.evaluate(dispatch.instants)
+        assert evaluated is not None, "a task is dispatched when it has work"
+        self.counters["dispatches"] += 1
+        self.counters["tuples_in"] += evaluated.tuples_in
+        self.counters["tuples_out"] += evaluated.rows.num_rows
+        self._publish(running.replica)
+        self._dispatcher.done(dispatch.fragment, now_us)
+        cost_us = evaluated.tuples_in * running.assignment.cost_us
+        return Worked(
+            commands=self._take_commands(),
+            fragment=dispatch.fragment,
+            tuples=evaluated.tuples_in,
+            instants=len(evaluated.marks),
+            emulated_us=cost_us if self._emulate_costs else None,
+        )
+
+    def charge(self, worked: Worked, took_us: float) -> None:
+        """Learn what a batch has cost."""
+        if worked.fragment is not None:
+            self._dispatcher.charge(worked.fragment, worked.tuples, worked.instants, took_us)
+
+    def replicas(self) -> dict[str, ReplicaStatus]:
+        """What the host says of its copies."""
+        return {
+            name: ReplicaStatus(
+                role=ReplicaRole(running.replica.role.value),
+                epoch=running.replica.epoch,
+                progress_ms=running.replica.progress_ms,
+                cost=self._dispatcher.cost(name),
+            )
+            for name, running in self.roster.running.items()
+        }
 
     def leave(self) -> list[Command]:
         """Tell everybody that this host reads nothing any more, before it ends in order."""
@@ -191,6 +242,7 @@ class HostCore:
         for producer in self.roster.producers():
             self._publish(producer)
         self._request(now_us)
+        self._dispatcher.recast(now_us)
 
     def _on_twin_lost(self, node: str, cause: str, now_us: int) -> None:
         for running in self.roster.running.values():
@@ -216,17 +268,19 @@ class HostCore:
             )
         )
         self._publish(replica)
+        self._dispatcher.recast(now_us)
 
-    def _heed_epoch(self, fragment: str, epoch: int) -> None:
+    def _heed_epoch(self, fragment: str, epoch: int, now_us: int) -> None:
         running = self.roster.running.get(fragment)
         if running is not None and epoch > running.replica.epoch:
-            self._leave_epoch(fragment, epoch)
+            self._leave_epoch(fragment, epoch, now_us)
 
-    def _leave_epoch(self, fragment: str, epoch: int) -> None:
+    def _leave_epoch(self, fragment: str, epoch: int, now_us: int) -> None:
         running = self.roster.running.get(fragment)
         if running is not None and running.step_down(max(epoch, running.replica.epoch)):
             self.counters["demotions"] += 1
             self._report("stepped down", fragment, f"epoch {epoch} has another primary")
+            self._dispatcher.recast(now_us)
 
     # Messages
 
@@ -235,7 +289,7 @@ class HostCore:
             case Data():
                 self._on_data(sender, message, now_us)
             case Ack(stream=stream):
-                self._heed_epoch(stream, message.epoch)
+                self._heed_epoch(stream, message.epoch, now_us)
                 if (producer := self.roster.producer(stream)) is not None:
                     acknowledge(producer, sender, message)
                     self._publish(producer)
@@ -250,7 +304,7 @@ class HostCore:
                     producer.log.unsubscribe((sender, consumer))
             case Heartbeat(epochs=epochs):
                 for fragment, epoch in epochs.items():
-                    self._heed_epoch(fragment, epoch)
+                    self._heed_epoch(fragment, epoch, now_us)
             case SnapshotRequest(fragment=fragment):
                 running = self.roster.running.get(fragment)
                 if running is not None and running.replica.serves:
@@ -293,17 +347,18 @@ class HostCore:
                 self.counters["tuples_lost"] += lost
                 self._report("input lost", data.stream, f"{lost} tuples that no producer keeps")
             else:
-                self._forget(running)
+                self._forget(running, now_us)
         else:
             self._note_verdict(verdict, sender, intake, receiver, now_us)
-        self._enqueue(running, now_us)
+        self._dispatcher.arrived(data.consumer, now_us)
 
-    def _forget(self, running: Running) -> None:
+    def _forget(self, running: Running, now_us: int) -> None:
         self.counters["states_broken"] += 1
         running.replica.forget()
         running.snapshot_asked_us = None
         for intake in running.intakes.values():
             intake.ask_again()
+        self._dispatcher.recast(now_us)
 
     def _note_verdict(
         self, verdict: Verdict, sender: str, intake: Intake, receiver: Receiver, now_us: int
@@ -330,7 +385,7 @@ class HostCore:
             return
         if running.replica.install(snapshot):
             self._report("warm", snapshot.fragment, f"epoch {running.replica.epoch}")
-            self._enqueue(running, now_us)
+            self._dispatcher.recast(now_us)
         else:
             self.counters["snapshots_unusable"] += 1
 
@@ -373,23 +428,7 @@ class HostCore:
                 for node, ack in sink.intake.acks(sink.receiver.position, sink.receiver):
                     self._send(node, ack)
 
-    # Work and output
-
-    def _enqueue(self, running: Running, now_us: int) -> None:
-        fragment = running.assignment.fragment
-        if running.replica.has_work and fragment not in self._due_us:
-            last_us = self._evaluated_us.get(fragment, now_us - self._batch_us)
-            self._due_us[fragment] = max(now_us, last_us + self._batch_us)
-
-    def _evaluate(self, running: Running) -> int:
-        evaluated = running.replica.evaluate(INSTANTS_PER_DISPATCH)
-        if evaluated is None:
-            return 0
-        self.counters["dispatches"] += 1
-        self.counters["tuples_in"] += evaluated.tuples_in
-        self.counters["tuples_out"] += evaluated.rows.num_rows
-        self._publish(running.replica)
-        return evaluated.tuples_in + len(evaluated.marks)
+    # Output
 
     def _publish(self, producer: Producer) -> None:
         for node, data in outgoing(producer):
@@ -398,9 +437,20 @@ class HostCore:
     def _send(self, to: str, message: Message) -> None:
         self._commands.append(Send(to=to, message=message))
 
+    def _talk_to_itself(self, now_us: int) -> None:
+        """Take in what this host has sent itself: copies that follow each other on one node."""
+        while self._to_itself:
+            self._on_message(self.node, self._to_itself.popleft(), now_us)
+
     def _report(self, kind: str, subject: str, detail: str) -> None:
         self._commands.append(Report(kind=kind, subject=subject, detail=detail))
 
     def _take_commands(self) -> list[Command]:
-        commands, self._commands = self._commands, []
+        commands: list[Command] = []
+        for command in self._commands:
+            if isinstance(command, Send) and command.to == self.node:
+                self._to_itself.append(command.message)
+            else:
+                commands.append(command)
+        self._commands = []
         return commands

@@ -54,9 +54,9 @@ def node_record(
         reported_us=now_us,
         coordinate=core.prober.coordinate,
         latencies_ms=core.prober.latencies_ms,
-        replicas=roster.statuses(),
-        sources={s: source.log.end.next_seq for s, source in roster.sources.items()},
-        sinks={s: sink.status() for s, sink in roster.sinks.items()},
+        replicas=core.replicas(),
+        sources={s: source.status for s, source in roster.sources.items()},
+        sinks={s: sink.status(now_us) for s, sink in roster.sinks.items()},
         wants=wants,
         counters=dict(core.counters + link_counters + dropped),
     )

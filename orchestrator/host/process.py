@@ -51,6 +51,10 @@ from orchestrator.store import CLUSTER, Store, ZooKeeperStore
 PUBLISH_US = 1_000_000
 """Between two versions of a host's record, unless the role of a copy changes."""
 
+SAME_BUSY_PERIOD_US = 1_000
+"""A batch that begins so soon after another belongs to the same busy period, if costs are
+emulated."""
+
 LONGEST_WAIT_US = 100_000
 """The loop looks at least this often whether it should end."""
 
@@ -100,6 +104,7 @@ class HostProcess:
         self._feeder = Feeder(round(found.record.batch_ms * 1000))
         self._running: object = None
         self._next_publish_us = 0
+        self._busy_until_us = 0
         self._cpu = CpuMeter(now_us(), least_us=PUBLISH_US // 2)
         self._link = StoreLink(store, self._identity)
         self._store_thread = StoreThread(self._link, self._transport.wake)
@@ -123,7 +128,8 @@ class HostProcess:
     def _turn(self) -> None:
         """One turn of the loop: listen, feed, do what is due, work once."""
         core, now = self._core, now_us()
-        timeout_us = 0 if self._arrived else min(self._next_due_us() - now, LONGEST_WAIT_US)
+        waits_us = min(max(self._next_due_us() - now, 0), LONGEST_WAIT_US)
+        timeout_us = 0 if self._arrived else waits_us
         self._arrived.extend(self._transport.receive(timeout_us))
         for _ in range(min(len(self._arrived), MESSAGES_PER_TURN)):
             self._take(self._arrived.popleft())
@@ -133,8 +139,28 @@ class HostProcess:
             self._dispatch(emitted)
         if now_us() >= core.next_tick_us:
             self._execute(core.tick(now_us()))
-        self._execute(core.work(now_us())[0])
+        self._work()
         self._publish()
+
+    def _work(self) -> None:
+        began_us = now_us()
+        worked = self._core.work(began_us)
+        if worked.emulated_us is not None:
+            began_us = self._pretend(began_us, worked.emulated_us)
+        self._core.charge(worked, now_us() - began_us)
+        self._execute(worked.commands)
+
+    def _pretend(self, began_us: int, lasts_us: float) -> int:
+        """Be busy for as long as a batch is to last; returns when it began.
+
+        The turns of a loop that has work to do take time of their own, which a batch that follows
+        soon after another includes.
+        """
+        if began_us - self._busy_until_us < SAME_BUSY_PERIOD_US:
+            began_us = self._busy_until_us
+        self._busy_until_us = began_us + round(lasts_us)
+        time.sleep(max(self._busy_until_us - now_us(), 0) / 1e6)
+        return began_us
 
     def _take(self, item: Arrived | Lost) -> None:
         match item:

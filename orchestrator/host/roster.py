@@ -18,19 +18,19 @@ from ha.receiver import Receiver
 from ha.replica import Replica
 from ha.roles import Role, RoleEvent
 from ha.serving import Producer
-from orchestrator.host.events import Command, Report, Send
+from orchestrator.host.events import Command, Report, Send, SourceEmitted
 from orchestrator.host.sink import SINK_PREFIX, Sink
 from orchestrator.records import (
     Assignment,
     FragmentAssignment,
-    ReplicaRole,
-    ReplicaStatus,
     SinkAssignment,
     SourceAssignment,
+    SourceStatus,
 )
 from streams.chunk import stream_schema
 from streams.compiler import compile_statement
 from streams.language import QueryError, parse
+from streams.scheduling.shedder import Shedder, value_of
 
 ABSENT_SINK_US = 15_000_000
 """How long output is kept for a sink whose host has left the store. A copy of a fragment that goes
@@ -67,6 +67,32 @@ class Source:
     assignment: SourceAssignment
     generation: int
     log: OutputLog
+    shedder: Shedder | None
+    shed: int = 0
+
+    @staticmethod
+    def begin(a: SourceAssignment, now_us: int) -> Source:
+        """A stream of which nothing has entered yet."""
+        schema = stream_schema(a.columns)
+        shedder = None
+        if a.shed is not None:
+            value = None if a.shed.value is None else value_of(a.shed.value, schema)
+            shedder = Shedder(a.shed.tuples, round(a.shed.per_ms * 1000), value)
+        return Source(assignment=a, generation=now_us, log=OutputLog(schema), shedder=shedder)
+
+    def enter(self, emitted: SourceEmitted, now_us: int) -> None:
+        """Take in what has come from outside, or what the load shedder leaves of it."""
+        rows = emitted.rows
+        if self.shedder is not None:
+            admitted = self.shedder.admit(rows, now_us)
+            rows = admitted.kept
+            self.shed += admitted.dropped
+        self.log.append(rows, emitted.marks, emitted.origins_us)
+
+    @property
+    def status(self) -> SourceStatus:
+        """For the host's record in the store."""
+        return SourceStatus(next_seq=self.log.end.next_seq, shed=self.shed)
 
     @property
     def stream(self) -> str:
@@ -131,17 +157,6 @@ class Roster:
             if stream == running.replica.stream:
                 return running.replica.log.schema
         return None
-
-    def statuses(self) -> dict[str, ReplicaStatus]:
-        """What the host says of its copies."""
-        return {
-            fragment: ReplicaStatus(
-                role=ReplicaRole(running.replica.role.value),
-                epoch=running.replica.epoch,
-                progress_ms=running.replica.progress_ms,
-            )
-            for fragment, running in self.running.items()
-        }
 
     def apply(self, assignment: Assignment, now_us: int) -> tuple[list[Command], set[str]]:
         """Run what is assigned and nothing else.
@@ -237,8 +252,11 @@ class Roster:
             if stream in self.sources:
                 self.sources[stream].assignment = a
             else:
-                log = OutputLog(stream_schema(a.columns))
-                self.sources[stream] = Source(assignment=a, generation=now_us, log=log)
+                try:
+                    self.sources[stream] = Source.begin(a, now_us)
+                except QueryError as error:
+                    yield Report(kind="assignment refused", subject=stream, detail=str(error))
+                    continue
                 yield Report(kind="begun", subject=stream, detail="source")
 
     def _sinks(self, assigned: tuple[SinkAssignment, ...]) -> Iterator[Command]:

@@ -2,8 +2,8 @@
 
 A closed instant is an *answer*: all results up to it are there, even if there are none ("no alert
 as of now"). Latency is measured for every answer, from the entry of the newest tuple that could
-have mattered to it; the deadline-miss ratio is the share of answers that came later than the
-deadline.
+have mattered to it. The deadline-miss ratio is the share of output tuples that came later than
+the deadline; answers that did, empty ones among them, are counted apart.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ha.receiver import Receiver, Verdict
 from orchestrator.host.events import Deliver
 from orchestrator.records import SinkAssignment, SinkStatus
 from streams.chunk import stream_schema
+from streams.scheduling.miss_ratio import MissRatio
 
 SINK_PREFIX = "sink:"
 """Under this and the stream's name a sink subscribes; fragments subscribe under their own names."""
@@ -25,6 +26,9 @@ SINK_PREFIX = "sink:"
 LATENCY_WINDOW = 20_000
 """Answers over which percentiles are taken: a minute or two of a fast stream, and quickly
 sorted: the host does nothing else meanwhile."""
+
+MISS_WINDOW_US = 10_000_000
+"""How far back the recent deadline-miss ratio looks."""
 
 
 class Sink:
@@ -40,6 +44,7 @@ class Sink:
         self._answers = 0
         self._misses = 0
         self._lost = 0
+        self._late_rows = MissRatio(assignment.deadline_ms * 1000, MISS_WINDOW_US)
 
     def skip_to(self, data: Data) -> int:
         """Go on after a gap that no producer can fill; returns the tuples lost, which are counted.
@@ -63,11 +68,13 @@ class Sink:
         self._rows += chunk.rows.num_rows
         self._answers += len(chunk.marks)
         self._misses += int(np.count_nonzero(latencies_us > self.assignment.deadline_ms * 1000))
+        answered_by = np.searchsorted(chunk.marks, chunk.timestamps)
+        self._late_rows.observe(latencies_us[answered_by], now_us)
         return received.verdict, Deliver(
             stream=data.stream, epoch=data.epoch, chunk=chunk, lost=lost, arrived_us=now_us
         )
 
-    def status(self) -> SinkStatus:
+    def status(self, now_us: int) -> SinkStatus:
         """For the host's record in the store."""
         position = self.receiver.position
         p50 = p99 = None
@@ -81,6 +88,9 @@ class Sink:
             latency_ms_p99=p99,
             deadline_misses=self._misses,
             answers=self._answers,
+            late_rows=self._late_rows.misses,
+            miss_pct=self._late_rows.ratio_pct or 0.0,
+            recent_miss_pct=self._late_rows.recent_pct(now_us),
             lost=self._lost,
             repeated=self.receiver.repeated_tuples,
         )

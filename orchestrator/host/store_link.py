@@ -143,6 +143,7 @@ class StoreLink:
                 generation=record.generation,
                 primary=self.replica_of,
                 secondary=None,
+                timing=record.timing,
                 took_over=TakeOver(
                     previous=record.primary,
                     cause=takeover.cause,

@@ -18,7 +18,7 @@ import heapq
 import select
 import socket
 import struct
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -105,7 +105,6 @@ class Transport:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._outlets: dict[str, Outlet] = {}
         self._owners: dict[bytes, str] = {}
-        self._local: deque[Arrived] = deque()
         self._held: list[tuple[int, int, Arrived | Lost]] = []
         self._order = 0
         self._waker, self._woken = socket.socketpair()
@@ -145,13 +144,10 @@ class Transport:
                 self._outlets[node] = self._open(peer)
 
     def send(self, to: str, frames: list[bytes]) -> None:
-        """Send to a peer, or to this host itself; to an unknown peer, count and drop.
+        """Send to a peer; to an unknown one, count and drop.
 
         A peer that is gone is known to nobody for a moment; the protocol asks again.
         """
-        if to == self.node:
-            self._local.append(Arrived(to, frames))
-            return
         outlet = self._outlets.get(to)
         if outlet is None:
             self.counters["sends_to_unknown_peer"] += 1
@@ -166,8 +162,6 @@ class Transport:
 
     def receive(self, timeout_us: int) -> list[Arrived | Lost]:
         """What is due now, in order of arrival; waits for something at most `timeout_us`."""
-        if self._local:
-            timeout_us = 0
         if self._held:
             timeout_us = min(timeout_us, self._held[0][0] - self._clock_us())
         ready = dict(self._poller.poll(max(0, -(-timeout_us // 1000))))
@@ -275,8 +269,7 @@ class Transport:
         heapq.heappush(self._held, (due_us, self._order, item))
 
     def _due(self) -> list[Arrived | Lost]:
-        items: list[Arrived | Lost] = list(self._local)
-        self._local.clear()
+        items: list[Arrived | Lost] = []
         now_us = self._clock_us()
         while self._held and self._held[0][0] <= now_us:
             items.append(heapq.heappop(self._held)[2])

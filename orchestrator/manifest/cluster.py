@@ -27,6 +27,8 @@ def cluster_record(manifest: ClusterManifest) -> ClusterRecord:
         probe_interval_ms=timing.probe_interval_ms,
         batch_ms=timing.batch_ms,
         cpu=manifest.cpu,
+        scheduling=manifest.scheduling,
+        emulate_costs=manifest.emulate_costs,
     )
 
 

@@ -120,6 +120,13 @@ class Field:
             self.refuse("is not a number from 0 on", "Write a number that is not negative.")
         return float(value)
 
+    def count(self) -> int:
+        """A whole number, at least 1."""
+        value = self.number()
+        if value != int(value) or value < 1:
+            self.refuse("is not a whole number from 1 on", "Write 1 or more.")
+        return int(value)
+
     def boolean(self) -> bool:
         """True or false."""
         value = self._value()

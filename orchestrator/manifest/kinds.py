@@ -14,8 +14,11 @@ import msgspec
 from orchestrator.manifest.cpu import read_scaling
 from orchestrator.manifest.document import Field, Section, slug
 from orchestrator.manifest.units import duration_ms, memory_bytes, rate_bytes_s, timestamp_ms
-from orchestrator.records import Estimate, QueryRecord, ReplaySource, StreamRecord
-from streams.chunk import type_names
+from orchestrator.records import Estimate, QueryRecord, ReplaySource, Shed, StreamRecord
+from streams.chunk import stream_schema, type_names
+from streams.language import QueryError
+from streams.scheduling.run_queue import Policy
+from streams.scheduling.shedder import value_of
 from topology.cpu import DEFAULT_SCALING, Scaling
 
 DEFAULT_EXECUTOR_MEMORY_BYTES = 512 * 2**20
@@ -55,6 +58,8 @@ class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
         Absolute path of the table of round trips; None: links are not delayed.
     cpu
         Turns a node's load into the CPU axis of its coordinate.
+    scheduling, emulate_costs
+        As in `ClusterRecord`.
     """
 
     file: str
@@ -65,6 +70,8 @@ class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
     executor_memory_bytes: int
     timing: TimingManifest
     cpu: Scaling
+    scheduling: Policy
+    emulate_costs: bool
 
 
 class StreamManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +127,8 @@ def _cluster(document: Field, section: Section) -> ClusterManifest:
     latencies = section.get("latencies")
     memory = section.get("executorMemory")
     cpu = section.get("cpu")
+    scheduling = section.get("scheduling")
+    emulate_costs = section.get("emulateCosts")
     return ClusterManifest(
         file=document.where,
         name=name,
@@ -131,6 +140,10 @@ def _cluster(document: Field, section: Section) -> ClusterManifest:
         else DEFAULT_EXECUTOR_MEMORY_BYTES,
         timing=_timing(section),
         cpu=read_scaling(cpu) if cpu else DEFAULT_SCALING,
+        scheduling=Policy(scheduling.choice([policy.value for policy in Policy]))
+        if scheduling
+        else Policy.EDF,
+        emulate_costs=emulate_costs.boolean() if emulate_costs else False,
     )
 
 
@@ -175,13 +188,17 @@ def _timing(section: Section) -> TimingManifest:
 
 def _stream(document: Field, section: Section) -> StreamManifest:
     replay = section.get("replay")
+    burst, shed = section.get("burst"), section.get("shed")
+    columns = _columns(section.need("columns"))
     return StreamManifest(
         file=document.where,
         record=StreamRecord(
             name=section.need("name").identifier(),
             site=section.need("site").slug(),
-            columns=_columns(section.need("columns")),
+            columns=columns,
             rate_bytes_s=section.need("rate").quantity(rate_bytes_s, positive=True),
+            burst=burst.count() if burst else None,
+            shed=_shed(shed, columns) if shed else None,
             replay=_replay(replay) if replay else None,
         ),
     )
@@ -192,6 +209,23 @@ def _columns(field: Field) -> dict[str, str]:
     if not columns:
         field.refuse("has no column", "Declare at least one column.")
     return columns
+
+
+def _shed(field: Field, columns: dict[str, str]) -> Shed:
+    section = field.section()
+    value = section.get("value")
+    if value is not None:
+        try:
+            value_of(value.text(), stream_schema(columns))
+        except QueryError as error:
+            value.refuse(f"cannot value a tuple: {error.message}", "Write an expression over it.")
+    shed = Shed(
+        tuples=section.need("tuples").count(),
+        per_ms=section.need("per").quantity(duration_ms, positive=True),
+        value=value.text() if value else None,
+    )
+    section.close()
+    return shed
 
 
 def _replay(field: Field) -> ReplaySource:
@@ -220,11 +254,17 @@ def _replay(field: Field) -> ReplaySource:
 
 def _query(document: Field, section: Section) -> QueryManifest:
     outputs_field = section.need("outputs")
-    outputs = {key.identifier(): site.slug() for key, site in outputs_field.entries()}
+    outputs: dict[str, str] = {}
+    deadlines_ms: dict[str, float] = {}
+    for key, value in outputs_field.entries():
+        stream = key.identifier()
+        outputs[stream], own_ms = _output(value)
+        if own_ms is not None:
+            deadlines_ms[stream] = own_ms
     if not outputs:
         outputs_field.refuse("names no output", "Name at least one stream and its site.")
     statements = section.need("statements")
-    estimates = section.get("estimates")
+    estimates, primaries = section.get("estimates"), section.get("primaries")
     # A block scalar (`|`) begins on the line after its mark.
     style = getattr(statements.node, "style", None)
     return QueryManifest(
@@ -235,12 +275,33 @@ def _query(document: Field, section: Section) -> QueryManifest:
             statements=statements.text(),
             outputs=outputs,
             deadline_ms=section.need("deadline").quantity(duration_ms, positive=True),
+            deadlines_ms=deadlines_ms,
             recovery_bound_ms=section.need("recovery").quantity(duration_ms, positive=True),
             estimates={key.identifier(): _estimate(value) for key, value in estimates.entries()}
             if estimates
             else {},
+            primaries={key.identifier(): _nodes(value) for key, value in primaries.entries()}
+            if primaries
+            else {},
         ),
     )
+
+
+def _output(field: Field) -> tuple[str, float | None]:
+    """Site of an output, and its own deadline, ms."""
+    if not field.is_mapping():
+        return field.slug(), None
+    section = field.section()
+    site, deadline = section.need("site").slug(), section.get("deadline")
+    section.close()
+    return site, deadline.quantity(duration_ms, positive=True) if deadline else None
+
+
+def _nodes(field: Field) -> tuple[str, ...]:
+    nodes = tuple(item.slug() for item in field.items())
+    if not nodes:
+        field.refuse("names no node", "Name the nodes that may run its primary.")
+    return nodes
 
 
 def _estimate(field: Field) -> Estimate:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ha.messages import Message
-from orchestrator.host.core import HostCore
+from orchestrator.host.core import HostCore, Worked
 from orchestrator.host.events import (
     Command,
     Deliver,
@@ -59,6 +59,18 @@ class Costs:
     dispatch_us: int = 50
     effort_us: float = 5.0
     """Per input tuple or instant."""
+    noise: float = 0.0
+    """Of emulated costs: standard deviation of their logarithm, tuple by tuple, around a mean that
+    is the cost stated."""
+
+    def of(self, worked: Worked, rng: np.random.Generator) -> int:
+        """How long a batch takes, µs."""
+        if worked.emulated_us is None:
+            return self.dispatch_us + round((worked.tuples + worked.instants) * self.effort_us)
+        if not worked.tuples or not self.noise:
+            return round(worked.emulated_us)
+        factors = rng.lognormal(-(self.noise**2) / 2, self.noise, size=worked.tuples)
+        return round(worked.emulated_us * float(factors.mean()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +135,7 @@ class World:
         self.trace: list[Traced] = []
         self._cluster = cluster
         self._rng = np.random.default_rng(seed)
+        self._cost_rng = np.random.default_rng((seed, 1))
         self._deliver = deliver
         self._costs = costs or Costs()
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
@@ -242,11 +255,12 @@ class World:
             self._execute(host, core.handle(emitted, now))
         if now >= core.next_tick_us:
             self._execute(host, core.tick(now))
-        commands, effort = core.work(now)
-        if commands or effort:
-            cost_us = self._costs.dispatch_us + round(effort * self._costs.effort_us)
-            host.busy_until_us = now + cost_us
-            self.at(host.busy_until_us, lambda: self._execute(host, commands))
+        worked = core.work(now)
+        if worked.commands or worked.fragment is not None:
+            took_us = self._costs.of(worked, self._cost_rng)
+            core.charge(worked, took_us)
+            host.busy_until_us = now + took_us
+            self.at(host.busy_until_us, lambda: self._execute(host, worked.commands))
         if self._check_invariants:
             core.check_invariants()
         self._publish(host)
@@ -322,12 +336,9 @@ class World:
 
     def _send(self, host: SimulatedHost, to: str, message: Message) -> None:
         sender, target = host.spec.node, self.hosts.get(to)
-        if target is None or (to not in host.peers and to != sender):
+        if target is None or to not in host.peers:
             return
         if not target.alive or (sender, to) in self._cut:
-            return
-        if to == sender:
-            self._arrive(host, MessageArrived(sender=sender, message=message))
             return
         due_us = max(self.now_us + self._delay_us(host, to), self._last_due_us.get((sender, to), 0))
         self._last_due_us[sender, to] = due_us

@@ -29,7 +29,6 @@ from placement.rebalancing.neighbours import Neighbourhood
 from placement.rebalancing.pulls import Pull, pulls_at, usage_by_host
 from placement.rebalancing.running import Crowd, RunningQuery, as_running
 from placement.rebalancing.trials import Rows
-from placement.rebalancing.uncertainty import Uncertainty
 from placement.rebalancing.weighing import LEGAL, REASONS, Scales
 from placement.records import Request
 from placement.settings import Settings
@@ -73,7 +72,6 @@ def explain(
         found[0],
         crowd,
         view,
-        Uncertainty(view),
         {},
         settings,
         RebalanceSettings(candidates=len(view.hosts)),

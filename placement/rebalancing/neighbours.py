@@ -25,7 +25,6 @@ from placement.rebalancing.moves import RebalanceSettings, Role
 from placement.rebalancing.pulls import pulls_at, usage_by_host
 from placement.rebalancing.running import Crowd, RunningQuery
 from placement.rebalancing.trials import Rows, Trials, stacked
-from placement.rebalancing.uncertainty import Uncertainty
 from placement.rebalancing.weighing import LEGAL, Scales
 from placement.settings import Settings
 
@@ -51,7 +50,6 @@ class Neighbourhood:
         running: RunningQuery,
         crowd: Crowd,
         view: NetworkView,
-        uncertainty: Uncertainty,
         state_bytes: Mapping[str, float],
         settings: Settings,
         rebalancing: RebalanceSettings,
@@ -71,7 +69,7 @@ class Neighbourhood:
         here += [view.index[o.pinned] for o in graph.operators if o.pinned is not None]
         nodes = np.unique(np.concatenate([np.array(here, dtype=np.int64), *tried]))
         self.trials = Trials(running.request, view, nodes, settings.hop_ms)
-        self.scales = Scales(running, self.trials, view, uncertainty, state_bytes, rebalancing)
+        self.scales = Scales(running, self.trials, view, state_bytes, rebalancing)
 
     def rows(self) -> Rows:
         """All neighbouring placements; the one that runs comes first."""

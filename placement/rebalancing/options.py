@@ -16,7 +16,6 @@ from placement.rebalancing.moves import Reason, RebalanceSettings
 from placement.rebalancing.neighbours import Neighbourhood
 from placement.rebalancing.running import Crowd, RunningQuery
 from placement.rebalancing.trials import Rows, stacked
-from placement.rebalancing.uncertainty import Uncertainty
 from placement.rebalancing.weighing import LEGAL, REASONS, Step
 from placement.settings import Settings
 
@@ -43,14 +42,11 @@ class Options:
         query: RunningQuery,
         crowd: Crowd,
         view: NetworkView,
-        uncertainty: Uncertainty,
         state_bytes: Mapping[str, float],
         settings: Settings,
         rebalancing: RebalanceSettings,
     ) -> None:
-        neighbourhood = Neighbourhood(
-            query, crowd, view, uncertainty, state_bytes, settings, rebalancing
-        )
+        neighbourhood = Neighbourhood(query, crowd, view, state_bytes, settings, rebalancing)
         self.query = query
         self.scales = neighbourhood.scales
         self.weighed = self.scales.weigh(neighbourhood.rows())

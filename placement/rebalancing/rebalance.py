@@ -38,7 +38,6 @@ from placement.network import NetworkView
 from placement.rebalancing.moves import Change, Move, Reason, RebalancePlan, RebalanceSettings, Role
 from placement.rebalancing.options import Options
 from placement.rebalancing.running import Crowd, RunningQuery, as_running
-from placement.rebalancing.uncertainty import Uncertainty
 from placement.rebalancing.weighing import LEGAL, REASONS, Step, Weighed
 from placement.records import Request
 from placement.settings import Settings
@@ -111,7 +110,6 @@ class _Search:
     ) -> None:
         self._queries = queries
         self._view = view
-        self._uncertainty = Uncertainty(view)
         self._state_bytes = state_bytes
         self._settings = settings
         self._rebalancing = rebalancing
@@ -154,7 +152,6 @@ class _Search:
             query,
             self._crowd,
             self._view,
-            self._uncertainty,
             self._state_bytes,
             self._settings,
             self._rebalancing,

@@ -23,7 +23,6 @@ by the CPU that it needs (equal shares if nothing is known), and takes it to its
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -32,8 +31,9 @@ import numpy as np
 import numpy.typing as npt
 
 from placement.assess import Pairs
-from placement.errors import GraphError, NetworkError, RunningError, Stranded
+from placement.errors import RunningError, Stranded
 from placement.network import NetworkView
+from placement.planner import check_requests
 from placement.records import Request
 from placement.settings import Settings
 
@@ -195,27 +195,22 @@ def as_running(
     Stranded
         If a copy's node is gone or takes no operators.
     """
-    queries: dict[str, RunningQuery] = {}
-    placed_by: dict[str, str] = {}
-    for request in (Request(*request) for request in requests):
+    checked = [Request(*request) for request in requests]
+    check_requests(checked, view)
+    queries: list[RunningQuery] = []
+    for request in sorted(checked, key=lambda request: request.graph.name):
         graph = request.graph
-        if graph.name in queries:
-            raise GraphError(graph.name, "name", "is given to two queries")
-        _check_request(request, view)
         places: dict[str, tuple[int, int]] = {}
         for name in graph.to_place:
-            if name in placed_by:
-                problem = f"is placed with query {placed_by[name]} already"
-                raise GraphError(graph.name, f"operator {name}", problem)
-            placed_by[name] = graph.name
             if name not in running:
                 raise RunningError(name, f"query {graph.name} needs it and it does not run")
             places[name] = _pair(name, running[name], view)
-        queries[graph.name] = RunningQuery(request=request, places=places)
+        queries.append(RunningQuery(request=request, places=places))
+    needed = {name for query in queries for name in query.places}
     for name in running:
-        if name not in placed_by:
+        if name not in needed:
             raise RunningError(name, "runs, but is in none of the queries given")
-    return [queries[name] for name in sorted(queries)]
+    return queries
 
 
 def _pair(name: str, pair: tuple[str, str], view: NetworkView) -> tuple[int, int]:
@@ -226,17 +221,3 @@ def _pair(name: str, pair: tuple[str, str], view: NetworkView) -> tuple[int, int
     if primary == secondary:
         raise RunningError(name, f"its secondary is on its primary's node {primary}")
     return view.index[primary], view.index[secondary]
-
-
-def _check_request(request: Request, view: NetworkView) -> None:
-    graph = request.graph
-    for name, value in zip(Request._fields[1:], request[1:], strict=True):
-        if not math.isfinite(value) or value < 0:
-            raise GraphError(graph.name, name, f"{value} is not a number of ms ≥ 0")
-    for operator in graph.operators:
-        if operator.pinned is not None:
-            try:
-                view.node(operator.pinned)
-            except NetworkError as error:
-                subject = f"operator {operator.name}"
-                raise GraphError(graph.name, subject, f"cannot be pinned: {error}") from None

@@ -31,7 +31,6 @@ from placement.network import NetworkView
 from placement.rebalancing.moves import Reason, RebalanceSettings, Role
 from placement.rebalancing.running import RunningQuery, Touches
 from placement.rebalancing.trials import Rows, Trials
-from placement.rebalancing.uncertainty import Uncertainty
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -105,8 +104,8 @@ class Scales:
         The query as it runs.
     trials
         The query among the nodes that changes may use.
-    view, uncertainty
-        Failure domains, and errors of latencies.
+    view
+        Tells failure domains, and errors of latencies.
     state_bytes
         State of each operator; none if it is not in there.
     settings
@@ -129,7 +128,6 @@ class Scales:
         running: RunningQuery,
         trials: Trials,
         view: NetworkView,
-        uncertainty: Uncertainty,
         state_bytes: Mapping[str, float],
         settings: RebalanceSettings,
     ) -> None:
@@ -145,7 +143,7 @@ class Scales:
         self._settings = settings
         self._size = len(view.nodes)
         self.domains = view.domain_ids[trials.nodes]
-        self._errors_ms = uncertainty.between(trials.nodes)
+        self._errors_ms = view.uncertainty_between(trials.nodes, trials.nodes)
         request = running.request
         self.recovery_limits_ms = np.maximum(
             request.recovery_bound_ms, trials.recovery_ms(self.base)[0]

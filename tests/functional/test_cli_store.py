@@ -21,6 +21,7 @@ from orchestrator.records import (
     ReplicaRole,
     ReplicaStatus,
     SinkStatus,
+    Timing,
 )
 from orchestrator.store import CLUSTER, NODES, QUERIES, STREAMS, ZooKeeperStore, fragment_key
 
@@ -102,6 +103,7 @@ def run_fragment(store: ZooKeeperStore) -> None:
             generation=1,
             primary=ReplicaId(node="paris", incarnation="1"),
             secondary=ReplicaId(node="lyon", incarnation="1"),
+            timing=Timing(cost_ms=0.1, sub_deadline_ms=80.0, standby_lag_ms=120.0),
         ),
     )
     roles = {"paris": ReplicaRole.PRIMARY, "lyon": ReplicaRole.STANDBY}

@@ -47,7 +47,7 @@ def history(scenario: Scenario) -> list[str]:
 def roles(scenario: Scenario, name: str) -> list[ReplicaRole]:
     """What live hosts say of their copies of a fragment."""
     statuses = [
-        host.core.roster.statuses().get(name)
+        host.core.replicas().get(name)
         for host in scenario.world.hosts.values()
         if host.alive
     ]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -92,6 +93,17 @@ def test_latencies_of_many_pairs_are_those_of_each():
     view = NetworkView(nodes=nodes, rtt_ms={("a", "b"): 12, ("x", "a"): 1})
     between = view.one_way_between(np.array([0, 2]), np.array([1, 2, 0]))
     assert between.tolist() == [[6, 5, 0], [2.5, 0, 5]]
+
+
+def test_only_what_was_not_measured_is_uncertain():
+    errors_ms = {"a": 1, "b": 2, "c": 4}
+    nodes = tuple(replace(node(name, 0, 0), error_ms=e) for name, e in errors_ms.items())
+    all_three = np.arange(3)
+    view = NetworkView(nodes=nodes, rtt_ms={("b", "a"): 12, ("x", "a"): 1})
+    between = view.uncertainty_between(all_three, all_three[1:])
+    assert between.tolist() == [[0, 5], [0, 6], [6, 0]]
+    between = NetworkView(nodes=nodes).uncertainty_between(all_three[:1], all_three)
+    assert between.tolist() == [[0, 3, 5]]
 
 
 def test_a_node_without_a_failure_domain_is_one_of_its_own():

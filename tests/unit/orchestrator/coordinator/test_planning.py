@@ -21,7 +21,7 @@ def cluster() -> ObedientCluster:
 
 
 def planning(cluster: ObedientCluster) -> Planning:
-    return Planning(cluster.view(), {}, {}, dataflow({}, {}), {})
+    return Planning(cluster.view(), {}, {}, dataflow({}, {}), {}, {})
 
 
 def test_plans_are_made_with_the_clusters_cpu_scaling(cluster: ObedientCluster) -> None:

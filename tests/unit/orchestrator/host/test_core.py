@@ -81,6 +81,10 @@ def copy(role: str, *, epoch: int = 1, generation: int = 1, twin: str | None) ->
         epoch=epoch,
         generation=generation,
         twin=twin,
+        sub_deadline_ms=100.0,
+        standby_lag_ms=100.0,
+        readers_ms={"sink:f": 200.0},
+        cost_us=20.0,
     )
 
 
@@ -114,7 +118,7 @@ class Driven:
     def work(self) -> None:
         while (due_us := self.core.next_work_us) is not None:
             self.now_us = max(self.now_us, due_us)
-            self.commands += self.core.work(self.now_us)[0]
+            self.commands += self.core.work(self.now_us).commands
             self.core.check_invariants()
 
     def wait(self, ms: float) -> None:
@@ -463,7 +467,7 @@ def test_copy_no_longer_assigned_is_retired_and_its_producers_are_told() -> None
     host.commands.clear()
     host.assign(running())
     assert host.sent_to("site", Unsubscribe) == [Unsubscribe(stream="s", consumer="f")]
-    assert host.core.roster.statuses() == {}
+    assert host.core.replicas() == {}
 
 
 def test_dismissed_copy_ends() -> None:
@@ -471,7 +475,7 @@ def test_dismissed_copy_ends() -> None:
     host.commands.clear()
     host.handle(CopyDismissed(fragment="f"))
     assert host.sent_to("site", Unsubscribe) == [Unsubscribe(stream="s", consumer="f")]
-    assert host.core.roster.statuses() == {}
+    assert host.core.replicas() == {}
 
 
 def test_roles_follow_newer_epochs_of_the_plan_and_ignore_older_ones() -> None:

@@ -23,7 +23,7 @@ def data(part: Chunk) -> Data:
 
 
 def test_before_anything_came() -> None:
-    status = sink().status()
+    status = sink().status(0)
     assert (status.progress_ms, status.latency_ms_p50, status.answers) == (None, None, 0)
 
 
@@ -34,7 +34,7 @@ def test_latency_is_counted_for_every_answer_and_late_ones_as_misses() -> None:
     assert verdict is Verdict.ACCEPTED
     assert delivery is not None
     assert (delivery.arrived_us, delivery.lost) == (22_000, 0)
-    status = made.status()
+    status = made.status(0)
     assert (status.answers, status.rows, status.deadline_misses) == (2, 1, 1)
     assert status.latency_ms_p50 == pytest.approx(7)
     assert (status.next_seq, status.progress_ms) == (1, 20)
@@ -47,7 +47,7 @@ def test_what_comes_again_is_dropped_and_counted() -> None:
     _, delivery = made.receive(data(chunk(0, [(10, 2), (20, 1)])), 0)
     assert delivery is not None
     assert numbers([delivery.chunk]) == [2]
-    assert (made.status().rows, made.status().repeated) == (3, 4)
+    assert (made.status(0).rows, made.status(0).repeated) == (3, 4)
 
 
 def test_a_gap_is_not_taken_in_until_it_is_given_up_and_then_counted() -> None:
@@ -59,4 +59,4 @@ def test_a_gap_is_not_taken_in_until_it_is_given_up_and_then_counted() -> None:
     verdict, delivery = made.receive(late, 0, lost)
     assert verdict is Verdict.ACCEPTED
     assert delivery is not None
-    assert delivery.lost == made.status().lost == 3
+    assert delivery.lost == made.status(0).lost == 3

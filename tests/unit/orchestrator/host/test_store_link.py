@@ -12,7 +12,7 @@ from orchestrator.host.events import (
     RecordTakeover,
 )
 from orchestrator.host.store_link import StoreLink
-from orchestrator.records import Assignment, FragmentRecord, NodeKind, NodeRecord, ReplicaId
+from orchestrator.records import Assignment, FragmentRecord, NodeKind, NodeRecord, ReplicaId, Timing
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
 from orchestrator.store import ASSIGNMENTS, NODES, StoreUnavailable, fragment_key
 
@@ -21,7 +21,13 @@ THERE = ReplicaId(node="there", incarnation="7")
 ELSEWHERE = ReplicaId(node="elsewhere", incarnation="1")
 KEY = fragment_key("q", "f")
 RECORD = FragmentRecord(
-    query="q", fragment="f", epoch=4, generation=1, primary=THERE, secondary=HERE
+    query="q",
+    fragment="f",
+    epoch=4,
+    generation=1,
+    primary=THERE,
+    secondary=HERE,
+    timing=Timing(cost_ms=1.0, sub_deadline_ms=10.0, standby_lag_ms=100.0),
 )
 TAKEOVER = RecordTakeover(
     query="q", fragment="f", epoch=5, previous="there", cause="silent", detected_at_us=99

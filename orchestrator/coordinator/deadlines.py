@@ -1,0 +1,197 @@
+"""Sub-deadlines: by when each fragment must be done so that every output keeps its deadline.
+
+The cheapest placement is kept if on every node all work can be done by its sub-deadlines, earliest
+deadline first, with time to spare; its sub-deadlines are then the fairest ones there are. Else the
+deadline program looks for another placement among the same candidates, and its sub-deadlines are
+those it proves possible (deadline placement, §5.2). Work that is admitted already keeps
+its sub-deadlines, and a query that would break them is refused; only queries that read each
+other's streams have their deadlines divided anew, together, since what they share must be done in
+time for each.
+
+An instance is what comes at once (`problem.Rate.burst`); its cost is what was measured of the
+fragment, or what its owner estimates until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.coordinator.dataflow import Dataflow, Fragment
+from orchestrator.records import QueryRecord, Timing
+from placement.deadline.demand import admit, work_of
+from placement.deadline.fair import fair_sub_deadlines
+from placement.deadline.problem import DeadlineProblem
+from placement.deadline.production import ProductionSettings, place_by_deadline
+from placement.deadline.records import Admitted, DeadlineNode, DeadlineOperator, Output, Source
+from placement.network import NetworkView
+from placement.program import MilpSettings
+
+LEAST_COST_MS = 1e-3
+"""Cost of an instance of a fragment that is said to cost nothing."""
+
+SPARE = 0.2
+"""Share of every sub-deadline that the cheapest placement must leave free for costs that are
+higher than expected; with less, one that divides the time better is looked for."""
+
+USAGE_WEIGHT = 1e-9
+"""What a byte of network usage counts for in the deadline program: it decides between placements
+that are equally fair."""
+
+SOLVING = MilpSettings(gap=0.01, time_limit_s=20.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divided:
+    """A placement that keeps the deadlines.
+
+    Attributes
+    ----------
+    places
+        Fragment → node of its primary.
+    sub_deadlines_ms
+        Fragment → by when it must be done after its input has come, ms.
+    """
+
+    places: dict[str, str]
+    sub_deadlines_ms: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlineTask:
+    """Queries whose deadlines are divided together, since they read each other's streams.
+
+    Attributes
+    ----------
+    fragments
+        Of all of them, producers before consumers.
+    queries
+        By name.
+    where
+        Stream that is not made by the fragments → node on which it enters.
+    candidates
+        Fragment → nodes that its primary may take; one if it runs already.
+    costs_ms
+        Fragment → cost of an instance.
+    rates_bytes_s
+        By stream.
+    running
+        Node → work of other queries.
+    hop_ms
+        What a link between two nodes costs besides its latency.
+    """
+
+    fragments: Sequence[Fragment]
+    queries: Mapping[str, QueryRecord]
+    where: Mapping[str, str]
+    candidates: Mapping[str, Sequence[str]]
+    costs_ms: Mapping[str, float]
+    rates_bytes_s: Mapping[str, float]
+    running: Mapping[str, tuple[Admitted, ...]]
+    hop_ms: float
+
+    def problem(self, view: NetworkView) -> DeadlineProblem:
+        """In the deadline program's terms."""
+        names = [fragment.name for fragment in self.fragments]
+        read = {stream for fragment in self.fragments for stream in fragment.inputs}
+        indices = np.arange(len(view.nodes))
+        one_way_ms = view.one_way_between(indices, indices) + self.hop_ms
+        np.fill_diagonal(one_way_ms, 0.0)
+        return DeadlineProblem(
+            nodes=tuple(
+                DeadlineNode(name=node.name, admitted=self.running.get(node.name, ()))
+                for node in view.nodes
+            ),
+            operators=tuple(map(self._operator, self.fragments)),
+            sources=tuple(
+                Source(stream=stream, nodes=(self.where[stream],))
+                for stream in sorted(read.difference(names))
+            ),
+            outputs=tuple(self._outputs(read)),
+            one_way_ms=one_way_ms,
+            rates_bytes_s={stream: self.rates_bytes_s[stream] for stream in read.union(names)},
+        )
+
+    def _operator(self, fragment: Fragment) -> DeadlineOperator:
+        return DeadlineOperator(
+            name=fragment.name,
+            cost_ms=self.costs_ms[fragment.name],
+            inputs=tuple(fragment.inputs),
+            outputs=(fragment.name,),
+            candidates=tuple(self.candidates[fragment.name]),
+        )
+
+    def _outputs(self, read: set[str]) -> Iterator[Output]:
+        for fragment in self.fragments:
+            query, name = self.queries[fragment.query], fragment.name
+            sink = query.outputs.get(name)
+            if sink is None and name not in read:
+                # Nobody reads it yet; it has to be done in time all the same.
+                sink = self.candidates[name][0]
+            if sink is not None:
+                yield Output(stream=name, deadline_ms=query.deadline_of(name), sink=sink)
+
+
+def divide_deadlines(problem: DeadlineProblem, places: Mapping[str, str]) -> Divided:
+    """Keep the placement if it leaves time to spare; else look for one that keeps the deadlines.
+
+    Parameters
+    ----------
+    places
+        The cheapest placement.
+
+    Raises
+    ------
+    DeadlinesUnattainable, SolverStopped
+        No placement among the candidates keeps all deadlines, or none was found in time.
+    """
+    fair_ms = fair_sub_deadlines(problem, places)
+    if fair_ms is not None:
+        tight_ms = {name: (1 - SPARE) * ms for name, ms in fair_ms.items()}
+        if admit(problem.nodes, work_of(problem, places, tight_ms)).admitted:
+            return Divided(places=dict(places), sub_deadlines_ms=fair_ms)
+    settings = ProductionSettings(usage_weight=USAGE_WEIGHT, milp=SOLVING)
+    found = place_by_deadline(problem, settings)
+    return Divided(places=found.places, sub_deadlines_ms=found.sub_deadlines_ms)
+
+
+def proportional_ms(problem: DeadlineProblem) -> dict[str, float]:
+    """Sub-deadlines for a query that runs although its deadlines cannot be kept: fair shares."""
+    least_ms: dict[str, float] = {}
+    for pair in problem.pairs:
+        least_ms[pair.operator] = min(pair.fair_ms, least_ms.get(pair.operator, pair.fair_ms))
+    return least_ms
+
+
+def urgency_ms(flow: Dataflow, queries: Mapping[str, QueryRecord]) -> dict[str, float]:
+    """Fragment → the least end-to-end deadline of the outputs that it leads to, ms; infinite if it
+    leads to none."""
+    found: dict[str, float] = {}
+    for fragment in reversed(list(flow.fragments.values())):
+        query = queries[fragment.query]
+        name = fragment.name
+        own_ms = query.deadline_of(name) if name in query.outputs else float("inf")
+        found[name] = min(found.get(name, float("inf")), own_ms)
+        for stream in fragment.inputs:
+            found[stream] = min(found.get(stream, float("inf")), found[name])
+    return found
+
+
+def work_on(
+    places: Mapping[str, tuple[str, str | None]],
+    timings: Mapping[str, Timing],
+    without: Iterable[str],
+) -> dict[str, tuple[Admitted, ...]]:
+    """Node → the primaries that run there, and by when they are due."""
+    left_out = set(without)
+    found: dict[str, list[Admitted]] = {}
+    for fragment, (primary, _) in sorted(places.items()):
+        timing = timings.get(fragment)
+        if timing is not None and fragment not in left_out:
+            work = Admitted(
+                name=fragment, cost_ms=timing.cost_ms, deadline_ms=timing.sub_deadline_ms
+            )
+            found.setdefault(primary, []).append(work)
+    return {node: tuple(work) for node, work in found.items()}

@@ -1,0 +1,265 @@
+"""What a host works on next: the copies it runs as tasks, each with a deadline for what has come.
+
+Primaries that follow each other here and nowhere else are one *task* (`streams.scheduling.tasks`);
+a copy that stands by is a task of its own. What enters the first operator of a task at a time r is
+due at r + d_T, all through the task (deadline placement, §5.4). A task is dispatched a batch of
+instants of one operator at a time: of those with work the one farthest on, so that what has
+entered leaves before more is begun. Between two batches another task may have become more urgent.
+
+A task rests for the cluster's batch interval between two *beginnings*, so that what comes
+meanwhile is evaluated together; after a pause it begins at once, and a backlog does not rest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ha.roles import Role
+from orchestrator.host.roster import Running
+from orchestrator.records import CostStatus
+from streams.chunk import NO_PROGRESS
+from streams.scheduling.cost_model import CostModel
+from streams.scheduling.run_queue import Instance, Policy, RunQueue
+from streams.scheduling.tasks import TaskOperator, extract_tasks
+
+INSTANTS_PER_DISPATCH = 64
+"""At most, before the host listens again."""
+
+BLOCKING_SHARE = 0.05
+"""Of the tightest sub-deadline here: how long a batch may hold up what comes meanwhile."""
+
+BATCH_US = (1_000.0, 10_000.0)
+"""Least and greatest length of a batch: shorter ones cost more to dispatch than they help, longer
+ones keep heartbeats waiting."""
+
+LEAST_COST_US = 1e-3
+"""A tuple that is said to cost nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """A batch to evaluate: at most `instants` of one copy."""
+
+    fragment: str
+    instants: int
+
+
+@dataclass(slots=True)
+class _Task:
+    """Operators that are dispatched one after the other.
+
+    Attributes
+    ----------
+    sub_deadline_us
+        d_T.
+    entered
+        (instant, when): everything up to the instant had entered by then, and has not left yet.
+    rests_until_us
+        When it may begin again.
+    """
+
+    name: str
+    operators: tuple[str, ...]
+    sub_deadline_us: int
+    standby: bool
+    entered: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
+    rests_until_us: int = 0
+
+
+class Dispatcher:
+    """The tasks of one host.
+
+    Parameters
+    ----------
+    running
+        What the host runs; looked at, never changed.
+    policy
+        In which order tasks run.
+    batch_us
+        Least time between two beginnings of a task.
+    """
+
+    def __init__(self, running: Mapping[str, Running], policy: Policy, batch_us: int) -> None:
+        self._running = running
+        self._batch_us = batch_us
+        self._tasks: dict[str, _Task] = {}
+        self._task_of: dict[str, _Task] = {}
+        self._queue = RunQueue(policy)
+        self._resting: dict[str, int] = {}
+        self._costs: dict[str, CostModel] = {}
+        self._us_per_instant: dict[str, float] = {}
+        self._batch_length_us = BATCH_US[1]
+
+    def recast(self, now_us: int) -> None:
+        """Form tasks anew: what runs here, or in which role, has changed."""
+        before = self._tasks
+        self._tasks = {task.name: task for task in (*self._primaries(), *self._standbys())}
+        self._task_of = {name: task for task in self._tasks.values() for name in task.operators}
+        for name, task in self._tasks.items():
+            old = before.get(name)
+            if old is not None and (old.operators, old.standby) == (task.operators, task.standby):
+                task.entered, task.rests_until_us = old.entered, old.rests_until_us
+            else:
+                self._queue.discard(name)
+        for name in before.keys() - self._tasks.keys():
+            self._queue.discard(name)
+        self._resting.clear()
+        self._forget()
+        tightest_us = min((t.sub_deadline_us for t in self._tasks.values()), default=0)
+        least_us, most_us = BATCH_US
+        self._batch_length_us = min(max(BLOCKING_SHARE * tightest_us, least_us), most_us)
+        for task in self._tasks.values():
+            self._await(task, now_us)
+
+    def arrived(self, fragment: str, now_us: int) -> None:
+        """Something has come for a copy."""
+        task = self._task_of.get(fragment)
+        if task is None:
+            return
+        if fragment == task.name:
+            closed_ms = self._running[fragment].replica.engine.closed_ms
+            entered_ms = task.entered[-1][0] if task.entered else NO_PROGRESS
+            if closed_ms > max(entered_ms, self._left_ms(task)):
+                task.entered.append((closed_ms, now_us))
+        self._await(task, now_us)
+
+    @property
+    def next_us(self) -> int | None:
+        """When there will be something to dispatch; None if nothing has come. In the past if it
+        is there already."""
+        if len(self._queue):
+            return 0
+        return min(self._resting.values(), default=None)
+
+    def pop(self, now_us: int) -> Dispatch | None:
+        """What to evaluate now; report with `done` when it was."""
+        for name, until_us in list(self._resting.items()):
+            if until_us <= now_us:
+                del self._resting[name]
+                self._put(self._tasks[name], now_us)
+        while (instance := self._queue.pop(now_us)) is not None:
+            task = self._tasks[instance.task]
+            for fragment in reversed(task.operators):
+                if self._running[fragment].replica.has_work:
+                    return Dispatch(fragment=fragment, instants=self._instants(fragment))
+        return None
+
+    def done(self, fragment: str, now_us: int) -> None:
+        """A dispatch that began at `now_us` has been evaluated."""
+        task = self._task_of[fragment]
+        if fragment == task.name:
+            task.rests_until_us = now_us + self._batch_us
+        left_ms = self._left_ms(task)
+        while task.entered and task.entered[0][0] <= left_ms:
+            task.entered.popleft()
+        if self._has_work(task):
+            # A backlog does not wait for more to come.
+            self._put(task, now_us)
+
+    def charge(self, fragment: str, tuples: int, instants: int, took_us: float) -> None:
+        """Learn what a dispatch has cost."""
+        self._cost_of(fragment).observe(tuples, took_us)
+        known_us = self._us_per_instant.get(fragment, took_us / instants)
+        self._us_per_instant[fragment] = 0.9 * known_us + 0.1 * took_us / instants
+
+    def cost(self, fragment: str) -> CostStatus | None:
+        """What a copy's evaluation has cost so far; None before the first dispatch."""
+        model = self._costs.get(fragment)
+        if model is None or model.samples == 0:
+            return None
+        return CostStatus(
+            fixed_us=model.fixed_us, per_tuple_us=model.per_tuple_us, samples=model.samples
+        )
+
+    def _primaries(self) -> list[_Task]:
+        here = {
+            name: running.assignment
+            for name, running in self._running.items()
+            if running.replica.role is Role.PRIMARY
+        }
+        operators: list[TaskOperator] = []
+        for name, a in here.items():
+            elsewhere = [ms for reader, ms in a.readers_ms.items() if reader not in here]
+            operators.append(
+                TaskOperator(
+                    name=name,
+                    inputs=tuple(a.inputs),
+                    sub_deadline_ms=a.sub_deadline_ms,
+                    deadline_ms=min(a.readers_ms.values(), default=float("inf")),
+                    elsewhere_ms=min(elsewhere, default=None),
+                )
+            )
+        return [
+            _Task(
+                name=task.name,
+                operators=task.operators,
+                sub_deadline_us=round(task.sub_deadline_ms * 1000),
+                standby=False,
+            )
+            for task in extract_tasks(operators)
+        ]
+
+    def _standbys(self) -> list[_Task]:
+        return [
+            _Task(
+                name=name,
+                operators=(name,),
+                sub_deadline_us=round(running.assignment.standby_lag_ms * 1000),
+                standby=True,
+            )
+            for name, running in self._running.items()
+            if running.replica.role is Role.STANDBY
+        ]
+
+    def _await(self, task: _Task, now_us: int) -> None:
+        if not self._has_work(task):
+            return
+        if task.rests_until_us <= now_us or self._has_work(task, after_first=True):
+            self._put(task, now_us)
+        else:
+            self._resting[task.name] = task.rests_until_us
+
+    def _put(self, task: _Task, now_us: int) -> None:
+        self._resting.pop(task.name, None)
+        released_us = task.entered[0][1] if task.entered else now_us
+        self._queue.put(
+            Instance(
+                task=task.name,
+                released_us=released_us,
+                deadline_us=released_us + task.sub_deadline_us,
+                standby=task.standby,
+                cost_us=sum(map(self._waiting_us, task.operators)),
+            )
+        )
+
+    def _has_work(self, task: _Task, *, after_first: bool = False) -> bool:
+        operators = task.operators[after_first:]
+        return any(self._running[name].replica.has_work for name in operators)
+
+    def _left_ms(self, task: _Task) -> int:
+        """The last instant that has been through the whole task."""
+        return self._running[task.operators[-1]].replica.log.end.progress_ms
+
+    def _waiting_us(self, fragment: str) -> float:
+        return self._cost_of(fragment).cost_us(self._running[fragment].replica.engine.waiting)
+
+    def _instants(self, fragment: str) -> int:
+        """As many as are expected to take the length of a batch."""
+        estimate_us = self._running[fragment].assignment.cost_us
+        us_per_instant = max(self._us_per_instant.get(fragment, estimate_us), LEAST_COST_US)
+        fitting = int(self._batch_length_us / us_per_instant)
+        return min(max(fitting, 1), INSTANTS_PER_DISPATCH)
+
+    def _cost_of(self, fragment: str) -> CostModel:
+        if fragment not in self._costs:
+            estimate_us = self._running[fragment].assignment.cost_us
+            self._costs[fragment] = CostModel(max(estimate_us, LEAST_COST_US))
+        return self._costs[fragment]
+
+    def _forget(self) -> None:
+        """What was learnt of copies that have gone."""
+        for learnt in (self._costs, self._us_per_instant):
+            for name in learnt.keys() - self._running.keys():
+                del learnt[name]

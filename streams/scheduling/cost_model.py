@@ -1,0 +1,169 @@
+"""What it costs to run an operator on n tuples, learnt while it runs.
+
+A batch costs something whatever is in it, and something for each tuple: cost = a + b·n. Plans are
+made with a and b as somebody stated or measured them; the machine, the load and the tuples change.
+So every dispatch is taken as a sample, and the estimate is that of recursive least squares with
+exponential forgetting [1]_: the samples' squared errors are weighed by λ^age, and a sample's weight
+halves every `half_life` samples.
+
+===========  ==============  =====================================================
+symbol       name here       meaning
+===========  ==============  =====================================================
+a            fixed_us        cost of a batch, whatever is in it, µs, ≥ 0
+b            per_tuple_us    cost of each tuple in it, µs, ≥ 0
+n, t         tuples, took_us a sample
+λ            (forgetting)    weight of a sample relative to the one after it
+Σw           weight          sum of the samples' weights
+n̄, t̄         mean_…          weighted means
+S_nn, S_nt   spread, joint   Σw(n − n̄)², Σw(n − n̄)(t − t̄)
+===========  ==============  =====================================================
+
+Two unknowns need no matrix: five sums, decayed and updated at each sample, hold all that the
+covariance matrix of the textbook's recursion does. They also do without its weakness. If batches
+are all of one size, samples tell what such a batch costs and nothing about how that divides into a
+and b; the textbook's matrix then grows without bound, and the next odd sample is believed beyond
+reason. Here the slope is drawn to that of the prior, scaled to what batches cost now, with a
+weight that does not fade; samples of different sizes outweigh it, and where there are none a and b
+keep the proportion they had. The prior also counts as one sample before the first.
+
+References
+----------
+.. [1] L. Ljung, "System Identification: Theory for the User", 2nd edition, Prentice Hall, 1999,
+   §11.2: recursive least squares with a forgetting factor.
+"""
+
+from __future__ import annotations
+
+import math
+
+HALF_LIFE_SAMPLES = 64.0
+"""Dispatches after which a sample counts half: a second or so of a busy fragment, long enough to
+average a noisy machine out."""
+
+PRIOR_SPREAD = 0.1
+"""How firmly the prior's division into a and b is held: as firmly as one sample would whose size
+differs from the mean by this share of it."""
+
+DRIFT_SAMPLES = 16
+"""Samples before a drift is believed: past the first, slow runs of a new process."""
+
+
+class CostModel:
+    """Cost of one operator.
+
+    Parameters
+    ----------
+    prior_us_per_tuple
+        b before anything is measured, µs, > 0.
+    prior_fixed_us
+        a before anything is measured, µs, ≥ 0.
+    half_life
+        Samples after which one counts half, > 0.
+
+    Raises
+    ------
+    ValueError
+        A number out of its range.
+
+    Examples
+    --------
+    >>> model = CostModel(1000.0, 0.0)
+    >>> for tuples in range(100):
+    ...     model.observe(tuples % 10, 500.0 + 2000.0 * (tuples % 10))
+    >>> round(model.cost_us(100), -4)
+    200000.0
+    """
+
+    def __init__(
+        self,
+        prior_us_per_tuple: float,
+        prior_fixed_us: float = 0.0,
+        *,
+        half_life: float = HALF_LIFE_SAMPLES,
+    ) -> None:
+        if not (math.isfinite(prior_us_per_tuple) and prior_us_per_tuple > 0):
+            raise ValueError(f"a tuple cannot cost {prior_us_per_tuple} µs; give a number > 0")
+        if not (math.isfinite(prior_fixed_us) and prior_fixed_us >= 0):
+            raise ValueError(f"a batch cannot cost {prior_fixed_us} µs; give a number ≥ 0")
+        if not half_life > 0:
+            raise ValueError(f"weights cannot halve in {half_life} samples; give a number > 0")
+        self.per_tuple_us = float(prior_us_per_tuple)
+        self.fixed_us = float(prior_fixed_us)
+        self.samples = 0
+        self._prior_per_tuple_us = self.per_tuple_us
+        self._prior_fixed_us = self.fixed_us
+        self._forgetting = 0.5 ** (1.0 / half_life)
+        self._weight = 1.0
+        self._mean_tuples = 0.0
+        self._mean_us = 0.0
+        self._spread = 0.0
+        self._joint = 0.0
+
+    def cost_us(self, tuples: int) -> float:
+        """What a batch of so many tuples is expected to cost, µs."""
+        return self.fixed_us + self.per_tuple_us * tuples
+
+    def observe(self, tuples: int, took_us: float) -> None:
+        """Learn from a batch.
+
+        Parameters
+        ----------
+        tuples
+            How many it had, ≥ 0.
+        took_us
+            How long it took, µs, ≥ 0 and finite.
+        """
+        if self.samples == 0:
+            self._mean_tuples = float(tuples)
+            self._mean_us = self._prior_us(tuples)
+        self.samples += 1
+        before = self._forgetting * self._weight
+        self._weight = before + 1.0
+        by_tuples, by_us = tuples - self._mean_tuples, took_us - self._mean_us
+        self._mean_tuples += by_tuples / self._weight
+        self._mean_us += by_us / self._weight
+        share = before / self._weight
+        self._spread = self._forgetting * self._spread + share * by_tuples * by_tuples
+        self._joint = self._forgetting * self._joint + share * by_tuples * by_us
+        self._solve()
+
+    @property
+    def drift(self) -> float:
+        """By which share of the prior's cost the estimate differs, at the mean batch's size.
+
+        0.5: half as much again; −0.5: half as much; 0 before anything is measured.
+        """
+        expected_us = self._prior_us(self._mean_tuples)
+        if self.samples == 0 or expected_us == 0:
+            return 0.0
+        return (self.fixed_us + self.per_tuple_us * self._mean_tuples) / expected_us - 1.0
+
+    def drifted(self, threshold: float) -> bool:
+        """Whether the drift is beyond a threshold either way, and not of a few samples only."""
+        return self.samples >= DRIFT_SAMPLES and abs(self.drift) > threshold
+
+    def _prior_us(self, tuples: float) -> float:
+        return self._prior_fixed_us + self._prior_per_tuple_us * tuples
+
+    def _solve(self) -> None:
+        """Least squares: min Σw(t − a − b·n)² + κ(b − b₀)², subject to a ≥ 0, b ≥ 0.
+
+        κ is the prior's weight, b₀ its slope scaled so that its line goes through (n̄, t̄).
+        """
+        mean_tuples, mean_us = self._mean_tuples, self._mean_us
+        expected_us = self._prior_us(mean_tuples)
+        scale = mean_us / expected_us if expected_us > 0 else 1.0
+        slope = self._prior_per_tuple_us * scale
+        held = (PRIOR_SPREAD * mean_tuples) ** 2
+        spread = self._spread + held
+        per_tuple_us = (self._joint + held * slope) / spread if spread > 0 else slope
+        if per_tuple_us <= 0:
+            # b is at its bound, and the best a is the mean.
+            self.per_tuple_us, self.fixed_us = 0.0, mean_us
+        elif per_tuple_us * mean_tuples > mean_us:
+            # a is at its bound, and the best line goes through the origin.
+            squares = self._spread + self._weight * mean_tuples * mean_tuples + held
+            products = self._joint + self._weight * mean_tuples * mean_us + held * slope
+            self.per_tuple_us, self.fixed_us = max(products / squares, 0.0), 0.0
+        else:
+            self.per_tuple_us, self.fixed_us = per_tuple_us, mean_us - per_tuple_us * mean_tuples

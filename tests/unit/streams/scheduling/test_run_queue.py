@@ -1,0 +1,206 @@
+"""The order in which a node runs what waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from streams.scheduling.run_queue import Instance, Policy, RunQueue
+from streams.scheduling.tasks import TaskOperator, extract_tasks
+
+
+def instance(
+    task: str, *, released: int = 0, deadline: int = 100, standby: bool = False, cost: float = 1
+) -> Instance:
+    return Instance(
+        task=task, released_us=released, deadline_us=deadline, standby=standby, cost_us=cost
+    )
+
+
+def queue_of(policy: Policy, *instances: Instance) -> RunQueue:
+    queue = RunQueue(policy)
+    for one in instances:
+        queue.put(one)
+    return queue
+
+
+def order(queue: RunQueue, now_us: int = 0) -> list[str]:
+    """Tasks as they run if each takes what it costs."""
+    tasks: list[str] = []
+    while (running := queue.pop(now_us)) is not None:
+        tasks.append(running.task)
+        now_us += round(running.cost_us)
+    return tasks
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_empty_queue_gives_nothing(policy: Policy) -> None:
+    queue = RunQueue(policy)
+    assert queue.pop(0) is None
+    assert len(queue) == 0
+    assert queue.tasks == ()
+
+
+def test_edf_runs_the_earliest_deadline_first() -> None:
+    queue = queue_of(
+        Policy.EDF,
+        instance("a", deadline=30),
+        instance("b", deadline=10, released=5),
+        instance("c", deadline=20),
+    )
+    assert queue.tasks == ("a", "b", "c")
+    assert order(queue) == ["b", "c", "a"]
+
+
+def test_fifo_runs_the_earliest_release_first_and_of_equals_the_first_to_come() -> None:
+    queue = queue_of(
+        Policy.FIFO,
+        instance("d", released=3, deadline=1),
+        instance("b", released=2),
+        instance("a", released=2),
+        instance("c", released=1, deadline=90),
+    )
+    assert order(queue) == ["c", "b", "a", "d"]
+
+
+def test_round_robin_goes_on_by_name_and_begins_again() -> None:
+    queue = queue_of(Policy.ROUND_ROBIN, *(instance(task) for task in "bca"))
+    first = queue.pop(0)
+    assert first is not None
+    assert first.task == "a"
+    queue.put(instance("a"))
+    assert order(queue) == ["b", "c", "a"]
+
+
+def test_second_instance_of_a_waiting_task_joins_the_first() -> None:
+    queue = queue_of(
+        Policy.FIFO,
+        instance("a", released=5, deadline=50, cost=1),
+        instance("b", released=5),
+        instance("a", released=9, deadline=40, standby=True, cost=3),
+    )
+    assert len(queue) == 2
+    assert queue.tasks == ("a", "b")
+    assert queue.pop(10) == instance("a", released=5, deadline=40, standby=True, cost=3)
+
+
+def test_task_that_ran_last_goes_on_while_no_other_is_due_before_it() -> None:
+    queue = queue_of(Policy.EDF, instance("a", deadline=10), instance("b", deadline=20))
+    assert order(queue) == ["a", "b"]
+    queue.put(instance("a", deadline=20, released=0))
+    queue.put(instance("b", deadline=20, released=7))
+    assert order(queue) == ["b", "a"]
+    queue.put(instance("a", deadline=20))
+    queue.put(instance("b", deadline=19))
+    assert order(queue) == ["b", "a"]
+
+
+def test_of_equally_urgent_tasks_the_one_that_has_waited_longer_runs() -> None:
+    queue = queue_of(Policy.EDF, instance("a", released=2), instance("b", released=1))
+    assert order(queue) == ["b", "a"]
+
+
+def test_discarded_task_does_not_run() -> None:
+    queue = queue_of(Policy.EDF, instance("a"), instance("b"))
+    queue.discard("a")
+    queue.discard("unknown")
+    assert order(queue) == ["b"]
+
+
+def test_standby_runs_by_edf_when_no_primary_waits() -> None:
+    queue = queue_of(
+        Policy.EDF,
+        instance("s", deadline=30, standby=True),
+        instance("t", deadline=20, standby=True),
+    )
+    assert order(queue) == ["t", "s"]
+
+
+def test_standby_goes_first_if_it_is_due_first_and_primaries_have_the_slack() -> None:
+    primaries = (instance("a", deadline=10, cost=4), instance("b", deadline=12, cost=5))
+    fits = queue_of(Policy.EDF, *primaries, instance("s", deadline=9, standby=True, cost=3))
+    assert order(fits) == ["s", "a", "b"]
+    hinders = queue_of(Policy.EDF, *primaries, instance("s", deadline=9, standby=True, cost=3.5))
+    assert order(hinders) == ["a", "b", "s"]
+
+
+def test_standby_that_is_not_due_first_waits_however_much_slack_there_is() -> None:
+    queue = queue_of(
+        Policy.EDF, instance("a", deadline=100), instance("s", deadline=100, standby=True)
+    )
+    assert order(queue) == ["a", "s"]
+
+
+def test_standby_waits_for_a_primary_that_is_late_anyway() -> None:
+    queue = queue_of(
+        Policy.EDF, instance("a", deadline=10), instance("s", deadline=5, standby=True, cost=0.5)
+    )
+    assert order(queue, now_us=20) == ["a", "s"]
+
+
+def test_small_standby_goes_first_where_a_more_urgent_one_does_not_fit() -> None:
+    queue = queue_of(
+        Policy.EDF,
+        instance("a", deadline=10, cost=5),
+        instance("big", deadline=6, standby=True, cost=9),
+        instance("small", deadline=8, standby=True, cost=2),
+    )
+    assert order(queue) == ["small", "a", "big"]
+
+
+def figure_6(policy: Policy) -> dict[tuple[str, str], int]:
+    """Completion times of (tuple, task) in Fig. 6: each operator takes 1, tuples come at 1 and 3.
+
+    O1 feeds O2 and O3, and O2's output is the more urgent one.
+    """
+    tasks = extract_tasks(
+        [
+            TaskOperator(name="o1", inputs=("s",), sub_deadline_ms=1, deadline_ms=2),
+            TaskOperator(
+                name="o2", inputs=("o1",), sub_deadline_ms=1, deadline_ms=2, elsewhere_ms=2
+            ),
+            TaskOperator(
+                name="o3", inputs=("o1",), sub_deadline_ms=5, deadline_ms=6, elsewhere_ms=6
+            ),
+        ]
+    )
+    t1, t2 = tasks
+    assert [(t.operators, t.sub_deadline_ms) for t in tasks] == [(("o1", "o2"), 2), (("o3",), 5)]
+    arrivals = {1: [("p1", t1)], 3: [("p2", t1)]}
+    backlog: dict[str, list[tuple[str, Instance]]] = {t1.name: [], t2.name: []}
+    queue, done, free_at = RunQueue(policy), dict[tuple[str, str], int](), 1
+    for now in range(1, 20):
+        for name, task in arrivals.get(now, []):
+            cost = len(task.operators)
+            due = now + int(task.sub_deadline_ms)
+            one = instance(task.name, released=now, deadline=due, cost=cost)
+            if not backlog[task.name]:
+                queue.put(one)
+            backlog[task.name].append((name, one))
+        if now < free_at or (running := queue.pop(now)) is None:
+            continue
+        name, one = backlog[running.task].pop(0)
+        if backlog[running.task]:
+            queue.put(backlog[running.task][0][1])
+        free_at = now + round(one.cost_us)
+        done[name, one.task] = free_at
+        assert one == running
+        if one.task == t1.name:
+            # O1 is the first of T1, so O3 has its input when half of T1 is done.
+            arrivals.setdefault(now + 1, []).append((name, t2))
+    return done
+
+
+def test_figure_6_under_edf_every_instance_keeps_its_sub_deadline() -> None:
+    # (p2, T1) is due at 3 + 2 = 5; the text has 3 + 1, which nothing could keep.
+    assert figure_6(Policy.EDF) == {
+        ("p1", "o1"): 3,
+        ("p2", "o1"): 5,
+        ("p1", "o3"): 6,
+        ("p2", "o3"): 7,
+    }
+
+
+def test_figure_6_under_fifo_the_second_tuple_misses() -> None:
+    done = figure_6(Policy.FIFO)
+    assert done["p1", "o3"] == 4
+    assert done["p2", "o1"] == 6
