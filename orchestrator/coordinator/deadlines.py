@@ -8,13 +8,17 @@ its sub-deadlines, and a query that would break them is refused; only queries th
 other's streams have their deadlines divided anew, together, since what they share must be done in
 time for each.
 
+Fragments that follow each other on one node are one operator of the program, as they are one task
+of the host: they never wait for each other, so counting them against each other would refuse what
+is possible.
+
 An instance is what comes at once (`problem.Rate.burst`); its cost is what was measured of the
 fragment, or what its owner estimates until then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +28,8 @@ from orchestrator.records import QueryRecord, Timing
 from placement.deadline.demand import admit, work_of
 from placement.deadline.fair import fair_sub_deadlines
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.production import ProductionSettings, place_by_deadline
+from placement.deadline.production import place_by_deadline
+from placement.deadline.settings import ProductionSettings
 from placement.deadline.records import Admitted, DeadlineNode, DeadlineOperator, Output, Source
 from placement.network import NetworkView
 from placement.program import MilpSettings
@@ -43,6 +48,10 @@ that are equally fair."""
 SOLVING = MilpSettings(gap=0.01, time_limit_s=20.0)
 
 
+Chain = tuple[Fragment, ...]
+"""Fragments that follow each other on one node."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divided:
     """A placement that keeps the deadlines.
@@ -50,9 +59,9 @@ class Divided:
     Attributes
     ----------
     places
-        Fragment → node of its primary.
+        Operator or fragment → node of its primary.
     sub_deadlines_ms
-        Fragment → by when it must be done after its input has come, ms.
+        Operator or fragment → by when it must be done after its input has come, ms.
     """
 
     places: dict[str, str]
@@ -65,14 +74,15 @@ class DeadlineTask:
 
     Attributes
     ----------
-    fragments
-        Of all of them, producers before consumers.
+    chains
+        Fragments of all of them, producers before consumers, those that stay together in one tuple.
     queries
         By name.
     where
         Stream that is not made by the fragments → node on which it enters.
     candidates
-        Fragment → nodes that its primary may take; one if it runs already.
+        Fragment → nodes that its primary may take; one if it runs already; the same all along a
+        chain.
     costs_ms
         Fragment → cost of an instance.
     rates_bytes_s
@@ -83,7 +93,7 @@ class DeadlineTask:
         What a link between two nodes costs besides its latency.
     """
 
-    fragments: Sequence[Fragment]
+    chains: Sequence[Chain]
     queries: Mapping[str, QueryRecord]
     where: Mapping[str, str]
     candidates: Mapping[str, Sequence[str]]
@@ -94,8 +104,8 @@ class DeadlineTask:
 
     def problem(self, view: NetworkView) -> DeadlineProblem:
         """In the deadline program's terms."""
-        names = [fragment.name for fragment in self.fragments]
-        read = {stream for fragment in self.fragments for stream in fragment.inputs}
+        names = [chain[-1].name for chain in self.chains]
+        read = {stream for chain in self.chains for stream in chain[0].inputs}
         indices = np.arange(len(view.nodes))
         one_way_ms = view.one_way_between(indices, indices) + self.hop_ms
         np.fill_diagonal(one_way_ms, 0.0)
@@ -104,7 +114,7 @@ class DeadlineTask:
                 DeadlineNode(name=node.name, admitted=self.running.get(node.name, ()))
                 for node in view.nodes
             ),
-            operators=tuple(map(self._operator, self.fragments)),
+            operators=tuple(map(self._operator, self.chains)),
             sources=tuple(
                 Source(stream=stream, nodes=(self.where[stream],))
                 for stream in sorted(read.difference(names))
@@ -114,17 +124,37 @@ class DeadlineTask:
             rates_bytes_s={stream: self.rates_bytes_s[stream] for stream in read.union(names)},
         )
 
-    def _operator(self, fragment: Fragment) -> DeadlineOperator:
+    def by_operator(self, of_fragments: Mapping[str, str]) -> dict[str, str]:
+        """What is said of fragments, and alike of all of a chain, said of operators."""
+        return {chain[0].name: of_fragments[chain[0].name] for chain in self.chains}
+
+    def divided(self, divided: Divided) -> Divided:
+        """What is said of operators, said of fragments: each has its share by its cost."""
+        places: dict[str, str] = {}
+        sub_deadlines_ms: dict[str, float] = {}
+        for chain in self.chains:
+            whole_ms = self._cost_ms(chain)
+            for fragment in chain:
+                share = self.costs_ms[fragment.name] / whole_ms
+                places[fragment.name] = divided.places[chain[0].name]
+                sub_deadlines_ms[fragment.name] = divided.sub_deadlines_ms[chain[0].name] * share
+        return Divided(places=places, sub_deadlines_ms=sub_deadlines_ms)
+
+    def _cost_ms(self, chain: Chain) -> float:
+        return sum(self.costs_ms[fragment.name] for fragment in chain)
+
+    def _operator(self, chain: Chain) -> DeadlineOperator:
         return DeadlineOperator(
-            name=fragment.name,
-            cost_ms=self.costs_ms[fragment.name],
-            inputs=tuple(fragment.inputs),
-            outputs=(fragment.name,),
-            candidates=tuple(self.candidates[fragment.name]),
+            name=chain[0].name,
+            cost_ms=self._cost_ms(chain),
+            inputs=tuple(chain[0].inputs),
+            outputs=(chain[-1].name,),
+            candidates=tuple(self.candidates[chain[0].name]),
+            weight=len(chain),
         )
 
     def _outputs(self, read: set[str]) -> Iterator[Output]:
-        for fragment in self.fragments:
+        for *_, fragment in self.chains:
             query, name = self.queries[fragment.query], fragment.name
             sink = query.outputs.get(name)
             if sink is None and name not in read:
@@ -132,6 +162,44 @@ class DeadlineTask:
                 sink = self.candidates[name][0]
             if sink is not None:
                 yield Output(stream=name, deadline_ms=query.deadline_of(name), sink=sink)
+
+
+def chains(
+    flow: Dataflow,
+    fragments: Iterable[Fragment],
+    queries: Mapping[str, QueryRecord],
+    together: Callable[[str, str], bool],
+) -> list[Chain]:
+    """Fragments, those joined that only follow each other and stay together.
+
+    Parameters
+    ----------
+    fragments
+        Producers before consumers.
+    together
+        Whether two neighbours stay on one node.
+    """
+    readers: dict[str, set[str]] = {}
+    for fragment in flow.fragments.values():
+        for stream in fragment.inputs:
+            readers.setdefault(stream, set()).add(fragment.name)
+    found: dict[str, list[Fragment]] = {}
+    for fragment in fragments:
+        before = next(iter(fragment.inputs))
+        maker = flow.fragments.get(before)
+        if (
+            before in found
+            and maker is not None
+            and len(fragment.inputs) == 1
+            and readers[before] == {fragment.name}
+            and before not in queries[maker.query].outputs
+            and together(before, fragment.name)
+        ):
+            # A chain goes by its last fragment until another follows.
+            found[fragment.name] = [*found.pop(before), fragment]
+        else:
+            found[fragment.name] = [fragment]
+    return [tuple(chain) for chain in found.values()]
 
 
 def divide_deadlines(problem: DeadlineProblem, places: Mapping[str, str]) -> Divided:
@@ -157,12 +225,12 @@ def divide_deadlines(problem: DeadlineProblem, places: Mapping[str, str]) -> Div
     return Divided(places=found.places, sub_deadlines_ms=found.sub_deadlines_ms)
 
 
-def proportional_ms(problem: DeadlineProblem) -> dict[str, float]:
-    """Sub-deadlines for a query that runs although its deadlines cannot be kept: fair shares."""
+def divide_anyhow(problem: DeadlineProblem, places: Mapping[str, str]) -> Divided:
+    """Fair shares, for a query that runs although its deadlines cannot be kept."""
     least_ms: dict[str, float] = {}
     for pair in problem.pairs:
         least_ms[pair.operator] = min(pair.fair_ms, least_ms.get(pair.operator, pair.fair_ms))
-    return least_ms
+    return Divided(places=dict(places), sub_deadlines_ms=least_ms)
 
 
 def urgency_ms(flow: Dataflow, queries: Mapping[str, QueryRecord]) -> dict[str, float]:
@@ -180,18 +248,18 @@ def urgency_ms(flow: Dataflow, queries: Mapping[str, QueryRecord]) -> dict[str, 
 
 
 def work_on(
+    chains: Iterable[Chain],
     places: Mapping[str, tuple[str, str | None]],
     timings: Mapping[str, Timing],
-    without: Iterable[str],
 ) -> dict[str, tuple[Admitted, ...]]:
     """Node → the primaries that run there, and by when they are due."""
-    left_out = set(without)
     found: dict[str, list[Admitted]] = {}
-    for fragment, (primary, _) in sorted(places.items()):
-        timing = timings.get(fragment)
-        if timing is not None and fragment not in left_out:
-            work = Admitted(
-                name=fragment, cost_ms=timing.cost_ms, deadline_ms=timing.sub_deadline_ms
-            )
-            found.setdefault(primary, []).append(work)
+    for chain in chains:
+        due = [timings[fragment.name] for fragment in chain]
+        work = Admitted(
+            name=chain[0].name,
+            cost_ms=sum(timing.cost_ms for timing in due),
+            deadline_ms=sum(timing.sub_deadline_ms for timing in due),
+        )
+        found.setdefault(places[chain[0].name][0], []).append(work)
     return {node: tuple(work) for node, work in found.items()}

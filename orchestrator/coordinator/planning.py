@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from orchestrator.coordinator.dataflow import Dataflow, Fragment, InvalidQuery
 from orchestrator.coordinator.deadlines import (
     LEAST_COST_MS,
     DeadlineTask,
+    Divided,
+    chains,
+    divide_anyhow,
     divide_deadlines,
-    proportional_ms,
     work_on,
 )
 from orchestrator.coordinator.problem import (
@@ -27,7 +30,6 @@ from orchestrator.coordinator.problem import (
 )
 from orchestrator.coordinator.view import ClusterView
 from orchestrator.records import NodeKind, QueryRecord, StreamRecord, Timing
-from placement.deadline.problem import DeadlineProblem
 from placement.errors import BoundUnattainable
 from placement.evaluate import Recovery
 from placement.graph import Operator, QueryGraph
@@ -92,8 +94,8 @@ class Planning:
     @property
     def settings(self) -> Settings:
         """The planner's, with the cluster's CPU scaling and batches."""
-        cluster, default = self._view.settings, Settings()
-        return Settings(cpu=cluster.cpu, hop_ms=default.hop_ms + cluster.batch_ms)
+        cluster = self._view.settings
+        return Settings(cpu=cluster.cpu, hop_ms=cluster.hop_ms + cluster.batch_ms)
 
     def graph(self, query: str) -> QueryGraph:
         """The query's graph, with what it reads of other queries pinned where that runs."""
@@ -135,26 +137,21 @@ class Planning:
         }
         found = self._plan(record, graph, view, running, relaxed=relaxed)
         primaries = {placed.operator: placed.primary for placed in found.placements}
-        problem = self._deadlines(record, view, _candidates(graph, view, found, running), primaries)
-        together = {name: self.places[name][0] for name in problem.order if name not in primaries}
-        if relaxed:
-            sub_deadlines_ms = proportional_ms(problem)
-        else:
-            divided = divide_deadlines(problem, primaries | together)
-            sub_deadlines_ms = divided.sub_deadlines_ms
-            if any(divided.places[name] != node for name, node in primaries.items()):
-                # The deadlines need other primaries; secondaries follow them.
-                keep: dict[str, tuple[str, str | None]] = {
-                    name: running.get(name, (divided.places[name], None)) for name in primaries
-                }
-                found = self._plan(record, graph, view, keep, relaxed=False)
-            for name in together:
-                self._retime(name, problem.cost_ms(name), sub_deadlines_ms[name])
+        task = self._deadlines(record, view, _candidates(graph, view, found, running), primaries)
+        divided = self._divide(task, view, primaries, relaxed=relaxed)
+        if any(divided.places[name] != node for name, node in primaries.items()):
+            # The deadlines need other primaries; secondaries follow them.
+            keep: dict[str, tuple[str, str | None]] = {
+                name: running.get(name, (divided.places[name], None)) for name in primaries
+            }
+            found = self._plan(record, graph, view, keep, relaxed=relaxed)
+        if not relaxed:
+            for name in divided.places.keys() - primaries.keys():
+                self._retime(name, task, divided)
         for placed in found.placements:
-            name = placed.operator
-            self.places[name] = (placed.primary, placed.secondary)
+            self.places[placed.operator] = (placed.primary, placed.secondary)
             spare_ms = record.recovery_bound_ms - placed.recovery_ms
-            self._retime(name, problem.cost_ms(name), sub_deadlines_ms[name], spare_ms)
+            self._retime(placed.operator, task, divided, spare_ms)
         return found
 
     def cost_ms(self, fragment: Fragment) -> float:
@@ -197,53 +194,85 @@ class Planning:
         record: QueryRecord,
         view: NetworkView,
         candidates: Mapping[str, Sequence[str]],
-        primaries: Mapping[str, str],
-    ) -> DeadlineProblem:
-        """The deadlines of a query, and of those that it shares fragments with."""
+        primaries: dict[str, str],
+    ) -> DeadlineTask:
+        """The deadlines of a query, and of those that it shares fragments with.
+
+        Parameters
+        ----------
+        candidates, primaries
+            Of the query's fragments: nodes they may take, and those they would.
+        """
         connected = self._flow.connected_queries(record.name)
-        settled = [f for f in self._flow.fragments.values() if f.query in connected]
-        fragments = [
-            f for f in settled if f.name in primaries or self._runs_on(f.name, view) is not None
+        timed = [f for f in self._flow.fragments.values() if self._is_timed(f, view)]
+        divided = [
+            f
+            for f in self._flow.fragments.values()
+            if f.name in primaries or (f in timed and f.query in connected)
         ]
-        where = self._sites | {name: nodes[0] for name, nodes in self.places.items()}
-        chosen = {f.name: candidates.get(f.name, [where.get(f.name, "")]) for f in fragments}
-        task = DeadlineTask(
-            fragments=fragments,
+        where = self._sites | {name: nodes[0] for name, nodes in self.places.items()} | primaries
+        chosen = {f.name: candidates.get(f.name, [where[f.name]]) for f in divided}
+
+        def stays(one: str, other: str) -> bool:
+            return where[one] == where[other]
+
+        def moves_with(one: str, other: str) -> bool:
+            return stays(one, other) and set(chosen[one]) == set(chosen[other])
+
+        others = [f for f in timed if f not in divided]
+        return DeadlineTask(
+            chains=chains(self._flow, divided, self._queries, moves_with),
             queries=self._queries,
             where=where,
             candidates=chosen,
-            costs_ms={f.name: self.cost_ms(f) for f in fragments},
+            costs_ms={f.name: self.cost_ms(f) for f in divided},
             rates_bytes_s={stream: rate.bytes_s for stream, rate in self._rates.items()},
-            running=work_on(self.places, self.timings, chosen),
+            running=work_on(
+                chains(self._flow, others, self._queries, stays), self.places, self.timings
+            ),
             hop_ms=self.settings.hop_ms,
         )
-        return task.problem(view)
 
-    def _runs_on(self, fragment: str, view: NetworkView) -> str | None:
-        """The node of a fragment of another query, if its ends are there too."""
-        places = self.places.get(fragment)
-        query = self._queries[self._flow.fragments[fragment].query]
-        site = query.outputs.get(fragment)
-        if places is None or fragment not in self.timings or places[0] not in view.index:
-            return None
-        return places[0] if site is None or site in view.index else None
+    def _divide(
+        self,
+        task: DeadlineTask,
+        view: NetworkView,
+        primaries: dict[str, str],
+        *,
+        relaxed: bool,
+    ) -> Divided:
+        problem = task.problem(view)
+        where = {name: nodes[0] for name, nodes in self.places.items()} | primaries
+        divide = divide_anyhow if relaxed else divide_deadlines
+        return task.divided(divide(problem, task.by_operator(where)))
+
+    def _is_timed(self, fragment: Fragment, view: NetworkView) -> bool:
+        """Whether a fragment runs, with its ends there too."""
+        places, site = self.places.get(fragment.name), None
+        if fragment.query in self._queries:
+            site = self._queries[fragment.query].outputs.get(fragment.name)
+        ends = [node for node in (places[0] if places else "", site) if node is not None]
+        return fragment.name in self.timings and all(node in view.index for node in ends)
 
     def _retime(
-        self, fragment: str, cost_ms: float, sub_deadline_ms: float, spare_ms: float | None = None
+        self, fragment: str, task: DeadlineTask, divided: Divided, spare_ms: float | None = None
     ) -> None:
         """Note by when a fragment must be done.
 
         Parameters
         ----------
         spare_ms
-            What is left of the recovery bound; None: as it was.
+            What is left of the recovery bound; None: its secondary stays as it was.
         """
+        sub_deadline_ms = divided.sub_deadlines_ms[fragment]
         if spare_ms is None:
             lag_ms = self.timings[fragment].standby_lag_ms
         else:
             lag_ms = _lag_ms(spare_ms, sub_deadline_ms)
         self.timings[fragment] = Timing(
-            cost_ms=cost_ms, sub_deadline_ms=sub_deadline_ms, standby_lag_ms=lag_ms
+            cost_ms=task.costs_ms[fragment],
+            sub_deadline_ms=sub_deadline_ms,
+            standby_lag_ms=lag_ms,
         )
 
     def stand_by(self, query: str, fragment: str, prefer: str | None) -> StandBy:
@@ -289,8 +318,9 @@ class Planning:
             problem = str(error)
             found = place_secondaries(replace(task, bound_ms=NO_LIMIT_MS), load, keep)[fragment]
         self.places[fragment] = (self.places[fragment][0], found.node)
-        timing, spare_ms = self.timings[fragment], record.recovery_bound_ms - found.recovery.total_ms
-        self._retime(fragment, timing.cost_ms, timing.sub_deadline_ms, spare_ms)
+        timing = self.timings[fragment]
+        lag_ms = _lag_ms(record.recovery_bound_ms - found.recovery.total_ms, timing.sub_deadline_ms)
+        self.timings[fragment] = msgspec.structs.replace(timing, standby_lag_ms=lag_ms)
         return StandBy(node=found.node, recovery=found.recovery, problem=problem)
 
     def _at(self, operator: Operator) -> str:

@@ -1,9 +1,10 @@
 """A source that replays a recording at a multiple of the speed it was made at.
 
-Time is cut into intervals of the recording; at the end of each, its tuples enter together with a
-mark that closes it. Marks come whether or not there are tuples, so that a quiet site does not hold
-up a busy one. A tuple's *origin* is when it was due, not when a busy machine got round to it:
-latencies include the delay of a late replay.
+Time is cut into intervals of the recording; at the end of each, its tuples enter together with
+marks that close it: one at each of their timestamps, and one at the end of the interval, whether
+or not there are tuples, so that a quiet site does not hold up a busy one. A tuple's *origin* is
+when it was due, not when a busy machine got round to it: latencies include the delay of a late
+replay.
 """
 
 from __future__ import annotations
@@ -32,13 +33,16 @@ class Recording:
     rows
         As they will be sent.
     marks
-        The end of each interval, ms, shape (m,).
+        Timestamps of the rows and ends of the intervals, ms, rising, shape (m,).
+    intervals
+        By mark: which interval it belongs to, from 0, shape (m,).
     row_ends
-        Rows of interval i are those from `row_ends[i]` to `row_ends[i + 1]`, shape (m + 1,).
+        Rows of mark i are those from `row_ends[i]` to `row_ends[i + 1]`, shape (m + 1,).
     """
 
     rows: pa.RecordBatch
     marks: Int64Array
+    intervals: Int64Array
     row_ends: Int64Array
 
     @staticmethod
@@ -55,12 +59,20 @@ class Recording:
         named = table.rename_columns(schema.names).cast(schema).combine_chunks()
         batches = named.to_batches()
         rows = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)
-        marks = np.arange(source.begin_ms, source.end_ms + 1, source.interval_ms, dtype=np.int64)
+        closed = np.arange(source.begin_ms, source.end_ms + 1, source.interval_ms, dtype=np.int64)
         timestamps = rows.column(0).to_numpy()
         begin = np.searchsorted(timestamps, source.begin_ms, side="left")
+        end = np.searchsorted(timestamps, closed[-1], side="right")
+        marks = np.union1d(closed, timestamps[int(begin) : int(end)])
         ends = np.searchsorted(timestamps, marks, side="right")
         row_ends = np.concatenate([[begin], ends]).astype(np.int64)
-        return Recording(rows=rows, marks=marks, row_ends=row_ends)
+        intervals = np.searchsorted(closed, marks).astype(np.int64)
+        return Recording(rows=rows, marks=marks, intervals=intervals, row_ends=row_ends)
+
+    @property
+    def count(self) -> int:
+        """Intervals of a round."""
+        return int(self.intervals[-1]) + 1
 
 
 class Replay:
@@ -71,10 +83,10 @@ class Replay:
         self._source = source
         self._recording = Recording.load(source, assignment.columns)
         self._schema = stream_schema(assignment.columns)
-        count = len(self._recording.marks)
         interval_us = source.interval_ms * 1000 / source.speed
         # When each mark of a round is due, and, last, when the next round begins.
-        self._due_us = np.ceil(np.arange(count + 1) * interval_us).astype(np.int64)
+        intervals = np.append(self._recording.intervals, self._recording.count)
+        self._due_us = np.ceil(intervals * interval_us).astype(np.int64)
         self._round = 0
         self._next = 0
 
@@ -95,7 +107,7 @@ class Replay:
         rows = self._recording.rows.slice(
             int(row_ends[first]), int(row_ends[last] - row_ends[first])
         )
-        shift_ms = self._round * len(marks) * self._source.interval_ms
+        shift_ms = self._round * self._recording.count * self._source.interval_ms
         self._next = last
         if last == len(marks) and self._source.repeat:
             self._round, self._next = self._round + 1, 0

@@ -25,6 +25,10 @@ DEFAULT_EXECUTOR_MEMORY_BYTES = 512 * 2**20
 """What the demo's executors need; the Python worker's memory comes on top of it."""
 
 
+MAY_BE_ZERO = ("batch", "hop")
+"""Intervals of a cluster that may be none."""
+
+
 class PlaceManifest(msgspec.Struct, frozen=True, kw_only=True):
     """A node or a site: a name and the region it is in."""
 
@@ -41,6 +45,7 @@ class TimingManifest(msgspec.Struct, frozen=True, kw_only=True):
     ack_interval_ms: float = 50.0
     probe_interval_ms: float = 100.0
     batch_ms: float = 10.0
+    hop_ms: float = 2.0
 
 
 class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,7 +172,7 @@ def _timing(section: Section) -> TimingManifest:
 
     def interval(name: str, otherwise_ms: float) -> float:
         field = section.get(name)
-        return field.quantity(duration_ms, positive=True) if field else otherwise_ms
+        return field.quantity(duration_ms, positive=name not in MAY_BE_ZERO) if field else otherwise_ms
 
     timing = TimingManifest(
         heartbeat_ms=interval("heartbeat", default.heartbeat_ms),
@@ -175,6 +180,7 @@ def _timing(section: Section) -> TimingManifest:
         ack_interval_ms=interval("ackInterval", default.ack_interval_ms),
         probe_interval_ms=interval("probeInterval", default.probe_interval_ms),
         batch_ms=interval("batch", default.batch_ms),
+        hop_ms=interval("hop", default.hop_ms),
     )
     suspect_after = section.get("suspectAfter")
     if timing.suspect_after_ms <= timing.heartbeat_ms:

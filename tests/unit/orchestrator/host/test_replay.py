@@ -57,8 +57,9 @@ def content(emitted: SourceEmitted | None) -> tuple[list[int], list[int], list[i
 def test_recording_begins_and_ends_within_its_file(tmp_path: Path) -> None:
     wanted = source(tmp_path, [900, 1000, 1050, 1100, 1101, 1400, 1401])
     recording = Recording.load(wanted, NUMBERS)
-    assert recording.marks.tolist() == [1000, 1100, 1200, 1300, 1400]
-    assert recording.row_ends.tolist() == [1, 2, 4, 5, 5, 6]
+    assert recording.marks.tolist() == [1000, 1050, 1100, 1101, 1200, 1300, 1400]
+    assert recording.intervals.tolist() == [0, 1, 1, 2, 2, 3, 4]
+    assert recording.row_ends.tolist() == [1, 2, 3, 4, 5, 5, 5, 6]
 
 
 def test_marks_come_when_due_with_tuples_or_without(tmp_path: Path) -> None:
@@ -69,8 +70,8 @@ def test_marks_come_when_due_with_tuples_or_without(tmp_path: Path) -> None:
         emitted.append(content(replay.emit(START_US, due_us)))
     assert emitted == [
         ([1000], [1000], [START_US]),
-        ([1050, 1100], [1100], [START_US + 100_000]),
-        ([1101], [1200], [START_US + 200_000]),
+        ([1050, 1100], [1050, 1100], [START_US + 100_000] * 2),
+        ([1101], [1101, 1200], [START_US + 200_000] * 2),
         ([], [1300], [START_US + 300_000]),
         ([1400], [1400], [START_US + 400_000]),
     ]
@@ -81,8 +82,8 @@ def test_late_replay_catches_up_and_keeps_the_origins(tmp_path: Path) -> None:
     replay = replay_of(source(tmp_path, [1000, 1250]))
     assert content(replay.emit(START_US, START_US + 350_000)) == (
         [1000, 1250],
-        [1000, 1100, 1200, 1300],
-        [START_US, START_US + 100_000, START_US + 200_000, START_US + 300_000],
+        [1000, 1100, 1200, 1250, 1300],
+        [START_US + ms * 1000 for ms in (0, 100, 200, 300, 300)],
     )
     assert replay.next_due_us(START_US) == START_US + 400_000
 
