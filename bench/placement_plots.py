@@ -1,4 +1,8 @@
-"""Plots of benchmark `reliable_placement`: the paper's Fig. 10 and 11, and Tables 1 and 2."""
+"""Plots of what placement achieves and takes.
+
+Benchmark `reliable_placement`: the paper's Fig. 10 and 11, and Tables 1 and 2. Benchmark
+`placement_scale`: time by queries and nodes.
+"""
 
 from __future__ import annotations
 
@@ -85,4 +89,29 @@ def _plot_spread(trials: Sequence[Assessments], bound_ms: float, path: Path) -> 
     for axis in (left, right):
         axis.grid(visible=True, alpha=0.3)
         axis.legend()
+    figure.savefig(path, dpi=150)
+
+
+def plot_scale(seconds: Mapping[tuple[int, int], float], path: Path) -> None:
+    """Time by number of queries, a line for each number of nodes.
+
+    Parameters
+    ----------
+    seconds
+        By nodes and queries.
+    """
+    from matplotlib.figure import Figure
+
+    figure = cast("Any", Figure(figsize=(6, 4), layout="constrained"))
+    axes = figure.subplots()
+    for nodes in sorted({nodes for nodes, _ in seconds}):
+        counts = sorted(count for each, count in seconds if each == nodes)
+        times = [seconds[nodes, count] for count in counts]
+        axes.plot(counts, times, "o-", label=f"{nodes:,} nodes")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("queries")
+    axes.set_ylabel("time to place them on one core, s")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend()
     figure.savefig(path, dpi=150)

@@ -1,8 +1,8 @@
 """Make the recordings of the collision-warning example: rounds of what a car hears and sees.
 
-In each round, as in the experiment of deadline placement (§6.1): tuples of other vehicles come
-(v2v), those of the car's own sensors right after them, and, before node 1 has anything for node 2,
-those of the traffic centre. Tuples have timestamps of their own wherever they come together, so
+In each round, as in the experiment of deadline placement (§6.1): tuples of the traffic centre come
+before node 1 has anything for node 2, then those of other vehicles (v2v), and those of the car's
+own sensors right after them. Tuples have timestamps of their own wherever they come together, so
 that each can be scheduled by itself.
 
     python examples/collision_rounds.py [folder]
@@ -31,16 +31,16 @@ BEGIN_MS = 1_609_459_200_000
 ROUND_MS = 600
 """Of a round; time enough for all that two processors do in one."""
 
-TOGETHER_MS = 120
-"""When v2v and centre tuples of a round come, after its begin."""
+ONBOARD, CENTRE = 10, 100
+"""Tuples of a round. Those of the centre come 100 ms after its begin."""
+
+V2V_MS = 120
+"""When v2v tuples come, after the begin of a round."""
 
 V2V_INTERVAL_MS = 40
 ONBOARD_INTERVAL_MS = 4
 """Lengths of recording that enter at once, as in `streams.yaml`; on-board tuples come one of
 theirs after v2v."""
-
-ONBOARD, CENTRE = 10, 100
-"""Tuples of a round."""
 
 MOST_V2V = V2V_INTERVAL_MS
 """More would share timestamps."""
@@ -88,7 +88,7 @@ def rounds(v2v: Sequence[int], seed: int = 1) -> Rounds:
             {"timestamp": begin_ms + 1 + i, "segment": i, "speed": float(rng.uniform(0, 40))}
             for i in range(CENTRE)
         ]
-        seen_ms = begin_ms + TOGETHER_MS
+        seen_ms = begin_ms + V2V_MS
         rows["onboard"] += [
             {
                 "timestamp": seen_ms + 1 + i * ONBOARD_INTERVAL_MS // ONBOARD,
@@ -103,7 +103,7 @@ def rounds(v2v: Sequence[int], seed: int = 1) -> Rounds:
 
 def _vehicles(rng: np.random.Generator, begin_ms: int, count: int) -> Iterator[dict[str, float]]:
     """Every second one approaches."""
-    first_ms = begin_ms + TOGETHER_MS - V2V_INTERVAL_MS + 1
+    first_ms = begin_ms + V2V_MS - V2V_INTERVAL_MS + 1
     for i in range(count):
         motion = _motion(rng, approaching=i % 2 == 0)
         yield {"timestamp": first_ms + i, "sender": i, **motion}

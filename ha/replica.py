@@ -111,9 +111,9 @@ class Replica:
                 self.engine.offer(data.stream, received.chunk)
         return received
 
-    def evaluate(self, limit: int) -> Evaluated | None:
-        """Evaluate up to `limit` closed instants and keep the output."""
-        evaluated = self.engine.advance(limit)
+    def evaluate(self, limit: int, tuples: int | None = None) -> Evaluated | None:
+        """Evaluate closed instants, as `FragmentEngine.advance` does, and keep the output."""
+        evaluated = self.engine.advance(limit, tuples)
         if evaluated is not None:
             self.log.append(evaluated.rows, evaluated.marks, evaluated.origins_us)
         return evaluated

@@ -22,9 +22,10 @@ from dataclasses import replace
 import numpy as np
 
 from placement.errors import NoNode
-from placement.exact_dag import MilpSettings, solve_dag
+from placement.exact_dag import solve_dag
 from placement.exact_tree import ExactPlacement, ExactTask, is_tree, place_tree
 from placement.load import ROUNDING_CORES, Load
+from placement.program import MilpSettings
 
 
 def place_exactly(

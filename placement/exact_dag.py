@@ -32,11 +32,11 @@ from placement.errors import (
     NetworkError,
     NoNode,
     PlacementError,
-    SettingsError,
     SolverStopped,
 )
 from placement.graph import QueryGraph
 from placement.network import NetworkView
+from placement.program import ANY_NODES, INFEASIBLE, OPTIMAL, MilpSettings
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -47,39 +47,6 @@ range from milli- to gigabytes."""
 
 ROUNDING_CORES = 1e-9
 """Cores by which a sum of shares may exceed a capacity that it equals on paper."""
-
-ANY_NODES = 2**31 - 1
-"""HiGHS's own limit of search nodes."""
-
-OPTIMAL, INFEASIBLE = 0, 2
-"""What `scipy.optimize.milp` reports."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MilpSettings:
-    """When HiGHS may stop.
-
-    Attributes
-    ----------
-    gap
-        Share of the cost that may separate it from its proven bound, ≥ 0.
-    time_limit_s
-        After which the best placement so far is taken, > 0.
-    node_limit
-        Nodes of the search tree after which it is; None: any number.
-    """
-
-    gap: float = 1e-6
-    time_limit_s: float = 60.0
-    node_limit: int | None = None
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.gap) and self.gap >= 0):
-            raise SettingsError(f"MILP gap {self.gap} is not a number ≥ 0")
-        if not self.time_limit_s > 0:
-            raise SettingsError(f"MILP time_limit_s {self.time_limit_s} is not > 0")
-        if self.node_limit is not None and self.node_limit < 1:
-            raise SettingsError(f"MILP node_limit {self.node_limit} is not ≥ 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,11 +17,17 @@ and §4.5) chooses one after the other. For s the two cheapest x of different fa
 enough, whatever n is.
 
 Each operator with its free inputs is a factor over the places of m + 1 operators; factors and
-operators form a tree, over which minima are passed towards a root and choices back (the
-min-sum algorithm). Where more than `MAX_JOINT_INPUTS` inputs are to be placed, s is taken for those
-with the greatest rates alone, as §4.5 takes one of two; the others' links are factors over two
-operators. What a query's own operators add to a node's load while they are placed is not in the
-price.
+operators form a tree (`placement.min_sum`). Where more than `MAX_JOINT_INPUTS` inputs are to be
+placed, s is taken for those with the greatest rates alone, as §4.5 takes one of two; the others'
+links are factors over two operators. What a query's own operators add to a node's load while they
+are placed is not in the price.
+
+*Bounding.* Tables over three operators take most of the time, and most candidates are in no good
+placement. So first each input of an operator gets a secondary of its own, which costs less and
+needs no such tables; the min-marginals of that tell for every candidate what a placement with it
+costs at least. The exact minimum is taken over the candidates whose bound is within a little of
+the least, then, should it turn out dearer, over all whose bound is below it. Those left out can
+be in no cheapest placement.
 
 =========  ==============================================================
 symbol     here
@@ -34,12 +40,13 @@ x          candidates of the secondary
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from placement.graph import Link, QueryGraph
+from placement.min_sum import Factor, cheapest, min_marginals
 from placement.network import NetworkView
 
 FloatArray = npt.NDArray[np.float64]
@@ -52,6 +59,14 @@ STANDBY_WEIGHT = 1 - 1e-9
 """Two neighbours with their copies on the same two nodes cost the same whichever copies are the
 primaries. So little less makes it those between which data travels least, hence arrives soonest;
 it is more than rounding, and nothing beside any cost that differs."""
+
+
+FIRST_SLACK = 0.01
+"""Share by which a candidate's bound may exceed the least one at first. The exact minimum exceeds
+it by less in more than half of queries like the paper's."""
+
+ROUNDING = 1e-9
+"""Share of costs by which sums of the same terms in another order may differ, and much more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -165,17 +180,14 @@ class _Ground:
             standby=np.searchsorted(nodes, standby),
         )
 
+    def only(self, kept: Mapping[str, IntArray]) -> _Ground:
+        """The ground with some of the places of operators, by their positions among them."""
+        narrowed = {name: self.places[name][at] for name, at in kept.items()}
+        return replace(self, places={**self.places, **narrowed})
+
     def delays_ms(self, sources: IntArray, targets: IntArray) -> FloatArray:
         """Latencies between nodes, shape (s, t), ms."""
         return self.delay_ms[sources[:, None], targets]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Factor:
-    """A table of costs over the candidates of some operators, one axis each."""
-
-    operators: tuple[str, ...]
-    costs: FloatArray
 
 
 def is_tree(graph: QueryGraph) -> bool:
@@ -205,55 +217,85 @@ def place_tree(task: ExactTask) -> ExactPlacement:
     task
         With a graph for which `is_tree` holds.
     """
-    graph = task.graph
-    ground = _Ground.of(task)
-    factors = [factor for name in graph.order for factor in _factors(task, ground, name)]
-    of_operator: dict[str, list[_Factor]] = {name: [] for name in graph.to_place}
-    for factor in factors:
-        for name in factor.operators:
-            of_operator[name].append(factor)
-    chosen: dict[str, int] = {}
-    cost = sum(float(factor.costs) for factor in factors if not factor.operators)
-    for name in graph.to_place:
-        if name not in chosen:
-            cost += _solve(name, of_operator, task.candidates, chosen)
+    graph, ground = task.graph, _Ground.of(task)
+    joint = {name: _joint_inputs(task, name) for name in graph.order}
+    split = {
+        name: _factors(task, ground, name, [[link] for link in links] or [[]])
+        for name, links in joint.items()
+    }
+    sizes = {name: len(task.candidates[name]) for name in graph.to_place}
+    bounds, least = min_marginals([each for factors in split.values() for each in factors], sizes)
+    slack = FIRST_SLACK * least
+    while True:
+        spared = slack + ROUNDING * (slack + least)
+        kept = {name: np.flatnonzero(each <= each.min() + spared) for name, each in bounds.items()}
+        ground_kept = ground.only(kept)
+        factors: list[Factor] = []
+        for name, links in joint.items():
+            if len(links) > 1:
+                factors += _factors(task, ground_kept, name, [links])
+            else:
+                factors += [factor.only(kept) for factor in split[name]]
+        chosen, cost = cheapest(factors, {name: len(kept[name]) for name in sizes})
+        # Any candidate left out makes the whole dearer than the least by more than the slack.
+        if not cost - least > slack:
+            break
+        slack = cost - least
     primaries = {o.name: o.pinned for o in graph.operators if o.pinned is not None}
-    for name in graph.to_place:
-        (primaries[name],) = task.view.names(task.candidates[name][[chosen[name]]])
+    for name, at in chosen.items():
+        (primaries[name],) = task.view.names(task.candidates[name][kept[name][[at]]])
     return ExactPlacement(primaries=primaries, cost=cost)
 
 
-def _factors(task: ExactTask, ground: _Ground, name: str) -> list[_Factor]:
+def _joint_inputs(task: ExactTask, name: str) -> list[Link]:
+    """Links from operators to be placed that the secondary of one to be placed is priced with."""
+    if task.standby is None or name not in task.candidates:
+        return []
+    free = [link for link in task.graph.inputs[name] if link.source in task.candidates]
+    return sorted(free, key=_rate, reverse=True)[:MAX_JOINT_INPUTS]
+
+
+def _factors(
+    task: ExactTask, ground: _Ground, name: str, shares: Sequence[Sequence[Link]]
+) -> list[Factor]:
     """All costs of one operator: its input links, its load price, its secondary.
 
     Only inputs that its secondary is priced with share a table; a link of any other is one of its
     own, which keeps tables small and the factors a tree.
+
+    Parameters
+    ----------
+    shares
+        `_joint_inputs`, for the exact costs all in one share. For a bound of them in several: each
+        share has a secondary of its own, with an equal part of what else one costs, and together
+        those cost no more than one for all.
     """
     graph = task.graph
     is_free = name in task.candidates
     own = ground.places[name]
+    joint = [link for links in shares for link in links]
     free = [link for link in graph.inputs[name] if link.source in task.candidates]
     fixed = [link for link in graph.inputs[name] if link.source not in task.candidates]
-    joint: list[Link] = []
-    if is_free and task.standby is not None:
-        joint = sorted(free, key=_rate, reverse=True)[:MAX_JOINT_INPUTS]
-    factors: list[_Factor] = []
+    factors: list[Factor] = []
     for link in free:
         if link not in joint:
             usage = _usage(task, ground, link)
             factors.append(
-                _Factor((link.source, name), usage)
+                Factor((link.source, name), usage)
                 if is_free
-                else _Factor((link.source,), usage[:, 0])
+                else Factor((link.source,), usage[:, 0])
             )
     alone = sum((_usage(task, ground, link)[0] for link in fixed), np.zeros(len(own)))
     if not is_free:
-        return [*factors, _Factor((), alone[0])]
+        return [*factors, Factor((), alone[0])]
     alone = alone + graph.input_rate(name) * ground.price_ms[own] / 1e3
-    costs = _sum_over([_usage(task, ground, link) for link in joint], alone)
-    if task.standby is not None:
-        costs += _standby_costs(task, ground, task.standby.catch_up_ms, name, joint, fixed)
-    return [*factors, _Factor((*(link.source for link in joint), name), costs)]
+    for links in shares:
+        costs = _sum_over([_usage(task, ground, link) for link in links], alone / len(shares))
+        if task.standby is not None:
+            catch_up_ms, part = task.standby.catch_up_ms, 1 / len(shares)
+            costs += _standby_costs(task, ground, catch_up_ms, name, links, fixed, part)
+        factors.append(Factor((*(link.source for link in links), name), costs))
+    return factors
 
 
 def _usage(task: ExactTask, ground: _Ground, link: Link) -> FloatArray:
@@ -272,8 +314,15 @@ def _standby_costs(
     name: str,
     joint: Sequence[Link],
     fixed: Sequence[Link],
+    part: float,
 ) -> FloatArray:
-    """s(n_1, …, n_m, n), bytes; infinite where no secondary keeps the bound."""
+    """s(n_1, …, n_m, n), bytes; infinite where no secondary keeps the bound.
+
+    Parameters
+    ----------
+    part
+        Of what does not depend on n_1, …, n_m, how much counts.
+    """
 
     def price(link: Link) -> FloatArray:
         delay_ms = ground.delays_ms(ground.places[link.source], ground.standby)
@@ -282,7 +331,7 @@ def _standby_costs(
     # In tables over the inputs' candidates, the last axis is the secondary's node here.
     alone = task.graph.input_rate(name) * ground.price_ms[ground.standby] / 1e3
     alone = sum((price(link)[0] for link in fixed), alone)
-    prices = _sum_over([price(link) for link in joint], alone)
+    prices = _sum_over([price(link) for link in joint], part * alone)
     groups = ground.groups[ground.standby]
     first, second, taken = _two_cheapest(prices, groups, alone=ground.alone)
     own = ground.groups[ground.places[name]]
@@ -301,14 +350,15 @@ def _two_cheapest(
     alone
         Whether each node is a group of its own.
     """
-    at = prices.argmin(axis=-1)[..., None]
-    first = np.take_along_axis(prices, at, axis=-1)
-    taken = groups[at]
+    rows = prices.reshape(-1, len(groups))
+    each, at = np.arange(len(rows)), rows.argmin(axis=1)
+    first, taken = rows[each, at], groups[at]
     if alone:
-        np.put_along_axis(prices, at, np.inf, axis=-1)
+        rows[each, at] = np.inf
     else:
-        np.copyto(prices, np.inf, where=groups == taken)
-    return first, prices.min(axis=-1, keepdims=True), taken
+        np.copyto(rows, np.inf, where=groups == taken[:, None])
+    shape = (*prices.shape[:-1], 1)
+    return first.reshape(shape), rows.min(axis=1).reshape(shape), taken.reshape(shape)
 
 
 def _sum_over(tables: Sequence[FloatArray], alone: FloatArray) -> FloatArray:
@@ -318,50 +368,6 @@ def _sum_over(tables: Sequence[FloatArray], alone: FloatArray) -> FloatArray:
         # The row goes into the first table while that is small.
         total = total + table if axis == 0 else total[..., None, :] + table
     return total
-
-
-def _solve(
-    root: str,
-    of_operator: Mapping[str, Sequence[_Factor]],
-    candidates: Mapping[str, IntArray],
-    chosen: dict[str, int],
-) -> float:
-    """Place everything connected with an operator; returns its cost, adds to `chosen`."""
-    order: list[tuple[_Factor, str]] = []
-    seen: set[int] = set()
-    reached = [root]
-    for name in reached:
-        for factor in of_operator[name]:
-            if id(factor) not in seen:
-                seen.add(id(factor))
-                order.append((factor, name))
-                reached += [other for other in factor.operators if other != name]
-    # From the leaves: every factor tells the operator it was reached from what it costs at least.
-    costs = {name: np.zeros(len(candidates[name])) for name in reached}
-    told: list[tuple[_Factor, str, FloatArray]] = []
-    for factor, towards in reversed(order):
-        axes = range(len(factor.operators))
-        others = [axis for axis in axes if factor.operators[axis] != towards]
-        # What the others cost is added up before it is spread over the whole table.
-        beyond = sum(
-            (_along(costs[factor.operators[axis]], axis, len(axes)) for axis in others),
-            np.zeros((1,) * len(axes)),
-        )
-        table = factor.costs + beyond
-        costs[towards] = costs[towards] + table.min(axis=tuple(others))
-        told.append((factor, towards, table))
-    chosen[root] = int(costs[root].argmin())
-    for factor, towards, table in reversed(told):
-        rest = table.take(chosen[towards], axis=factor.operators.index(towards))
-        places = np.unravel_index(int(rest.argmin()), rest.shape)
-        others = [name for name in factor.operators if name != towards]
-        chosen.update(zip(others, map(int, places), strict=True))
-    return float(costs[root][chosen[root]])
-
-
-def _along(values: FloatArray, axis: int, axes: int) -> FloatArray:
-    """A table of `axes` axes that varies along one."""
-    return values.reshape([-1 if each == axis else 1 for each in range(axes)])
 
 
 def _rate(link: Link) -> float:

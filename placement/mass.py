@@ -258,7 +258,8 @@ def _accept(
         copies, cores = _needs(query.request.graph, outcome.placements, view)
         taken = copies > 0
         fits = not np.any(cores[taken] > load.room_cores()[taken] + ROUNDING_CORES)
-        if fits and not np.any(surplus[taken] > excess):
+        # The first has been placed around what there is, by a placer that may know no capacity.
+        if outcome.rank == 0 or (fits and not np.any(surplus[taken] > excess)):
             accepted.append(outcome)
             load = load.with_counts(copies, cores)
             surplus += copies

@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from placement.equilibrium import UsageSettings
 from placement.errors import SettingsError
-from placement.exact_dag import MilpSettings
+from placement.program import MilpSettings
 from placement.relaxation import RelaxationSettings
 from placement.secondaries import SecondarySearch
 from topology.cpu import DEFAULT_SCALING, Scaling

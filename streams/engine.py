@@ -107,13 +107,15 @@ class FragmentEngine:
         firsts = (queue.first_mark_ms for queue in self._queues.values())
         return any(first is not None and first <= frontier_ms for first in firsts)
 
-    def advance(self, limit: int) -> Evaluated | None:
+    def advance(self, limit: int, tuples: int | None = None) -> Evaluated | None:
         """Evaluate the next closed instants.
 
         Parameters
         ----------
         limit
             At most so many marks; at least 1.
+        tuples
+            At most so many tuples, but at least one mark; None: however many.
 
         Returns
         -------
@@ -125,6 +127,10 @@ class FragmentEngine:
         marks, origins_us = self._closed_marks(limit)
         if not len(marks):
             return None
+        if tuples is not None:
+            count = np.sum([queue.count_until(marks) for queue in self._queues.values()], axis=0)
+            fitting = max(int(np.searchsorted(count, tuples, side="right")), 1)
+            marks, origins_us = marks[:fitting], origins_us[:fitting]
         until_ms = int(marks[-1])
         first_seqs = {name: queue.position.next_seq for name, queue in self._queues.items()}
         taken = {name: queue.take(until_ms) for name, queue in self._queues.items()}
@@ -142,6 +148,12 @@ class FragmentEngine:
     def closed_ms(self) -> int:
         """The last instant that is closed on every input."""
         return min(queue.progress_ms for queue in self._queues.values())
+
+    @property
+    def oldest_origin_us(self) -> int | None:
+        """Origin of the first mark that was offered and not evaluated; None if there is none."""
+        origins = [queue.first_origin_us for queue in self._queues.values()]
+        return min((origin for origin in origins if origin is not None), default=None)
 
     @property
     def waiting(self) -> int:

@@ -72,6 +72,11 @@ class InputQueue:
         """The earliest mark offered and not taken."""
         return int(self._chunks[0].marks[0]) if self._chunks else None
 
+    @property
+    def first_origin_us(self) -> int | None:
+        """Its origin."""
+        return int(self._chunks[0].origins_us[0]) if self._chunks else None
+
     def head(self, limit: int) -> tuple[Int64Array, Int64Array]:
         """The first marks offered and not taken, at least `limit` if there are that many, and
         their origins.
@@ -88,6 +93,17 @@ class InputQueue:
             origins.append(chunk.origins_us)
             count += len(chunk.marks)
         return _concatenated(marks), _concatenated(origins)
+
+    def count_until(self, marks: Int64Array) -> Int64Array:
+        """How many tuples there are up to each of some rising marks, shape (m,)."""
+        count = np.zeros(len(marks), dtype=np.int64)
+        for chunk in self._chunks:
+            if chunk.rows.num_rows:
+                timestamps = chunk.timestamps
+                if timestamps[0] > marks[-1]:
+                    break
+                count += np.searchsorted(timestamps, marks, side="right")
+        return count
 
     def take(self, until_ms: int) -> pa.RecordBatch | None:
         """Remove everything up to a closed instant; its rows, None if there are none."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from orchestrator.host.archive import SEQUENCE, answers, answers_schema, numbered, read
 from orchestrator.host.events import Deliver
-from streams.chunk import Int64Array
+from streams.chunk import TIMESTAMP, Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,12 @@ class Delivered:
     def latencies_ms(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """From origin to arrival, of every answer, shape (n,)."""
         return (self.answer_column("arrived_us") - self.answer_column("origin_us")) / 1000.0
+
+    @property
+    def row_latencies_ms(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Of every tuple, that of the answer that it came with, shape (rows,)."""
+        timestamps = np.asarray(self.rows[TIMESTAMP].to_numpy(), dtype=np.int64)
+        return self.latencies_ms[np.searchsorted(self.answer_column("mark_ms"), timestamps)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -180,7 +180,7 @@ class HostCore:
         if dispatch is None:
             return Worked(commands=self._take_commands())
         running = self.roster.running[dispatch.fragment]
-        evaluated = running.replica.evaluate(dispatch.instants)
+        evaluated = running.replica.evaluate(dispatch.instants, dispatch.tuples)
         assert evaluated is not None, "a task is dispatched when it has work"
         self.counters["dispatches"] += 1
         self.counters["tuples_in"] += evaluated.tuples_in
@@ -199,7 +199,7 @@ class HostCore:
     def charge(self, worked: Worked, took_us: float) -> None:
         """Learn what a batch has cost."""
         if worked.fragment is not None:
-            self._dispatcher.charge(worked.fragment, worked.tuples, worked.instants, took_us)
+            self._dispatcher.charge(worked.fragment, worked.tuples, took_us)
 
     def replicas(self) -> dict[str, ReplicaStatus]:
         """What the host says of its copies."""

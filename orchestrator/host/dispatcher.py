@@ -1,7 +1,7 @@
 """What a host works on next: the copies it runs as tasks, each with a deadline for what has come.
 
-Primaries that follow each other here and nowhere else are one *task* (`streams.scheduling.tasks`);
-a copy that stands by is a task of its own. What enters the first operator of a task at a time r is
+Primaries that follow each other here and nowhere else are one *task* (`streams.scheduling.tasks`)
+under earliest deadline first; a copy that stands by is a task of its own. What enters the first operator of a task at a time r is
 due at r + d_T, all through the task (deadline placement, §5.4). A task is dispatched a batch of
 instants of one operator at a time: of those with work the one farthest on, so that what has
 entered leaves before more is begun. Between two batches another task may have become more urgent.
@@ -40,10 +40,11 @@ LEAST_COST_US = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
-    """A batch to evaluate: at most `instants` of one copy."""
+    """A batch to evaluate: of one copy at most so many instants, and tuples."""
 
     fragment: str
     instants: int
+    tuples: int
 
 
 @dataclass(slots=True)
@@ -83,13 +84,13 @@ class Dispatcher:
 
     def __init__(self, running: Mapping[str, Running], policy: Policy, batch_us: int) -> None:
         self._running = running
+        self._policy = policy
         self._batch_us = batch_us
         self._tasks: dict[str, _Task] = {}
         self._task_of: dict[str, _Task] = {}
         self._queue = RunQueue(policy)
         self._resting: dict[str, int] = {}
         self._costs: dict[str, CostModel] = {}
-        self._us_per_instant: dict[str, float] = {}
         self._batch_length_us = BATCH_US[1]
 
     def recast(self, now_us: int) -> None:
@@ -143,7 +144,11 @@ class Dispatcher:
             task = self._tasks[instance.task]
             for fragment in reversed(task.operators):
                 if self._running[fragment].replica.has_work:
-                    return Dispatch(fragment=fragment, instants=self._instants(fragment))
+                    return Dispatch(
+                        fragment=fragment,
+                        instants=INSTANTS_PER_DISPATCH,
+                        tuples=self._tuples(fragment),
+                    )
         return None
 
     def done(self, fragment: str, now_us: int) -> None:
@@ -158,11 +163,9 @@ class Dispatcher:
             # A backlog does not wait for more to come.
             self._put(task, now_us)
 
-    def charge(self, fragment: str, tuples: int, instants: int, took_us: float) -> None:
+    def charge(self, fragment: str, tuples: int, took_us: float) -> None:
         """Learn what a dispatch has cost."""
         self._cost_of(fragment).observe(tuples, took_us)
-        known_us = self._us_per_instant.get(fragment, took_us / instants)
-        self._us_per_instant[fragment] = 0.9 * known_us + 0.1 * took_us / instants
 
     def cost(self, fragment: str) -> CostStatus | None:
         """What a copy's evaluation has cost so far; None before the first dispatch."""
@@ -191,6 +194,8 @@ class Dispatcher:
                     elsewhere_ms=min(elsewhere, default=None),
                 )
             )
+        # Tasks are what earliest deadline first schedules; the other orders know operators only.
+        groups = [operators] if self._policy is Policy.EDF else [[one] for one in operators]
         return [
             _Task(
                 name=task.name,
@@ -198,7 +203,8 @@ class Dispatcher:
                 sub_deadline_us=round(task.sub_deadline_ms * 1000),
                 standby=False,
             )
-            for task in extract_tasks(operators)
+            for group in groups
+            for task in extract_tasks(group)
         ]
 
     def _standbys(self) -> list[_Task]:
@@ -224,6 +230,11 @@ class Dispatcher:
     def _put(self, task: _Task, now_us: int) -> None:
         self._resting.pop(task.name, None)
         released_us = task.entered[0][1] if task.entered else now_us
+        if self._policy is Policy.FIFO:
+            # First come to the system, not to this operator: what is old is not overtaken by what
+            # has come since (deadline placement, §4.1).
+            origin_us = self._running[task.name].replica.engine.oldest_origin_us
+            released_us = now_us if origin_us is None else origin_us
         self._queue.put(
             Instance(
                 task=task.name,
@@ -245,12 +256,11 @@ class Dispatcher:
     def _waiting_us(self, fragment: str) -> float:
         return self._cost_of(fragment).cost_us(self._running[fragment].replica.engine.waiting)
 
-    def _instants(self, fragment: str) -> int:
+    def _tuples(self, fragment: str) -> int:
         """As many as are expected to take the length of a batch."""
-        estimate_us = self._running[fragment].assignment.cost_us
-        us_per_instant = max(self._us_per_instant.get(fragment, estimate_us), LEAST_COST_US)
-        fitting = int(self._batch_length_us / us_per_instant)
-        return min(max(fitting, 1), INSTANTS_PER_DISPATCH)
+        model = self._cost_of(fragment)
+        left_us = self._batch_length_us - model.fixed_us
+        return max(int(left_us / max(model.per_tuple_us, LEAST_COST_US)), 1)
 
     def _cost_of(self, fragment: str) -> CostModel:
         if fragment not in self._costs:
@@ -260,6 +270,5 @@ class Dispatcher:
 
     def _forget(self) -> None:
         """What was learnt of copies that have gone."""
-        for learnt in (self._costs, self._us_per_instant):
-            for name in learnt.keys() - self._running.keys():
-                del learnt[name]
+        for name in self._costs.keys() - self._running.keys():
+            del self._costs[name]

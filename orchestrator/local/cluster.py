@@ -275,7 +275,7 @@ class LocalCluster:
             node=place.name,
             kind=kind,
             region=place.region,
-            domain=domain,
+            domain=f"{domain}/{place.domain}" if place.domain else domain,
             zookeeper=self.zookeeper,
             secret=self.secret,
             archive=str(self.archive) if kind is NodeKind.SITE else None,

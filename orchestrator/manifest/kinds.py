@@ -30,11 +30,18 @@ MAY_BE_ZERO = ("batch", "hop")
 
 
 class PlaceManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """A node or a site: a name and the region it is in."""
+    """A node or a site: a name and the region it is in.
+
+    Attributes
+    ----------
+    domain
+        Nodes with the same one fail together, by a power supply or a rack; empty: not known to.
+    """
 
     name: str
     region: str
     file: str
+    domain: str = ""
 
 
 class TimingManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,8 +167,12 @@ def _place(item: Field) -> PlaceManifest:
             item.refuse("gives no name", "Use letters or digits.")
         return PlaceManifest(name=name, region=region, file=item.where)
     section = item.section()
+    domain = section.get("domain")
     place = PlaceManifest(
-        name=section.need("name").slug(), region=section.need("region").text(), file=item.where
+        name=section.need("name").slug(),
+        region=section.need("region").text(),
+        file=item.where,
+        domain=domain.slug() if domain else "",
     )
     section.close()
     return place

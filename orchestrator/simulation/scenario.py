@@ -20,7 +20,7 @@ from orchestrator.host.events import Deliver
 from orchestrator.manifest import Manifests, cluster_record
 from orchestrator.records import HostSpec, NodeKind, StreamRecord
 from orchestrator.simulation.memory_store import MemoryStore
-from orchestrator.simulation.world import World
+from orchestrator.simulation.world import Costs, World
 from orchestrator.store import QUERIES, STREAMS
 from streams.chunk import stream_schema
 
@@ -70,6 +70,8 @@ class Scenario:
         The stream records to apply instead of the manifests' (a shorter stretch, another speed).
     candidates
         Coordinators that stand for election; the first one leads.
+    costs
+        What evaluation takes.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Scenario:
         streams: list[StreamRecord] | None = None,
         check_invariants: bool = False,
         candidates: int = 1,
+        costs: Costs | None = None,
     ) -> None:
         cluster = manifests.cluster
         assert cluster is not None, "a scenario needs a cluster's manifest"
@@ -92,7 +95,7 @@ class Scenario:
                 node=place.name,
                 kind=kind,
                 region=place.region,
-                domain=place.name,
+                domain=place.domain or place.name,
                 zookeeper="",
                 secret="",
             )
@@ -104,7 +107,7 @@ class Scenario:
         self.deliveries: dict[str, list[Deliver]] = {
             stream: [] for query in self._queries for stream in query.outputs
         }
-        self.world = World(record, specs, seed=seed, deliver=self._keep)
+        self.world = World(record, specs, seed=seed, deliver=self._keep, costs=costs)
         self.store = self.world.server.connect()
         self._candidates: list[tuple[MemoryStore, Coordination]] = []
         for number in range(candidates):

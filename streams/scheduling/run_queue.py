@@ -117,8 +117,10 @@ class RunQueue:
             case Policy.EDF:
                 chosen = self._earliest_deadline(now_us)
             case Policy.FIFO:
-                # Of equals, `min` takes the first, and the dictionary is in order of arrival.
-                chosen = min(self._waiting.values(), key=lambda instance: instance.released_us)
+                # What has begun is finished before its equals, which are in order of arrival.
+                chosen = min(
+                    self._waiting.values(), key=lambda one: (one.released_us, one.task != self._last)
+                )
             case Policy.ROUND_ROBIN:
                 after = [task for task in self._waiting if task > self._last]
                 chosen = self._waiting[min(after or self._waiting)]

@@ -17,9 +17,10 @@ from placement.errors import (
     SettingsError,
     SolverStopped,
 )
-from placement.exact_dag import DagPlacement, MilpSettings, solve_dag
+from placement.exact_dag import DagPlacement, solve_dag
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
+from placement.program import MilpSettings
 
 # A line of nodes n0 … n4, 20 ms of one way apart.
 view = NetworkView(

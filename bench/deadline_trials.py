@@ -1,0 +1,232 @@
+"""Trials of the collision warning: the same manifests in the simulated world and on real executors.
+
+A trial is a round of the example's recording. In an *alloc*, o3 runs where the deadline program
+puts it, or where least traffic does (`placement.deadline.existing`); hosts work by earliest
+deadline first or first come first served. That makes the four combinations of deadline placement,
+§6.1.
+
+The existing placement has no sub-deadlines; as in the paper it borrows those of the deadline
+placement. What is borrowed is by when a node's local output is due (§4.1 gives sub-deadlines to
+local output streams): what node 1 hands to node 2 is due as soon after it entered as in the
+deadline placement, with o3 in between. Were o3's own sub-deadline added, the tuples for the
+vehicle's control would always go first, and the placement could never make them late, which is
+what the paper finds it does.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from bench.collision_warning import collision_warning
+from examples.collision_rounds import BEGIN_MS, ROUND_MS, rounds
+from orchestrator.applying import await_protected, write
+from orchestrator.coordinator.admission import admit
+from orchestrator.coordinator.view import read_view
+from orchestrator.drills.measurement import Delivered
+from orchestrator.errors import Unreachable
+from orchestrator.local import LocalCluster
+from orchestrator.manifest import Manifests, load
+from orchestrator.records import StreamRecord
+from orchestrator.simulation.scenario import Scenario
+from orchestrator.simulation.world import Costs
+from orchestrator.store import FRAGMENTS, Store
+from placement.deadline.existing import place_as_existing
+from streams.chunk import TIMESTAMP
+from streams.scheduling.run_queue import Policy
+
+EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "collision-warning"
+
+DESIGN_V2V = 15
+"""V2V tuples of a round that deadlines are designed for."""
+
+WARM_UP = 4
+"""Rounds that are not counted: hosts start, and sub-deadlines are borrowed."""
+
+NODES = {"node1": "car-1", "node2": "car-2"}
+"""The paper's nodes in the example."""
+
+FINISHED_S = 60.0
+"""How much longer than the recording the last answers may take."""
+
+Misses = dict[int, dict[str, float]]
+"""V2V tuples of a round → output stream → share of its tuples that came late, %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """An alloc and a policy.
+
+    Attributes
+    ----------
+    alloc
+        `deadline` or `existing`.
+    """
+
+    alloc: str
+    policy: Policy
+
+    @property
+    def name(self) -> str:
+        """As figures call it."""
+        return f"{self.alloc}_{self.policy.value}"
+
+
+COMBINATIONS = tuple(
+    Combination(alloc=alloc, policy=policy)
+    for policy in (Policy.EDF, Policy.FIFO)
+    for alloc in ("deadline", "existing")
+)
+
+
+@cache
+def lent_ms() -> float:
+    """By when the deadline placement wants o2's output: what the existing one borrows."""
+    with tempfile.TemporaryDirectory(prefix="vivace-bench-") as folder:
+        manifests = prepared(COMBINATIONS[0], [DESIGN_V2V], Path(folder))
+        scenario = Scenario(manifests, seed=1)
+        scenario.begin()
+    found = scenario.store.get(FRAGMENTS.key("collision.o2"))
+    assert found is not None, "fragments exist once the streams start"
+    return found.record.timing.sub_deadline_ms
+
+
+def prepared(combination: Combination, volumes: Sequence[int], folder: Path) -> Manifests:
+    """The example's manifests with trials of these volumes, recorded in a folder."""
+    counts = [DESIGN_V2V] * WARM_UP + list(volumes)
+    made = rounds(counts)
+    made.write(folder)
+    manifests = load([EXAMPLE])
+    (query,), cluster = manifests.queries, manifests.cluster
+    assert cluster is not None
+    primaries = query.record.primaries
+    if combination.alloc == "existing":
+        problem = collision_warning(DESIGN_V2V)
+        primaries = primaries | {"o3": (NODES[place_as_existing(problem).places["O3"]],)}
+    return msgspec.structs.replace(
+        manifests,
+        cluster=msgspec.structs.replace(cluster, scheduling=combination.policy),
+        queries=(
+            msgspec.structs.replace(
+                query, record=msgspec.structs.replace(query.record, primaries=primaries)
+            ),
+        ),
+        streams=tuple(
+            msgspec.structs.replace(
+                stream, record=_played_once(stream.record, folder, made.length_ms)
+            )
+            for stream in manifests.streams
+        ),
+    )
+
+
+def simulate(
+    combination: Combination, volumes: Sequence[int], noise: float, seed: int
+) -> Misses:
+    """The trials on a virtual clock, with noise in what tuples cost."""
+    with tempfile.TemporaryDirectory(prefix="vivace-bench-") as folder:
+        manifests = prepared(combination, volumes, Path(folder))
+        scenario = Scenario(manifests, seed=seed, costs=Costs(noise=noise))
+        scenario.begin()
+        if combination.alloc == "existing":
+            borrow(scenario.store)
+        played = scenario.finish()
+    outputs = manifests.queries[0].record.outputs
+    return misses(manifests, volumes, {stream: played.delivered(stream) for stream in outputs})
+
+
+def run(combination: Combination, volumes: Sequence[int], say: Callable[[str], None]) -> Misses:
+    """The trials on Spark executors of this machine."""
+    with tempfile.TemporaryDirectory(prefix="vivace-bench-") as folder:
+        manifests = prepared(combination, volumes, Path(folder))
+        assert manifests.cluster is not None
+        (query,) = manifests.queries
+
+        def progress(step: str, detail: str) -> None:
+            say(f"{combination.name}: {step}: {detail}")
+
+        cluster = LocalCluster(manifests.cluster, Path(folder) / "work", on_progress=progress)
+        with cluster:
+            view = read_view(cluster.store)
+            admit(view, manifests.streams, manifests.queries)
+            write(cluster.store, view, manifests)
+            await_protected(cluster.store, [query.record.name], progress)
+            if combination.alloc == "existing":
+                borrow(cluster.store)
+            _await_end(cluster.store, manifests, progress)
+        # The site has ended: its archive is complete.
+        delivered = {
+            stream: Delivered.from_archive(cluster.archive, stream)
+            for stream in query.record.outputs
+        }
+    return misses(manifests, volumes, delivered)
+
+
+def borrow(store: Store) -> None:
+    """Give o2 and o3, which share a node, together what o2 has in the deadline placement."""
+    found = {name: store.get(FRAGMENTS.key(f"collision.{name}")) for name in ("o2", "o3")}
+    costs_ms = {name: each.record.timing.cost_ms for name, each in found.items() if each}
+    for name, each in found.items():
+        assert each is not None, "fragments exist once the streams start"
+        share_ms = lent_ms() * costs_ms[name] / sum(costs_ms.values())
+        timing = msgspec.structs.replace(each.record.timing, sub_deadline_ms=share_ms)
+        store.update(
+            FRAGMENTS.key(f"collision.{name}"),
+            msgspec.structs.replace(each.record, timing=timing),
+            each.version,
+        )
+
+
+def misses(
+    manifests: Manifests, volumes: Sequence[int], delivered: Mapping[str, Delivered]
+) -> Misses:
+    """Late tuples by volume and output, %."""
+    record = manifests.queries[0].record
+    found: Misses = {volume: {} for volume in sorted(set(volumes))}
+    for stream, each in delivered.items():
+        timestamps = np.asarray(each.rows[TIMESTAMP].to_numpy(), dtype=np.int64)
+        number = (timestamps - BEGIN_MS) // ROUND_MS - WARM_UP
+        counted = number >= 0
+        volume = np.asarray(volumes)[number[counted]]
+        late = each.row_latencies_ms[counted] > record.deadline_of(stream)
+        for count in found:
+            found[count][stream] = 100.0 * float(late[volume == count].mean())
+    return found
+
+
+def _played_once(stream: StreamRecord, folder: Path, length_ms: int) -> StreamRecord:
+    assert stream.replay is not None
+    replay = msgspec.structs.replace(
+        stream.replay,
+        path=str(folder / f"collision-{stream.name}.parquet"),
+        begin_ms=BEGIN_MS,
+        end_ms=BEGIN_MS + length_ms,
+        repeat=False,
+    )
+    return msgspec.structs.replace(stream, replay=replay)
+
+
+def _await_end(
+    store: Store, manifests: Manifests, progress: Callable[[str, str], None]
+) -> None:
+    """Wait until every output has come up to the end of the recording."""
+    replays = [s.record.replay for s in manifests.streams if s.record.replay is not None]
+    end_ms = max(replay.end_ms for replay in replays)
+    length_s = (end_ms - BEGIN_MS) / 1000
+    give_up = time.monotonic() + length_s + FINISHED_S
+    while True:
+        sinks = [sink for node in read_view(store).nodes.values() for sink in node.record.sinks.values()]
+        reached_ms = min((sink.progress_ms or BEGIN_MS for sink in sinks), default=BEGIN_MS)
+        progress("replay", f"{(reached_ms - BEGIN_MS) / 1000:.0f} of {length_s:.0f} s")
+        if reached_ms >= end_ms:
+            return
+        if time.monotonic() > give_up:
+            raise Unreachable("the cluster", "the recording has not come to its end", "Look at the hosts' logs.")
+        time.sleep(1.0)

@@ -1,0 +1,254 @@
+"""Benchmark `placement_scale`: placing up to 10,000 queries on up to 10,000 nodes, on one core.
+
+Queries and networks are those of `bench.scale_workload`, placed by `placement.mass`; on Spark, the
+same job by two executors must give the same placements, or the benchmark fails.
+
+`seconds` is the time of `plan_in_rounds` on the view of a network that has coordinates already.
+`cpu_seconds` is what the process computed in that time: less, if others took the core from it.
+
+`ratio_to_exact` is measured on queries drawn from those placed. For each, the load is that of all
+the others. With its prices, the primaries' cost is compared: network usage of all links, and each
+operator's input rate times the CPU axis that a copy meets on its node, in bytes, which is what the
+placer minimises (`placement.exact_tree`) less what secondaries add. On one side stands the
+placer's choice among the candidates near the query's points, on the other the least of all choices
+among all hosts (`bench.least_cost`); the ratio is that of the sums.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from bench.least_cost import Task, least_costs
+from bench.placement_methods import OURS
+from bench.placement_plots import plot_scale
+from bench.placement_workload import Workload
+from bench.registry import Settings, benchmark
+from bench.scale_workload import scale_workload
+from orchestrator.errors import VivaceError
+from placement.candidates import candidates
+from placement.exact import place_exactly
+from placement.exact_tree import ExactTask
+from placement.load import Load
+from placement.mass import MassPlan, MassSettings, plan_in_rounds
+from placement.planner import free_points
+from placement.records import Request
+
+IntArray = npt.NDArray[np.int64]
+
+NODES, QUERIES = (100, 1_000, 10_000), (100, 1_000, 10_000)
+QUICK_NODES, QUICK_QUERIES = (100, 1_000), (20, 100)
+
+MASS = MassSettings(round_size=32)
+"""In larger rounds more queries are put back, in smaller ones Spark's own time for each counts."""
+
+SAMPLED, QUICK_SAMPLED = 50, 10
+"""Queries that `ratio_to_exact` is measured on."""
+
+ON_SPARK, QUICK_ON_SPARK = (1_000, 1_000), (100, 100)
+"""Nodes and queries of the job that Spark does too."""
+
+EXECUTORS = 2
+
+
+class PlacementsDiffer(VivaceError):
+    """Spark's executors have placed queries otherwise than a single process."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(
+            f"placement_scale: on Spark, {what} of {name} comes out otherwise than in one "
+            "process. Rounds must not depend on how they are divided: see placement/mass.py."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One job, done.
+
+    Attributes
+    ----------
+    operators
+        Copies of operators by node, shape (n,).
+    """
+
+    found: MassPlan
+    seconds: float
+    cpu_seconds: float
+    ratio_to_exact: float
+    operators: IntArray
+
+
+@benchmark("placement_scale")
+def placement_scale(settings: Settings) -> Mapping[str, float]:
+    """Time and distance from the optimum of 100 to 10,000 queries on 100 to 10,000 nodes."""
+    sizes = QUICK_NODES if settings.quick else NODES
+    counts = QUICK_QUERIES if settings.quick else QUERIES
+    spark_job = QUICK_ON_SPARK if settings.quick else ON_SPARK
+    runs: dict[tuple[int, int], Run] = {}
+    on_spark: dict[str, float] = {}
+    for nodes in sizes:
+        settings.say(f"coordinates of {nodes:,} nodes")
+        workload = scale_workload(nodes, max(counts))
+        for count in counts:
+            some = Workload(view=workload.view, requests=workload.requests[:count])
+            with threadpool_limits(limits=1):
+                runs[nodes, count] = _run(some, settings)
+            if (nodes, count) == spark_job:
+                on_spark = _on_spark(some, runs[nodes, count].found, settings)
+    plot_scale({job: run.seconds for job, run in runs.items()}, settings.folder / "seconds.png")
+    return figures(runs) | on_spark
+
+
+def _run(workload: Workload, settings: Settings) -> Run:
+    name = _name(workload)
+    start, cpu_start = time.perf_counter(), time.process_time()
+    found = plan_in_rounds(
+        workload.requests,
+        workload.view,
+        mass=MASS,
+        settings=OURS,
+        rng=np.random.default_rng(1),
+        say=lambda phrase: settings.say(f"{name}: {phrase}"),
+    )
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
+    settings.say(f"{name}: the exact optimum of some of the queries")
+    sampled = QUICK_SAMPLED if settings.quick else SAMPLED
+    return Run(
+        found=found,
+        seconds=seconds,
+        cpu_seconds=cpu_seconds,
+        ratio_to_exact=ratio_to_exact(workload, found, sampled),
+        operators=_loaded(workload, found).copies_by_node,
+    )
+
+
+def ratio_to_exact(workload: Workload, found: MassPlan, count: int) -> float:
+    """Cost of the placer's primaries over the least possible, on so many of the queries.
+
+    Parameters
+    ----------
+    found
+        Where all queries of the workload are: the load.
+    """
+    view = workload.view
+    full = _loaded(workload, found)
+    copies = _copies_by_query(found)
+    at: list[int] = np.random.default_rng(1).permutation(len(workload.requests))[:count].tolist()
+    requests = [workload.requests[i] for i in at]
+    # The exact placer's points are not drawn.
+    points_ms = free_points(requests, view, OURS, ())
+    tasks: list[Task] = []
+    ours = 0.0
+    for request, points in zip(requests, points_ms, strict=True):
+        load = _without(full, request, copies)
+        near = candidates(request.graph, points, view, load, {}, OURS.candidates)
+        task = ExactTask(graph=request.graph, view=view, candidates=near, price_ms=load.price_ms())
+        ours += place_exactly(task, load).cost
+        tasks.append(Task(request.graph, task.price_ms))
+    return ours / float(least_costs(tasks, view).sum())
+
+
+def _on_spark(workload: Workload, alone: MassPlan, settings: Settings) -> dict[str, float]:
+    """The same job by two executors: seconds, and whether it comes to the same.
+
+    Raises
+    ------
+    PlacementsDiffer
+        If it does not.
+    """
+    from orchestrator.spark.mass_placement import place_on_spark
+    from orchestrator.spark.session import SessionSettings, start_session, stop_session
+
+    name = _name(workload)
+    with tempfile.TemporaryDirectory(prefix="placement-scale-") as folder:
+        settings.say(f"{name}: starting Spark")
+        session = start_session(
+            SessionSettings(
+                name="placement scale",
+                work_dir=Path(folder) / "spark",
+                executors=EXECUTORS,
+                extra={"spark.python.worker.reuse": "true"},
+            )
+        )
+        try:
+            start = time.perf_counter()
+            found = place_on_spark(
+                session,
+                workload.requests,
+                workload.view,
+                Path(folder) / "work",
+                mass=MASS,
+                settings=OURS,
+                rng=np.random.default_rng(1),
+                say=lambda phrase: settings.say(f"{name} on Spark: {phrase}"),
+            )
+            seconds = time.perf_counter() - start
+        finally:
+            stop_session(session)
+    check_identical(name, alone, found)
+    return {f"spark.{name}.seconds": seconds, f"spark.{name}.identical": 1.0}
+
+
+def check_identical(name: str, alone: MassPlan, found: MassPlan) -> None:
+    """See that two plans are the same to the last bit.
+
+    Raises
+    ------
+    PlacementsDiffer
+        Naming the first query that differs.
+    """
+    if alone == found:
+        return
+    for one, other in zip(alone.plan.placements, found.plan.placements, strict=False):
+        if one != other:
+            raise PlacementsDiffer(name, f"query {one.query}")
+    refused = sorted({*alone.refused} ^ {*found.refused})
+    raise PlacementsDiffer(name, f"query {refused[0]}" if refused else "the number of rounds")
+
+
+def figures(runs: Mapping[tuple[int, int], Run]) -> dict[str, float]:
+    """By job, and how the cost of a query grows with their number on each network."""
+    flat: dict[str, float] = {}
+    for (nodes, count), run in runs.items():
+        name = f"{nodes}x{count}"
+        flat[f"{name}.seconds"] = run.seconds
+        flat[f"{name}.cpu_seconds"] = run.cpu_seconds
+        flat[f"{name}.ms_per_query"] = 1e3 * run.seconds / count
+        flat[f"{name}.ratio_to_exact"] = run.ratio_to_exact
+        flat[f"{name}.operators_max"] = float(run.operators.max())
+        flat[f"{name}.operators_variance"] = float(run.operators.var())
+        flat[f"{name}.placings_per_query"] = run.found.placings / count
+        flat[f"{name}.refused"] = float(len(run.found.refused))
+    for nodes in dict.fromkeys(nodes for nodes, _ in runs):
+        counts = [count for each, count in runs if each == nodes]
+        few, many = (flat[f"{nodes}x{count}.ms_per_query"] for count in (min(counts), max(counts)))
+        flat[f"{nodes}.ms_per_query_growth"] = many / few
+    return flat
+
+
+def _name(workload: Workload) -> str:
+    return f"{len(workload.view.nodes)}x{len(workload.requests)}"
+
+
+def _loaded(workload: Workload, found: MassPlan) -> Load:
+    load = Load(workload.view, operator_load=OURS.operator_load, cpu=OURS.cpu)
+    nodes = [node for each in found.plan.placements for node in (each.primary, each.secondary)]
+    return load.with_copies(nodes)
+
+
+def _copies_by_query(found: MassPlan) -> dict[str, list[str]]:
+    copies: dict[str, list[str]] = {}
+    for placed in found.plan.placements:
+        copies.setdefault(placed.query, []).extend((placed.primary, placed.secondary))
+    return copies
+
+
+def _without(load: Load, request: Request, copies: Mapping[str, Sequence[str]]) -> Load:
+    return load.without_copies(copies.get(request.graph.name, ()))

@@ -1,0 +1,55 @@
+"""The problems that deadline placement is measured on, and the plot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.deadline_scale import plot
+from bench.deadline_workload import random_queries
+from placement.deadline.ledger import Ledger
+from placement.deadline.problem import DeadlineProblem
+from placement.deadline.production import place_by_deadline
+
+
+@pytest.mark.parametrize(("nodes", "operators"), [(4, 33), (10, 88)])
+def test_so_many_nodes_and_operators(nodes: int, operators: int) -> None:
+    problem = random_queries(nodes, operators)
+    assert (len(problem.nodes), len(problem.operators)) == (nodes, operators)
+    again = random_queries(nodes, operators)
+    assert again.operators == problem.operators
+    assert again.outputs == problem.outputs
+
+
+def test_below_tightness_1_all_is_fair_above_it_nothing_can_be() -> None:
+    assert place_by_deadline(random_queries(4, 33, tightness=0.9)).objective == 0
+    tight = random_queries(4, 33, tightness=1.05)
+    found = place_by_deadline(tight)
+    assert found.objective > 0.1
+    ledger = Ledger(tight)
+    ledger.put_all(found.places)
+    assert (ledger.least_ms / ledger.fair_ms).max() >= 1.05 - 1e-9
+
+
+def test_with_latencies_candidates_are_near_the_way() -> None:
+    problem = random_queries(40, 60, farthest_ms=20.0)
+    ms = problem.latency_ms
+    assert 0 < ms.max() <= 20.0
+    operator = problem.by_name["q0.2"]
+    site, sink = (problem.by_name[f"q0.{i}"].candidates[0] for i in (0, len(_query(problem)) - 1))
+    index = problem.node_index
+    way_ms = ms[index[site]] + ms[:, index[sink]]
+    worst_ms = max(float(way_ms[index[node]]) for node in operator.candidates)
+    assert worst_ms <= sorted(way_ms.tolist())[16]
+
+
+def _query(problem: DeadlineProblem) -> list[str]:
+    return [o.name for o in problem.operators if o.name.startswith("q0.")]
+
+
+@pytest.mark.slow
+def test_plot(tmp_path: Path) -> None:
+    path = tmp_path / "seconds.png"
+    plot({"2x21.literal.seconds": 0.1, "4x33.literal.seconds": 1.0, "4x33.literal.gap": 0}, path)
+    assert path.read_bytes().startswith(b"\x89PNG")
