@@ -55,11 +55,10 @@ IntArray = npt.NDArray[np.int64]
 MAX_JOINT_INPUTS = 2
 """Inputs to be placed that a secondary is priced with together: tables grow as candidates^(m+1)."""
 
-STANDBY_WEIGHT = 1 - 1e-9
+STANDBY_WEIGHT = 1 + 1e-9
 """Two neighbours with their copies on the same two nodes cost the same whichever copies are the
-primaries. So little less makes it those between which data travels least, hence arrives soonest;
-it is more than rounding, and nothing beside any cost that differs."""
-
+primaries. So little more makes it those whose secondaries are reached soonest, hence recover
+soonest; it is more than rounding, and nothing beside any cost that differs."""
 
 FIRST_SLACK = 0.01
 """Share by which a candidate's bound may exceed the least one at first. The exact minimum exceeds

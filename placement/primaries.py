@@ -99,7 +99,7 @@ def nearest_nodes(
             graph, name, view.names(view.nearest(points_ms[name], load.cpu_ms(), count))
         )
         if not nearest:
-            raise NoNode(graph.name, name, "no node that it may take runs operators")
+            raise NoNode(graph.name, name, _why_none(graph, name, view))
         places[name] = nearest[0]
         load = load.with_copies((places[name],))
     return places
@@ -197,6 +197,12 @@ def _repaired(
         found = repair.cheapest_in_time(task(anywhere), request.deadline_ms)
     # Without room for those that stay there is no other placement.
     return found or repair.fastest(task(anywhere)) or dict(chosen)
+
+
+def _why_none(graph: QueryGraph, name: str, view: NetworkView) -> str:
+    if not view.hosts:
+        return "the network has no node that runs operators"
+    return f"none of {', '.join(graph.by_name[name].allowed)} runs operators"
 
 
 def _allowed(graph: QueryGraph, name: str, nodes: Sequence[str]) -> list[str]:

@@ -167,18 +167,19 @@ def test_the_paper_knows_no_failure_domains():
 def test_operators_that_die_together_are_placed_apart_if_the_bound_asks_for_it():
     """Both on p, b's secondary waits for a's: 5 ms to q, and 10 more from there to r.
 
-    On q there is room for one operator only, so b's secondary cannot be there too.
+    On q there is room for one operator only, so b's secondary cannot be there too. What a sends
+    to the site as well keeps its primary there.
     """
     chain = QueryGraph(
         name="chain",
         operators=(
             Operator(name="S", pinned="site"),
             *(Operator(name=name, cost_us=500) for name in "ab"),
-            Operator(name="T", pinned="site"),
+            *(Operator(name=name, pinned="site") for name in "TU"),
         ),
         links=tuple(
             Link(source=pair[0], target=pair[1], rate_bytes_s=1000, tuples_s=1000)
-            for pair in ("Sa", "ab", "bT")
+            for pair in ("Sa", "ab", "bT", "aU")
         ),
     )
     hosts = (("p", 0.0, 1.0), ("q", 10.0, 0.5), ("r", -10.0, 0.5))
