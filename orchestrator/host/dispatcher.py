@@ -90,6 +90,9 @@ class Dispatcher:
         self._task_of: dict[str, _Task] = {}
         self._queue = RunQueue(policy)
         self._resting: dict[str, int] = {}
+        self._ready: set[str] = set()
+        """Copies with work: that changes when something comes and when they are evaluated."""
+        self._mixed = False
         self._costs: dict[str, CostModel] = {}
         self._batch_length_us = BATCH_US[1]
 
@@ -108,6 +111,8 @@ class Dispatcher:
             self._queue.discard(name)
         self._resting.clear()
         self._forget()
+        self._ready = {name for name, each in self._running.items() if each.replica.has_work}
+        self._mixed = len({task.standby for task in self._tasks.values()}) > 1
         tightest_us = min((t.sub_deadline_us for t in self._tasks.values()), default=0)
         least_us, most_us = BATCH_US
         self._batch_length_us = min(max(BLOCKING_SHARE * tightest_us, least_us), most_us)
@@ -119,6 +124,7 @@ class Dispatcher:
         task = self._task_of.get(fragment)
         if task is None:
             return
+        self._look(fragment)
         if fragment == task.name:
             closed_ms = self._running[fragment].replica.engine.closed_ms
             entered_ms = task.entered[-1][0] if task.entered else NO_PROGRESS
@@ -143,7 +149,7 @@ class Dispatcher:
         while (instance := self._queue.pop(now_us)) is not None:
             task = self._tasks[instance.task]
             for fragment in reversed(task.operators):
-                if self._running[fragment].replica.has_work:
+                if fragment in self._ready:
                     return Dispatch(
                         fragment=fragment,
                         instants=INSTANTS_PER_DISPATCH,
@@ -154,6 +160,7 @@ class Dispatcher:
     def done(self, fragment: str, now_us: int) -> None:
         """A dispatch that began at `now_us` has been evaluated."""
         task = self._task_of[fragment]
+        self._look(fragment)
         if fragment == task.name:
             task.rests_until_us = now_us + self._batch_us
         left_ms = self._left_ms(task)
@@ -241,20 +248,32 @@ class Dispatcher:
                 released_us=released_us,
                 deadline_us=released_us + task.sub_deadline_us,
                 standby=task.standby,
-                cost_us=sum(map(self._waiting_us, task.operators)),
+                cost_us=self._waiting_us(task),
             )
         )
 
     def _has_work(self, task: _Task, *, after_first: bool = False) -> bool:
-        operators = task.operators[after_first:]
-        return any(self._running[name].replica.has_work for name in operators)
+        return not self._ready.isdisjoint(task.operators[after_first:])
+
+    def _look(self, fragment: str) -> None:
+        if self._running[fragment].replica.has_work:
+            self._ready.add(fragment)
+        else:
+            self._ready.discard(fragment)
 
     def _left_ms(self, task: _Task) -> int:
         """The last instant that has been through the whole task."""
         return self._running[task.operators[-1]].replica.log.end.progress_ms
 
-    def _waiting_us(self, fragment: str) -> float:
-        return self._cost_of(fragment).cost_us(self._running[fragment].replica.engine.waiting)
+    def _waiting_us(self, task: _Task) -> float:
+        """How long what waits will take; asked for only where standbys wait for slack."""
+        if not self._mixed:
+            return 0.0
+        return sum(
+            self._cost_of(name).cost_us(self._running[name].replica.engine.waiting)
+            for name in task.operators
+            if name in self._ready
+        )
 
     def _tuples(self, fragment: str) -> int:
         """As many as are expected to take the length of a batch."""

@@ -1,0 +1,142 @@
+"""Random queries under deadlines, of any size and as tight as wanted, for `deadline_scale`.
+
+Queries have five or six operators of 1–5 ms. The first of each stands where its source is, on one
+of a few gateways, the last where its sink is, on one of those too; the others may take any of
+some nodes. Every fifth operator joins what an earlier one of its query makes. Deadlines are the
+work of the query times a looseness, which differs fourfold between queries.
+
+*Tightness* says how tight a problem is. With looseness large enough, neither what is tied to
+gateways nor the whole work, spread over the nodes as evenly as water, ever exceeds a fair share;
+tightness is by how much looseness is smaller than that. Below 1 a good placement is all fair, and
+the objective is 0; above, no placement is, and the objective says how unfair the best has to be.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from placement.deadline.problem import DeadlineProblem
+from placement.deadline.records import DeadlineNode, DeadlineOperator, Output, Source
+
+FloatArray = npt.NDArray[np.float64]
+
+COST_MS = (1.0, 5.0)
+LOOSENESS = (1.0, 4.0)
+JOINS = 0.2
+OPERATORS_A_QUERY = 6
+CHOICES = 8
+"""Nodes that a free operator may take, where there are more: any, or with latencies some of the
+twice as many that lie nearest to the way from source to sink."""
+
+
+def random_queries(
+    nodes: int,
+    operators: int,
+    *,
+    gateways: float = 0.25,
+    tightness: float = 1.05,
+    farthest_ms: float = 0.0,
+    seed: int = 0,
+) -> DeadlineProblem:
+    """So many operators, in queries of six or fewer, on so many nodes.
+
+    Parameters
+    ----------
+    gateways
+        Share of nodes that have sources and sinks.
+    tightness
+        See above; latencies are not reckoned with in it.
+    farthest_ms
+        One-way latency across the square in which nodes lie, ms; 0: latencies are neglected.
+    """
+    rng = np.random.default_rng([seed, nodes, operators])
+    names = [f"n{n}" for n in range(nodes)]
+    points = rng.uniform(0, farthest_ms / np.sqrt(2), (nodes, 2))
+    one_way_ms: FloatArray | None = None
+    if farthest_ms:
+        one_way_ms = np.asarray(np.linalg.norm(points[:, None] - points, axis=2), np.float64)
+    entries = names[: max(1, int(gateways * nodes))]
+    placed: list[DeadlineOperator] = []
+    sources: list[Source] = []
+    outputs: list[Output] = []
+    queries = -(-operators // OPERATORS_A_QUERY)
+    for q, part in enumerate(np.array_split(np.arange(operators), queries)):
+        site, sink = (str(name) for name in rng.choice(entries, size=2))
+        sources.append(Source(stream=f"q{q}.in", nodes=(site,)))
+        pool = names
+        if one_way_ms is not None:
+            way_ms = one_way_ms[names.index(site)] + one_way_ms[:, names.index(sink)]
+            pool = [names[int(n)] for n in np.argsort(way_ms, kind="stable")[: 2 * CHOICES]]
+        operators_here = _query(rng, q, len(part), pool, site, sink)
+        placed += operators_here
+        work_ms = sum(operator.cost_ms for operator in operators_here)
+        outputs.append(
+            Output(
+                stream=operators_here[-1].outputs[0],
+                deadline_ms=work_ms * float(rng.uniform(*LOOSENESS)),
+                sink=sink,
+            )
+        )
+    draft = DeadlineProblem(
+        nodes=tuple(DeadlineNode(name=name) for name in names),
+        operators=tuple(placed),
+        sources=tuple(sources),
+        outputs=tuple(outputs),
+    )
+    return _tightened(draft, tightness, one_way_ms)
+
+
+def _query(
+    rng: np.random.Generator, q: int, size: int, pool: list[str], site: str, sink: str
+) -> list[DeadlineOperator]:
+    streams = [f"q{q}.in"]
+    made: list[DeadlineOperator] = []
+    for i in range(size):
+        inputs = {streams[-1]}
+        if rng.random() < JOINS:
+            inputs.add(str(rng.choice(streams)))
+        choices = rng.choice(pool, size=min(CHOICES, len(pool)), replace=False)
+        ends = {0: (site,), size - 1: (sink,)}
+        made.append(
+            DeadlineOperator(
+                name=f"q{q}.{i}",
+                cost_ms=float(rng.uniform(*COST_MS)),
+                inputs=tuple(sorted(inputs)),
+                outputs=(f"q{q}.s{i}",),
+                candidates=ends.get(i, tuple(str(name) for name in choices)),
+            )
+        )
+        streams.append(f"q{q}.s{i}")
+    return made
+
+
+def _tightened(
+    draft: DeadlineProblem, tightness: float, one_way_ms: FloatArray | None
+) -> DeadlineProblem:
+    """The same with all deadlines multiplied by one number: fair shares keep their order."""
+    work_ms, most = 0.0, 0.0
+    tied_ms = dict.fromkeys(draft.node_index, 0.0)
+    for at, pair in enumerate(draft.pairs):
+        if draft.first[pair.operator] == at:
+            operator = draft.by_name[pair.operator]
+            work_ms += operator.cost_ms
+            if len(operator.candidates) == 1:
+                tied_ms[operator.candidates[0]] += operator.cost_ms
+        demand_ms = max(work_ms / len(draft.nodes), *tied_ms.values())
+        most = max(most, demand_ms / pair.fair_ms)
+    outputs = tuple(
+        Output(
+            stream=output.stream,
+            deadline_ms=output.deadline_ms * most / tightness,
+            sink=output.sink,
+        )
+        for output in draft.outputs
+    )
+    return DeadlineProblem(
+        nodes=draft.nodes,
+        operators=draft.operators,
+        sources=draft.sources,
+        outputs=outputs,
+        one_way_ms=one_way_ms,
+    )

@@ -1,0 +1,71 @@
+"""Sub-deadlines of given places."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement.deadline.division import divide, source_ms
+from placement.deadline.placed import DeadlinePlacement, unfairness
+from placement.deadline.records import Admitted
+from tests.unit.placement.deadline.two_nodes import chain, operator, problem
+
+
+def test_fair_shares_if_they_fit() -> None:
+    loose = chain(2, 3, deadline_ms=50)
+    shares_ms = divide(loose, {"o0": "a", "o1": "b"})
+    assert shares_ms == {("o1.out", "o0"): 20, ("o1.out", "o1"): 30}
+    assert shares_ms is not None
+    assert unfairness(loose, shares_ms) == 0
+
+
+def test_what_one_needs_more_another_gives() -> None:
+    """Both of 4 ms on a: the second is due after 8 ms, of 12 there are; the first has 4 left."""
+    tight = chain(4, 4, deadline_ms=12)
+    shares_ms = divide(tight, {"o0": "a", "o1": "a"})
+    assert shares_ms == pytest.approx({("o1.out", "o0"): 4, ("o1.out", "o1"): 8})
+    assert shares_ms is not None
+    assert unfairness(tight, shares_ms) == pytest.approx(2 / 4 + 2 / 4)
+
+
+def test_none_if_the_demand_is_too_large() -> None:
+    assert divide(chain(4, 4, deadline_ms=11.9), {"o0": "a", "o1": "a"}) is None
+
+
+def test_latency_comes_off_the_shares() -> None:
+    """10 ms to the sink of 50: the shares shrink where it is cheapest, at the larger cost."""
+    far = chain(2, 3, deadline_ms=50, latency_ms=10)
+    shares_ms = divide(far, {"o0": "a", "o1": "a"})
+    assert shares_ms == pytest.approx({("o1.out", "o0"): 20, ("o1.out", "o1"): 20})
+
+
+def test_none_if_latency_uses_up_the_deadline() -> None:
+    assert divide(chain(2, 3, deadline_ms=14, latency_ms=10), {"o0": "a", "o1": "b"}) is None
+
+
+def test_none_if_what_runs_already_would_be_late() -> None:
+    busy = problem(
+        [operator("o", 5, "in")],
+        {"o.out": 8},
+        admitted={"a": (Admitted(name="old", cost_ms=6, deadline_ms=10),)},
+    )
+    assert divide(busy, {"o": "a"}) is None
+    assert divide(busy, {"o": "b"}) is not None
+
+
+def test_the_nearest_node_with_the_source_counts() -> None:
+    far = chain(1, deadline_ms=50, latency_ms=10)
+    assert source_ms(far, "in", 0) == 0
+    assert source_ms(far, "in", 1) == 10
+
+
+def test_an_operator_for_two_outputs_is_due_by_the_earlier() -> None:
+    """§5.2.6: the minimum."""
+    found = DeadlinePlacement(
+        places={"o": "a"},
+        shares_ms={("x", "o"): 5, ("y", "o"): 3},
+        objective=2.0,
+        bound=1.5,
+        optimal=False,
+    )
+    assert found.sub_deadlines_ms == {"o": 3}
+    assert found.gap == 0.25
