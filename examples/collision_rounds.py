@@ -35,12 +35,10 @@ ONBOARD, CENTRE = 10, 100
 """Tuples of a round. Those of the centre come 100 ms after its begin."""
 
 V2V_MS = 120
-"""When v2v tuples come, after the begin of a round."""
+"""When v2v tuples come, after the begin of a round; those of the car's sensors a little later."""
 
 V2V_INTERVAL_MS = 40
-ONBOARD_INTERVAL_MS = 4
-"""Lengths of recording that enter at once, as in `streams.yaml`; on-board tuples come one of
-theirs after v2v."""
+"""Length of recording that enters at once, as in `streams.yaml`."""
 
 MOST_V2V = V2V_INTERVAL_MS
 """More would share timestamps."""
@@ -88,10 +86,10 @@ def rounds(v2v: Sequence[int], seed: int = 1) -> Rounds:
             {"timestamp": begin_ms + 1 + i, "segment": i, "speed": float(rng.uniform(0, 40))}
             for i in range(CENTRE)
         ]
-        seen_ms = begin_ms + V2V_MS
+        seen_ms = begin_ms + V2V_MS - ONBOARD
         rows["onboard"] += [
             {
-                "timestamp": seen_ms + 1 + i * ONBOARD_INTERVAL_MS // ONBOARD,
+                "timestamp": seen_ms + 1 + i,
                 "object": i,
                 **_motion(rng, approaching=bool(i % 2)),
             }

@@ -160,6 +160,8 @@ class ReplaySource(Record, frozen=True, kw_only=True):
     together must agree on."""
     interval_ms: int = 1000
     """Length of recording that enters at once, ms."""
+    delay_ms: float = 0.0
+    """How much later than its interval's end it enters: what a sensor takes."""
     repeat: bool = False
     """Start over at the end, timestamps shifted by the recording's length."""
 

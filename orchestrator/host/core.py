@@ -9,7 +9,7 @@ than `next_tick_us`. Times are µs on the cluster's clock.
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from ha.messages import (
 from ha.receiver import Receiver, Verdict
 from ha.roles import Role, RoleEvent
 from ha.serving import Producer, acknowledge, outgoing, subscribe
-from orchestrator.host.dispatcher import Dispatcher
+from orchestrator.host.dispatcher import Dispatch, Dispatcher
 from orchestrator.host.events import (
     Assigned,
     Command,
@@ -51,6 +51,10 @@ from orchestrator.host.prober import Prober
 from orchestrator.host.roster import Roster, Running
 from orchestrator.host.sink import Sink
 from orchestrator.records import Assignment, ClusterRecord, ReplicaRole, ReplicaStatus
+
+BATCHES_PER_TURN = 32
+"""Batches without tuples that are evaluated before the host listens again: a mark alone runs down a
+whole chain in little time."""
 
 SNAPSHOT_RETRY_US = 500_000
 """A twin that has not answered by then was not ready or did not hear."""
@@ -175,10 +179,19 @@ class HostCore:
 
         Call `charge` when it is known how long that took.
         """
-        self._talk_to_itself(now_us)
-        dispatch = self._dispatcher.pop(now_us)
-        if dispatch is None:
-            return Worked(commands=self._take_commands())
+        commands: list[Command] = []
+        for _ in range(BATCHES_PER_TURN):
+            self._talk_to_itself(now_us)
+            dispatch = self._dispatcher.pop(now_us)
+            if dispatch is None:
+                break
+            worked = self._evaluate(dispatch, now_us)
+            commands += worked.commands
+            if worked.tuples or worked.instants > 1:
+                return replace(worked, commands=commands)
+        return Worked(commands=commands + self._take_commands())
+
+    def _evaluate(self, dispatch: Dispatch, now_us: int) -> Worked:
         running = self.roster.running[dispatch.fragment]
         evaluated = running.replica.evaluate(dispatch.instants, dispatch.tuples)
         assert evaluated is not None, "a task is dispatched when it has work"

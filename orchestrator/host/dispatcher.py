@@ -53,6 +53,8 @@ class _Task:
 
     Attributes
     ----------
+    generations
+        In which generation the state of each operator is.
     sub_deadline_us
         d_T.
     entered
@@ -63,10 +65,16 @@ class _Task:
 
     name: str
     operators: tuple[str, ...]
+    generations: tuple[int, ...]
     sub_deadline_us: int
     standby: bool
     entered: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     rests_until_us: int = 0
+
+    @property
+    def identity(self) -> object:
+        """What has entered it has entered another of the same."""
+        return self.operators, self.generations, self.standby
 
 
 class Dispatcher:
@@ -103,7 +111,7 @@ class Dispatcher:
         self._task_of = {name: task for task in self._tasks.values() for name in task.operators}
         for name, task in self._tasks.items():
             old = before.get(name)
-            if old is not None and (old.operators, old.standby) == (task.operators, task.standby):
+            if old is not None and old.identity == task.identity:
                 task.entered, task.rests_until_us = old.entered, old.rests_until_us
             else:
                 self._queue.discard(name)
@@ -161,14 +169,13 @@ class Dispatcher:
         """A dispatch that began at `now_us` has been evaluated."""
         task = self._task_of[fragment]
         self._look(fragment)
-        if fragment == task.name:
+        if fragment == task.name and fragment not in self._ready:
+            # A backlog does not wait for more to come.
             task.rests_until_us = now_us + self._batch_us
         left_ms = self._left_ms(task)
         while task.entered and task.entered[0][0] <= left_ms:
             task.entered.popleft()
-        if self._has_work(task):
-            # A backlog does not wait for more to come.
-            self._put(task, now_us)
+        self._await(task, now_us)
 
     def charge(self, fragment: str, tuples: int, took_us: float) -> None:
         """Learn what a dispatch has cost."""
@@ -207,6 +214,7 @@ class Dispatcher:
             _Task(
                 name=task.name,
                 operators=task.operators,
+                generations=self._generations(task.operators),
                 sub_deadline_us=round(task.sub_deadline_ms * 1000),
                 standby=False,
             )
@@ -219,12 +227,16 @@ class Dispatcher:
             _Task(
                 name=name,
                 operators=(name,),
+                generations=self._generations((name,)),
                 sub_deadline_us=round(running.assignment.standby_lag_ms * 1000),
                 standby=True,
             )
             for name, running in self._running.items()
             if running.replica.role is Role.STANDBY
         ]
+
+    def _generations(self, operators: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(self._running[name].replica.generation for name in operators)
 
     def _await(self, task: _Task, now_us: int) -> None:
         if not self._has_work(task):

@@ -51,10 +51,6 @@ from orchestrator.store import CLUSTER, Store, ZooKeeperStore
 PUBLISH_US = 1_000_000
 """Between two versions of a host's record, unless the role of a copy changes."""
 
-SAME_BUSY_PERIOD_US = 1_000
-"""A batch that begins so soon after another belongs to the same busy period, if costs are
-emulated."""
-
 LONGEST_WAIT_US = 100_000
 """The loop looks at least this often whether it should end."""
 
@@ -105,6 +101,7 @@ class HostProcess:
         self._running: object = None
         self._next_publish_us = 0
         self._busy_until_us = 0
+        self._is_busy = False
         self._cpu = CpuMeter(now_us(), least_us=PUBLISH_US // 2)
         self._link = StoreLink(store, self._identity)
         self._store_thread = StoreThread(self._link, self._transport.wake)
@@ -145,22 +142,26 @@ class HostProcess:
     def _work(self) -> None:
         began_us = now_us()
         worked = self._core.work(began_us)
-        if worked.emulated_us is not None:
-            began_us = self._pretend(began_us, worked.emulated_us)
-        self._core.charge(worked, now_us() - began_us)
+        if worked.emulated_us is None:
+            took_us = now_us() - began_us
+        else:
+            took_us = worked.emulated_us
+            self._pretend(began_us, took_us)
+        self._core.charge(worked, took_us)
         self._execute(worked.commands)
 
-    def _pretend(self, began_us: int, lasts_us: float) -> int:
-        """Be busy for as long as a batch is to last; returns when it began.
+    def _pretend(self, began_us: int, lasts_us: float) -> None:
+        """Be busy for as long as a batch is to last.
 
-        The turns of a loop that has work to do take time of their own, which a batch that follows
-        soon after another includes.
+        Turns of the loop take time of their own; a batch that has waited for the one before it is
+        taken to have begun when that ended.
         """
-        if began_us - self._busy_until_us < SAME_BUSY_PERIOD_US:
+        if self._is_busy:
             began_us = self._busy_until_us
         self._busy_until_us = began_us + round(lasts_us)
         time.sleep(max(self._busy_until_us - now_us(), 0) / 1e6)
-        return began_us
+        next_us = self._core.next_work_us
+        self._is_busy = next_us is not None and next_us <= self._busy_until_us
 
     def _take(self, item: Arrived | Lost) -> None:
         match item:

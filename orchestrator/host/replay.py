@@ -87,6 +87,7 @@ class Replay:
         # When each mark of a round is due, and, last, when the next round begins.
         intervals = np.append(self._recording.intervals, self._recording.count)
         self._due_us = np.ceil(intervals * interval_us).astype(np.int64)
+        self._delay_us = round(source.delay_ms * 1000)
         self._round = 0
         self._next = 0
 
@@ -94,11 +95,11 @@ class Replay:
         """When the next mark is due; None when the recording is over."""
         if self._next == len(self._recording.marks):
             return None
-        return start_at_us + self._round_began_us + int(self._due_us[self._next])
+        return start_at_us + self._delay_us + self._round_began_us + int(self._due_us[self._next])
 
     def emit(self, start_at_us: int, now_us: int) -> SourceEmitted | None:
         """All that is due by now and belongs to one round, or None."""
-        round_start_us = start_at_us + self._round_began_us
+        round_start_us = start_at_us + self._delay_us + self._round_began_us
         marks, row_ends = self._recording.marks, self._recording.row_ends
         due = int(np.searchsorted(self._due_us[:-1], now_us - round_start_us, side="right"))
         first, last = self._next, due

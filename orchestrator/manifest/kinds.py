@@ -256,13 +256,14 @@ def _replay(field: Field) -> ReplaySource:
     begin_ms, end_ms = begin.quantity(timestamp_ms), end.quantity(timestamp_ms)
     if end_ms <= begin_ms:
         end.refuse("is not after the begin", "Write timestamps of the recording, in order.")
-    interval = section.get("interval")
+    interval, delay = section.get("interval"), section.get("delay")
     replay = ReplaySource(
         path=str(_path(section.need("path"))),
         speed=speed,
         begin_ms=int(begin_ms),
         end_ms=int(end_ms),
         interval_ms=int(interval.quantity(duration_ms, positive=True)) if interval else 1000,
+        delay_ms=delay.quantity(duration_ms) if delay else 0.0,
         repeat=repeat.boolean() if repeat else False,
     )
     section.close()

@@ -1,0 +1,126 @@
+"""Copies of fragments and their dispatcher on one host, without messages, clock or store.
+
+What a copy gives is handed to those here that read it, as a host's messages to itself do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ha.messages import Data
+from ha.roles import RoleEvent
+from orchestrator.host.dispatcher import Dispatch, Dispatcher
+from orchestrator.host.roster import Roster
+from orchestrator.records import Assignment, FragmentAssignment
+from streams.chunk import Chunk, Position
+from streams.scheduling.run_queue import Policy
+
+COLUMNS = {"number": "int"}
+MS = 1000
+
+
+def fragment(
+    name: str,
+    reads: str = "s",
+    *,
+    role: str = "primary",
+    sub_deadline_ms: float = 10.0,
+    standby_lag_ms: float = 100.0,
+    readers_ms: Mapping[str, float] | None = None,
+    cost_us: float = 20.0,
+    generation: int = 1,
+    epoch: int = 1,
+) -> FragmentAssignment:
+    """A copy that passes on the tuples of some streams, told as words."""
+    parts = [f"SELECT number FROM {stream} [NOW]" for stream in reads.split()]
+    return FragmentAssignment(
+        query="q",
+        fragment=name,
+        statement=f"REGISTER QUERY {name} RSTREAM({' UNION ALL '.join(parts)});",
+        inputs={stream: COLUMNS for stream in reads.split()},
+        role="primary" if role == "primary" else "secondary",
+        epoch=epoch,
+        generation=generation,
+        twin="twin",
+        sub_deadline_ms=sub_deadline_ms,
+        standby_lag_ms=standby_lag_ms,
+        readers_ms={f"sink:{name}": 100.0} if readers_ms is None else dict(readers_ms),
+        cost_us=cost_us,
+    )
+
+
+class QuietHost:
+    """Copies that run here; secondaries are warm from the beginning."""
+
+    def __init__(
+        self, *copies: FragmentAssignment, policy: Policy = Policy.EDF, batch_ms: float = 0.0
+    ) -> None:
+        self.now_us = 0
+        self.roster = Roster("one")
+        self.dispatcher = Dispatcher(self.roster.running, policy, round(batch_ms * MS))
+        self.assign(*copies)
+
+    def assign(self, *copies: FragmentAssignment) -> None:
+        """Run these and nothing else."""
+        before = {name: each.replica for name, each in self.roster.running.items()}
+        self.roster.apply(Assignment(incarnation="1", fragments=copies), self.now_us)
+        for name, running in self.roster.running.items():
+            if before.get(name) is not running.replica:
+                self._begin(name)
+        self.dispatcher.recast(self.now_us)
+
+    def change_role(self, name: str, event: RoleEvent) -> None:
+        """Something happens to a copy."""
+        self.roster.running[name].replica.apply(event)
+        self.dispatcher.recast(self.now_us)
+
+    def arrive(self, stream: str, part: Chunk) -> None:
+        """A chunk comes for everybody here that reads the stream."""
+        for name, running in self.roster.running.items():
+            if stream in running.intakes:
+                data = Data(stream=stream, epoch=1, generation=1, consumer=name, chunk=part)
+                running.replica.receive(data)
+                self.dispatcher.arrived(name, self.now_us)
+
+    def step(self, took_us: int = 0) -> Dispatch | None:
+        """Evaluate one batch, if there is anything to evaluate by now."""
+        dispatch = self.dispatcher.pop(self.now_us)
+        if dispatch is None:
+            return None
+        replica = self.roster.running[dispatch.fragment].replica
+        first_seq = replica.log.end.next_seq
+        evaluated = replica.evaluate(dispatch.instants, dispatch.tuples)
+        assert evaluated is not None, "dispatched without work"
+        self.dispatcher.done(dispatch.fragment, self.now_us)
+        self.now_us += took_us
+        self.dispatcher.charge(dispatch.fragment, evaluated.tuples_in, took_us)
+        if replica.sends:
+            self.arrive(
+                dispatch.fragment,
+                Chunk(
+                    first_seq=first_seq,
+                    rows=evaluated.rows,
+                    marks=evaluated.marks,
+                    origins_us=evaluated.origins_us,
+                ),
+            )
+        return dispatch
+
+    def steps(self, took_us: int = 0) -> list[str]:
+        """Evaluate all that can be by now; whose batches, in order."""
+        done: list[str] = []
+        while (dispatch := self.step(took_us)) is not None:
+            done.append(dispatch.fragment)
+        return done
+
+    @property
+    def with_work(self) -> set[str]:
+        """Copies that could evaluate something."""
+        return {n for n, running in self.roster.running.items() if running.replica.has_work}
+
+    def _begin(self, name: str) -> None:
+        running = self.roster.running[name]
+        for each in running.replica.inputs.values():
+            each.receiver.start(Position(), 1)
+        if running.assignment.role == "secondary":
+            running.replica.apply(RoleEvent.STATE_INSTALLED)
