@@ -148,6 +148,8 @@ class HostProcess:
             took_us = worked.emulated_us
             self._pretend(began_us, took_us)
         self._core.charge(worked, took_us)
+        next_us = self._core.next_work_us
+        self._is_busy = next_us is not None and next_us <= self._busy_until_us
         self._execute(worked.commands)
 
     def _pretend(self, began_us: int, lasts_us: float) -> None:
@@ -160,8 +162,6 @@ class HostProcess:
             began_us = self._busy_until_us
         self._busy_until_us = began_us + round(lasts_us)
         time.sleep(max(self._busy_until_us - now_us(), 0) / 1e6)
-        next_us = self._core.next_work_us
-        self._is_busy = next_us is not None and next_us <= self._busy_until_us
 
     def _take(self, item: Arrived | Lost) -> None:
         match item:
