@@ -31,7 +31,7 @@ from orchestrator.applying import await_protected, write
 from orchestrator.coordinator.admission import admit
 from orchestrator.coordinator.view import read_view
 from orchestrator.drills.measurement import Delivered
-from orchestrator.errors import Unreachable
+from orchestrator.errors import VivaceError
 from orchestrator.local import LocalCluster
 from orchestrator.manifest import Manifests, load
 from orchestrator.records import StreamRecord
@@ -127,9 +127,7 @@ def prepared(combination: Combination, volumes: Sequence[int], folder: Path) -> 
     )
 
 
-def simulate(
-    combination: Combination, volumes: Sequence[int], noise: float, seed: int
-) -> Misses:
+def simulate(combination: Combination, volumes: Sequence[int], noise: float, seed: int) -> Misses:
     """The trials on a virtual clock, with noise in what tuples cost."""
     with tempfile.TemporaryDirectory(prefix="vivace-bench-") as folder:
         manifests = prepared(combination, volumes, Path(folder))
@@ -160,7 +158,7 @@ def run(combination: Combination, volumes: Sequence[int], say: Callable[[str], N
             await_protected(cluster.store, [query.record.name], progress)
             if combination.alloc == "existing":
                 borrow(cluster.store)
-            _await_end(cluster.store, manifests, progress)
+            await_end(cluster.store, manifests, progress)
         # The site has ended: its archive is complete.
         delivered = {
             stream: Delivered.from_archive(cluster.archive, stream)
@@ -213,20 +211,26 @@ def _played_once(stream: StreamRecord, folder: Path, length_ms: int) -> StreamRe
     return msgspec.structs.replace(stream, replay=replay)
 
 
-def _await_end(
-    store: Store, manifests: Manifests, progress: Callable[[str, str], None]
-) -> None:
-    """Wait until every output has come up to the end of the recording."""
+def await_end(store: Store, manifests: Manifests, progress: Callable[[str, str], None]) -> None:
+    """Wait until every output has come up to the end of the recordings.
+
+    Raises
+    ------
+    VivaceError
+        It takes a minute longer than they are.
+    """
     replays = [s.record.replay for s in manifests.streams if s.record.replay is not None]
-    end_ms = max(replay.end_ms for replay in replays)
-    length_s = (end_ms - BEGIN_MS) / 1000
+    begin_ms, end_ms = min(r.begin_ms for r in replays), max(r.end_ms for r in replays)
+    length_s = (end_ms - begin_ms) / 1000
     give_up = time.monotonic() + length_s + FINISHED_S
+    outputs = [stream for query in manifests.queries for stream in query.record.outputs]
     while True:
-        sinks = [sink for node in read_view(store).nodes.values() for sink in node.record.sinks.values()]
-        reached_ms = min((sink.progress_ms or BEGIN_MS for sink in sinks), default=BEGIN_MS)
-        progress("replay", f"{(reached_ms - BEGIN_MS) / 1000:.0f} of {length_s:.0f} s")
-        if reached_ms >= end_ms:
+        hosts = read_view(store).hosts.values()
+        reached_ms = {s: sink.progress_ms or begin_ms for h in hosts for s, sink in h.sinks.items()}
+        slowest_ms = min(reached_ms.get(stream, begin_ms) for stream in outputs)
+        progress("replay", f"{(slowest_ms - begin_ms) / 1000:.0f} of {length_s:.0f} s")
+        if slowest_ms >= end_ms:
             return
         if time.monotonic() > give_up:
-            raise Unreachable("the cluster", "the recording has not come to its end", "Look at the hosts' logs.")
+            raise VivaceError(f"the recording has not come to its end, but to {slowest_ms} ms")
         time.sleep(1.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from orchestrator.coordinator.dataflow import Dataflow, InvalidQuery, dataflow
 from orchestrator.errors import InvalidInput
@@ -11,7 +11,8 @@ from orchestrator.manifest.document import nearest
 
 
 def check(manifests: Manifests) -> Dataflow:
-    """Compile the queries among the streams, and look whether the sites that they name exist.
+    """Compile the queries among the streams, and look whether the sites and nodes that they name
+    exist.
 
     Raises
     ------
@@ -27,6 +28,8 @@ def check(manifests: Manifests) -> Dataflow:
     if manifests.cluster is not None:
         cluster_record(manifests.cluster)
         _check_sites(manifests, [site.name for site in manifests.cluster.sites])
+        nodes = [node.name for node in manifests.cluster.nodes]
+        check_primaries(manifests.queries, nodes, "is not a node")
     return flow
 
 
@@ -41,6 +44,22 @@ def located(problem: InvalidQuery, queries: Iterable[QueryManifest]) -> InvalidI
                 where = f"{path}:{query.statements_line + problem.line - 1}"
     field = f"Query {problem.query}: {problem.field}"
     return InvalidInput(where, field, problem.value, problem.problem, problem.remedy)
+
+
+def check_primaries(queries: Iterable[QueryManifest], nodes: Collection[str], problem: str) -> None:
+    """Whether the nodes exist that primaries may run on.
+
+    Raises
+    ------
+    InvalidInput
+        With the first that does not.
+    """
+    for query in queries:
+        for fragment, named in query.record.primaries.items():
+            for node in named:
+                if node not in nodes:
+                    field = f"Query {query.record.name}: primaries.{fragment}"
+                    raise InvalidInput(query.file, field, node, problem, nearest(node, nodes))
 
 
 def _check_sites(manifests: Manifests, sites: list[str]) -> None:

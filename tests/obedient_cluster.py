@@ -18,6 +18,7 @@ from orchestrator.records import (
     Assignment,
     ClusterRecord,
     Coordinate,
+    CostStatus,
     FragmentRecord,
     NodeKind,
     NodeRecord,
@@ -77,6 +78,8 @@ class ObedientHost:
         self.store = server.connect()
         self.cold = False
         """Whether its secondaries never get warm."""
+        self.costs: dict[str, CostStatus] = {}
+        """What it says that its copies cost, by fragment."""
         self.record = NodeRecord(
             node=name,
             incarnation=f"{name}-{life}",
@@ -106,7 +109,12 @@ class ObedientHost:
         self.record = msgspec.structs.replace(
             self.record,
             replicas={
-                a.fragment: ReplicaStatus(role=self._role(a.role), epoch=a.epoch, progress_ms=None)
+                a.fragment: ReplicaStatus(
+                    role=self._role(a.role),
+                    epoch=a.epoch,
+                    progress_ms=None,
+                    cost=self.costs.get(a.fragment),
+                )
                 for a in assignment.fragments
             },
             sources={a.stream: SourceStatus(next_seq=0) for a in assignment.sources},

@@ -37,7 +37,7 @@ def fragment(
         query="q",
         fragment=name,
         statement=f"REGISTER QUERY {name} RSTREAM({' UNION ALL '.join(parts)});",
-        inputs={stream: COLUMNS for stream in reads.split()},
+        inputs=dict.fromkeys(reads.split(), COLUMNS),
         role="primary" if role == "primary" else "secondary",
         epoch=epoch,
         generation=generation,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from orchestrator.checking import located
+from orchestrator.checking import check_primaries, located
 from orchestrator.coordinator.dataflow import Dataflow, InvalidQuery, dataflow
 from orchestrator.coordinator.decide import MIN_EXECUTORS
 from orchestrator.coordinator.planning import Planning, living_places, living_timings, merged, order
@@ -43,7 +43,7 @@ def admit(
     """
     all_streams, all_queries = _with_applied(view, streams, queries)
     flow = _compile(all_streams, all_queries, queries)
-    _check_sites(view, streams, queries)
+    _check_places(view, streams, queries)
     if not all_queries:
         return merged([])
     _check_network(view)
@@ -109,7 +109,7 @@ def _compile(
         raise located(problem, manifests) from None
 
 
-def _check_sites(
+def _check_places(
     view: ClusterView, streams: Sequence[StreamManifest], queries: Sequence[QueryManifest]
 ) -> None:
     sites = [name for name, node in view.hosts.items() if node.kind is NodeKind.SITE]
@@ -120,6 +120,9 @@ def _check_sites(
     for file, field, site in named:
         if site not in sites:
             raise InvalidInput(file, field, site, "is not a live site", nearest(site, sites))
+    # What runs may outlive a node that it named.
+    new = [query for query in queries if query.record.name not in view.queries]
+    check_primaries(new, view.executors, "is not a live node")
 
 
 def _check_network(view: ClusterView) -> None:

@@ -30,7 +30,7 @@ class InvalidQuery(ValueError):
     query
         Its name.
     field
-        The field that is wrong: `statements`, `outputs`.
+        The field that is wrong: `statements`, `outputs`, `estimates`, `primaries`.
     value
         The offending name, None where the problem shows the place in the text.
     problem, remedy
@@ -258,7 +258,13 @@ def _on_cycles(waiting: Mapping[str, tuple[QueryRecord, Statement]]) -> set[str]
 
 
 def _check_names(query: QueryRecord, made: Iterable[str]) -> None:
-    for field, names in (("outputs", query.outputs), ("estimates", query.estimates)):
+    named: tuple[tuple[str, Iterable[str]], ...] = (
+        ("outputs", query.outputs),
+        ("outputs", query.deadlines_ms),
+        ("estimates", query.estimates),
+        ("primaries", query.primaries),
+    )
+    for field, names in named:
         for name in names:
             if name not in made:
                 raise InvalidQuery(

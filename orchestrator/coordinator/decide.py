@@ -111,6 +111,9 @@ class _Decider:
         self._now_us = now_us
         self._settings = settings
         self._fragments = {name: found.record for name, found in view.fragments.items()}
+        # As they will be once what is written so far is applied: a plan made later in the same
+        # decision may retime a fragment that was created or changed earlier in it.
+        self._versions = {name: found.version for name, found in view.fragments.items()}
         self._streams = view.stream_records
         self._writes: list[Write] = []
         self._problems = [str(each) for each in (*view.invalid, *view.problems)]
@@ -296,7 +299,7 @@ class _Decider:
         )
         last = list(records)[-1]
         for name, record in records.items():
-            self._fragments[name] = record
+            self._fragments[name], self._versions[name] = record, 0
             self._writes.append(
                 Write(
                     key=FRAGMENTS.key(name),
@@ -419,10 +422,11 @@ class _Decider:
             Write(
                 key=FRAGMENTS.key(name),
                 record=record,
-                version=self._view.fragments[name].version,
+                version=self._versions[name],
                 event=event,
             )
         )
+        self._versions[name] += 1
 
     def _event(self, kind: str, subject: str, detail: str) -> HistoryEvent:
         return HistoryEvent(at_us=self._now_us, kind=kind, subject=subject, detail=detail)

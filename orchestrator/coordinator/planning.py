@@ -204,13 +204,14 @@ class Planning:
             Of the query's fragments: nodes they may take, and those they would.
         """
         connected = self._flow.connected_queries(record.name)
+        where = self._sites | {name: nodes[0] for name, nodes in self.places.items()} | primaries
         timed = [f for f in self._flow.fragments.values() if self._is_timed(f, view)]
         divided = [
             f
             for f in self._flow.fragments.values()
-            if f.name in primaries or (f in timed and f.query in connected)
+            if f.name in primaries
+            or (f in timed and f.query in connected and self._has_ends(f, where, view))
         ]
-        where = self._sites | {name: nodes[0] for name, nodes in self.places.items()} | primaries
         chosen = {f.name: candidates.get(f.name, [where[f.name]]) for f in divided}
 
         def stays(one: str, other: str) -> bool:
@@ -247,12 +248,17 @@ class Planning:
         return task.divided(divide(problem, task.by_operator(where)))
 
     def _is_timed(self, fragment: Fragment, view: NetworkView) -> bool:
-        """Whether a fragment runs, with its ends there too."""
-        places, site = self.places.get(fragment.name), None
-        if fragment.query in self._queries:
-            site = self._queries[fragment.query].outputs.get(fragment.name)
-        ends = [node for node in (places[0] if places else "", site) if node is not None]
-        return fragment.name in self.timings and all(node in view.index for node in ends)
+        """Whether a fragment runs, and is due by some time."""
+        place = self.places.get(fragment.name)
+        return place is not None and place[0] in view.index and fragment.name in self.timings
+
+    def _has_ends(self, fragment: Fragment, where: Mapping[str, str], view: NetworkView) -> bool:
+        """Whether all that a fragment reads has a place at present, and so has its sink."""
+        ends = [where.get(stream) for stream in fragment.inputs]
+        outputs = self._queries[fragment.query].outputs
+        if fragment.name in outputs:
+            ends.append(outputs[fragment.name])
+        return all(node in view.index for node in ends)
 
     def _retime(
         self, fragment: str, task: DeadlineTask, divided: Divided, spare_ms: float | None = None

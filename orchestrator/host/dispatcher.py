@@ -1,10 +1,11 @@
 """What a host works on next: the copies it runs as tasks, each with a deadline for what has come.
 
 Primaries that follow each other here and nowhere else are one *task* (`streams.scheduling.tasks`)
-under earliest deadline first; a copy that stands by is a task of its own. What enters the first operator of a task at a time r is
-due at r + d_T, all through the task (deadline placement, §5.4). A task is dispatched a batch of
-instants of one operator at a time: of those with work the one farthest on, so that what has
-entered leaves before more is begun. Between two batches another task may have become more urgent.
+under earliest deadline first; a copy that stands by is a task of its own. What enters the first
+operator of a task at a time r is due at r + d_T, all through the task (deadline placement, §5.4).
+A task is dispatched a batch of instants of one operator at a time: of those with work the one
+farthest on, so that what has entered leaves before more is begun. Between two batches another task
+may have become more urgent.
 
 A task rests for the cluster's batch interval between two *beginnings*, so that what comes
 meanwhile is evaluated together; after a pause it begins at once, and a backlog does not rest.

@@ -54,9 +54,19 @@ class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     primary: str
     primary_alive: bool
+    sub_deadline_ms: float
     secondary: str | None
     secondary_state: str
     redundant: bool
+
+
+class SourceDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream where it enters."""
+
+    stream: str
+    site: str
+    entered: int
+    shed: int
 
 
 class OutputStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +81,9 @@ class OutputStatus(msgspec.Struct, frozen=True, kw_only=True):
     latency_ms_p99: float | None
     deadline_ms: float
     deadline_misses: int
+    late_rows: int
+    miss_pct: float
+    recent_miss_pct: float | None
     lost: int
     repeated: int
 
@@ -81,6 +94,7 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     nodes: tuple[NodeStatus, ...]
     fragments: tuple[FragmentStatus, ...]
+    sources: tuple[SourceDocument, ...]
     outputs: tuple[OutputStatus, ...]
     problems: tuple[str, ...]
     history: tuple[EventDocument, ...]
@@ -93,6 +107,7 @@ def status_document(view: ClusterView, history: Sequence[HistoryEntry]) -> Statu
         cluster=view.settings.name,
         nodes=tuple(_node(node, records) for _, node in sorted(view.hosts.items())),
         fragments=tuple(_fragment(view, record) for record in _ordered(view, records)),
+        sources=tuple(_sources(view)),
         outputs=tuple(_outputs(view)),
         problems=(
             *(str(problem) for problem in view.problems),
@@ -107,6 +122,8 @@ def status_view(document: StatusDocument) -> RenderableType:
     parts: list[RenderableType] = [_headline(document), _nodes_table(document.nodes)]
     if document.fragments:
         parts.append(_fragments_table(document.fragments))
+    if document.sources:
+        parts.append(_sources_table(document.sources))
     if document.outputs:
         parts.append(_outputs_table(document.outputs))
     total: Counter[str] = Counter()
@@ -158,10 +175,27 @@ def _fragment(view: ClusterView, record: FragmentRecord) -> FragmentStatus:
         epoch=record.epoch,
         primary=record.primary.node,
         primary_alive=view.alive(record.primary),
+        sub_deadline_ms=record.timing.sub_deadline_ms,
         secondary=record.secondary.node if record.secondary else None,
         secondary_state=state,
         redundant=view.protected(record),
     )
+
+
+def _sources(view: ClusterView) -> list[SourceDocument]:
+    found: list[SourceDocument] = []
+    for name, stream in sorted(view.stream_records.items()):
+        site = view.hosts.get(stream.site)
+        status = site.sources.get(name) if site is not None else None
+        found.append(
+            SourceDocument(
+                stream=name,
+                site=stream.site,
+                entered=status.next_seq if status else 0,
+                shed=status.shed if status else 0,
+            )
+        )
+    return found
 
 
 def _outputs(view: ClusterView) -> list[OutputStatus]:
@@ -178,8 +212,11 @@ def _outputs(view: ClusterView) -> list[OutputStatus]:
                     answers=found.answers if found else 0,
                     latency_ms_p50=found.latency_ms_p50 if found else None,
                     latency_ms_p99=found.latency_ms_p99 if found else None,
-                    deadline_ms=query.deadline_ms,
+                    deadline_ms=query.deadline_of(stream),
                     deadline_misses=found.deadline_misses if found else 0,
+                    late_rows=found.late_rows if found else 0,
+                    miss_pct=found.miss_pct if found else 0.0,
+                    recent_miss_pct=found.recent_miss_pct if found else None,
                     lost=found.lost if found else 0,
                     repeated=found.repeated if found else 0,
                 )
@@ -210,7 +247,9 @@ def _nodes_table(nodes: Sequence[NodeStatus]) -> Table:
 
 
 def _fragments_table(fragments: Sequence[FragmentStatus]) -> Table:
-    table = _table("\nFragments", ("fragment", "primary", "secondary", "standby"), ("epoch",))
+    table = _table(
+        "\nFragments", ("fragment", "primary", "secondary", "standby"), ("due in", "epoch")
+    )
     for each in fragments:
         mark = ("✓ ", "green") if each.redundant else ("! ", "yellow")
         primary = each.primary if each.primary_alive else f"[red]{each.primary} ✗[/]"
@@ -219,16 +258,26 @@ def _fragments_table(fragments: Sequence[FragmentStatus]) -> Table:
             primary,
             each.secondary or "–",
             Text.assemble(mark, each.secondary_state),
+            ms(each.sub_deadline_ms),
             str(each.epoch),
         )
     return table
 
 
+def _sources_table(sources: Sequence[SourceDocument]) -> Table:
+    table = _table("\nStreams", ("stream", "site"), ("entered", "shed"))
+    for each in sources:
+        table.add_row(
+            each.stream, each.site, count(each.entered), _bad(each.shed, count(each.shed))
+        )
+    return table
+
+
 def _outputs_table(outputs: Sequence[OutputStatus]) -> Table:
-    figures = ("rows", "p50", "p99", "deadline", "missed", "lost", "repeated")
+    figures = ("rows", "p50", "p99", "deadline", "late", "lately", "lost", "repeated")
     table = _table("\nOutputs", ("stream", "site"), figures)
     for each in outputs:
-        share = f"{count(each.deadline_misses)} of {count(each.answers)}"
+        lately = "–" if each.recent_miss_pct is None else f"{each.recent_miss_pct:.1f} %"
         table.add_row(
             f"[dim]{each.query}.[/]{each.stream}",
             each.site,
@@ -236,7 +285,8 @@ def _outputs_table(outputs: Sequence[OutputStatus]) -> Table:
             ms(each.latency_ms_p50),
             ms(each.latency_ms_p99),
             ms(each.deadline_ms),
-            _bad(each.deadline_misses, share),
+            _bad(each.late_rows, f"{each.miss_pct:.2f} %"),
+            lately,
             _bad(each.lost, count(each.lost)),
             count(each.repeated),
         )

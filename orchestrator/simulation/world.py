@@ -138,7 +138,7 @@ class World:
         self._cost_rng = np.random.default_rng((seed, 1))
         self._deliver = deliver
         self._costs = costs or Costs()
-        self._agenda: list[tuple[int, int, Callable[[], None]]] = []
+        self._agenda: list[tuple[int, bool, int, Callable[[], None]]] = []
         self._order = 0
         self._last_due_us: dict[tuple[str, str], int] = {}
         self._cut: set[tuple[str, str]] = set()
@@ -215,17 +215,17 @@ class World:
         """Restore a link."""
         self._cut -= {(one, other), (other, one)}
 
-    def at(self, when_us: int, action: Callable[[], None]) -> None:
-        """Do something at a time."""
+    def at(self, when_us: int, action: Callable[[], None], *, last: bool = False) -> None:
+        """Do something at a time; `last`: after everything else that happens then."""
         self._order += 1
-        heapq.heappush(self._agenda, (max(when_us, self.now_us), self._order, action))
+        heapq.heappush(self._agenda, (max(when_us, self.now_us), last, self._order, action))
 
     def run_for(self, seconds: float, *, check_invariants: bool = False) -> None:
         """Let time pass; if asked to, check each host whenever it has done something."""
         end_us = self.now_us + round(seconds * 1e6)
         self._check_invariants = check_invariants
         while self._agenda and self._agenda[0][0] <= end_us:
-            self.now_us, _, action = heapq.heappop(self._agenda)
+            self.now_us, _, _, action = heapq.heappop(self._agenda)
             action()
         self.now_us = end_us
 
@@ -243,7 +243,8 @@ class World:
                 host.next_run_us = None
                 self._turn(host)
 
-        self.at(when_us, run)
+        # Whatever arrives at the same moment is there when the host decides what to do next.
+        self.at(when_us, run, last=True)
 
     def _turn(self, host: SimulatedHost) -> None:
         """One turn of a host's loop, as in `orchestrator.host.process`."""
