@@ -237,9 +237,10 @@ class ObedientCluster:
         for name, found in view.assignments.items():
             for copy in found.record.fragments:
                 assert copy.twin != name, f"{copy.fragment} has both copies on {name}"
-                record = view.fragments[f"{copy.query}.{copy.fragment}"].record
-                # An assignment may lag behind the record, never run ahead of it.
-                assert copy.epoch <= record.epoch
+                record = view.fragments.get(f"{copy.query}.{copy.fragment}")
+                # An assignment may lag behind the record, never run ahead of it; behind its end
+                # too, when a query has been withdrawn.
+                assert record is None or copy.epoch <= record.record.epoch
 
 
 STATEMENTS = """\

@@ -29,8 +29,8 @@ from placement.deadline.demand import admit, work_of
 from placement.deadline.fair import fair_sub_deadlines
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.production import place_by_deadline
-from placement.deadline.settings import ProductionSettings
 from placement.deadline.records import Admitted, DeadlineNode, DeadlineOperator, Output, Source
+from placement.deadline.settings import ProductionSettings
 from placement.network import NetworkView
 from placement.program import MilpSettings
 
@@ -202,13 +202,21 @@ def chains(
     return [tuple(chain) for chain in found.values()]
 
 
-def divide_deadlines(problem: DeadlineProblem, places: Mapping[str, str]) -> Divided:
+Protect = Callable[[DeadlineProblem], DeadlineProblem]
+"""The same problem with those candidates only beside which a secondary keeps the recovery bound."""
+
+
+def divide_deadlines(
+    problem: DeadlineProblem, places: Mapping[str, str], protect: Protect
+) -> Divided:
     """Keep the placement if it leaves time to spare; else look for one that keeps the deadlines.
 
     Parameters
     ----------
     places
         The cheapest placement.
+    protect
+        Applied if another placement is looked for.
 
     Raises
     ------
@@ -221,7 +229,7 @@ def divide_deadlines(problem: DeadlineProblem, places: Mapping[str, str]) -> Div
         if admit(problem.nodes, work_of(problem, places, tight_ms)).admitted:
             return Divided(places=dict(places), sub_deadlines_ms=fair_ms)
     settings = ProductionSettings(usage_weight=USAGE_WEIGHT, milp=SOLVING)
-    found = place_by_deadline(problem, settings)
+    found = place_by_deadline(protect(problem), settings)
     return Divided(places=found.places, sub_deadlines_ms=found.sub_deadlines_ms)
 
 

@@ -30,6 +30,9 @@ from orchestrator.coordinator.problem import (
 )
 from orchestrator.coordinator.view import ClusterView
 from orchestrator.records import NodeKind, QueryRecord, StreamRecord, Timing
+from placement.deadline.errors import NoStandby
+from placement.deadline.problem import DeadlineProblem
+from placement.deadline.recovery import keep_recoverable
 from placement.errors import BoundUnattainable
 from placement.evaluate import Recovery
 from placement.graph import Operator, QueryGraph
@@ -138,7 +141,7 @@ class Planning:
         found = self._plan(record, graph, view, running, relaxed=relaxed)
         primaries = {placed.operator: placed.primary for placed in found.placements}
         task = self._deadlines(record, view, _candidates(graph, view, found, running), primaries)
-        divided = self._divide(task, view, primaries, relaxed=relaxed)
+        divided = self._divide(record, task, view, primaries, relaxed=relaxed)
         if any(divided.places[name] != node for name, node in primaries.items()):
             # The deadlines need other primaries; secondaries follow them.
             keep: dict[str, tuple[str, str | None]] = {
@@ -236,6 +239,7 @@ class Planning:
 
     def _divide(
         self,
+        record: QueryRecord,
         task: DeadlineTask,
         view: NetworkView,
         primaries: dict[str, str],
@@ -243,9 +247,25 @@ class Planning:
         relaxed: bool,
     ) -> Divided:
         problem = task.problem(view)
-        where = {name: nodes[0] for name, nodes in self.places.items()} | primaries
-        divide = divide_anyhow if relaxed else divide_deadlines
-        return task.divided(divide(problem, task.by_operator(where)))
+        places = task.by_operator(
+            {name: nodes[0] for name, nodes in self.places.items()} | primaries
+        )
+
+        def protect(unprotected: DeadlineProblem) -> DeadlineProblem:
+            catch_up_ms = record.recovery_bound_ms - detection_ms(self._view.settings)
+            choices = [o.name for o in unprotected.operators if len(o.candidates) > 1]
+            domains = {node.name: node.domain or node.name for node in view.hosts}
+            try:
+                return keep_recoverable(
+                    unprotected, domains, dict.fromkeys(choices, catch_up_ms), list(domains)
+                )
+            except NoStandby:
+                # It reckons with the farthest that inputs may come from; they may be nearer.
+                return unprotected
+
+        if relaxed:
+            return task.divided(divide_anyhow(problem, places))
+        return task.divided(divide_deadlines(problem, places, protect))
 
     def _is_timed(self, fragment: Fragment, view: NetworkView) -> bool:
         """Whether a fragment runs, and is due by some time."""

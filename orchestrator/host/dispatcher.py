@@ -289,10 +289,11 @@ class Dispatcher:
         )
 
     def _tuples(self, fragment: str) -> int:
-        """As many as are expected to take the length of a batch."""
+        """As many as are expected to take the length of a batch; but more if a batch would cost
+        more than its tuples, or a busy host would do nothing but dispatch."""
         model = self._cost_of(fragment)
-        left_us = self._batch_length_us - model.fixed_us
-        return max(int(left_us / max(model.per_tuple_us, LEAST_COST_US)), 1)
+        lasts_us = max(self._batch_length_us - model.fixed_us, model.fixed_us)
+        return max(int(lasts_us / max(model.per_tuple_us, LEAST_COST_US)), 1)
 
     def _cost_of(self, fragment: str) -> CostModel:
         if fragment not in self._costs:

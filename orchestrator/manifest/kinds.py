@@ -28,6 +28,9 @@ DEFAULT_EXECUTOR_MEMORY_BYTES = 512 * 2**20
 MAY_BE_ZERO = ("batch", "hop")
 """Intervals of a cluster that may be none."""
 
+LEAST_SHED_MS = 1e-3
+"""Load shedders count in whole microseconds."""
+
 
 class PlaceManifest(msgspec.Struct, frozen=True, kw_only=True):
     """A node or a site: a name and the region it is in.
@@ -183,7 +186,9 @@ def _timing(section: Section) -> TimingManifest:
 
     def interval(name: str, otherwise_ms: float) -> float:
         field = section.get(name)
-        return field.quantity(duration_ms, positive=name not in MAY_BE_ZERO) if field else otherwise_ms
+        return (
+            field.quantity(duration_ms, positive=name not in MAY_BE_ZERO) if field else otherwise_ms
+        )
 
     timing = TimingManifest(
         heartbeat_ms=interval("heartbeat", default.heartbeat_ms),
@@ -236,9 +241,13 @@ def _shed(field: Field, columns: dict[str, str]) -> Shed:
             value_of(value.text(), stream_schema(columns))
         except QueryError as error:
             value.refuse(f"cannot value a tuple: {error.message}", "Write an expression over it.")
+    per = section.need("per")
+    per_ms = per.quantity(duration_ms, positive=True)
+    if per_ms < LEAST_SHED_MS:
+        per.refuse("is shorter than the clock can tell", "Write 1 us or more.")
     shed = Shed(
         tuples=section.need("tuples").count(),
-        per_ms=section.need("per").quantity(duration_ms, positive=True),
+        per_ms=per_ms,
         value=value.text() if value else None,
     )
     section.close()

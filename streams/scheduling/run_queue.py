@@ -118,9 +118,7 @@ class RunQueue:
                 chosen = self._earliest_deadline(now_us)
             case Policy.FIFO:
                 # What has begun is finished before its equals, which are in order of arrival.
-                chosen = min(
-                    self._waiting.values(), key=lambda one: (one.released_us, one.task != self._last)
-                )
+                chosen = min(self._waiting.values(), key=self._age)
             case Policy.ROUND_ROBIN:
                 after = [task for task in self._waiting if task > self._last]
                 chosen = self._waiting[min(after or self._waiting)]
@@ -145,6 +143,10 @@ class RunQueue:
             if fitting:
                 return min(fitting, key=self._urgency)
         return first
+
+    def _age(self, instance: Instance) -> tuple[int, bool]:
+        """Least for what came first."""
+        return instance.released_us, instance.task != self._last
 
     def _urgency(self, instance: Instance) -> tuple[int, bool, int]:
         """Least for what runs first; equals are in order of arrival."""

@@ -118,7 +118,11 @@ def cuts(draw: st.DrawFn, tuples: list[oracle.Tuple], marks: list[int]) -> list[
 
 
 def run(
-    engine: FragmentEngine, offers: list[tuple[str, Chunk]], limit: int, eager: bool
+    engine: FragmentEngine,
+    offers: list[tuple[str, Chunk]],
+    limit: int,
+    eager: bool,
+    tuples: int | None = None,
 ) -> list[Evaluated]:
     """Offer chunks and evaluate, after each or after all."""
     results: list[Evaluated] = []
@@ -126,8 +130,10 @@ def run(
         engine.offer(stream, chunk)
         if eager or number == len(offers) - 1:
             while engine.ready:
-                evaluated = engine.advance(limit)
+                evaluated = engine.advance(limit, tuples)
                 assert evaluated is not None
+                assert len(evaluated.marks) <= limit
+                assert tuples is None or evaluated.tuples_in <= tuples or len(evaluated.marks) == 1
                 results.append(evaluated)
     assert engine.advance(limit) is None
     return results
@@ -163,8 +169,8 @@ def multisets(table: pa.Table) -> dict[int, Counter[Any]]:
 slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
 """A scenario takes many choices to draw, however small it is."""
 
-Delivery = tuple[list[tuple[str, Chunk]], int, bool]
-"""Chunks in the order of arrival; limit; whether to evaluate after each."""
+Delivery = tuple[list[tuple[str, Chunk]], int, bool, int | None]
+"""Chunks in the order of arrival; limit; whether to evaluate after each; most tuples."""
 
 
 @st.composite
@@ -189,7 +195,8 @@ def scenarios(
         order = draw(st.permutations([name for name in inputs for _ in chunks[name]]))
         waiting = {name: iter(chunks[name]) for name in inputs}
         offers = [(name, next(waiting[name])) for name in order]
-        deliveries.append((offers, draw(st.sampled_from([1, 2, 100])), draw(st.booleans())))
+        limit, eager = draw(st.sampled_from([1, 2, 100])), draw(st.booleans())
+        deliveries.append((offers, limit, eager, draw(st.sampled_from([None, 1, 3]))))
     return tuples, until_ms, deliveries
 
 
@@ -205,13 +212,13 @@ def test_engine_equals_oracle_under_any_delivery(shape: str) -> None:
     ) -> None:
         tuples, until_ms, deliveries = scenario
         outputs: list[Whole] = []
-        for offers, limit, eager in deliveries:
+        for offers, limit, eager, most in deliveries:
             engine = FragmentEngine(program)
-            outputs.append(together(engine, run(engine, offers, limit, eager)))
+            outputs.append(together(engine, run(engine, offers, limit, eager, most)))
         assert multisets(outputs[0][0]) == oracle.evaluate(statement, tuples, until_ms)
         assert equal(outputs[0], outputs[1])
 
-        offers, limit, _ = deliveries[0]
+        offers, limit, *_ = deliveries[0]
         stop = data.draw(st.integers(0, len(offers)))
         first, second = FragmentEngine(program), FragmentEngine(program)
         results = run(first, offers[:stop], 1, True)

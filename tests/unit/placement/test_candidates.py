@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -72,3 +74,30 @@ def test_without_room_anywhere_there_is_none():
 def test_without_hosts_there_is_none():
     with pytest.raises(NoNode, match="operator a: the network has no node that runs operators"):
         found(0, 0, 1, over=line({}, {"site": 0}))
+
+
+def only_on(**allowed: str) -> QueryGraph:
+    """The chain, with the nodes that some operators' primaries may take."""
+    operators = tuple(
+        replace(each, allowed=tuple(allowed.get(each.name, "").split())) for each in chain.operators
+    )
+    return QueryGraph(name="q", operators=operators, links=chain.links)
+
+
+def test_an_operator_that_may_take_some_nodes_only_has_those_however_far():
+    assert found(1, 1, 1, graph=only_on(a="n4 n3")) == {"a": "n3 n4", "b": "n0"}
+    # A site is none, even if it is named.
+    assert found(1, 1, 1, graph=only_on(a="site n3"))["a"] == "n3"
+
+
+def test_what_stays_stays_where_it_may_not_begin():
+    assert found(1, 1, 1, graph=only_on(a="n4"), keep={"a": "n1"})["a"] == "n1"
+
+
+def test_without_room_on_the_nodes_it_may_take_there_is_none():
+    places = {f"n{i}": 10.0 * i for i in range(5)}
+    full = line(places, {"site": 15}, capacity_cores={"n4": 0.05})
+    with pytest.raises(NoNode, match=r"none of the nodes that it may take \(n4\) is there and has"):
+        found(1, 1, 1, graph=only_on(a="n4"), over=full)
+    with pytest.raises(NoNode, match=r"may take \(gone\)"):
+        found(1, 1, 1, graph=only_on(a="gone"))

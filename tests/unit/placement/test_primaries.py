@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -153,3 +155,49 @@ def test_an_unattainable_deadline_tells_the_fastest_way():
 
 def test_a_query_of_pins_needs_no_node():
     assert chosen(query({"ST": 1}, ends), {}, over=line({}, sites)) == ""
+
+
+@pytest.mark.parametrize("placer", Placer)
+def test_operators_take_only_nodes_that_they_may(placer: Placer):
+    operators = tuple(
+        replace(each, allowed=("n0", "n4")) if each.name == "b" else each
+        for each in chain.operators
+    )
+    told = QueryGraph(name="q", operators=operators, links=chain.links)
+    points_ms = {"a": 14.0, "b": 16.0}
+    assert chosen(told, points_ms, placer=placer).split()[1] in ("n0", "n4")
+    assert chosen(told, points_ms, placer=placer, keep={"b": "n2"}).endswith(" n2")
+
+
+@pytest.mark.parametrize("placer", Placer)
+def test_a_deadline_is_no_reason_to_take_another_node(placer: Placer):
+    """By way of n4 the path is 80 ms longer than the direct one, of which there are 40."""
+    operators = tuple(
+        replace(each, allowed=("n4",)) if each.name == "a" else each for each in chain.operators
+    )
+    back = QueryGraph(
+        name="q",
+        operators=operators,
+        links=query({"Sa": 1000, "ab": 100, "bT": 10}, {"S": "s", "T": "s"}).links,
+    )
+    pinned = replace(
+        back,
+        operators=tuple(
+            replace(each, pinned="s") if each.name in "ST" else each for each in operators
+        ),
+    )
+    points_ms = {"a": 0.0, "b": 0.0}
+    assert chosen(pinned, points_ms, placer=placer, deadline_ms=100).startswith("n4 ")
+    with pytest.raises(DeadlineUnattainable):
+        chosen(pinned, points_ms, placer=placer, deadline_ms=60)
+
+
+def test_nodes_that_run_no_operators_may_not_be_taken():
+    operators = tuple(
+        replace(each, allowed=("s", "gone")) if each.name == "a" else each
+        for each in chain.operators
+    )
+    told = QueryGraph(name="q", operators=operators, links=chain.links)
+    for placer in Placer:
+        with pytest.raises(NoNode, match="s, gone"):
+            chosen(told, {"a": 14, "b": 16}, placer=placer)

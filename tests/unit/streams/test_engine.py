@@ -163,3 +163,51 @@ def test_equal_states_have_equal_snapshots_whatever_nulls_have_passed() -> None:
     saved = one.snapshot()
     other.restore(saved)
     assert other.snapshot() == saved
+
+
+def test_tuples_are_limited_at_marks() -> None:
+    engine = FragmentEngine(program(counting))
+    rows = [row(t) for t in (1, 1, 2, 3, 3, 3)]
+    engine.offer("s", chunk(sensor, rows, [1, 2, 3]))
+    assert engine.waiting == 6
+    evaluated = engine.advance(10, tuples=5)
+    assert evaluated is not None
+    assert (evaluated.marks.tolist(), evaluated.tuples_in) == ([1, 2], 3)
+    assert engine.waiting == 3
+    # One instant at least, however many tuples it has.
+    evaluated = engine.advance(10, tuples=1)
+    assert evaluated is not None
+    assert (evaluated.marks.tolist(), evaluated.tuples_in) == ([3], 3)
+    assert engine.waiting == 0
+
+
+def test_tuples_of_all_inputs_count() -> None:
+    engine = FragmentEngine(program(both))
+    engine.offer("s", chunk(sensor, [row(1), row(3)], [1, 3]))
+    engine.offer("t", chunk(sensor, [row(2), row(3), row(4)], [2, 4]))
+    for tuples, marks in ((2, [1, 2]), (1, [3])):
+        evaluated = engine.advance(10, tuples)
+        assert evaluated is not None
+        assert evaluated.marks.tolist() == marks
+    # What is not closed waits.
+    assert (engine.ready, engine.waiting) == (False, 1)
+
+
+def test_marks_without_tuples_are_limited_by_their_own_limit() -> None:
+    engine = FragmentEngine(program(counting))
+    engine.offer("s", chunk(sensor, [], [1, 2, 3, 4]))
+    evaluated = engine.advance(3, tuples=1)
+    assert evaluated is not None
+    assert evaluated.marks.tolist() == [1, 2, 3]
+
+
+def test_oldest_origin_and_what_is_closed() -> None:
+    engine = FragmentEngine(program(both))
+    assert engine.oldest_origin_us is None
+    engine.offer("s", chunk(sensor, [row(5), row(8)], [5, 8]))
+    engine.offer("t", chunk(sensor, [row(3)], [3, 6]))
+    assert (engine.closed_ms, engine.oldest_origin_us) == (6, 3000)
+    while engine.advance(1) is not None:
+        pass
+    assert engine.oldest_origin_us == 8000
+    assert engine.waiting == 1

@@ -54,6 +54,24 @@ def test_latency_of_each_answer() -> None:
     assert one.latencies_ms.tolist() == [15.0, 5.0]
 
 
+def test_latency_of_each_tuple_is_that_of_its_answer() -> None:
+    one = delivered(
+        deliver(chunk(0, [(10, 2), (20, 0)]), arrived_us=25_000),
+        deliver(chunk(2, [(30, 1)]), arrived_us=31_000),
+    )
+    assert one.row_latencies_ms.tolist() == [15.0, 15.0, 1.0]
+    assert delivered().row_latencies_ms.tolist() == []
+    assert delivered(deliver(chunk(0, [(10, 0)]))).row_latencies_ms.tolist() == []
+
+
+def test_tuples_between_marks_came_with_the_next_one() -> None:
+    part = chunk(0, [(10, 1), (15, 2), (20, 1)])
+    closed = np.array([10, 20], dtype=np.int64)
+    sparse = Chunk(first_seq=0, rows=part.rows, marks=closed, origins_us=closed * 1000)
+    one = delivered(deliver(sparse, arrived_us=22_000))
+    assert one.row_latencies_ms.tolist() == [12.0, 2.0, 2.0, 2.0]
+
+
 def test_an_archive_says_the_same_as_an_observer(tmp_path: Path) -> None:
     deliveries = [deliver(chunk(0, [(10, 2)])), deliver(chunk(2, [(20, 1)]), arrived_us=5)]
     archive = Archive(tmp_path)

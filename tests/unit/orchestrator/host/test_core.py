@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
+import msgspec
 import numpy as np
+import pytest
 
 from ha.messages import (
     Ack,
@@ -42,6 +45,7 @@ from orchestrator.records import (
     ClusterRecord,
     FragmentAssignment,
     Peer,
+    Shed,
     SinkAssignment,
     SourceAssignment,
 )
@@ -100,9 +104,9 @@ def running(*fragments: FragmentAssignment, at: Sequence[Peer] = ()) -> Assignme
 class Driven:
     """A host, the time, and what it has asked for since last looked at."""
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, settings: ClusterRecord = SETTINGS) -> None:
         self.now_us = 1_000_000
-        self.core = HostCore(node, SETTINGS, np.random.default_rng(1), self.now_us)
+        self.core = HostCore(node, settings, np.random.default_rng(1), self.now_us)
         self.commands: list[Command] = []
 
     def handle(self, event: Event) -> None:
@@ -506,3 +510,174 @@ def test_a_fragment_may_begin_in_the_middle_of_a_stream() -> None:
     host.work()
     (sent,) = host.sent_to("exit", Data)
     assert (sent.chunk.first_seq, sent.chunk.rows.column("number").to_pylist()) == (0, [40, 41])
+
+
+FOLLOWER = "REGISTER QUERY g RSTREAM(SELECT number FROM f [NOW] WHERE number >= 3);"
+
+
+def chained(settings: ClusterRecord = SETTINGS) -> Driven:
+    """Primary of `f` and of `g`, which reads it, on `one`; only `g` goes to the sink."""
+    made = Driven("one", settings)
+    first = msgspec.structs.replace(copy("primary", twin="two"), readers_ms={"g": 200.0})
+    second = msgspec.structs.replace(
+        first,
+        fragment="g",
+        statement=FOLLOWER,
+        inputs={"f": COLUMNS},
+        readers_ms={"sink:g": 200.0},
+    )
+    made.assign(
+        Assignment(
+            incarnation="1",
+            fragments=(first, second),
+            producers={"s": ("site",), "f": ("one", "two")},
+            peers=peers(),
+        )
+    )
+    made.hear("site", subscribed())
+    made.hear("exit", Subscribe(stream="g", consumer="sink:g", position=None, generation=None))
+    return made
+
+
+def test_what_a_host_sends_itself_is_taken_in_and_not_sent() -> None:
+    host = chained()
+    host.work()
+    host.hear("site", data(chunk(0, [(10, 5)])))
+    host.work()
+    host.wait(200)
+    assert [c for c in host.commands if isinstance(c, Send) and c.to == "one"] == []
+    assert sent_numbers(host) == [3, 4]
+
+
+def test_what_waits_for_a_host_from_itself_is_work() -> None:
+    host = chained()
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    assert host.core.work(host.now_us).fragment == "f"
+    assert host.core.next_work_us == 0
+    assert host.core.work(host.now_us).fragment == "g"
+    assert host.core.next_work_us is None
+
+
+def test_evaluation_costs_what_is_stated_if_costs_are_emulated() -> None:
+    for emulate, cost_us in ((True, 4 * 20.0), (False, None)):
+        host = chained(ClusterRecord(name="c", delays_ms={}, emulate_costs=emulate))
+        host.work()
+        host.hear("site", data(chunk(0, [(10, 4)])))
+        worked = host.core.work(host.now_us)
+        assert (worked.fragment, worked.tuples, worked.instants) == ("f", 4, 1)
+        assert worked.emulated_us == cost_us
+
+
+def test_marks_without_tuples_run_down_a_chain_in_one_turn() -> None:
+    host = chained()
+    host.work()
+    host.hear("site", data(chunk(0, [(10, 0)])))
+    worked = host.core.work(host.now_us)
+    assert worked.fragment is None
+    sent = [c.message for c in worked.commands if isinstance(c, Send) and c.to == "exit"]
+    assert [m.chunk.marks.tolist() for m in sent if isinstance(m, Data)] == [[10]]
+    assert host.core.next_work_us is None
+
+
+def test_measured_costs_are_told() -> None:
+    host = primary()
+    assert host.core.replicas()["f"].cost is None
+    for instant in range(1, 41):
+        host.hear("site", data(chunk(4 * (instant - 1), [(10 * instant, 4)])))
+        host.now_us += 20 * MS
+        host.core.charge(host.core.work(host.now_us), 4 * 500.0)
+    cost = host.core.replicas()["f"].cost
+    assert cost is not None
+    assert cost.samples == 40
+    assert cost.fixed_us + 4 * cost.per_tuple_us == pytest.approx(2000.0, rel=0.05)
+
+
+def test_batches_rest_for_the_clusters_interval() -> None:
+    host = primary()
+    host.hear("site", data(chunk(0, [(10, 1)])))
+    assert host.core.next_work_us == 0
+    began_us = host.now_us
+    host.core.work(host.now_us)
+    host.now_us += 1 * MS
+    host.hear("site", data(chunk(1, [(20, 1)])))
+    assert host.core.next_work_us == began_us + round(SETTINGS.batch_ms * MS)
+
+
+def test_takeover_makes_its_work_urgent() -> None:
+    """A standby's work is due within its lag, a primary's within its sub-deadline."""
+    host = Driven("two")
+    spare = msgspec.structs.replace(copy("secondary", twin="one"), standby_lag_ms=5000.0)
+    other = msgspec.structs.replace(
+        copy("primary", twin="site"),
+        fragment="g",
+        statement=STATEMENT.replace("QUERY f", "QUERY g"),
+        sub_deadline_ms=1000.0,
+        readers_ms={"sink:g": 2000.0},
+    )
+    host.assign(running(spare, other))
+    host.hear("site", subscribed())
+    twin = primary()
+    twin.commands.clear()
+    twin.hear("two", SnapshotRequest(fragment="f"))
+    host.hear("one", twin.sent_to("two", Snapshot)[0])
+    host.hear("site", replace(subscribed(), consumer="g"))
+    for consumer in ("f", "g"):
+        host.hear("site", data(chunk(0, [(10, 2)]), consumer=consumer))
+    assert host.core.work(host.now_us).fragment == "g"
+    host.now_us += 20 * MS
+    for consumer in ("f", "g"):
+        host.hear("site", data(chunk(2, [(20, 2)]), consumer=consumer))
+    host.handle(PeerLost(node="one"))
+    assert host.core.work(host.now_us).fragment == "f"
+
+
+def entering(shed: Shed | None) -> Driven:
+    host = Driven("site")
+    source = SourceAssignment(stream="s", columns=COLUMNS, replay=None, start_at_us=None, shed=shed)
+    host.assign(Assignment(incarnation="1", sources=(source,), peers=peers()))
+    host.hear("one", Subscribe(stream="s", consumer="f", position=None, generation=None))
+    host.commands.clear()
+    return host
+
+
+def enter(host: Driven, part: Chunk) -> None:
+    host.handle(
+        SourceEmitted(stream="s", rows=part.rows, marks=part.marks, origins_us=part.origins_us)
+    )
+
+
+def test_what_a_stream_sheds_is_counted_and_never_numbered() -> None:
+    host = entering(Shed(tuples=3, per_ms=100.0, value="number % 4"))
+    enter(host, chunk(0, [(10, 6)]))
+    (sent,) = host.sent_to("one", Data)
+    # 0 … 5 are worth 0 1 2 3 0 1: the three best are in their order; marks stay.
+    assert numbers([sent.chunk]) == [1, 2, 3]
+    assert (sent.chunk.first_seq, sent.chunk.marks.tolist()) == (0, [10])
+    host.now_us += 99 * MS
+    enter(host, chunk(6, [(20, 2)]))
+    assert numbers([d.chunk for d in host.sent_to("one", Data)]) == []
+    status = host.core.roster.sources["s"].status
+    assert (status.next_seq, status.shed) == (3, 5)
+    host.now_us += 1 * MS
+    enter(host, chunk(8, [(30, 2)]))
+    assert numbers([d.chunk for d in host.sent_to("one", Data)]) == [8, 9]
+    status = host.core.roster.sources["s"].status
+    assert (status.next_seq, status.shed) == (5, 5)
+
+
+def test_a_stream_without_shedder_lets_everything_in() -> None:
+    host = entering(None)
+    enter(host, chunk(0, [(10, 500)]))
+    status = host.core.roster.sources["s"].status
+    assert (status.next_seq, status.shed) == (500, 0)
+
+
+def test_a_value_that_cannot_be_understood_is_reported_and_the_rest_begins() -> None:
+    host = Driven("site")
+    shed = Shed(tuples=3, per_ms=100.0, value="nubmer")
+    wrong = SourceAssignment(stream="s", columns=COLUMNS, replay=None, start_at_us=None, shed=shed)
+    right = SourceAssignment(stream="t", columns=COLUMNS, replay=None, start_at_us=None)
+    host.assign(Assignment(incarnation="1", sources=(wrong, right), peers=peers()))
+    reports = [(r.kind, r.subject) for r in host.take(Report)]
+    assert reports == [("assignment refused", "s"), ("begun", "t")]
+    assert set(host.core.roster.sources) == {"t"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -144,3 +145,28 @@ def test_a_stream_without_a_recording_is_not_fed() -> None:
     feeder = Feeder()
     assert feeder.feed([assigned(None)], START_US) == []
     assert feeder.next_due_us([assigned(None)]) is None
+
+
+def test_a_sensors_delay_makes_its_tuples_late_and_no_older(tmp_path: Path) -> None:
+    wanted = msgspec.structs.replace(source(tmp_path, [1000, 1050], repeat=True), delay_ms=4.5)
+    replay = replay_of(wanted)
+    assert replay.next_due_us(START_US) == START_US + 4_500
+    assert replay.emit(START_US, START_US + 4_499) is None
+    assert content(replay.emit(START_US, START_US + 4_500)) == ([1000], [1000], [START_US + 4_500])
+    due_us = replay.next_due_us(START_US)
+    assert due_us == START_US + 104_500
+    assert content(replay.emit(START_US, due_us)) == ([1050], [1050, 1100], [due_us, due_us])
+    replay.emit(START_US, START_US + 404_500)
+    # Once a round, not once more each round.
+    assert replay.next_due_us(START_US) == START_US + 504_500
+
+
+def test_feeder_gathers_what_comes_due_within_a_batch(tmp_path: Path) -> None:
+    feeder, replay = Feeder(batch_us=250_000), source(tmp_path, [1000])
+    (first,) = feeder.feed([assigned(replay)], START_US)
+    assert first.marks.tolist() == [1000]
+    assert feeder.next_due_us([assigned(replay)]) == START_US + 250_000
+    assert feeder.feed([assigned(replay)], START_US + 249_999) == []
+    (second,) = feeder.feed([assigned(replay)], START_US + 250_000)
+    assert second.marks.tolist() == [1100, 1200]
+    assert second.origins_us.tolist() == [START_US + 100_000, START_US + 200_000]

@@ -6,7 +6,7 @@ import pytest
 
 from ha.messages import Data
 from ha.receiver import Verdict
-from orchestrator.host.sink import Sink
+from orchestrator.host.sink import MISS_WINDOW_US, Sink
 from orchestrator.records import SinkAssignment
 from streams.chunk import Chunk, Position
 from tests.streams_of_numbers import chunk, numbers
@@ -60,3 +60,38 @@ def test_a_gap_is_not_taken_in_until_it_is_given_up_and_then_counted() -> None:
     assert verdict is Verdict.ACCEPTED
     assert delivery is not None
     assert delivery.lost == made.status(0).lost == 3
+
+
+def test_late_tuples_are_counted_by_the_answer_they_came_with() -> None:
+    made = sink()
+    # Origins lie at 10, 20 and 30 ms; all come at 25 ms, with a deadline of 5 ms.
+    made.receive(data(chunk(0, [(10, 3), (20, 2), (30, 1)])), 25_000)
+    status = made.status(25_000)
+    assert (status.rows, status.late_rows, status.deadline_misses) == (6, 3, 1)
+    assert status.miss_pct == status.recent_miss_pct == pytest.approx(50.0)
+
+
+def test_a_late_answer_without_tuples_is_no_late_tuple() -> None:
+    made = sink()
+    made.receive(data(chunk(0, [(10, 0)])), 25_000)
+    status = made.status(25_000)
+    assert (status.deadline_misses, status.late_rows, status.miss_pct) == (1, 0, 0.0)
+    assert status.recent_miss_pct is None
+
+
+def test_the_recent_miss_ratio_forgets_and_the_whole_one_does_not() -> None:
+    made = sink()
+    made.receive(data(chunk(0, [(10, 1)])), 1_000_000)
+    late_until_us = 1_000_000 + MISS_WINDOW_US
+    made.receive(data(chunk(1, [(late_until_us // 1000, 3)])), late_until_us)
+    status = made.status(late_until_us)
+    assert (status.rows, status.late_rows, status.miss_pct) == (4, 1, 25.0)
+    assert status.recent_miss_pct == 0.0
+    assert made.status(late_until_us + 2 * MISS_WINDOW_US).recent_miss_pct is None
+
+
+def test_what_comes_again_is_no_second_miss() -> None:
+    made = sink()
+    for _ in range(2):
+        made.receive(data(chunk(0, [(10, 2)])), 25_000)
+    assert (made.status(0).late_rows, made.status(0).deadline_misses) == (2, 1)

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from orchestrator.errors import InvalidInput
-from orchestrator.manifest import cluster_record, load
-from orchestrator.records import ClusterRecord, Estimate
+from orchestrator.manifest import Manifests, cluster_record, load
+from orchestrator.records import ClusterRecord, Estimate, Shed
+from streams.scheduling.run_queue import Policy
 from topology.cpu import DEFAULT_SCALING, Linear, Power, Queueing, Scaling, Table
 
 TEXT = """\
@@ -82,6 +83,61 @@ def test_cluster_record_has_one_way_delays_and_the_manifests_intervals(folder: P
     assert (record.heartbeat_ms, record.suspect_after_ms) == (20.0, 150.0)
 
 
+def changed(folder: Path, *changes: tuple[str, str]) -> Manifests:
+    text = TEXT
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    (folder / "all.yaml").write_text(text)
+    return load([folder])
+
+
+def test_how_hosts_work_is_read(folder: Path) -> None:
+    default = read(folder)
+    assert (default.scheduling, default.emulate_costs) == (Policy.EDF, False)
+    more = "scheduling: round-robin\nemulateCosts: true\nhop: 0 ms\nbatch: 0 ms"
+    changed(folder, ("heartbeat: 20 ms", more))
+    found = read(folder)
+    assert (found.scheduling, found.emulate_costs) == (Policy.ROUND_ROBIN, True)
+    assert (found.hop_ms, found.batch_ms) == (0.0, 0.0)
+
+
+def test_nodes_may_share_a_domain(folder: Path) -> None:
+    cluster = changed(folder, ("{name: second,", "{name: second, domain: rack-1,")).cluster
+    assert cluster is not None
+    assert [node.domain for node in cluster.nodes] == ["", "rack-1"]
+
+
+def test_what_a_stream_sheds_is_read(folder: Path) -> None:
+    (stream,) = load([folder]).streams
+    assert (stream.record.burst, stream.record.shed) == (None, None)
+    more = "rate: 150 KB/s\nburst: 12\nshed: {tuples: 30, per: 600 ms, value: -abs(a)}"
+    (stream,) = changed(folder, ("rate: 150 KB/s", more)).streams
+    assert stream.record.burst == 12
+    assert stream.record.shed == Shed(tuples=30, per_ms=600.0, value="-abs(a)")
+    shed = "rate: 150 KB/s\nshed: {tuples: 30, per: 1 us}"
+    (stream,) = changed(folder, ("rate: 150 KB/s", shed)).streams
+    assert stream.record.shed == Shed(tuples=30, per_ms=0.001, value=None)
+
+
+def test_outputs_may_have_deadlines_and_fragments_nodes_of_their_own(folder: Path) -> None:
+    (query,) = load([folder]).queries
+    assert (query.record.deadlines_ms, query.record.primaries) == ({}, {})
+    (query,) = changed(
+        folder,
+        (
+            "{alerts: receiver}",
+            "{alerts: {site: receiver, deadline: 30 ms}, more: {site: receiver}, plain: receiver}",
+        ),
+        ("estimates: {", "primaries: {alerts: [second, france-central]}\nestimates: {"),
+    ).queries
+    record = query.record
+    assert record.outputs == dict.fromkeys(("alerts", "more", "plain"), "receiver")
+    assert record.deadlines_ms == {"alerts": 30.0}
+    assert [record.deadline_of(name) for name in record.outputs] == [30.0, 300.0, 300.0]
+    assert record.primaries == {"alerts": ("second", "france-central")}
+
+
 @pytest.mark.parametrize(
     ("written", "scaling"),
     [
@@ -154,6 +210,76 @@ def test_cpu_scaling_is_read_and_kept_in_the_store(
             "cpu.points[1]: a list has 1 elements. Write [load, ms].",
         ),
         ("kind: Query", "kind: !!python/object:os.system Query\nx: y", "is an unknown field"),
+        (
+            "heartbeat: 20 ms",
+            "scheduling: edff",
+            "all.yaml:7: Cluster aircraft: scheduling: 'edff' is unknown. Did you mean edf?",
+        ),
+        (
+            "heartbeat: 20 ms",
+            "emulateCosts: 1",
+            "all.yaml:7: Cluster aircraft: emulateCosts: 1 is neither true nor false",
+        ),
+        ("heartbeat: 20 ms", "hop: -1 ms", "Cluster aircraft: hop: '-1 ms' is negative"),
+        ("{name: second,", "{name: second, domain: A rack,", "domain: 'A rack' cannot be a name"),
+        (
+            "rate: 150 KB/s",
+            "rate: 1 B/s\nburst: 0",
+            "all.yaml:14: Stream north: burst: 0 is not a whole number from 1 on",
+        ),
+        ("rate: 150 KB/s", "rate: 1 B/s\nburst: 2.5", "burst: 2.5 is not a whole number"),
+        (
+            "rate: 150 KB/s",
+            "rate: 1 B/s\nshed: {tuples: 5}",
+            "all.yaml:14: Stream north: shed.per: is missing",
+        ),
+        ("rate: 150 KB/s", "rate: 1 B/s\nshed: {tuples: 0, per: 1 s}", "shed.tuples: 0 is not a"),
+        (
+            "rate: 150 KB/s",
+            "rate: 1 B/s\nshed: {tuples: 5, per: 0 s}",
+            "shed.per: '0 s' is not above 0",
+        ),
+        (
+            "rate: 150 KB/s",
+            "rate: 1 B/s\nshed: {tuples: 5, per: 0.4 us}",
+            "shed.per: '0.4 us' is shorter than the clock can tell. Write 1 us or more.",
+        ),
+        (
+            "rate: 150 KB/s",
+            "rate: 1 B/s\nshed: {tuples: 5, per: 1 s, value: aa}",
+            "all.yaml:14: Stream north: shed.value: 'aa' cannot value a tuple: ",
+        ),
+        (
+            "rate: 150 KB/s",
+            "rate: 1 B/s\nshed: {tuples: 5, per: 1 s, value: z}",
+            "shed.value: 'z' cannot value a tuple: a value is a number or a condition",
+        ),
+        ("rate: 150 KB/s", "rate: 1 B/s\nshed: {tuples: 5, per: 1 s, valu: a}", "shed.valu: "),
+        (
+            "outputs: {alerts: receiver}",
+            "outputs: {alerts: {site: receiver, deadlin: 1 s}}",
+            "all.yaml:19: Query proximity: outputs.alerts.deadlin: 'deadlin' is an unknown",
+        ),
+        (
+            "outputs: {alerts: receiver}",
+            "outputs: {alerts: {deadline: 1 s}}",
+            "Query proximity: outputs.alerts.site: is missing",
+        ),
+        (
+            "outputs: {alerts: receiver}",
+            "outputs: {alerts: {site: receiver, deadline: 0 s}}",
+            "outputs.alerts.deadline: '0 s' is not above 0",
+        ),
+        (
+            "estimates: {",
+            "primaries: {alerts: []}\nestimates: {",
+            "all.yaml:20: Query proximity: primaries.alerts: a list names no node",
+        ),
+        (
+            "estimates: {",
+            "primaries: {alerts: second}\nestimates: {",
+            "primaries.alerts: 'second' is not a list",
+        ),
     ],
 )
 def test_mistake_is_named_with_line_field_and_value(

@@ -1,0 +1,166 @@
+"""Whatever comes in whatever order: no work is lost, and what is due first runs first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ha.roles import Role, RoleEvent
+from orchestrator.records import FragmentAssignment
+from streams.scheduling.run_queue import Policy
+from tests.quiet_host import MS, QuietHost, fragment
+from tests.streams_of_numbers import chunk
+
+CHAINS = 3
+
+Step = tuple[str, int, int]
+"""What happens, to which chain, and a number."""
+
+lengths = st.lists(st.integers(1, 3), min_size=CHAINS, max_size=CHAINS)
+steps = st.lists(
+    st.tuples(st.sampled_from(["come", "come", "work", "pass"]), st.integers(0, 2), st.just(0))
+    | st.tuples(st.just("role"), st.integers(0, 2), st.integers(0, 2)),
+    max_size=30,
+)
+
+
+@dataclass(slots=True)
+class Chain:
+    """Copies that follow each other, and what has entered them and has not left."""
+
+    stream: str
+    names: list[str]
+    sub_deadline_us: int
+    entered: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    next_seq: int = 0
+
+
+def chains_of(sizes: list[int]) -> list[Chain]:
+    return [
+        Chain(
+            stream=f"s{i}",
+            names=[f"c{i}o{k}" for k in range(size)],
+            sub_deadline_us=(3 + 4 * i) * size * MS,
+        )
+        for i, size in enumerate(sizes)
+    ]
+
+
+def copies(chain: Chain) -> list[FragmentAssignment]:
+    return [
+        fragment(
+            name,
+            chain.stream if k == 0 else chain.names[k - 1],
+            sub_deadline_ms=chain.sub_deadline_us / len(chain.names) / MS,
+            standby_lag_ms=30.0,
+            readers_ms={reader: 100.0},
+        )
+        for k, (name, reader) in enumerate(
+            zip(chain.names, [*chain.names[1:], f"sink:{chain.names[-1]}"], strict=True)
+        )
+    ]
+
+
+def come(host: QuietHost, chain: Chain) -> None:
+    instant = chain.next_seq + 1
+    host.arrive(chain.stream, chunk(chain.next_seq, [(instant, 1)]))
+    chain.next_seq += 1
+    chain.entered.append((instant, host.now_us))
+
+
+def forget_what_left(host: QuietHost, chain: Chain) -> None:
+    progress_ms = host.roster.running[chain.names[-1]].replica.progress_ms or 0
+    chain.entered = [(instant, at) for instant, at in chain.entered if instant > progress_ms]
+
+
+@settings(max_examples=150, deadline=None)
+@given(lengths, steps, st.sampled_from(list(Policy)), st.sampled_from([0.0, 5.0]))
+def test_work_is_never_forgotten(
+    sizes: list[int], events: list[Step], policy: Policy, batch_ms: float
+) -> None:
+    chains = chains_of(sizes)
+    everything = [copy for chain in chains for copy in copies(chain)]
+    host = QuietHost(*everything, policy=policy, batch_ms=batch_ms)
+    for kind, which, number in events:
+        chain = chains[which]
+        match kind:
+            case "come":
+                come(host, chain)
+            case "work":
+                host.step(took_us=MS)
+            case "role":
+                name = chain.names[number % len(chain.names)]
+                primary = host.roster.running[name].replica.role is Role.PRIMARY
+                host.change_role(name, RoleEvent.SUPERSEDED if primary else RoleEvent.TWIN_LOST)
+            case _:
+                host.now_us += 2 * MS
+        assert (host.dispatcher.next_us is not None) == bool(host.with_work)
+    while (due_us := host.dispatcher.next_us) is not None:
+        host.now_us = max(host.now_us, due_us)
+        assert host.step() is not None
+    assert not host.with_work
+    for chain in chains:
+        first = host.roster.running[chain.names[0]].replica
+        assert first.log.end.next_seq == chain.next_seq
+
+
+@settings(max_examples=150, deadline=None)
+@given(lengths, steps)
+def test_what_is_due_first_runs_first(sizes: list[int], events: list[Step]) -> None:
+    chains = chains_of(sizes)
+    host = QuietHost(*(c for chain in chains for c in copies(chain)))
+    for kind, which, _ in [*events, *(("work", 0, 0),) * 100]:
+        match kind:
+            case "come":
+                come(host, chains[which])
+            case "work":
+                due_us = {
+                    chain.names[0]: chain.entered[0][1] + chain.sub_deadline_us
+                    for chain in chains
+                    if host.with_work.intersection(chain.names)
+                }
+                dispatch = host.step(took_us=MS)
+                assert (dispatch is None) == (not due_us)
+                if dispatch is not None:
+                    (chain,) = (c for c in chains if dispatch.fragment in c.names)
+                    assert due_us[chain.names[0]] == min(due_us.values())
+                    forget_what_left(host, chain)
+            case _:
+                host.now_us += 2 * MS
+    assert not any(chain.entered for chain in chains)
+    # Nothing of what has left makes haste now.
+    host.now_us += 1000 * MS
+    for chain in reversed(chains):
+        come(host, chain)
+    order = sorted(chains, key=lambda chain: chain.sub_deadline_us)
+    assert host.steps()[0] in [
+        chain.names[0] for chain in order if chain.sub_deadline_us == order[0].sub_deadline_us
+    ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(lengths, steps, st.sampled_from(list(Policy)))
+def test_tasks_rest_between_beginnings(
+    sizes: list[int], events: list[Step], policy: Policy
+) -> None:
+    batch_us = 7 * MS
+    chains = chains_of(sizes)
+    everything = [copy for chain in chains for copy in copies(chain)]
+    host = QuietHost(*everything, policy=policy, batch_ms=batch_us / MS)
+    began_us: dict[str, int] = {}
+    heads = {chain.names[0] for chain in chains}
+    for kind, which, _ in events:
+        match kind:
+            case "come":
+                come(host, chains[which])
+            case "work":
+                at_us = host.now_us
+                dispatch = host.step(took_us=MS)
+                if dispatch is not None and dispatch.fragment in heads:
+                    # With a tuple each there is never more than a batch.
+                    assert at_us >= began_us.get(dispatch.fragment, -batch_us) + batch_us
+                    began_us[dispatch.fragment] = at_us
+            case _:
+                host.now_us += 2 * MS

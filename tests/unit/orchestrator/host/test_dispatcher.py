@@ -1,0 +1,330 @@
+"""What a host works on next."""
+
+from __future__ import annotations
+
+import pytest
+
+from ha.roles import RoleEvent
+from orchestrator.host.dispatcher import INSTANTS_PER_DISPATCH
+from orchestrator.records import FragmentAssignment
+from streams.scheduling.run_queue import Policy
+from tests.quiet_host import MS, QuietHost, fragment
+from tests.streams_of_numbers import chunk
+
+
+def followers() -> tuple[FragmentAssignment, ...]:
+    """`b` reads `a` and nothing else; both lead to one output."""
+    return (
+        fragment("a", sub_deadline_ms=10.0, readers_ms={"b": 100.0}),
+        fragment("b", "a", sub_deadline_ms=20.0),
+    )
+
+
+def test_nothing_has_come_nothing_is_due() -> None:
+    host = QuietHost(*followers())
+    assert host.dispatcher.next_us is None
+    assert host.step() is None
+
+
+def test_primaries_that_follow_each_other_are_one_task_under_edf() -> None:
+    # `other` is more urgent than `b` alone, and less than what entered a and b together before it.
+    other = fragment("other", "t", sub_deadline_ms=15.0)
+    host = QuietHost(*followers(), other)
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.step() is not None
+    host.now_us = 16 * MS
+    host.arrive("t", chunk(0, [(1, 1)]))
+    # b is due at 0 + 10 + 20, other at 16 + 15: were b a task of its own, it would be due at 36.
+    assert host.steps() == ["b", "other"]
+
+
+@pytest.mark.parametrize("policy", [Policy.FIFO, Policy.ROUND_ROBIN])
+def test_operators_stay_apart_without_deadlines(policy: Policy) -> None:
+    host = QuietHost(*followers(), policy=policy, batch_ms=10)
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.steps() == ["a", "b"]
+    host.now_us = 5 * MS
+    host.arrive("s", chunk(1, [(2, 1)]))
+    # As one task, a and b would rest together until 10 ms; b rests for itself.
+    assert host.dispatcher.next_us == 10 * MS
+    host.now_us = 10 * MS
+    assert host.steps() == ["a", "b"]
+
+
+def test_round_robin_takes_turns_by_name() -> None:
+    read = (("x", "s"), ("y", "t"), ("z", "u"))
+    copies = [fragment(name, stream, cost_us=1.0) for name, stream in read]
+    host = QuietHost(*copies, policy=Policy.ROUND_ROBIN)
+    many = chunk(0, [(t, 1) for t in range(1, 2 * INSTANTS_PER_DISPATCH + 1)])
+    for stream in "ust":
+        host.arrive(stream, many)
+    assert host.steps() == ["x", "y", "z", "x", "y", "z"]
+
+
+def test_fifo_serves_what_is_older_in_the_system_whenever_it_came_here() -> None:
+    host = QuietHost(
+        fragment("early", "s", sub_deadline_ms=1.0), fragment("late", "t"), policy=Policy.FIFO
+    )
+    # Origins are the timestamps: what came here first is younger.
+    host.arrive("s", chunk(0, [(9, 1)]))
+    host.now_us = 5 * MS
+    host.arrive("t", chunk(0, [(2, 1)]))
+    assert host.steps() == ["late", "early"]
+
+
+def test_earlier_deadline_runs_first_whatever_came_first() -> None:
+    host = QuietHost(
+        fragment("loose", "s", sub_deadline_ms=50.0), fragment("tight", "t", sub_deadline_ms=5.0)
+    )
+    host.arrive("s", chunk(0, [(1, 1)]))
+    host.now_us = 20 * MS
+    host.arrive("t", chunk(0, [(1, 1)]))
+    assert host.steps() == ["tight", "loose"]
+    host.arrive("s", chunk(1, [(2, 1)]))
+    host.now_us = 66 * MS
+    host.arrive("t", chunk(1, [(2, 1)]))
+    # 20 + 50 is before 66 + 5.
+    assert host.steps() == ["loose", "tight"]
+
+
+def test_an_urgent_task_comes_between_two_batches_of_another() -> None:
+    host = QuietHost(
+        fragment("loose", "s", sub_deadline_ms=500.0, cost_us=1000.0),
+        fragment("tight", "t", sub_deadline_ms=50.0),
+    )
+    host.arrive("s", chunk(0, [(t, 2) for t in range(1, 41)]))
+    first = host.step(took_us=4 * MS)
+    assert first is not None
+    # 5 % of the tightest sub-deadline is 2.5 ms: at 1 ms a tuple, two tuples.
+    assert (first.fragment, first.tuples) == ("loose", 2)
+    host.arrive("t", chunk(0, [(1, 1)]))
+    second = host.step()
+    assert second is not None
+    assert second.fragment == "tight"
+
+
+def test_batches_shrink_when_tuples_turn_out_to_be_dear() -> None:
+    host = QuietHost(fragment("a", sub_deadline_ms=100.0, cost_us=10.0))
+    host.arrive("s", chunk(0, [(t, 1) for t in range(1, 1001)]))
+    sizes: list[int] = []
+    for _ in range(30):
+        dispatch = host.dispatcher.pop(host.now_us)
+        assert dispatch is not None
+        sizes.append(dispatch.tuples)
+        evaluated = host.roster.running["a"].replica.evaluate(dispatch.instants, dispatch.tuples)
+        assert evaluated is not None
+        host.dispatcher.done("a", host.now_us)
+        host.dispatcher.charge("a", evaluated.tuples_in, 1000.0 * evaluated.tuples_in)
+    # 5 ms a batch: 500 tuples as estimated, 5 as measured.
+    assert sizes[0] == 500
+    assert sizes[-1] in (4, 5)
+
+
+def test_a_task_rests_between_two_beginnings_and_not_after_a_pause() -> None:
+    host = QuietHost(fragment("a"), batch_ms=10)
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.dispatcher.next_us == 0
+    assert host.steps() == ["a"]
+    host.now_us = 3 * MS
+    host.arrive("s", chunk(1, [(2, 1)]))
+    assert host.dispatcher.next_us == 10 * MS
+    assert host.step() is None
+    host.now_us = 10 * MS
+    host.arrive("s", chunk(2, [(3, 1)]))
+    assert host.steps() == ["a"]
+    host.now_us = 50 * MS
+    host.arrive("s", chunk(3, [(4, 1)]))
+    assert host.steps() == ["a"]
+
+
+def test_a_backlog_does_not_rest() -> None:
+    host = QuietHost(fragment("a"), batch_ms=10)
+    host.arrive("s", chunk(0, [(t, 1) for t in range(1, 2 * INSTANTS_PER_DISPATCH + 2)]))
+    assert host.steps() == ["a", "a", "a"]
+
+
+def test_what_has_entered_leaves_before_more_is_begun() -> None:
+    host = QuietHost(*followers())
+    host.arrive("s", chunk(0, [(t, 1) for t in range(1, INSTANTS_PER_DISPATCH + 2)]))
+    assert host.steps() == ["a", "b", "a", "b"]
+
+
+def test_later_operators_do_not_wait_while_the_first_rests() -> None:
+    host = QuietHost(*followers(), batch_ms=10)
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.step() is not None
+    assert host.dispatcher.next_us == 0
+    assert host.steps() == ["b"]
+
+
+def test_what_comes_while_later_operators_work_waits_for_the_rest_to_end() -> None:
+    host = QuietHost(*followers(), batch_ms=10)
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.step(took_us=MS) is not None
+    host.arrive("s", chunk(1, [(2, 1)]))
+    assert host.steps() == ["b"]
+    assert host.dispatcher.next_us == 10 * MS
+
+
+def test_a_backlog_goes_through_a_whole_task_without_rest() -> None:
+    host = QuietHost(*followers(), batch_ms=10)
+    host.arrive("s", chunk(0, [(t, 1) for t in range(1, INSTANTS_PER_DISPATCH + 2)]))
+    assert host.steps() == ["a", "b", "a", "b"]
+
+
+def test_deadline_of_later_operators_counts_from_entering_the_task() -> None:
+    host = QuietHost(*followers(), fragment("other", "t", sub_deadline_ms=25.0))
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.step() is not None
+    host.now_us = 4 * MS
+    host.arrive("s", chunk(1, [(2, 1)]))
+    host.arrive("t", chunk(0, [(1, 1)]))
+    # The first instant is due at 30, `other` at 29; the second instant only at 34.
+    assert host.steps()[:2] == ["other", "b"]
+
+
+def test_deadline_rises_once_the_oldest_has_left() -> None:
+    host = QuietHost(*followers(), fragment("other", "t", sub_deadline_ms=30.0))
+    host.arrive("s", chunk(0, [(1, 1)]))
+    host.now_us = 1 * MS
+    host.arrive("t", chunk(0, [(1, 1)]))
+    host.now_us = 2 * MS
+    host.arrive("s", chunk(1, [(2, 1)]))
+    # Due at 30 with the first instant, hence before 31; both instants go together.
+    assert host.steps() == ["a", "b", "other"]
+    host.arrive("t", chunk(1, [(2, 1)]))
+    host.now_us = 3 * MS
+    host.arrive("s", chunk(2, [(3, 1)]))
+    # The third instant is due at 33, `other` at 32.
+    assert host.steps() == ["other", "a", "b"]
+
+
+@pytest.mark.parametrize(("tuples", "order"), [(10, ["spare", "main"]), (11, ["main", "spare"])])
+def test_standby_work_goes_first_only_into_slack(tuples: int, order: list[str]) -> None:
+    host = QuietHost(
+        fragment("main", "s", sub_deadline_ms=20.0, cost_us=1000.0),
+        fragment("spare", "t", role="secondary", standby_lag_ms=5.0, cost_us=1000.0),
+    )
+    host.arrive("t", chunk(0, [(1, tuples)]))
+    host.arrive("s", chunk(0, [(1, 10)]))
+    # The primary takes 10 ms and is due after 20; a tuple of the secondary takes 1 ms.
+    assert host.steps() == order
+
+
+def test_standby_work_that_is_due_later_waits() -> None:
+    host = QuietHost(
+        fragment("main", "s", sub_deadline_ms=20.0),
+        fragment("spare", "t", role="secondary", standby_lag_ms=50.0),
+    )
+    host.arrive("t", chunk(0, [(1, 1)]))
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.steps() == ["main", "spare"]
+
+
+def test_tasks_are_formed_anew_when_a_copy_takes_over_or_steps_down() -> None:
+    host = QuietHost(
+        fragment("a", sub_deadline_ms=10.0, readers_ms={"b": 100.0}),
+        fragment("b", "a", role="secondary", sub_deadline_ms=20.0, standby_lag_ms=90.0),
+        fragment("other", "t", sub_deadline_ms=25.0),
+    )
+
+    def order() -> list[str]:
+        seq = host.roster.running["a"].replica.log.end.next_seq
+        host.now_us += 1000 * MS
+        host.arrive("s", chunk(seq, [(seq + 1, 1)]))
+        host.arrive("t", chunk(seq, [(seq + 1, 1)]))
+        return host.steps()
+
+    # Due after 10, 25 and, a standby's, 90 ms.
+    assert order() == ["a", "other", "b"]
+    host.change_role("b", RoleEvent.TWIN_LOST)
+    # As one task after 30 ms.
+    assert order() == ["other", "a", "b"]
+    host.change_role("b", RoleEvent.SUPERSEDED)
+    assert order() == ["a", "other", "b"]
+
+
+def test_tasks_are_formed_anew_when_the_assignment_changes() -> None:
+    host = QuietHost(*followers())
+    host.arrive("s", chunk(0, [(1, 1)]))
+    host.assign(followers()[0])
+    assert host.steps() == ["a"]
+    assert host.dispatcher.next_us is None
+    host.assign()
+    host.dispatcher.arrived("a", host.now_us)
+    assert host.step() is None
+
+
+def test_what_waits_is_not_lost_when_tasks_are_formed_anew() -> None:
+    host = QuietHost(*followers(), batch_ms=10)
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.step() is not None
+    # Output of `a` waits at `b`, and an instant at `a`, which rests.
+    host.arrive("s", chunk(1, [(2, 1)]))
+    host.change_role("b", RoleEvent.SUPERSEDED)
+    assert host.dispatcher.next_us is not None
+    host.now_us = 10 * MS
+    assert sorted(host.steps()) == ["a", "b"]
+
+
+def test_a_state_begun_anew_does_not_inherit_the_haste_of_the_old_one() -> None:
+    host = QuietHost(fragment("a", sub_deadline_ms=10.0), fragment("b", "t", sub_deadline_ms=5.0))
+    host.arrive("s", chunk(0, [(1, 1), (500, 1)]))
+    host.now_us = 1000 * MS
+    host.assign(
+        fragment("a", sub_deadline_ms=10.0, generation=2, epoch=2),
+        fragment("b", "t", sub_deadline_ms=5.0),
+    )
+    assert host.dispatcher.next_us is None
+    host.arrive("s", chunk(0, [(400, 1)]))
+    host.arrive("t", chunk(0, [(400, 1)]))
+    assert host.steps() == ["b", "a"]
+
+
+def test_a_branch_is_taken_to_the_most_urgent_output() -> None:
+    host = QuietHost(
+        fragment("a", sub_deadline_ms=10.0, readers_ms={"fast": 50.0, "slow": 500.0}),
+        fragment("fast", "a", sub_deadline_ms=10.0, readers_ms={"sink:fast": 50.0}),
+        fragment("slow", "a", sub_deadline_ms=100.0, readers_ms={"sink:slow": 500.0}),
+        fragment("other", "t", sub_deadline_ms=15.0),
+    )
+    host.arrive("s", chunk(0, [(1, 1)]))
+    host.arrive("t", chunk(0, [(1, 1)]))
+    # As a task of its own `a` would be due after 10 ms; with `fast` it is after 20.
+    assert host.steps() == ["other", "a", "fast", "slow"]
+
+
+def test_a_copy_that_is_read_sooner_elsewhere_is_a_task_of_its_own() -> None:
+    host = QuietHost(
+        fragment("a", sub_deadline_ms=10.0, readers_ms={"b": 100.0, "elsewhere": 50.0}),
+        fragment("b", "a", sub_deadline_ms=20.0),
+        fragment("other", "t", sub_deadline_ms=15.0),
+    )
+    host.arrive("s", chunk(0, [(1, 1)]))
+    host.arrive("t", chunk(0, [(1, 1)]))
+    assert host.steps() == ["a", "other", "b"]
+
+
+def test_an_instant_enters_once_it_is_closed_on_all_inputs() -> None:
+    host = QuietHost(fragment("both", "s t", sub_deadline_ms=10.0), fragment("other", "u"))
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.dispatcher.next_us is None
+    host.now_us = 5 * MS
+    host.arrive("u", chunk(0, [(1, 1)]))
+    host.now_us = 6 * MS
+    host.arrive("t", chunk(0, [(1, 1)]))
+    # Due at 6 + 10, since nothing could be done before; `other` at 5 + 10.
+    assert host.steps() == ["other", "both"]
+
+
+def test_cost_is_said_once_it_is_known() -> None:
+    host = QuietHost(fragment("a", cost_us=10.0))
+    assert host.dispatcher.cost("a") is None
+    host.arrive("s", chunk(0, [(1, 4)]))
+    host.step(took_us=4000)
+    cost = host.dispatcher.cost("a")
+    assert cost is not None
+    assert cost.samples == 1
+    assert cost.per_tuple_us > 10.0
+    host.assign()
+    assert host.dispatcher.cost("a") is None
