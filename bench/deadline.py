@@ -20,7 +20,7 @@ from examples.collision_rounds import CENTRE, ONBOARD
 TRIALS = 50
 QUICK_TRIALS = 5
 
-SIMULATED_VOLUMES = (5, 8, 10, 12, 15, 18, 20, 22, 25, 30)
+SIMULATED_VOLUMES = (5, 10, 12, 15, 18, 20, 25)
 REAL_VOLUMES = (10, 15, 20)
 QUICK_VOLUMES = (15,)
 

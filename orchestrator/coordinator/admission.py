@@ -55,7 +55,7 @@ def admit(
     for name in _running_first(view, order(flow, all_queries)):
         files = {manifest.record.name: manifest.file for manifest in queries}
         try:
-            plans.append(planning.place(name))
+            plans.append(planning.keep(name) if planning.runs(name) else planning.place(name))
         except InvalidQuery as problem:
             raise located(problem, queries) from None
         except PlacementError as error:

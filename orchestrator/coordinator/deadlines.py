@@ -25,7 +25,7 @@ import numpy as np
 
 from orchestrator.coordinator.dataflow import Dataflow, Fragment
 from orchestrator.records import QueryRecord, Timing
-from placement.deadline.demand import admit, work_of
+from placement.deadline.demand import admit, tightest, work_of
 from placement.deadline.fair import fair_sub_deadlines
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.production import place_by_deadline
@@ -34,8 +34,9 @@ from placement.deadline.settings import ProductionSettings
 from placement.network import NetworkView
 from placement.program import MilpSettings
 
-LEAST_COST_MS = 1e-3
-"""Cost of an instance of a fragment that is said to cost nothing."""
+LEAST_COST_MS = 0.2
+"""Least cost of an instance: that of dispatching it, whatever is in it. A share of the deadline by a
+smaller one would be due before anybody could look at it."""
 
 SPARE = 0.2
 """Share of every sub-deadline that the cheapest placement must leave free for costs that are
@@ -103,18 +104,27 @@ class DeadlineTask:
     hop_ms: float
 
     def problem(self, view: NetworkView) -> DeadlineProblem:
-        """In the deadline program's terms."""
+        """In the deadline program's terms.
+
+        What other nodes run is left out: nothing that is decided here changes it, and a node that
+        is late already must not keep a query from being placed elsewhere.
+        """
         names = [chain[-1].name for chain in self.chains]
+        operators = tuple(map(self._operator, self.chains))
+        eligible = {node for operator in operators for node in operator.candidates}
         read = {stream for chain in self.chains for stream in chain[0].inputs}
         indices = np.arange(len(view.nodes))
         one_way_ms = view.one_way_between(indices, indices) + self.hop_ms
         np.fill_diagonal(one_way_ms, 0.0)
         return DeadlineProblem(
             nodes=tuple(
-                DeadlineNode(name=node.name, admitted=self.running.get(node.name, ()))
+                DeadlineNode(
+                    name=node.name,
+                    admitted=self.running.get(node.name, ()) if node.name in eligible else (),
+                )
                 for node in view.nodes
             ),
-            operators=tuple(map(self._operator, self.chains)),
+            operators=operators,
             sources=tuple(
                 Source(stream=stream, nodes=(self.where[stream],))
                 for stream in sorted(read.difference(names))
@@ -144,14 +154,21 @@ class DeadlineTask:
         return sum(self.costs_ms[fragment.name] for fragment in chain)
 
     def _operator(self, chain: Chain) -> DeadlineOperator:
+        candidates = self.candidates[chain[0].name]
+        in_time = [node for node in candidates if not self._is_late(node)]
         return DeadlineOperator(
             name=chain[0].name,
             cost_ms=self._cost_ms(chain),
             inputs=tuple(chain[0].inputs),
             outputs=(chain[-1].name,),
-            candidates=tuple(self.candidates[chain[0].name]),
+            candidates=tuple(in_time or candidates),
             weight=len(chain),
         )
+
+    def _is_late(self, node: str) -> bool:
+        """Whether a node cannot even do what it runs: something costs more than was planned."""
+        work = tightest(node, self.running.get(node, ()))
+        return work is not None and work.slack_ms < 0
 
     def _outputs(self, read: set[str]) -> Iterator[Output]:
         for *_, fragment in self.chains:
@@ -224,7 +241,8 @@ def divide_deadlines(
         No placement among the candidates keeps all deadlines, or none was found in time.
     """
     fair_ms = fair_sub_deadlines(problem, places)
-    if fair_ms is not None:
+    eligible = all(node in problem.by_name[name].candidates for name, node in places.items())
+    if fair_ms is not None and eligible:
         tight_ms = {name: (1 - SPARE) * ms for name, ms in fair_ms.items()}
         if admit(problem.nodes, work_of(problem, places, tight_ms)).admitted:
             return Divided(places=dict(places), sub_deadlines_ms=fair_ms)

@@ -59,7 +59,7 @@ class DecisionSettings:
     takeover_grace_us: int = 3_000_000
     start_delay_us: int = 1_000_000
     drift: float = 0.5
-    drift_share: float = 0.05
+    drift_share: float = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

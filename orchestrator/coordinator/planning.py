@@ -157,6 +157,28 @@ class Planning:
             self._retime(placed.operator, task, divided, spare_ms)
         return found
 
+    def runs(self, query: str) -> bool:
+        """Whether all of a query has a place."""
+        return all(fragment.name in self.places for fragment in self._flow.of(query))
+
+    def keep(self, query: str) -> Plan:
+        """What a query that runs has: places and sub-deadlines stay as they are, kept or not.
+
+        Raises
+        ------
+        InvalidQuery, PlacementError
+            Its sites are not there.
+        """
+        record = self._queries[query]
+        self._check_ends(record)
+        running = {fragment.name: self.places[fragment.name] for fragment in self._flow.of(query)}
+        found = self._plan(record, self.graph(query), self.network(query), running, relaxed=True)
+        (figures,) = found.queries
+        asked = replace(
+            figures, deadline_ms=_deadline_ms(record), bound_ms=record.recovery_bound_ms
+        )
+        return replace(found, queries=(asked,))
+
     def cost_ms(self, fragment: Fragment) -> float:
         """What evaluating the tuples that come at once takes: as measured, else as estimated."""
         burst = taken_by(fragment, self._rates).burst
@@ -176,12 +198,11 @@ class Planning:
         *,
         relaxed: bool,
     ) -> Plan:
-        deadline_ms = max(map(record.deadline_of, record.outputs))
         return plan(
             [
                 (
                     graph,
-                    NO_LIMIT_MS if relaxed else deadline_ms,
+                    NO_LIMIT_MS if relaxed else _deadline_ms(record),
                     NO_LIMIT_MS if relaxed else record.recovery_bound_ms,
                     detection_ms(self._view.settings),
                 )
@@ -375,6 +396,11 @@ class Planning:
                 problem = "is not a live site" if site not in sites else "has no coordinate yet"
                 known = f"Live sites: {', '.join(sorted(sites)) or 'none'}."
                 raise InvalidQuery(record.name, field, site, problem, known)
+
+
+def _deadline_ms(record: QueryRecord) -> float:
+    """The latest of a query's deadlines: no output may be later than that."""
+    return max(map(record.deadline_of, record.outputs))
 
 
 def _lag_ms(spare_ms: float, sub_deadline_ms: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -508,6 +509,66 @@ def test_measured_costs_decide_whether_the_next_query_fits() -> None:
     cluster.settle()
     assert timing(cluster, "first.first_out").cost_ms == pytest.approx(9.375)
     admit(cluster.view(), (), [heavy("second", "south")])
+
+
+def late() -> ObedientCluster:
+    """What comes at once takes the fragment on paris ten times as long as was thought."""
+    cluster = running(heavy("first", "north"))
+    cluster.hosts["paris"].costs["first_out"] = costing(30_000.0)
+    cluster.settle()
+    assert timing(cluster, "first.first_out").cost_ms > 900.0
+    return cluster
+
+
+def test_a_fragment_that_is_late_keeps_no_query_out_that_can_go_elsewhere() -> None:
+    cluster = late()
+    new = query("second", {"s": "south"}, {"s": 200})
+    plan = admit(cluster.view(), (), [new])
+    assert [figures.query for figures in plan.queries] == ["first", "second"]
+    (placed,) = (placed for placed in plan.placements if placed.query == "second")
+    assert placed.primary != "paris"
+    applied(cluster, new, streams=False)
+    cluster.settle()
+    assert cluster.view().fragments["second.s"].record.primary.node == placed.primary
+    assert cluster.coordination.problems == ()
+
+
+def test_nothing_is_placed_on_a_node_that_is_late() -> None:
+    cluster = late()
+    wanted = query("second", {"s": "south"}, {"s": 200}, primaries={"s": ("paris", "zurich")})
+    plan = admit(cluster.view(), (), [wanted])
+    assert plan.placements[-1].primary == "zurich"
+    with pytest.raises(Refused, match="relieve paris of"):
+        admit(cluster.view(), (), [heavy("second", "south")])
+
+
+def test_what_runs_is_shown_as_it_is_whether_or_not_it_keeps_its_deadline() -> None:
+    cluster = late()
+    before = timing(cluster, "first.first_out")
+    (placed,) = admit(cluster.view(), (), ()).placements
+    record = cluster.view().fragments["first.first_out"].record
+    assert record.secondary is not None
+    assert (placed.primary, placed.secondary) == (record.primary.node, record.secondary.node)
+    (figures,) = admit(cluster.view(), aircraft().streams, [heavy("first", "north")]).queries
+    assert (figures.deadline_ms, figures.bound_ms) == (200.0, 5000.0)
+    assert timing(cluster, "first.first_out") == before
+
+
+def test_work_elsewhere_and_nodes_that_are_late_are_no_part_of_the_problem() -> None:
+    view = network_view(ObedientCluster().view().hosts, Counter())
+    work = Admitted(name="old", cost_ms=5.0, deadline_ms=20.0)
+    overload = Admitted(name="much", cost_ms=30.0, deadline_ms=20.0)
+    made = replace(
+        task(query("q", {"a": "north"}, {"a": 100}), {"a": 1.0}, "paris"),
+        running={"paris": (overload,), "lyon": (work,), "zurich": (work,)},
+    )
+    posed = replace(made, candidates={"a": ["paris", "lyon"]}).problem(view)
+    assert posed.operators[0].candidates == ("lyon",)
+    assert {n.name: n.admitted for n in posed.nodes if n.admitted} == {"lyon": (work,)}
+    # It may be the only one.
+    posed = made.problem(view)
+    assert posed.operators[0].candidates == ("paris",)
+    assert {n.name: n.admitted for n in posed.nodes if n.admitted} == {"paris": (overload,)}
 
 
 # Primaries that are told where to be
