@@ -35,8 +35,8 @@ from placement.network import NetworkView
 from placement.program import MilpSettings
 
 LEAST_COST_MS = 0.2
-"""Least cost of an instance: that of dispatching it, whatever is in it. A share of the deadline by a
-smaller one would be due before anybody could look at it."""
+"""Least cost of an instance: that of dispatching it, whatever is in it. A share of the deadline by
+a smaller one would be due before anybody could look at it."""
 
 SPARE = 0.2
 """Share of every sub-deadline that the cheapest placement must leave free for costs that are

@@ -2,7 +2,8 @@
 
 The writes come in an order in which every prefix is a legal state: records first, assignments
 derived from them last. Whoever applies them stops at the first conflict, reads again and decides
-again. Once all are applied, deciding again yields nothing.
+again. Once all are applied, deciding again yields nothing; only what a new primary costs is noted
+in the decision after the one that made it primary.
 
 Who changes a fragment's record, and when (C: coordinator, S: the secondary itself):
 
@@ -132,8 +133,9 @@ class _Decider:
         for fragment in self._view.dataflow.fragments.values():
             if fragment.key in self._fragments:
                 self._heal(fragment.key)
-        self._place_new()
+        # Before new plans, which rest on what the work that is there costs now.
         self._note_drift()
+        self._place_new()
         self._start_streams()
         self._assign()
         return Decision(writes=tuple(self._writes), problems=tuple(self._problems))
@@ -331,8 +333,8 @@ class _Decider:
         view = self._view
         for fragment in view.dataflow.fragments.values():
             record, found = self._fragments.get(fragment.key), view.fragments.get(fragment.key)
-            if record is None or found is None or record is not found.record:
-                # It has just begun or changed: once it is written, look again.
+            if record is None or found is None or record.primary != found.record.primary:
+                # What is measured is of the primary before: once it is written, look again.
                 continue
             if view.measured_cost(fragment) is None:
                 continue
@@ -350,6 +352,7 @@ class _Decider:
                 f"{timing.cost_ms:.3g} ms; sub-deadline {timing.sub_deadline_ms:.3g} ms",
             )
             renewed = msgspec.structs.replace(timing, cost_ms=cost_ms)
+            self._planning.timings[fragment.name] = renewed
             self._update(fragment.key, msgspec.structs.replace(record, timing=renewed), event)
 
     def _plan(self, query: str, *, relax: bool) -> Plan | None:

@@ -35,6 +35,10 @@ BATCH_US = (1_000.0, 10_000.0)
 """Least and greatest length of a batch: shorter ones cost more to dispatch than they help, longer
 ones keep heartbeats waiting."""
 
+WORTHWHILE_US = 2_000.0
+"""Up to here a batch's tuples may cost as much as the batch itself. What it costs is not known well
+at first, and must not make batches long."""
+
 LEAST_COST_US = 1e-3
 """A tuple that is said to cost nothing."""
 
@@ -292,7 +296,7 @@ class Dispatcher:
         """As many as are expected to take the length of a batch; but more if a batch would cost
         more than its tuples, or a busy host would do nothing but dispatch."""
         model = self._cost_of(fragment)
-        lasts_us = max(self._batch_length_us - model.fixed_us, model.fixed_us)
+        lasts_us = max(self._batch_length_us - model.fixed_us, min(model.fixed_us, WORTHWHILE_US))
         return max(int(lasts_us / max(model.per_tuple_us, LEAST_COST_US)), 1)
 
     def _cost_of(self, fragment: str) -> CostModel:

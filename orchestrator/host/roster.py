@@ -266,7 +266,7 @@ class Roster:
             yield from _leave(intake, intake.producers)
         for stream, a in wanted.items():
             if stream in self.sinks:
-                self.sinks[stream].assignment = a
+                self.sinks[stream].use(a)
             else:
                 self.sinks[stream] = Sink(a)
                 yield Report(kind="begun", subject=stream, detail="sink")

@@ -46,6 +46,14 @@ class Sink:
         self._lost = 0
         self._late_rows = MissRatio(assignment.deadline_ms * 1000, MISS_WINDOW_US)
 
+    def use(self, assignment: SinkAssignment) -> None:
+        """Heed a changed assignment: who reads a stream decides by when an observer must have it.
+
+        What has come was early or late by the deadline that held then.
+        """
+        self.assignment = assignment
+        self._late_rows.deadline_us = assignment.deadline_ms * 1000
+
     def skip_to(self, data: Data) -> int:
         """Go on after a gap that no producer can fill; returns the tuples lost, which are counted.
 

@@ -128,15 +128,17 @@ def test_whatever_is_admitted_can_be_done_in_time(story: list[tuple[str, int]]) 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(comings | faults, max_size=14))
-def test_decisions_about_shared_streams_are_legal_and_idempotent(
+def test_decisions_about_shared_streams_are_legal_and_come_to_rest(
     story: list[tuple[str, int]],
 ) -> None:
     cluster = begun()
     for action, number in story:
         happen(cluster, action, number)
-        for write in decide(cluster.view(), cluster.now_us, DecisionSettings()).writes:
-            cluster.write(write)
-            cluster.check_invariants()
+        # What a new primary costs is noted a decision later, and may let in what was refused.
+        for _ in range(3):
+            for write in decide(cluster.view(), cluster.now_us, DecisionSettings()).writes:
+                cluster.write(write)
+                cluster.check_invariants()
         assert decide(cluster.view(), cluster.now_us, DecisionSettings()).writes == ()
     for found in cluster.view().fragments.values():
         timing = found.record.timing

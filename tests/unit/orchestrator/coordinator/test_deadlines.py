@@ -22,7 +22,7 @@ from orchestrator.coordinator.deadlines import (
     urgency_ms,
     work_on,
 )
-from orchestrator.coordinator.decide import DecisionSettings
+from orchestrator.coordinator.decide import DecisionSettings, decide
 from orchestrator.coordinator.problem import network_view
 from orchestrator.coordinator.view import LEAST_SAMPLES
 from orchestrator.errors import EXIT_REFUSED, InvalidInput, Refused
@@ -509,6 +509,19 @@ def test_measured_costs_decide_whether_the_next_query_fits() -> None:
     cluster.settle()
     assert timing(cluster, "first.first_out").cost_ms == pytest.approx(9.375)
     admit(cluster.view(), (), [heavy("second", "south")])
+
+
+def test_a_decision_rests_on_the_costs_that_it_notes() -> None:
+    cluster = running(heavy("first", "north"))
+    cluster.hosts["paris"].costs["first_out"] = costing(300.0)
+    cluster.hosts["paris"].obey()
+    applied(cluster, heavy("second", "south"), streams=False)
+    for write in decide(cluster.view(), cluster.now_us, DecisionSettings()).writes:
+        cluster.write(write)
+        cluster.check_invariants()
+    assert timing(cluster, "first.first_out").cost_ms == pytest.approx(9.375)
+    assert "second.second_out" in cluster.view().fragments
+    assert decide(cluster.view(), cluster.now_us, DecisionSettings()).writes == ()
 
 
 def late() -> ObedientCluster:

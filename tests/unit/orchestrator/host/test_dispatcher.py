@@ -103,21 +103,29 @@ def test_an_urgent_task_comes_between_two_batches_of_another() -> None:
     assert second.fragment == "tight"
 
 
-def test_batches_shrink_when_tuples_turn_out_to_be_dear() -> None:
+@pytest.mark.parametrize(
+    ("fixed_us", "expected"),
+    [
+        # 5 ms a batch, at 1 ms a tuple.
+        (0.0, 5),
+        (2000.0, 3),
+        # Half of the time at least is for tuples.
+        (4000.0, 4),
+    ],
+)
+def test_batches_are_as_large_as_measured_costs_allow(fixed_us: float, expected: int) -> None:
     host = QuietHost(fragment("a", sub_deadline_ms=100.0, cost_us=10.0))
     host.arrive("s", chunk(0, [(t, 1) for t in range(1, 1001)]))
-    sizes: list[int] = []
-    for _ in range(30):
-        dispatch = host.dispatcher.pop(host.now_us)
-        assert dispatch is not None
-        sizes.append(dispatch.tuples)
-        evaluated = host.roster.running["a"].replica.evaluate(dispatch.instants, dispatch.tuples)
-        assert evaluated is not None
-        host.dispatcher.done("a", host.now_us)
-        host.dispatcher.charge("a", evaluated.tuples_in, 1000.0 * evaluated.tuples_in)
-    # 5 ms a batch: 500 tuples as estimated, 5 as measured.
-    assert sizes[0] == 500
-    assert sizes[-1] in (4, 5)
+    first = host.dispatcher.pop(host.now_us)
+    assert first is not None
+    # As estimated.
+    assert first.tuples == 500
+    host.dispatcher.done("a", host.now_us)
+    for i in range(400):
+        host.dispatcher.charge("a", 1 + i % 20, fixed_us + 1000.0 * (1 + i % 20))
+    then = host.dispatcher.pop(host.now_us)
+    assert then is not None
+    assert then.tuples in (expected - 1, expected)
 
 
 def test_a_task_rests_between_two_beginnings_and_not_after_a_pause() -> None:

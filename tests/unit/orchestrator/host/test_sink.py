@@ -95,3 +95,12 @@ def test_what_comes_again_is_no_second_miss() -> None:
     for _ in range(2):
         made.receive(data(chunk(0, [(10, 2)])), 25_000)
     assert (made.status(0).late_rows, made.status(0).deadline_misses) == (2, 1)
+
+
+def test_a_changed_deadline_holds_from_then_on_for_answers_and_tuples_alike() -> None:
+    made = sink()
+    made.receive(data(chunk(0, [(10, 1)])), 20_000)
+    made.use(SinkAssignment(stream="s", columns={"number": "int"}, deadline_ms=50))
+    made.receive(data(chunk(1, [(20, 1)])), 30_000)
+    status = made.status(30_000)
+    assert (status.deadline_misses, status.late_rows, status.rows) == (1, 1, 2)
