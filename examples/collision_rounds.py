@@ -37,10 +37,10 @@ ONBOARD, CENTRE = 10, 100
 V2V_MS = 120
 """When v2v tuples come, after the begin of a round; those of the car's sensors a little later."""
 
-V2V_INTERVAL_MS = 40
-"""Length of recording that enters at once, as in `streams.yaml`."""
+INTERVAL_MS = 120
+"""Length of recording that enters at once, as in `streams.yaml`; of the centre's, 100 ms."""
 
-MOST_V2V = V2V_INTERVAL_MS
+MOST_V2V = 40
 """More would share timestamps."""
 
 
@@ -80,7 +80,7 @@ def rounds(v2v: Sequence[int], seed: int = 1) -> Rounds:
     rows: dict[str, list[dict[str, float]]] = {"onboard": [], "v2v": [], "centre": [], "own": []}
     for number, count in enumerate(v2v):
         begin_ms = BEGIN_MS + number * ROUND_MS
-        rows["own"].append({"timestamp": begin_ms + V2V_INTERVAL_MS, **_own()})
+        rows["own"].append({"timestamp": begin_ms + 1, **_own()})
         rows["v2v"] += _vehicles(rng, begin_ms, count)
         rows["centre"] += [
             {"timestamp": begin_ms + 1 + i, "segment": i, "speed": float(rng.uniform(0, 40))}
@@ -101,7 +101,7 @@ def rounds(v2v: Sequence[int], seed: int = 1) -> Rounds:
 
 def _vehicles(rng: np.random.Generator, begin_ms: int, count: int) -> Iterator[dict[str, float]]:
     """Every second one approaches."""
-    first_ms = begin_ms + V2V_MS - V2V_INTERVAL_MS + 1
+    first_ms = begin_ms + V2V_MS - MOST_V2V + 1
     for i in range(count):
         motion = _motion(rng, approaching=i % 2 == 0)
         yield {"timestamp": first_ms + i, "sender": i, **motion}
