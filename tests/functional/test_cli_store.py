@@ -119,6 +119,9 @@ def run_fragment(store: ZooKeeperStore) -> None:
         latency_ms_p99=41.5,
         deadline_misses=1,
         answers=1200,
+        late_rows=1,
+        miss_pct=14.29,
+        recent_miss_pct=0.0,
         lost=0,
         repeated=4,
     )
@@ -228,7 +231,8 @@ def test_status_of_a_running_query(store: ZooKeeperStore, vivace: Vivace, manife
     assert (output["rows"], output["latency_ms_p99"], output["lost"]) == (7, 41.5, 0)
     shown = vivace("status").stdout
     assert "✓ every fragment has a warm standby" in shown
-    assert "1 of 1,200" in shown
+    assert "14.29 %" in shown
+    assert "80.0 ms" in shown
     assert "2 takeovers" in shown
     assert "messages_sent" not in shown
 

@@ -206,12 +206,6 @@ def test_a_peer_that_ends_is_reported_lost(hosts: Hosts, wait_until: WaitUntil) 
     assert set(one.lost) == {"other"}
 
 
-def test_to_itself(hosts: Hosts) -> None:
-    (one,) = hosts("one")
-    one.transport.send("one", [b"a"])
-    assert one.transport.receive(10_000_000) == [Arrived("one", [b"a"])]
-
-
 def test_to_nobody_is_counted(hosts: Hosts) -> None:
     (one,) = hosts("one")
     one.transport.send("nobody", [b"a"])
