@@ -49,6 +49,10 @@ NO_LIMIT_MS = 1e9
 CANDIDATES = 8
 """Nodes near each fragment's point from which the deadline program chooses."""
 
+LAG_SHARE = 0.25
+"""Of what a plan leaves of the recovery bound: how far a secondary may lag. The rest is for what
+plans do not know: a busy machine, and the other copies that catch up at the same time."""
+
 PLANNING_SEED = 1
 """Relaxation starts at random places; the same start every time makes plans repeatable."""
 
@@ -407,10 +411,10 @@ def _lag_ms(spare_ms: float, sub_deadline_ms: float) -> float:
     """How far a secondary may lag.
 
     What has come while it lagged is processed when its primary dies, which takes no longer than it
-    came in: the recovery bound may be used up. A secondary that breaks the bound anyway is worked
+    came in. A secondary that breaks the bound anyway is worked
     on as a primary would be.
     """
-    return spare_ms if spare_ms > 0 else sub_deadline_ms
+    return LAG_SHARE * spare_ms if spare_ms > 0 else sub_deadline_ms
 
 
 def _candidates(

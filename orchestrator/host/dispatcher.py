@@ -28,16 +28,17 @@ from streams.scheduling.tasks import TaskOperator, extract_tasks
 INSTANTS_PER_DISPATCH = 64
 """At most, before the host listens again."""
 
-BLOCKING_SHARE = 0.05
+BLOCKING_SHARE = 0.1
 """Of the tightest sub-deadline here: how long a batch may hold up what comes meanwhile."""
 
 BATCH_US = (1_000.0, 10_000.0)
 """Least and greatest length of a batch: shorter ones cost more to dispatch than they help, longer
 ones keep heartbeats waiting."""
 
-WORTHWHILE_US = 2_000.0
-"""Up to here a batch's tuples may cost as much as the batch itself. What it costs is not known well
-at first, and must not make batches long."""
+WORTHWHILE = 8.0
+MOST_WORTHWHILE_US = 5_000.0
+"""A batch's tuples may cost so many times as much as the batch itself, up to so long. What it costs
+is not known well at first, and must not make batches very long."""
 
 LEAST_COST_US = 1e-3
 """A tuple that is said to cost nothing."""
@@ -296,7 +297,8 @@ class Dispatcher:
         """As many as are expected to take the length of a batch; but more if a batch would cost
         more than its tuples, or a busy host would do nothing but dispatch."""
         model = self._cost_of(fragment)
-        lasts_us = max(self._batch_length_us - model.fixed_us, min(model.fixed_us, WORTHWHILE_US))
+        worthwhile_us = min(WORTHWHILE * model.fixed_us, MOST_WORTHWHILE_US)
+        lasts_us = max(self._batch_length_us - model.fixed_us, worthwhile_us)
         return max(int(lasts_us / max(model.per_tuple_us, LEAST_COST_US)), 1)
 
     def _cost_of(self, fragment: str) -> CostModel:
