@@ -167,7 +167,7 @@ class Dispatcher:
                     return Dispatch(
                         fragment=fragment,
                         instants=INSTANTS_PER_DISPATCH,
-                        tuples=self._tuples(fragment),
+                        tuples=self._tuples(fragment, late=instance.deadline_us < now_us),
                     )
         return None
 
@@ -293,12 +293,14 @@ class Dispatcher:
             if name in self._ready
         )
 
-    def _tuples(self, fragment: str) -> int:
+    def _tuples(self, fragment: str, *, late: bool) -> int:
         """As many as are expected to take the length of a batch; but more if a batch would cost
-        more than its tuples, or a busy host would do nothing but dispatch."""
+        more than its tuples, or a busy host would do nothing but dispatch. What is late anyway
+        catches up soonest in the longest batches."""
         model = self._cost_of(fragment)
+        length_us = BATCH_US[1] if late else self._batch_length_us
         worthwhile_us = min(WORTHWHILE * model.fixed_us, MOST_WORTHWHILE_US)
-        lasts_us = max(self._batch_length_us - model.fixed_us, worthwhile_us)
+        lasts_us = max(length_us - model.fixed_us, worthwhile_us)
         return max(int(lasts_us / max(model.per_tuple_us, LEAST_COST_US)), 1)
 
     def _cost_of(self, fragment: str) -> CostModel:

@@ -18,7 +18,6 @@ import heapq
 import select
 import socket
 import struct
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -165,7 +164,7 @@ class Transport:
         """What is due now, in order of arrival; waits for something at most `timeout_us`."""
         if self._held:
             timeout_us = min(timeout_us, self._held[0][0] - self._clock_us())
-        ready = dict(self._poll(max(timeout_us, 0)))
+        ready = dict(self._poller.poll(max(0, -(-timeout_us // 1000))))
         if ready:
             if self._woken.fileno() in ready:
                 self._drain_waker()
@@ -177,15 +176,6 @@ class Transport:
                 if outlet.monitor in ready:
                     self._drain_monitor(outlet)
         return self._due()
-
-    def _poll(self, timeout_us: int) -> list[tuple[object, int]]:
-        """What is ready, to the microsecond: the poller itself counts in milliseconds."""
-        whole_ms, rest_us = divmod(timeout_us, 1000)
-        ready = self._poller.poll(whole_ms)
-        if not ready and rest_us:
-            time.sleep(rest_us / 1e6)
-            ready = self._poller.poll(0)
-        return ready
 
     def wake(self) -> None:
         """Make a `receive` that waits return at once; callable from any thread."""
