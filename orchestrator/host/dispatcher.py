@@ -28,7 +28,7 @@ from streams.scheduling.tasks import TaskOperator, extract_tasks
 INSTANTS_PER_DISPATCH = 64
 """At most, before the host listens again."""
 
-BLOCKING_SHARE = 0.1
+BLOCKING_SHARE = 0.05
 """Of the tightest sub-deadline here: how long a batch may hold up what comes meanwhile."""
 
 BATCH_US = (1_000.0, 10_000.0)
