@@ -16,7 +16,6 @@ what the paper finds it does.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -25,14 +24,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from bench.cluster import await_end, running
 from bench.collision_warning import collision_warning
 from examples.collision_rounds import BEGIN_MS, ROUND_MS, rounds
-from orchestrator.applying import await_protected, write
-from orchestrator.coordinator.admission import admit
-from orchestrator.coordinator.view import read_view
 from orchestrator.drills.measurement import Delivered
-from orchestrator.errors import VivaceError
-from orchestrator.local import LocalCluster
 from orchestrator.manifest import Manifests, load
 from orchestrator.records import StreamRecord
 from orchestrator.simulation.scenario import Scenario
@@ -52,9 +47,6 @@ WARM_UP = 4
 
 NODES = {"node1": "car-1", "node2": "car-2"}
 """The paper's nodes in the example."""
-
-FINISHED_S = 60.0
-"""How much longer than the recording the last answers may take."""
 
 Misses = dict[int, dict[str, float]]
 """V2V tuples of a round → output stream → share of its tuples that came late, %."""
@@ -144,18 +136,12 @@ def run(combination: Combination, volumes: Sequence[int], say: Callable[[str], N
     """The trials on Spark executors of this machine."""
     with tempfile.TemporaryDirectory(prefix="vivace-bench-") as folder:
         manifests = prepared(combination, volumes, Path(folder))
-        assert manifests.cluster is not None
         (query,) = manifests.queries
 
         def progress(step: str, detail: str) -> None:
             say(f"{combination.name}: {step}: {detail}")
 
-        cluster = LocalCluster(manifests.cluster, Path(folder) / "work", on_progress=progress)
-        with cluster:
-            view = read_view(cluster.store)
-            admit(view, manifests.streams, manifests.queries)
-            write(cluster.store, view, manifests)
-            await_protected(cluster.store, [query.record.name], progress)
+        with running(manifests, Path(folder) / "work", progress) as cluster:
             if combination.alloc == "existing":
                 borrow(cluster.store)
             await_end(cluster.store, manifests, progress)
@@ -209,28 +195,3 @@ def _played_once(stream: StreamRecord, folder: Path, length_ms: int) -> StreamRe
         repeat=False,
     )
     return msgspec.structs.replace(stream, replay=replay)
-
-
-def await_end(store: Store, manifests: Manifests, progress: Callable[[str, str], None]) -> None:
-    """Wait until every output has come up to the end of the recordings.
-
-    Raises
-    ------
-    VivaceError
-        It takes a minute longer than they are.
-    """
-    replays = [s.record.replay for s in manifests.streams if s.record.replay is not None]
-    begin_ms, end_ms = min(r.begin_ms for r in replays), max(r.end_ms for r in replays)
-    length_s = (end_ms - begin_ms) / 1000
-    give_up = time.monotonic() + length_s + FINISHED_S
-    outputs = [stream for query in manifests.queries for stream in query.record.outputs]
-    while True:
-        hosts = read_view(store).hosts.values()
-        reached_ms = {s: sink.progress_ms or begin_ms for h in hosts for s, sink in h.sinks.items()}
-        slowest_ms = min(reached_ms.get(stream, begin_ms) for stream in outputs)
-        progress("replay", f"{(slowest_ms - begin_ms) / 1000:.0f} of {length_s:.0f} s")
-        if slowest_ms >= end_ms:
-            return
-        if time.monotonic() > give_up:
-            raise VivaceError(f"the recording has not come to its end, but to {slowest_ms} ms")
-        time.sleep(1.0)

@@ -22,16 +22,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from bench.cluster import running
 from bench.silence import KEYS, STEADY_S, TUPLES_PER_S, Measurement, longest_silence_ms
-from orchestrator.applying import await_protected, write
 from orchestrator.clock import now_us
-from orchestrator.coordinator.admission import admit
-from orchestrator.coordinator.view import read_view
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import Killed, outage
 from orchestrator.drills.measurement import Delivered, SequenceFaults, sequence_faults
 from orchestrator.host.replay import RECORDED_TIMESTAMP
-from orchestrator.local import LocalCluster
 from orchestrator.manifest import load
 from orchestrator.store import Store
 from streams.chunk import TIMESTAMP
@@ -99,18 +96,12 @@ def measure_vivace(folder: Path, executors: int, runs: int, say: Say) -> Measure
         If the cluster does not start, or does not recover.
     """
     manifests = load([write_input(folder, executors)])
-    assert manifests.cluster is not None
     with tempfile.TemporaryDirectory(prefix="vivace-bench-") as work:
 
         def progress(step: str, detail: str) -> None:
             say(f"ours: {step}: {detail}")
 
-        cluster = LocalCluster(manifests.cluster, Path(work), on_progress=progress)
-        with cluster:
-            view = read_view(cluster.store)
-            admit(view, manifests.streams, manifests.queries)
-            write(cluster.store, view, manifests)
-            await_protected(cluster.store, [QUERY], progress)
+        with running(manifests, Path(work), progress) as cluster:
             series = _kill_again_and_again(cluster.store, runs, say)
         # The site has ended: its archive is complete.
         return judge(Delivered.from_archive(cluster.archive, FRAGMENT), *series)

@@ -16,13 +16,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from bench.deadline_trials import await_end
+from bench.cluster import await_end, running
 from bench.registry import Settings, benchmark
-from orchestrator.applying import await_protected, write
-from orchestrator.coordinator.admission import admit
 from orchestrator.coordinator.view import read_view
 from orchestrator.drills.measurement import Delivered, sequence_faults
-from orchestrator.local import LocalCluster
 from orchestrator.manifest import load
 
 DURATION_S = 30
@@ -85,17 +82,11 @@ def overload(settings: Settings) -> Mapping[str, float]:
     seconds = QUICK_S if settings.quick else DURATION_S
     with tempfile.TemporaryDirectory(prefix="vivace-bench-") as folder:
         manifests = load([write_input(Path(folder), seconds)])
-        assert manifests.cluster is not None
 
         def progress(step: str, detail: str) -> None:
             settings.say(f"{step}: {detail}")
 
-        cluster = LocalCluster(manifests.cluster, Path(folder) / "work", on_progress=progress)
-        with cluster:
-            view = read_view(cluster.store)
-            admit(view, manifests.streams, manifests.queries)
-            write(cluster.store, view, manifests)
-            await_protected(cluster.store, ["load"], progress)
+        with running(manifests, Path(folder) / "work", progress) as cluster:
             await_end(cluster.store, manifests, progress)
             sources = read_view(cluster.store).hosts["edge"].sources
         # The site has ended: its archive is complete.

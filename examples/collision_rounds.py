@@ -37,9 +37,6 @@ ONBOARD, CENTRE = 10, 100
 V2V_MS = 120
 """When v2v tuples come, after the begin of a round; those of the car's sensors a little later."""
 
-INTERVAL_MS = 120
-"""Length of recording that enters at once, as in `streams.yaml`; of the centre's, 100 ms."""
-
 MOST_V2V = 40
 """More would share timestamps."""
 

@@ -3,10 +3,10 @@
 The cheapest placement is kept if on every node all work can be done by its sub-deadlines, earliest
 deadline first, with time to spare; its sub-deadlines are then the fairest ones there are. Else the
 deadline program looks for another placement among the same candidates, and its sub-deadlines are
-those it proves possible (deadline placement, §5.2). Work that is admitted already keeps
-its sub-deadlines, and a query that would break them is refused; only queries that read each
-other's streams have their deadlines divided anew, together, since what they share must be done in
-time for each.
+those it proves possible (deadline placement, §5.2). Work that is admitted already keeps its
+sub-deadlines, and a query that would break them is refused; only queries that read each other's
+streams have their deadlines divided anew, together, since what they share must be done in time for
+each.
 
 Fragments that follow each other on one node are one operator of the program, as they are one task
 of the host: they never wait for each other, so counting them against each other would refuse what

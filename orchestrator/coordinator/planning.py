@@ -411,8 +411,7 @@ def _lag_ms(spare_ms: float, sub_deadline_ms: float) -> float:
     """How far a secondary may lag.
 
     What has come while it lagged is processed when its primary dies, which takes no longer than it
-    came in. A secondary that breaks the bound anyway is worked
-    on as a primary would be.
+    came in. A secondary that breaks the bound anyway is worked on as a primary would be.
     """
     return LAG_SHARE * spare_ms if spare_ms > 0 else sub_deadline_ms
 

@@ -189,7 +189,10 @@ class HostCore:
             commands += worked.commands
             if worked.tuples or worked.instants > 1:
                 return replace(worked, commands=commands)
-        return Worked(commands=commands + self._take_commands())
+        return Worked(
+            commands=commands + self._take_commands(),
+            emulated_us=0.0 if self._emulate_costs else None,
+        )
 
     def _evaluate(self, dispatch: Dispatch, now_us: int) -> Worked:
         running = self.roster.running[dispatch.fragment]

@@ -44,9 +44,6 @@ PRIOR_SPREAD = 0.1
 """How firmly the prior's division into a and b is held: as firmly as one sample would whose size
 differs from the mean by this share of it."""
 
-DRIFT_SAMPLES = 16
-"""Samples before a drift is believed: past the first, slow runs of a new process."""
-
 
 class CostModel:
     """Cost of one operator.
@@ -126,21 +123,6 @@ class CostModel:
         self._spread = self._forgetting * self._spread + share * by_tuples * by_tuples
         self._joint = self._forgetting * self._joint + share * by_tuples * by_us
         self._solve()
-
-    @property
-    def drift(self) -> float:
-        """By which share of the prior's cost the estimate differs, at the mean batch's size.
-
-        0.5: half as much again; −0.5: half as much; 0 before anything is measured.
-        """
-        expected_us = self._prior_us(self._mean_tuples)
-        if self.samples == 0 or expected_us == 0:
-            return 0.0
-        return (self.fixed_us + self.per_tuple_us * self._mean_tuples) / expected_us - 1.0
-
-    def drifted(self, threshold: float) -> bool:
-        """Whether the drift is beyond a threshold either way, and not of a few samples only."""
-        return self.samples >= DRIFT_SAMPLES and abs(self.drift) > threshold
 
     def _prior_us(self, tuples: float) -> float:
         return self._prior_fixed_us + self._prior_per_tuple_us * tuples

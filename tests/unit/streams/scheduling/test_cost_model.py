@@ -6,15 +6,13 @@ import math
 
 import pytest
 
-from streams.scheduling.cost_model import DRIFT_SAMPLES, CostModel
+from streams.scheduling.cost_model import CostModel
 
 
 def test_before_anything_is_measured_the_prior_holds() -> None:
     model = CostModel(1000, 200)
     assert (model.per_tuple_us, model.fixed_us, model.samples) == (1000, 200, 0)
     assert model.cost_us(3) == 3200
-    assert model.drift == 0
-    assert not model.drifted(0)
 
 
 def test_batches_of_different_sizes_tell_both_parts() -> None:
@@ -66,7 +64,6 @@ def test_empty_batches_tell_the_fixed_part() -> None:
     free = CostModel(10, 0)
     free.observe(0, 50)
     assert free.fixed_us > 0
-    assert free.drift == 0
 
 
 def test_old_samples_are_forgotten_by_half_in_a_half_life() -> None:
@@ -76,28 +73,6 @@ def test_old_samples_are_forgotten_by_half_in_a_half_life() -> None:
     for _ in range(8):
         model.observe(10, 300)
     assert model.cost_us(10) == pytest.approx(200)
-
-
-def test_drift_is_relative_to_the_prior_at_the_mean_batch() -> None:
-    slower, faster = CostModel(10, 100), CostModel(10, 100)
-    for _ in range(1000):
-        slower.observe(10, 300)
-        faster.observe(10, 100)
-    assert slower.drift == pytest.approx(0.5, abs=0.01)
-    assert faster.drift == pytest.approx(-0.5, abs=0.01)
-    assert slower.drifted(0.3)
-    assert faster.drifted(0.3)
-    assert not slower.drifted(0.6)
-
-
-def test_drift_of_a_few_samples_is_not_believed() -> None:
-    model = CostModel(10, 0)
-    for _ in range(DRIFT_SAMPLES - 1):
-        model.observe(10, 1000)
-    assert model.drift > 5
-    assert not model.drifted(0.2)
-    model.observe(10, 1000)
-    assert model.drifted(0.2)
 
 
 @pytest.mark.parametrize(

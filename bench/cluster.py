@@ -1,0 +1,68 @@
+"""A cluster of this machine with something to do, for benchmarks of the running system."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.applying import await_protected, write
+from orchestrator.coordinator.admission import admit
+from orchestrator.coordinator.view import read_view
+from orchestrator.errors import VivaceError
+from orchestrator.local import LocalCluster
+from orchestrator.manifest import Manifests
+from orchestrator.store import Store
+
+FINISHED_S = 60.0
+"""How much longer than the recording the last answers may take."""
+
+Progress = Callable[[str, str], None]
+
+
+@contextmanager
+def running(manifests: Manifests, work: Path, progress: Progress) -> Generator[LocalCluster]:
+    """Start a cluster, apply its manifests, and wait until every fragment has a warm standby.
+
+    When it has ended, its sites' archives are complete.
+
+    Raises
+    ------
+    VivaceError
+        If it does not start, or the manifests are refused.
+    """
+    assert manifests.cluster is not None, "there is no cluster without its manifest"
+    cluster = LocalCluster(manifests.cluster, work, on_progress=progress)
+    with cluster:
+        view = read_view(cluster.store)
+        admit(view, manifests.streams, manifests.queries)
+        write(cluster.store, view, manifests)
+        queries = [query.record.name for query in manifests.queries]
+        await_protected(cluster.store, queries, progress)
+        yield cluster
+
+
+def await_end(store: Store, manifests: Manifests, progress: Progress) -> None:
+    """Wait until every output has come up to the end of the recordings.
+
+    Raises
+    ------
+    VivaceError
+        It takes a minute longer than they are.
+    """
+    replays = [s.record.replay for s in manifests.streams if s.record.replay is not None]
+    begin_ms, end_ms = min(r.begin_ms for r in replays), max(r.end_ms for r in replays)
+    length_s = (end_ms - begin_ms) / 1000
+    give_up = time.monotonic() + length_s + FINISHED_S
+    outputs = [stream for query in manifests.queries for stream in query.record.outputs]
+    while True:
+        hosts = read_view(store).hosts.values()
+        reached_ms = {s: sink.progress_ms or begin_ms for h in hosts for s, sink in h.sinks.items()}
+        slowest_ms = min(reached_ms.get(stream, begin_ms) for stream in outputs)
+        progress("replay", f"{(slowest_ms - begin_ms) / 1000:.0f} of {length_s:.0f} s")
+        if slowest_ms >= end_ms:
+            return
+        if time.monotonic() > give_up:
+            raise VivaceError(f"the recording has not come to its end, but to {slowest_ms} ms")
+        time.sleep(1.0)
