@@ -67,6 +67,7 @@ class OutputLog:
         self._base = base or Position()
         self._end = self._base
         self._chunks: deque[Chunk] = deque()
+        self._sizes: deque[int] = deque()
         self._bytes = 0
         self._capacity_bytes = capacity_bytes
         self._linger_us = linger_us
@@ -109,9 +110,11 @@ class OutputLog:
                 f"log ends at {self._end}, chunk begins at sequence {chunk.first_seq} "
                 f"with mark {chunk.marks[0]}"
             )
+        size = chunk.rows.nbytes
         self._chunks.append(chunk)
+        self._sizes.append(size)
         self._end = chunk.end
-        self._bytes += chunk.rows.nbytes
+        self._bytes += size
         while self._bytes > self._capacity_bytes and len(self._chunks) > 1:
             self.overflowed_tuples += self._chunks[0].rows.num_rows
             self._drop_oldest()
@@ -173,7 +176,7 @@ class OutputLog:
 
     def _drop_oldest(self) -> None:
         chunk = self._chunks.popleft()
-        self._bytes -= chunk.rows.nbytes
+        self._bytes -= self._sizes.popleft()
         self._base = chunk.end
 
     def check_invariants(self) -> None:

@@ -127,7 +127,7 @@ class FragmentEngine:
         marks, origins_us = self._closed_marks(limit)
         if not len(marks):
             return None
-        if tuples is not None:
+        if tuples is not None and tuples < self.waiting:
             count = np.sum([queue.count_until(marks) for queue in self._queues.values()], axis=0)
             fitting = max(int(np.searchsorted(count, tuples, side="right")), 1)
             marks, origins_us = marks[:fitting], origins_us[:fitting]
