@@ -41,10 +41,12 @@ class Delivered:
     @staticmethod
     def from_deliveries(deliveries: Sequence[Deliver], rows_schema: pa.Schema) -> Delivered:
         """What an observer was delivered."""
-        kept = pa.Table.from_batches([answers(d) for d in deliveries], schema=answers_schema)
         schema = pa.schema([pa.field(SEQUENCE, pa.int64(), nullable=False), *rows_schema])
+        if not deliveries:
+            return Delivered(answers_schema.empty_table(), schema.empty_table())
         return Delivered(
-            kept, pa.Table.from_batches([numbered(d) for d in deliveries], schema=schema)
+            pa.Table.from_batches([answers(deliveries)], schema=answers_schema),
+            pa.Table.from_batches([numbered(deliveries)], schema=schema),
         )
 
     def answer_column(self, name: str) -> Int64Array:

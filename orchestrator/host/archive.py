@@ -2,13 +2,13 @@
 
 Two series of Arrow IPC stream files a stream: `<stream>.rows.<n>.arrows` (the tuples with their
 sequence numbers) and `<stream>.answers.<n>.arrows` (each closed instant: when it was due, when it
-came, from which epoch, how many tuples were lost before it). They are written as they come and can
-be read while they grow. A site that starts again begins the next file of each series.
+came, from which epoch, how many tuples were lost before it). What has come is written at each
+`flush`, and files can be read while they grow. A site that starts again begins the next file of each series.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -32,27 +32,29 @@ answers_schema = pa.schema(
 )
 
 
-def answers(delivery: Deliver) -> pa.RecordBatch:
-    """The closed instants of a delivery."""
-    chunk, count = delivery.chunk, len(delivery.chunk.marks)
-    lost = np.zeros(count, dtype=np.int64)
-    lost[0] = delivery.lost
+def answers(deliveries: Sequence[Deliver]) -> pa.RecordBatch:
+    """The closed instants of deliveries of one stream."""
+    lost: list[int] = []
+    for delivery in deliveries:
+        lost += [delivery.lost, *[0] * (len(delivery.chunk.marks) - 1)]
+    counts = [len(delivery.chunk.marks) for delivery in deliveries]
     columns = [
-        chunk.marks,
-        chunk.origins_us,
-        np.full(count, delivery.arrived_us, dtype=np.int64),
-        np.full(count, delivery.epoch, dtype=np.int64),
-        lost,
+        np.concatenate([delivery.chunk.marks for delivery in deliveries]),
+        np.concatenate([delivery.chunk.origins_us for delivery in deliveries]),
+        np.repeat([delivery.arrived_us for delivery in deliveries], counts),
+        np.repeat([delivery.epoch for delivery in deliveries], counts),
+        np.asarray(lost, dtype=np.int64),
     ]
     return pa.RecordBatch.from_arrays(
         [pa.array(column) for column in columns], schema=answers_schema
     )
 
 
-def numbered(delivery: Deliver) -> pa.RecordBatch:
-    """The tuples of a delivery with their sequence numbers."""
-    rows = delivery.chunk.rows
-    numbers = np.arange(delivery.chunk.first_seq, delivery.chunk.next_seq, dtype=np.int64)
+def numbered(deliveries: Sequence[Deliver]) -> pa.RecordBatch:
+    """The tuples of deliveries of one stream with their sequence numbers."""
+    chunks = [delivery.chunk for delivery in deliveries]
+    rows = pa.concat_batches([chunk.rows for chunk in chunks])
+    numbers = np.concatenate([np.arange(chunk.first_seq, chunk.next_seq) for chunk in chunks])
     schema = pa.schema([pa.field(SEQUENCE, pa.int64(), nullable=False), *rows.schema])
     return pa.RecordBatch.from_arrays([pa.array(numbers), *rows.columns], schema=schema)
 
@@ -69,21 +71,25 @@ class Archive:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._files: dict[str, _File] = {}
+        self._kept: dict[str, list[Deliver]] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
     def keep(self, delivery: Deliver) -> None:
-        """Append a delivery."""
-        self._write(f"{delivery.stream}.answers", answers(delivery))
-        if delivery.chunk.rows.num_rows or f"{delivery.stream}.rows" not in self._files:
-            self._write(f"{delivery.stream}.rows", numbered(delivery))
+        """Take a delivery in; the next `flush` writes it."""
+        self._kept.setdefault(delivery.stream, []).append(delivery)
 
     def flush(self) -> None:
         """Let readers see all of it."""
-        for file in self._files.values():
-            file.raw.flush()
+        for stream, deliveries in self._kept.items():
+            self._write(f"{stream}.answers", answers(deliveries))
+            rows = numbered(deliveries)
+            if rows.num_rows or f"{stream}.rows" not in self._files:
+                self._write(f"{stream}.rows", rows)
+        self._kept.clear()
 
     def close(self) -> None:
         """Finish the files."""
+        self.flush()
         for file in self._files.values():
             file.writer.close()
             file.raw.close()
@@ -96,6 +102,7 @@ class Archive:
             raw = (self._folder / f"{name}.{part}.arrows").open("xb")
             file = self._files[name] = _File(raw, ipc.new_stream(raw, batch.schema))
         file.writer.write_batch(batch)
+        file.raw.flush()
 
 
 def read(folder: Path, name: str) -> pa.Table:

@@ -27,7 +27,10 @@ DIMENSIONS = 3
 """Dabek et al. (2004, §5.4) find little gain beyond two or three Euclidean dimensions."""
 
 UNSETTLED_ERROR = 0.3
-"""Relative error above which a coordinate is still finding its place."""
+UNSETTLED_ERROR_MS = 5.0
+"""Relative and absolute error above which a coordinate is still finding its place. Where links are
+short, hosts that are kept waiting for a processor are a large part of every round trip, and the
+relative error never falls."""
 
 EAGER_FACTOR = 4
 """How many times as often a host probes until then."""
@@ -84,7 +87,8 @@ class Prober:
     @property
     def interval_us(self) -> int:
         """Until the next probe: short while the coordinate is uncertain."""
-        unsettled = self._vivaldi.error > UNSETTLED_ERROR
+        mine = self._vivaldi
+        unsettled = mine.error > UNSETTLED_ERROR and mine.error_ms > UNSETTLED_ERROR_MS
         return self._interval_us // EAGER_FACTOR if unsettled else self._interval_us
 
     def answer(self, ping: Ping) -> Pong:

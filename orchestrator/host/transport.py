@@ -5,6 +5,11 @@ which it only sends. The peers, their keys and endpoints come from the store (`S
 connection with any other key is turned away (RFC 27, ZAP), and what arrives is attributed to the
 owner of the key it came under, whatever it claims.
 
+*Bundles.* Many small messages go from one host to another at about the same time, and it costs far
+more to be woken for a message than to read it. What is sent between two calls of `flush` (which
+`receive` does first of all) travels together: one multipart message, whose first frame says when it
+was sent and how many frames each of the messages in it has.
+
 *Link shaper.* On one machine, delivery is delayed by the one-way latency that the topology gives
 for the two regions, so that a laptop behaves like a WAN. Messages carry the time they were sent;
 the receiver holds them back until sent + delay. A broken connection is noticed with the same
@@ -18,6 +23,7 @@ import heapq
 import select
 import socket
 import struct
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +47,7 @@ been told its key; it is turned away in silence, and would wait for libzmq's 30 
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 
 _sent_at = struct.Struct("<q")
+_length = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +80,22 @@ class Lost:
 
 @dataclass(slots=True)
 class Outlet:
-    """The sending side of a link."""
+    """The sending side of a link.
+
+    Attributes
+    ----------
+    frames, lengths
+        What `flush` will send: the frames of all messages, and how many each has.
+    last_due_us
+        When the last message of the other direction was, or will be, handed on.
+    """
 
     peer: Peer
     socket: zmq.Socket[bytes]
     monitor: zmq.Socket[bytes]
     established: bool = False
+    frames: list[bytes] = field(default_factory=list[bytes])
+    lengths: list[int] = field(default_factory=list[int])
     last_due_us: int = 0
 
 
@@ -144,7 +161,7 @@ class Transport:
                 self._outlets[node] = self._open(peer)
 
     def send(self, to: str, frames: list[bytes]) -> None:
-        """Send to a peer; to an unknown one, count and drop.
+        """Have a message sent to a peer by the next `flush`; to an unknown one, count and drop.
 
         A peer that is gone is known to nobody for a moment; the protocol asks again.
         """
@@ -152,30 +169,34 @@ class Transport:
         if outlet is None:
             self.counters["sends_to_unknown_peer"] += 1
             return
-        try:
-            stamped = _sent_at.pack(self._clock_us()) + frames[0]
-            outlet.socket.send_multipart([stamped, *frames[1:]], flags=zmq.DONTWAIT)
-            self.counters["messages_sent"] += 1
-            self.counters["bytes_sent"] += sum(map(len, frames))
-        except zmq.Again:
-            self.counters["sends_to_full_queue"] += 1
+        outlet.frames += frames
+        outlet.lengths.append(len(frames))
+
+    def flush(self) -> None:
+        """Send what waits to be sent."""
+        for outlet in self._outlets.values():
+            if not outlet.lengths:
+                continue
+            stamp = _sent_at.pack(self._clock_us())
+            head = stamp + b"".join(_length.pack(length) for length in outlet.lengths)
+            try:
+                outlet.socket.send_multipart([head, *outlet.frames], flags=zmq.DONTWAIT)
+                self.counters["messages_sent"] += len(outlet.lengths)
+                self.counters["bytes_sent"] += sum(map(len, outlet.frames))
+            except zmq.Again:
+                self.counters["sends_to_full_queue"] += len(outlet.lengths)
+            outlet.frames, outlet.lengths = [], []
 
     def receive(self, timeout_us: int) -> list[Arrived | Lost]:
         """What is due now, in order of arrival; waits for something at most `timeout_us`."""
-        if self._held:
-            timeout_us = min(timeout_us, self._held[0][0] - self._clock_us())
-        ready = dict(self._poller.poll(max(0, -(-timeout_us // 1000))))
-        if ready:
-            if self._woken.fileno() in ready:
-                self._drain_waker()
-            if self._zap in ready:
-                self._authenticate()
-            if self._router in ready:
-                self._drain_router()
-            for outlet in self._outlets.values():
-                if outlet.monitor in ready:
-                    self._drain_monitor(outlet)
-        return self._due()
+        self.flush()
+        until_us = self._clock_us() + timeout_us
+        while True:
+            next_us = min(until_us, self._held[0][0]) if self._held else until_us
+            woken = self._listen(next_us - self._clock_us())
+            items = self._due()
+            if items or woken or self._clock_us() >= until_us:
+                return items
 
     def wake(self) -> None:
         """Make a `receive` that waits return at once; callable from any thread."""
@@ -216,6 +237,28 @@ class Transport:
         outlet.monitor.close(0)
         outlet.socket.close(0)
 
+    def _listen(self, timeout_us: int) -> bool:
+        """Take in what arrives, waiting for it at most so long; whether somebody calls `wake`."""
+        if 0 < timeout_us < 1000:
+            # Sockets can be waited for by whole milliseconds only. What arrives in less than one is
+            # found after it.
+            time.sleep(timeout_us / 1e6)
+            timeout_us = 0
+        ready = dict(self._poller.poll(max(timeout_us, 0) // 1000))
+        if not ready:
+            return False
+        if self._zap in ready:
+            self._authenticate()
+        if self._router in ready:
+            self._drain_router()
+        for outlet in self._outlets.values():
+            if outlet.monitor in ready:
+                self._drain_monitor(outlet)
+        if self._woken.fileno() not in ready:
+            return False
+        self._drain_waker()
+        return True
+
     def _drain_waker(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while self._woken.recv(4096):
@@ -240,15 +283,19 @@ class Transport:
                 routing = self._router.recv(flags=zmq.DONTWAIT, copy=False)
             except zmq.Again:
                 return
-            frames = self._router.recv_multipart() if routing.more else []
+            bundle = self._router.recv_multipart() if routing.more else []
             sender = str(routing.get("User-Id"))
             outlet = self._outlets.get(sender)
-            if outlet is None or not frames or len(frames[0]) < _sent_at.size:
+            if outlet is None:
                 self.counters["frames_from_strangers"] += 1
                 continue
-            (sent_us,) = _sent_at.unpack_from(frames[0])
-            frames[0] = frames[0][_sent_at.size :]
-            self._hold(outlet, sent_us, Arrived(sender, frames))
+            messages = _unbundled(bundle)
+            if messages is None:
+                self.counters["bundles_refused"] += 1
+                continue
+            (sent_us,) = _sent_at.unpack_from(bundle[0])
+            for frames in messages:
+                self._hold(outlet, sent_us, Arrived(sender, frames))
 
     def _drain_monitor(self, outlet: Outlet) -> None:
         while outlet.monitor.poll(0):
@@ -274,3 +321,18 @@ class Transport:
         while self._held and self._held[0][0] <= now_us:
             items.append(heapq.heappop(self._held)[2])
         return items
+
+
+def _unbundled(bundle: list[bytes]) -> list[list[bytes]] | None:
+    """The frames of each message; None if the head does not tell."""
+    if not bundle or len(bundle[0]) < _sent_at.size:
+        return None
+    lengths = bundle[0][_sent_at.size :]
+    if len(lengths) % _length.size:
+        return None
+    messages: list[list[bytes]] = []
+    at = 1
+    for (length,) in _length.iter_unpack(lengths):
+        messages.append(bundle[at : at + length])
+        at += length
+    return messages if at == len(bundle) and all(messages) else None

@@ -108,7 +108,7 @@ def test_a_connection_without_a_key_is_refused(hosts: Hosts, wait_until: WaitUnt
     with zmq.Context[zmq.Socket[bytes]]() as context, context.socket(zmq.DEALER) as naked:
         naked.setsockopt(zmq.LINGER, 0)
         naked.connect(one.transport.endpoint)
-        naked.send_multipart([struct.pack("<q", now_us()), b"hello"])
+        naked.send_multipart([struct.pack("<qI", now_us(), 1), b"hello"])
         friend.transport.send("one", [b"hello"])
 
         def friend_came() -> bool:
@@ -131,7 +131,7 @@ def test_who_sent_it_is_told_by_the_key_and_not_by_what_the_sender_claims(
         socket.curve_publickey = liar.keys.public
         socket.curve_secretkey = liar.keys.secret
         socket.connect(one.transport.endpoint)
-        socket.send(struct.pack("<q", now_us()) + b"I am honest")
+        socket.send_multipart([struct.pack("<qI", now_us(), 1), b"I am honest"])
 
         def came() -> bool:
             turn(one, honest, liar)
@@ -139,6 +139,60 @@ def test_who_sent_it_is_told_by_the_key_and_not_by_what_the_sender_claims(
 
         wait_until(came)
     assert one.arrived == [Arrived("liar", [b"I am honest"])]
+
+
+def test_what_is_sent_between_two_flushes_travels_together(
+    hosts: Hosts, wait_until: WaitUntil
+) -> None:
+    one, other = hosts("one", "other")
+    meet(one, other)
+    frames = [[b"first", b"of two"], [b"second"], [b"third", b"", b"of three"]]
+    for each in frames:
+        one.transport.send("other", each)
+    assert one.transport.counters["messages_sent"] == 0
+
+    def came() -> bool:
+        turn(one, other)
+        return bool(other.arrived)
+
+    wait_until(came)
+    assert [item.frames for item in other.arrived] == frames
+    assert one.transport.counters["messages_sent"] == 3
+    assert one.transport.counters["bytes_sent"] == sum(len(f) for each in frames for f in each)
+
+
+@pytest.mark.parametrize(
+    "bundle",
+    [
+        [b"short"],
+        [struct.pack("<qI", 0, 1)],
+        [struct.pack("<qI", 0, 2), b"one frame of two"],
+        [struct.pack("<qI", 0, 1), b"two frames", b"of one"],
+        [struct.pack("<qII", 0, 1, 0), b"and a message of none"],
+        [struct.pack("<q", 0) + b"abc", b"lengths cut off"],
+    ],
+)
+def test_a_bundle_that_is_not_what_its_head_says_is_refused_and_counted(
+    hosts: Hosts, wait_until: WaitUntil, bundle: list[bytes]
+) -> None:
+    one, peer = hosts("one", "peer")
+    meet(one, peer)
+    with zmq.Context[zmq.Socket[bytes]]() as context, context.socket(zmq.DEALER) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.curve_serverkey = one.keys.public
+        socket.curve_publickey = peer.keys.public
+        socket.curve_secretkey = peer.keys.secret
+        socket.connect(one.transport.endpoint)
+        socket.send_multipart(bundle)
+        socket.send_multipart([struct.pack("<qI", now_us(), 1), b"in order"])
+
+        def came() -> bool:
+            turn(one)
+            return bool(one.arrived)
+
+        wait_until(came)
+    assert one.arrived == [Arrived("peer", [b"in order"])]
+    assert one.transport.counters["bundles_refused"] == 1
 
 
 def test_nothing_arrives_before_the_links_delay_has_passed(

@@ -93,10 +93,10 @@ def test_an_urgent_task_comes_between_two_batches_of_another() -> None:
         fragment("tight", "t", sub_deadline_ms=50.0),
     )
     host.arrive("s", chunk(0, [(t, 2) for t in range(1, 41)]))
-    first = host.step(took_us=4 * MS)
+    first = host.step(took_us=10 * MS)
     assert first is not None
-    # 5 % of the tightest sub-deadline is 2.5 ms: at 1 ms a tuple, two tuples.
-    assert (first.fragment, first.tuples) == ("loose", 2)
+    # A sixth of the tightest sub-deadline is 8.3 ms: at 1 ms a tuple, eight tuples.
+    assert (first.fragment, first.tuples) == ("loose", 8)
     host.arrive("t", chunk(0, [(1, 1)]))
     second = host.step()
     assert second is not None
@@ -115,7 +115,7 @@ def test_an_urgent_task_comes_between_two_batches_of_another() -> None:
     ],
 )
 def test_batches_are_as_large_as_measured_costs_allow(fixed_us: float, expected: int) -> None:
-    host = QuietHost(fragment("a", sub_deadline_ms=100.0, cost_us=10.0))
+    host = QuietHost(fragment("a", sub_deadline_ms=30.0, cost_us=10.0))
     host.arrive("s", chunk(0, [(t, 1) for t in range(1, 1001)]))
     first = host.dispatcher.pop(host.now_us)
     assert first is not None
