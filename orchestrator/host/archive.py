@@ -3,7 +3,8 @@
 Two series of Arrow IPC stream files a stream: `<stream>.rows.<n>.arrows` (the tuples with their
 sequence numbers) and `<stream>.answers.<n>.arrows` (each closed instant: when it was due, when it
 came, from which epoch, how many tuples were lost before it). What has come is written at each
-`flush`, and files can be read while they grow. A site that starts again begins the next file of each series.
+`flush`, and files can be read while they grow. A site that starts again begins the next file of
+each series.
 """
 
 from __future__ import annotations
