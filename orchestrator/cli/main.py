@@ -16,6 +16,7 @@ from orchestrator.cli import (
     down,
     drill,
     history,
+    metrics,
     plan,
     status,
     tail,
@@ -46,6 +47,7 @@ VERBS = (
     ("status", status.command),
     ("tail", tail.command),
     ("history", history.command),
+    ("metrics", metrics.command),
     ("demo", demo.command),
 )
 

@@ -19,8 +19,14 @@ from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest.document import nearest
 from orchestrator.manifest.kinds import QueryManifest, StreamManifest
 from orchestrator.records import NodeKind, QueryRecord, Record, StreamRecord
-from placement.deadline.errors import DeadlinesUnattainable
-from placement.errors import BoundUnattainable, DeadlineUnattainable, NoNode, PlacementError
+from placement.deadline.errors import DeadlinesUnattainable, NoStandby
+from placement.errors import (
+    BoundUnattainable,
+    DeadlineUnattainable,
+    NoNode,
+    PlacementError,
+    SolverStopped,
+)
 from placement.records import Plan
 
 
@@ -191,9 +197,9 @@ def _refused(error: PlacementError, query: QueryRecord, file: str | None) -> Ref
             return Refused(
                 subject=subject,
                 field="deadline",
-                value=query.name,
-                problem=str(error),
-                remedy="",
+                value=", ".join(f"{query.deadline_of(o):g} ms of {o}" for o in query.outputs),
+                problem="no placement keeps all deadlines",
+                remedy=f"{error.advice[0].upper()}{error.advice[1:]}.",
                 figures={
                     **{f"allow_ms.{name}": ms for name, ms in error.relaxation_ms.items()},
                     **{f"relieve_ms.{name}": ms for name, ms in error.excess_ms.items()},
@@ -206,6 +212,24 @@ def _refused(error: PlacementError, query: QueryRecord, file: str | None) -> Ref
                 value=error.operator,
                 problem=error.reason,
                 remedy="Start more nodes.",
+                figures={},
+            )
+        case NoStandby():
+            return Refused(
+                subject=subject,
+                field="recovery",
+                value=f"{query.recovery_bound_ms:g} ms",
+                problem=str(error),
+                remedy="",
+                figures={},
+            )
+        case SolverStopped():
+            return Refused(
+                subject=subject,
+                field="primaries",
+                value=", ".join(sorted(query.primaries)) or "none",
+                problem=f"no plan was found in time ({error.reason})",
+                remedy="Say there for more fragments which nodes they may take.",
                 figures={},
             )
         case _:

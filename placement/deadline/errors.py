@@ -48,6 +48,8 @@ class DeadlinesUnattainable(PlacementError):
         Node → work that it would have to be relieved of with the deadlines as they are, ms:
         together the least with which there is a placement. Empty if less work would not help,
         since latencies alone take too long.
+    advice
+        The same as a phrase.
     """
 
     def __init__(self, relaxation_ms: Mapping[str, float], excess_ms: Mapping[str, float]) -> None:
@@ -58,8 +60,10 @@ class DeadlinesUnattainable(PlacementError):
         if excess_ms:
             busy = ", ".join(f"{name} of {ms:.3g} ms" for name, ms in excess_ms.items())
             ways.append(f"relieve {busy} of work")
-        advice = ", or ".join(ways) or "nothing short of another network and less work would help"
-        super().__init__(f"no placement keeps all deadlines; {advice}")
+        self.advice = (
+            ", or ".join(ways) or "nothing short of another network and less work would help"
+        )
+        super().__init__(f"no placement keeps all deadlines; {self.advice}")
         self.relaxation_ms = dict(relaxation_ms)
         self.excess_ms = dict(excess_ms)
 

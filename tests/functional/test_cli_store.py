@@ -235,6 +235,14 @@ def test_status_of_a_running_query(store: ZooKeeperStore, vivace: Vivace, manife
     assert "80.0 ms" in shown
     assert "2 takeovers" in shown
     assert "messages_sent" not in shown
+    told = vivace("metrics").stdout.splitlines()
+    labels = 'query="high",site="desk",stream="high_ones"'
+    assert f"vivace_output_tuples_total{{{labels}}} 7.0" in told
+    assert 'vivace_host_events_total{event="takeovers",node="desk"} 2.0' in told
+    sampled = json.loads(vivace("metrics", "--json").stdout)["metrics"]
+    assert {"name": "vivace_fragment_epoch", "value": 3} in [
+        {key: each[key] for key in ("name", "value")} for each in sampled
+    ]
 
 
 def test_delete_takes_unused_streams_along(

@@ -1,0 +1,23 @@
+"""`vivace metrics`: a cluster's figures for Prometheus."""
+
+from __future__ import annotations
+
+import sys
+
+from orchestrator.cli.invocation import ClusterOption, JsonOption, context, show
+from orchestrator.coordinator.view import read_view
+from orchestrator.render.metrics import exposition, samples
+from orchestrator.render.status import status_document
+
+
+def command(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
+    """Print tuples, misses, latencies and counters in Prometheus' text format.
+
+    [bold]Example:[/] vivace metrics > /var/lib/node_exporter/vivace.prom
+    """
+    with context(cluster).open_store() as store:
+        document = status_document(read_view(store), store.history())
+    if as_json:
+        show({"metrics": samples(document)}, as_json, str)
+    else:
+        sys.stdout.write(exposition(document))
