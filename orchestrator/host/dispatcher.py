@@ -169,7 +169,7 @@ class Dispatcher:
                     return Dispatch(
                         fragment=fragment,
                         instants=INSTANTS_PER_DISPATCH,
-                        tuples=self._tuples(fragment, late=instance.deadline_us < now_us),
+                        tuples=self._tuples(fragment, instance.deadline_us - now_us),
                     )
         return None
 
@@ -295,12 +295,18 @@ class Dispatcher:
             if name in self._ready
         )
 
-    def _tuples(self, fragment: str, *, late: bool) -> int:
+    def _tuples(self, fragment: str, left_us: int) -> int:
         """As many as are expected to take the length of a batch; but more if a batch would cost
-        more than its tuples, or a busy host would do nothing but dispatch. What is late anyway
-        catches up soonest in the longest batches."""
+        more than its tuples, or a busy host would do nothing but dispatch.
+
+        A batch's results leave at its end, so it does not go past the deadline for some that could
+        be in time. What is late anyway catches up soonest in the longest batches.
+        """
         model = self._cost_of(fragment)
-        length_us = BATCH_US[1] if late else self._batch_length_us
+        least_us, most_us = BATCH_US
+        length_us = most_us
+        if left_us >= 0:
+            length_us = max(min(self._batch_length_us, left_us), least_us)
         worthwhile_us = min(WORTHWHILE * model.fixed_us, MOST_WORTHWHILE_US)
         lasts_us = max(length_us - model.fixed_us, worthwhile_us)
         return max(int(lasts_us / max(model.per_tuple_us, LEAST_COST_US)), 1)

@@ -8,7 +8,6 @@ process list.
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import secrets
@@ -42,6 +41,7 @@ from orchestrator.host.events import (
 )
 from orchestrator.host.guard import ParentGuard
 from orchestrator.host.presence import node_record, running_now
+from orchestrator.host.rehearsal import rehearse
 from orchestrator.host.replay import Feeder
 from orchestrator.host.store_link import StoreLink, StoreThread
 from orchestrator.host.transport import Arrived, Keys, Lost, Transport
@@ -246,22 +246,12 @@ def run_host(spec: HostSpec) -> None:
     The store may be away when a host starts; it is looked for until the executor ends.
     """
     guard = ParentGuard()
-    _keep_imports()
+    rehearse()
     store = ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)
     try:
         HostProcess(spec, store, _nobody).run(guard.parent_is_gone)
     finally:
         store.close()
-
-
-def _keep_imports() -> None:
-    """Spare the garbage collector what this process has imported.
-
-    It would look through all of that every few seconds, for tens of milliseconds in which no tuple
-    moves, and find nothing.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def _nobody(delivery: Deliver) -> None:
@@ -280,7 +270,7 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _keep_imports()
+    rehearse()
     store = ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)
     archive = Archive(Path(spec.archive)) if spec.archive is not None else None
     flushed_at = time.monotonic()
