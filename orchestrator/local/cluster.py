@@ -264,7 +264,7 @@ class LocalCluster:
         domain = f"{session.sparkContext.applicationId}@{socket.gethostname()}"
         specs = [self._spec(place, NodeKind.EXECUTOR, domain) for place in self.manifest.nodes]
         pool = HostPool(session, specs, run_host, self._on_pool_event)
-        self._undo.append(("the hosts", pool.stop))
+        self._undo.append(("the hosts", self.stop_hosts))
         self._pool = pool
         pool.start()
         self._on_progress("spark", f"runs {count} executors")

@@ -103,6 +103,21 @@ def test_an_urgent_task_comes_between_two_batches_of_another() -> None:
     assert second.fragment == "tight"
 
 
+def test_batch_ends_at_the_deadline_of_what_it_takes() -> None:
+    host = QuietHost(fragment("a", sub_deadline_ms=30.0, cost_us=1000.0))
+    host.arrive("s", chunk(0, [(t, 1) for t in range(1, 51)]))
+    sizes: list[int] = []
+    while host.now_us <= 31 * MS:
+        batch = host.dispatcher.pop(host.now_us)
+        assert batch is not None
+        sizes.append(batch.tuples)
+        host.roster.running["a"].replica.evaluate(batch.instants, batch.tuples)
+        host.dispatcher.done("a", host.now_us)
+        host.now_us += batch.tuples * MS
+    # Six of a sixth of the sub-deadline; what is due now is let out one by one; then it is late.
+    assert sizes == [5, 5, 5, 5, 5, 5, 1, 10]
+
+
 @pytest.mark.parametrize(
     ("fixed_us", "expected"),
     [
