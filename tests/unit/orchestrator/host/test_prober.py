@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from ha.messages import Ping, Pong
-from orchestrator.host.prober import EAGER_FACTOR, LINK_EXCHANGES, SAMPLES_KEPT, Prober
+from orchestrator.host.prober import (
+    EAGER_FACTOR,
+    LINK_EXCHANGES,
+    SAMPLES_KEPT,
+    UNSETTLED_ERROR,
+    Prober,
+)
 from topology.coordinate import MAX_RTT_MS
 from topology.cpu import Linear, Queueing
 
@@ -62,6 +68,16 @@ def test_probes_fast_until_settled() -> None:
     for _ in range(200):
         exchange(one, other, "b", 30)
         exchange(other, one, "a", 30)
+    assert one.interval_us == INTERVAL_US
+
+
+def test_where_links_are_shorter_than_their_noise_a_host_settles_all_the_same() -> None:
+    one, other = prober("b"), prober("a")
+    noise_ms = np.random.default_rng(2).exponential(2.0, 400)
+    for number in range(200):
+        exchange(one, other, "b", 1 + float(noise_ms[2 * number]))
+        exchange(other, one, "a", 1 + float(noise_ms[2 * number + 1]))
+    assert one.coordinate.error > UNSETTLED_ERROR
     assert one.interval_us == INTERVAL_US
 
 
