@@ -7,8 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.applying import await_protected, write
-from orchestrator.coordinator.admission import admit
+from orchestrator.applying import apply
 from orchestrator.coordinator.view import read_view
 from orchestrator.errors import VivaceError
 from orchestrator.local import LocalCluster
@@ -35,11 +34,7 @@ def running(manifests: Manifests, work: Path, progress: Progress) -> Generator[L
     assert manifests.cluster is not None, "there is no cluster without its manifest"
     cluster = LocalCluster(manifests.cluster, work, on_progress=progress)
     with cluster:
-        view = read_view(cluster.store)
-        admit(view, manifests.streams, manifests.queries)
-        write(cluster.store, view, manifests)
-        queries = [query.record.name for query in manifests.queries]
-        await_protected(cluster.store, queries, progress)
+        apply(cluster.store, manifests, progress)
         yield cluster
 
 

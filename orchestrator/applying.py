@@ -14,6 +14,7 @@ from enum import Enum
 import msgspec
 
 from orchestrator.clock import now_us
+from orchestrator.coordinator.admission import admit
 from orchestrator.coordinator.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
@@ -112,6 +113,20 @@ def write(store: Store, view: ClusterView, manifests: Manifests) -> None:
             detail = f"deadline {query.record.deadline_ms:g} ms, "
             detail += f"recovery bound {query.record.recovery_bound_ms:g} ms"
             _note(store, "applied", f"query {query.record.name}", detail)
+
+
+def apply(store: Store, manifests: Manifests, on_progress: Callable[[str, str], None]) -> None:
+    """Admit and write all of it, and wait until every fragment runs with a warm standby.
+
+    Raises
+    ------
+    VivaceError
+        It cannot run, or does not come to run.
+    """
+    view = read_view(store)
+    admit(view, manifests.streams, manifests.queries)
+    write(store, view, manifests)
+    await_protected(store, [query.record.name for query in manifests.queries], on_progress)
 
 
 def await_protected(

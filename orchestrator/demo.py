@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from orchestrator.applying import await_protected, write
+from orchestrator.applying import apply
 from orchestrator.coordinator.admission import admit
 from orchestrator.coordinator.view import ClusterView, read_view
 from orchestrator.drills import kill_executor
@@ -213,11 +213,7 @@ class Demo:
         example = self._example
         with LocalCluster(example.cluster, work, on_progress=self._on_step) as cluster:
             store = cluster.store
-            view = read_view(store)
-            admit(view, example.manifests.streams, example.manifests.queries)
-            write(store, view, example.manifests)
-            queries = [q.record.name for q in example.manifests.queries]
-            await_protected(store, queries, self._on_step)
+            apply(store, example.manifests, self._on_step)
             view = read_view(store)
             self._on_plan(view, admit(view, (), ()))
             with ThreadPoolExecutor(1, thread_name_prefix="drill") as drill:

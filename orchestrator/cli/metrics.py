@@ -16,7 +16,7 @@ def command(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
     [bold]Example:[/] vivace metrics > /var/lib/node_exporter/vivace.prom
     """
     with context(cluster).open_store() as store:
-        document = status_document(read_view(store), store.history())
+        document = status_document(read_view(store), history=())
     if as_json:
         show({"metrics": samples(document)}, as_json, str)
     else:

@@ -19,7 +19,7 @@ from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest.document import nearest
 from orchestrator.manifest.kinds import QueryManifest, StreamManifest
 from orchestrator.records import NodeKind, QueryRecord, Record, StreamRecord
-from placement.deadline.errors import DeadlinesUnattainable, NoStandby
+from placement.deadline.errors import DeadlinesUnattainable
 from placement.errors import (
     BoundUnattainable,
     DeadlineUnattainable,
@@ -212,15 +212,6 @@ def _refused(error: PlacementError, query: QueryRecord, file: str | None) -> Ref
                 value=error.operator,
                 problem=error.reason,
                 remedy="Start more nodes.",
-                figures={},
-            )
-        case NoStandby():
-            return Refused(
-                subject=subject,
-                field="recovery",
-                value=f"{query.recovery_bound_ms:g} ms",
-                problem=str(error),
-                remedy="",
                 figures={},
             )
         case SolverStopped():

@@ -30,8 +30,8 @@ INSTANTS_PER_DISPATCH = 64
 
 BLOCKING_SHARE = 1 / 6
 """Of the tightest sub-deadline here: how long a batch may hold up what comes meanwhile. Less than
-the fifth that admission leaves to spare. Much shorter batches are bought dearly: a turn of the loop
-takes about half a millisecond, more on a busy machine."""
+the fifth that admission leaves to spare. Much shorter batches are bought dearly: each takes a turn
+of the loop, which costs as much whatever is in it, and more on a busy machine."""
 
 BATCH_US = (1_000.0, 10_000.0)
 """Least and greatest length of a batch: shorter ones cost more to dispatch than they help, longer

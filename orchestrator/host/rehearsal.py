@@ -1,9 +1,8 @@
 """What a host does all the time, done once before anybody relies on it.
 
 Libraries load parts of themselves when they are first asked for something. The first statement that
-a process compiles, the first chunk that it reads and the first batch that it evaluates take a
-hundred times as long as the next: together long enough for a silence in which peers would suspect
-the host.
+a process compiles, the first chunk that it reads and the first batch that it evaluates take far
+longer than the next: together long enough for a silence in which peers would suspect the host.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ COLUMNS = {"key": "string", "value": "float"}
 def rehearse() -> None:
     """Compile, read, evaluate, keep and send; then leave what was loaded out of garbage collection.
 
-    What is loaded is never garbage. The collector would look through all of it every few seconds,
-    for tens of milliseconds in which no tuple moves.
+    What is loaded is never garbage. The collector would look through all of it every so often, and
+    no tuple moves meanwhile.
     """
     for statement in parse(STATEMENTS):
         engine = FragmentEngine(compile_statement(statement, {"heard": COLUMNS}))

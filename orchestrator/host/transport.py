@@ -232,6 +232,7 @@ class Transport:
         return Outlet(peer=peer, socket=dealer, monitor=monitor)
 
     def _close(self, outlet: Outlet) -> None:
+        self.counters["sends_to_unknown_peer"] += len(outlet.lengths)
         self._poller.unregister(outlet.monitor)
         outlet.socket.disable_monitor()
         outlet.monitor.close(0)
