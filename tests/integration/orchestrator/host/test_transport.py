@@ -266,6 +266,15 @@ def test_to_nobody_is_counted(hosts: Hosts) -> None:
     assert one.transport.counters["sends_to_unknown_peer"] == 1
 
 
+def test_what_waits_for_a_peer_that_is_given_up_is_counted(hosts: Hosts) -> None:
+    one, other = hosts("one", "other")
+    meet(one, other)
+    one.transport.send("other", [b"a"])
+    one.transport.send("other", [b"b", b"c"])
+    one.transport.set_peers([])
+    assert one.transport.counters["sends_to_unknown_peer"] == 2
+
+
 def test_wake_ends_a_wait(hosts: Hosts) -> None:
     (one,) = hosts("one")
     one.transport.wake()
