@@ -18,7 +18,7 @@ help: ## List the targets
 	    | while IFS='	' read -r target text; do printf '  %-11s %s\n' "$$target" "$$text"; done
 
 setup: .venv/.synced ## Create .venv, with a Java runtime in it if the machine has none
-	@$(BIN)/python -c 'from orchestrator.embedded.java import find_java; find_java()' 2>/dev/null \
+	@$(BIN)/python -c 'from orchestrator.deploy.embedded.java import find_java; find_java()' 2>/dev/null \
 	    || { echo 'No Java of version 17 or later here: installing one into .venv'; \
 	         $(UV) sync --frozen --extra java; }
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.applying import apply
-from orchestrator.coordinator.view import read_view
+from orchestrator.api.applying import apply
+from orchestrator.control.view import read_view
+from orchestrator.deploy.local import LocalCluster
 from orchestrator.errors import VivaceError
-from orchestrator.local import LocalCluster
 from orchestrator.manifest import Manifests
 from orchestrator.store import Store
 
@@ -53,7 +53,9 @@ def await_end(store: Store, manifests: Manifests, progress: Progress) -> None:
     outputs = [stream for query in manifests.queries for stream in query.record.outputs]
     while True:
         hosts = read_view(store).hosts.values()
-        reached_ms = {s: sink.progress_ms or begin_ms for h in hosts for s, sink in h.sinks.items()}
+        reached_ms = {
+            s: sink.watermark_ms or begin_ms for h in hosts for s, sink in h.sinks.items()
+        }
         slowest_ms = min(reached_ms.get(stream, begin_ms) for stream in outputs)
         progress("replay", f"{(slowest_ms - begin_ms) / 1000:.0f} of {length_s:.0f} s")
         if slowest_ms >= end_ms:

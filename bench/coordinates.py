@@ -26,21 +26,19 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from bench import million
 from bench.registry import Settings, benchmark
 from orchestrator.errors import InvalidInput
+from topology.arrays import FloatArray
 from topology.backbones import backbone
+from topology.bulk_coordinates import Averaged, BulkCoordinates, Timestep, relax, unplaced
 from topology.embedding import Embedding, RelativeErrors, best, relative_errors
 from topology.generators import TransitStub, transit_stub
 from topology.latency import LatencyMatrixError
 from topology.latency_samples import LatencySamples
-from topology.mass_coordinates import Averaged, MassCoordinates, Timestep, relax, unplaced
 from topology.matrix_files import read_matrix
 from topology.vivaldi import Adaptive
-
-FloatArray = npt.NDArray[np.float64]
 
 DIMENSIONS = 3
 """As many as hosts use."""
@@ -192,14 +190,14 @@ class Network:
         peers = self._peers[self._first[nodes] + self._rng.integers(self._degrees[nodes])]
         return LatencySamples(nodes=nodes, peers=peers, rtt_ms=self._rtt_ms[nodes, peers])
 
-    def searched(self, rounds: int, timestep: Adaptive) -> MassCoordinates:
+    def searched(self, rounds: int, timestep: Adaptive) -> BulkCoordinates:
         """Coordinates by the protocol, from nothing."""
         placed = unplaced(len(self._rtt_ms), DIMENSIONS)
         for _ in range(rounds):
             placed = relax(placed, self.samples(1), rng=self._rng, timestep=timestep)
         return placed
 
-    def settled(self, start: MassCoordinates, rounds: int) -> MassCoordinates:
+    def settled(self, start: BulkCoordinates, rounds: int) -> BulkCoordinates:
         """Coordinates at rest, under the weights that err least on late measurements."""
         placed = dict.fromkeys(RTT_EXPONENTS, start)
         late: dict[float, list[FloatArray]] = {exponent: [] for exponent in RTT_EXPONENTS}
@@ -248,7 +246,7 @@ def updates_per_s(timestep: Timestep, duration_s: float) -> float:
     peers = (nodes + rng.integers(1, SPEED_NODES, size=SPEED_SAMPLES)) % SPEED_NODES
     rtt_ms = np.linalg.norm(places_ms[nodes] - places_ms[peers], axis=1)
     samples = LatencySamples(nodes=nodes, peers=peers, rtt_ms=rtt_ms)
-    placed: MassCoordinates = unplaced(SPEED_NODES, DIMENSIONS)
+    placed: BulkCoordinates = unplaced(SPEED_NODES, DIMENSIONS)
     taken, start = 0, time.perf_counter()
     while (elapsed_s := time.perf_counter() - start) < duration_s:
         placed = relax(placed, samples, rng=rng, timestep=timestep)

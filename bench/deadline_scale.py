@@ -27,11 +27,11 @@ from bench.registry import Settings, benchmark
 from placement.deadline.contraction import contract
 from placement.deadline.decomposed import place_in_parts
 from placement.deadline.errors import DeadlinesUnattainable
-from placement.deadline.literal import place_literally
-from placement.deadline.placed import DeadlinePlacement
+from placement.deadline.paper_model import place_by_paper_model
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.production import place_by_deadline
-from placement.deadline.settings import ProductionSettings
+from placement.deadline.result import DeadlinePlacement
+from placement.deadline.settings import SolverSettings
+from placement.deadline.solver import place_by_deadline
 from placement.errors import SolverStopped
 from placement.program import MilpSettings
 
@@ -43,8 +43,8 @@ QUICK_SIZES = ((4, 33), (10, 88), (100, 1000))
 V2V_TUPLES = 15.0
 """What §6 plans for."""
 
-LITERAL_LIMIT_S = 60.0
-QUICK_LITERAL_LIMIT_S = 5.0
+PAPER_MODEL_LIMIT_S = 60.0
+QUICK_PAPER_MODEL_LIMIT_S = 5.0
 LIMIT_S = 50.0
 
 SMALL_OPERATORS, SMALL_GAP, GAP = 100, 1e-4, 0.05
@@ -62,17 +62,17 @@ Place = Callable[[DeadlineProblem], DeadlinePlacement]
 def deadline_scale(settings: Settings) -> Mapping[str, float]:
     """Deadline placement from 2 nodes × 21 operators to 100 × 1,000: seconds, objective, gap."""
     flat: dict[str, float] = {}
-    limit_s = QUICK_LITERAL_LIMIT_S if settings.quick else LITERAL_LIMIT_S
-    literal = True
+    limit_s = QUICK_PAPER_MODEL_LIMIT_S if settings.quick else PAPER_MODEL_LIMIT_S
+    paper_model = True
     sizes = QUICK_SIZES if settings.quick else SIZES
     for nodes, operators in (PAPER_SIZE, *sizes):
         size = f"{nodes}x{operators}"
         problem = _problem(nodes, operators)
-        if literal:
+        if paper_model:
             settings.say(f"{size}, literal")
             milp = MilpSettings(gap=SMALL_GAP, time_limit_s=limit_s)
-            found = _measured(flat, f"{size}.literal", problem, _literally(milp))
-            literal = found is not None and found.optimal
+            found = _measured(flat, f"{size}.literal", problem, _by_paper_model(milp))
+            paper_model = found is not None and found.optimal
         for name, place in _ways(operators).items():
             settings.say(f"{size}, {name}")
             _measured(flat, f"{size}.{name}", problem, place)
@@ -96,13 +96,13 @@ def _problem(nodes: int, operators: int) -> DeadlineProblem:
     return random_queries(nodes, operators)
 
 
-def _literally(milp: MilpSettings) -> Place:
-    return lambda problem: place_literally(problem, milp)
+def _by_paper_model(milp: MilpSettings) -> Place:
+    return lambda problem: place_by_paper_model(problem, milp)
 
 
 def _ways(operators: int) -> dict[str, Place]:
     gap = SMALL_GAP if operators <= SMALL_OPERATORS else GAP
-    how = ProductionSettings(milp=MilpSettings(gap=gap, time_limit_s=LIMIT_S))
+    how = SolverSettings(milp=MilpSettings(gap=gap, time_limit_s=LIMIT_S))
     return {
         "production": lambda problem: place_by_deadline(problem, how),
         "decomposed": lambda problem: place_in_parts(problem, how),

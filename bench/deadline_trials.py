@@ -1,7 +1,7 @@
 """Trials of the collision warning: the same manifests in the simulated world and on real executors.
 
 A trial is a round of the example's recording. In an *alloc*, o3 runs where the deadline program
-puts it, or where least traffic does (`placement.deadline.existing`); hosts work by earliest
+puts it, or where least traffic does (`placement.deadline.traffic_baseline`); hosts work by earliest
 deadline first or first come first served. That makes the four combinations of deadline placement,
 §6.1.
 
@@ -33,7 +33,7 @@ from orchestrator.records import StreamRecord
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.simulation.world import Costs
 from orchestrator.store import FRAGMENTS, Store
-from placement.deadline.existing import place_as_existing
+from placement.deadline.traffic_baseline import place_by_traffic
 from streams.chunk import TIMESTAMP
 from streams.scheduling.run_queue import Policy
 
@@ -101,7 +101,7 @@ def prepared(combination: Combination, volumes: Sequence[int], folder: Path) -> 
     primaries = query.record.primaries
     if combination.alloc == "existing":
         problem = collision_warning(DESIGN_V2V)
-        primaries = primaries | {"o3": (NODES[place_as_existing(problem).places["O3"]],)}
+        primaries = primaries | {"o3": (NODES[place_by_traffic(problem).places["O3"]],)}
     return msgspec.structs.replace(
         manifests,
         cluster=msgspec.structs.replace(cluster, scheduling=combination.policy),

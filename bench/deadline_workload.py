@@ -14,12 +14,10 @@ the objective is 0; above, no placement is, and the objective says how unfair th
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import DeadlineNode, DeadlineOperator, Output, Source
-
-FloatArray = npt.NDArray[np.float64]
+from topology.arrays import FloatArray
 
 COST_MS = (1.0, 5.0)
 LOOSENESS = (1.0, 4.0)
@@ -124,7 +122,7 @@ def _tightened(
             if len(operator.candidates) == 1:
                 tied_ms[operator.candidates[0]] += operator.cost_ms
         demand_ms = max(work_ms / len(draft.nodes), *tied_ms.values())
-        most = max(most, demand_ms / pair.fair_ms)
+        most = max(most, demand_ms / pair.proportional_ms)
     outputs = tuple(
         Output(
             stream=output.stream,

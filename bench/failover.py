@@ -35,7 +35,7 @@ SPARK_DEFAULTS = {
 def measure_structured_streaming(runs: int, settings: Settings) -> Measurement:
     """The Spark half, on a session of its own; see `bench.spark_failover`."""
     from bench.spark_failover import measure_spark
-    from orchestrator.spark.session import SessionSettings, start_session, stop_session
+    from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
 
     settings.say("Spark: starting executors")
     with tempfile.TemporaryDirectory(prefix="vivace-bench-") as folder:

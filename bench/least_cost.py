@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from orchestrator.errors import InvalidInput
 from placement.graph import Link, QueryGraph
 from placement.network import NetworkView
-
-FloatArray = npt.NDArray[np.float64]
+from topology.arrays import FloatArray
 
 BLOCK_ENTRIES = 1 << 17
 """Entries of a table that are made at once: 1 MB, which stays in a processor's cache."""

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from bench.registry import Settings
+from topology.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,9 +46,6 @@ BLOCKS = 10
 PART_NODES = 50_000
 """Nodes whose samples are made at once."""
 
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
@@ -67,7 +64,7 @@ class World:
         )
         return positions_ms, rng.exponential(ACCESS_MS, self.nodes)
 
-    def rtt_ms(self, nodes: IndexArray, peers: IndexArray) -> FloatArray:
+    def rtt_ms(self, nodes: IntArray, peers: IntArray) -> FloatArray:
         """Round trips without noise, ms."""
         positions_ms, access_ms = self.places()
         distance_ms = np.linalg.norm(positions_ms[nodes] - positions_ms[peers], axis=1)
@@ -123,9 +120,13 @@ def measure(settings: Settings) -> dict[str, float]:
         `.heldout_p90_relative_error` and the same of the noise alone, `.floor_…`;
         `.driver_peak_mb`, `.executor_peak_mb`.
     """
-    from orchestrator.spark.arrow_functions import map_in_arrow
-    from orchestrator.spark.coordinates import SPARK_SETTINGS, CoordinateSettings, find_coordinates
-    from orchestrator.spark.session import SessionSettings, start_session, stop_session
+    from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
+    from orchestrator.spark.jobs.arrow_functions import map_in_arrow
+    from orchestrator.spark.jobs.coordinates import (
+        SPARK_SETTINGS,
+        CoordinateSettings,
+        find_coordinates,
+    )
 
     world = World(nodes=QUICK_NODES if settings.quick else NODES)
     with tempfile.TemporaryDirectory(prefix="million-") as folder:
@@ -179,7 +180,7 @@ def _noise(session: SparkSession, held_out: Path, world: World) -> tuple[float, 
     """Median and 90th percentile of what noise alone makes of held-out samples."""
     from pyspark.sql import functions as sql
 
-    from orchestrator.spark.arrow_functions import map_in_arrow
+    from orchestrator.spark.jobs.arrow_functions import map_in_arrow
 
     samples = session.read.parquet(str(held_out)).select("node", "peer", "rtt_ms").coalesce(2)
     errors = map_in_arrow(samples, Noise(world=world), "relative_error double")

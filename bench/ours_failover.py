@@ -28,8 +28,8 @@ from orchestrator.clock import now_us
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import Killed, outage
 from orchestrator.drills.measurement import Delivered, SequenceFaults, sequence_faults
-from orchestrator.host.replay import RECORDED_TIMESTAMP
 from orchestrator.manifest import load
+from orchestrator.sources.replay import RECORDED_TIMESTAMP
 from orchestrator.store import Store
 from streams.chunk import TIMESTAMP
 
@@ -182,7 +182,7 @@ def _kill_again_and_again(
 
 def judge(delivered: Delivered, steady_us: Sequence[int], kills: Sequence[Killed]) -> Measurement:
     """What a series of kills did, from what was delivered."""
-    arrivals_s = np.sort(delivered.answer_column("arrived_us")) / 1e6
+    arrivals_s = np.sort(delivered.completed_column("arrived_us")) / 1e6
 
     def silence_ms(since_us: int, until_us: float) -> float:
         return longest_silence_ms(arrivals_s, since_us / 1e6, until_us / 1e6)

@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from bench.cluster import await_end, running
 from bench.registry import Settings, benchmark
-from orchestrator.coordinator.view import read_view
+from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import Delivered, sequence_faults
 from orchestrator.manifest import load
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from bench.placement_workload import Workload, random_copies
+from bench.placement_workload import Workload, random_replicas
 from placement.baselines import place_round_robin, place_upstream
 from placement.load import Load
 from placement.planner import plan
@@ -41,7 +41,7 @@ def by_planner(settings: Settings) -> Callable[[Workload, np.random.Generator], 
 
 def at_random(workload: Workload, rng: np.random.Generator) -> Pairs:
     """Baseline: primaries and secondaries anywhere."""
-    return random_copies(workload.requests, workload.view, rng)
+    return random_replicas(workload.requests, workload.view, rng)
 
 
 def round_robin(workload: Workload, rng: np.random.Generator) -> Pairs:
@@ -49,10 +49,10 @@ def round_robin(workload: Workload, rng: np.random.Generator) -> Pairs:
     load = Load(workload.view, operator_load=1.0, cpu=Linear(0.0))
     pairs: Pairs = {}
     for request in workload.requests:
-        copies = place_round_robin(request.graph, workload.view, load, rng)
-        for name, secondary in copies.secondaries.items():
-            pairs[name] = (copies.primaries[name], secondary)
-            load = load.with_copies(pairs[name])
+        replicas = place_round_robin(request.graph, workload.view, load, rng)
+        for name, secondary in replicas.secondaries.items():
+            pairs[name] = (replicas.primaries[name], secondary)
+            load = load.with_replicas(pairs[name])
     return pairs
 
 
@@ -65,8 +65,8 @@ def upstream(workload: Workload, rng: np.random.Generator) -> Pairs:
         graph = request.graph
         primaries = {o.name: o.pinned for o in graph.operators if o.pinned is not None}
         primaries |= {name: chosen[name] for name in graph.to_place}
-        copies = place_upstream(graph, workload.view, primaries)
-        pairs |= {n: (primaries[n], secondary) for n, secondary in copies.secondaries.items()}
+        replicas = place_upstream(graph, workload.view, primaries)
+        pairs |= {n: (primaries[n], secondary) for n, secondary in replicas.secondaries.items()}
     return pairs
 
 

@@ -1,6 +1,6 @@
 """Benchmark `placement_scale`: placing up to 10,000 queries on up to 10,000 nodes, on one core.
 
-Queries and networks are those of `bench.scale_workload`, placed by `placement.mass`; on Spark, the
+Queries and networks are those of `bench.scale_workload`, placed by `placement.bulk`; on Spark, the
 same job by two executors must give the same placements, or the benchmark fails.
 
 `seconds` is the time of `plan_in_rounds` on the view of a network that has coordinates already.
@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from bench.least_cost import Task, least_costs
@@ -33,20 +32,19 @@ from bench.placement_workload import Workload
 from bench.registry import Settings, benchmark
 from bench.scale_workload import scale_workload
 from orchestrator.errors import VivaceError
+from placement.bulk import BulkPlan, BulkSettings, plan_in_rounds
 from placement.candidates import candidates
 from placement.exact import place_exactly
 from placement.exact_tree import ExactTask
 from placement.load import Load
-from placement.mass import MassPlan, MassSettings, plan_in_rounds
 from placement.planner import free_points
 from placement.records import Request
-
-IntArray = npt.NDArray[np.int64]
+from topology.arrays import IntArray
 
 NODES, QUERIES = (100, 1_000, 10_000), (100, 1_000, 10_000)
 QUICK_NODES, QUICK_QUERIES = (100, 1_000), (20, 100)
 
-MASS = MassSettings(round_size=32)
+BULK = BulkSettings(round_size=32)
 """In larger rounds more queries are put back, in smaller ones Spark's own time for each counts."""
 
 SAMPLED, QUICK_SAMPLED = 50, 10
@@ -64,7 +62,7 @@ class PlacementsDiffer(VivaceError):
     def __init__(self, name: str, what: str) -> None:
         super().__init__(
             f"placement_scale: on Spark, {what} of {name} comes out otherwise than in one "
-            "process. Rounds must not depend on how they are divided: see placement/mass.py."
+            "process. Rounds must not depend on how they are divided: see placement/bulk.py."
         )
 
 
@@ -78,7 +76,7 @@ class Run:
         Copies of operators by node, shape (n,).
     """
 
-    found: MassPlan
+    found: BulkPlan
     seconds: float
     cpu_seconds: float
     ratio_to_exact: float
@@ -112,7 +110,7 @@ def _run(workload: Workload, settings: Settings) -> Run:
     found = plan_in_rounds(
         workload.requests,
         workload.view,
-        mass=MASS,
+        bulk=BULK,
         settings=OURS,
         rng=np.random.default_rng(1),
         say=lambda phrase: settings.say(f"{name}: {phrase}"),
@@ -125,11 +123,11 @@ def _run(workload: Workload, settings: Settings) -> Run:
         seconds=seconds,
         cpu_seconds=cpu_seconds,
         ratio_to_exact=ratio_to_exact(workload, found, sampled),
-        operators=_loaded(workload, found).copies_by_node,
+        operators=_loaded(workload, found).replicas_by_node,
     )
 
 
-def ratio_to_exact(workload: Workload, found: MassPlan, count: int) -> float:
+def ratio_to_exact(workload: Workload, found: BulkPlan, count: int) -> float:
     """Cost of the placer's primaries over the least possible, on so many of the queries.
 
     Parameters
@@ -139,7 +137,7 @@ def ratio_to_exact(workload: Workload, found: MassPlan, count: int) -> float:
     """
     view = workload.view
     full = _loaded(workload, found)
-    copies = _copies_by_query(found)
+    replicas = _replicas_by_query(found)
     at: list[int] = np.random.default_rng(1).permutation(len(workload.requests))[:count].tolist()
     requests = [workload.requests[i] for i in at]
     # The exact placer's points are not drawn.
@@ -147,7 +145,7 @@ def ratio_to_exact(workload: Workload, found: MassPlan, count: int) -> float:
     tasks: list[Task] = []
     ours = 0.0
     for request, points in zip(requests, points_ms, strict=True):
-        load = _without(full, request, copies)
+        load = _without(full, request, replicas)
         near = candidates(request.graph, points, view, load, {}, OURS.candidates)
         task = ExactTask(graph=request.graph, view=view, candidates=near, price_ms=load.price_ms())
         ours += place_exactly(task, load).cost
@@ -155,7 +153,7 @@ def ratio_to_exact(workload: Workload, found: MassPlan, count: int) -> float:
     return ours / float(least_costs(tasks, view).sum())
 
 
-def _on_spark(workload: Workload, alone: MassPlan, settings: Settings) -> dict[str, float]:
+def _on_spark(workload: Workload, alone: BulkPlan, settings: Settings) -> dict[str, float]:
     """The same job by two executors: seconds, and whether it comes to the same.
 
     Raises
@@ -163,8 +161,8 @@ def _on_spark(workload: Workload, alone: MassPlan, settings: Settings) -> dict[s
     PlacementsDiffer
         If it does not.
     """
-    from orchestrator.spark.mass_placement import place_on_spark
-    from orchestrator.spark.session import SessionSettings, start_session, stop_session
+    from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
+    from orchestrator.spark.jobs.bulk_placement import place_on_spark
 
     name = _name(workload)
     with tempfile.TemporaryDirectory(prefix="placement-scale-") as folder:
@@ -184,7 +182,7 @@ def _on_spark(workload: Workload, alone: MassPlan, settings: Settings) -> dict[s
                 workload.requests,
                 workload.view,
                 Path(folder) / "work",
-                mass=MASS,
+                bulk=BULK,
                 settings=OURS,
                 rng=np.random.default_rng(1),
                 say=lambda phrase: settings.say(f"{name} on Spark: {phrase}"),
@@ -196,7 +194,7 @@ def _on_spark(workload: Workload, alone: MassPlan, settings: Settings) -> dict[s
     return {f"spark.{name}.seconds": seconds, f"spark.{name}.identical": 1.0}
 
 
-def check_identical(name: str, alone: MassPlan, found: MassPlan) -> None:
+def check_identical(name: str, alone: BulkPlan, found: BulkPlan) -> None:
     """See that two plans are the same to the last bit.
 
     Raises
@@ -237,18 +235,18 @@ def _name(workload: Workload) -> str:
     return f"{len(workload.view.nodes)}x{len(workload.requests)}"
 
 
-def _loaded(workload: Workload, found: MassPlan) -> Load:
+def _loaded(workload: Workload, found: BulkPlan) -> Load:
     load = Load(workload.view, operator_load=OURS.operator_load, cpu=OURS.cpu)
     nodes = [node for each in found.plan.placements for node in (each.primary, each.secondary)]
-    return load.with_copies(nodes)
+    return load.with_replicas(nodes)
 
 
-def _copies_by_query(found: MassPlan) -> dict[str, list[str]]:
-    copies: dict[str, list[str]] = {}
+def _replicas_by_query(found: BulkPlan) -> dict[str, list[str]]:
+    replicas: dict[str, list[str]] = {}
     for placed in found.plan.placements:
-        copies.setdefault(placed.query, []).extend((placed.primary, placed.secondary))
-    return copies
+        replicas.setdefault(placed.query, []).extend((placed.primary, placed.secondary))
+    return replicas
 
 
-def _without(load: Load, request: Request, copies: Mapping[str, Sequence[str]]) -> Load:
-    return load.without_copies(copies.get(request.graph.name, ()))
+def _without(load: Load, request: Request, replicas: Mapping[str, Sequence[str]]) -> Load:
+    return load.without_replicas(replicas.get(request.graph.name, ()))

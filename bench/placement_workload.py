@@ -20,18 +20,16 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from placement.assess import assess
 from placement.baselines import place_at_random
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
 from placement.records import Request
+from topology.arrays import FloatArray
+from topology.bulk_coordinates import relax, unplaced
 from topology.generators import TransitStub, transit_stub
 from topology.latency_samples import LatencySamples
-from topology.mass_coordinates import relax, unplaced
-
-FloatArray = npt.NDArray[np.float64]
 
 NETWORK = TransitStub(
     transit_nodes=20,
@@ -142,11 +140,11 @@ def _view(names: Sequence[str], positions_ms: FloatArray, rtt_ms: FloatArray) ->
 def _random_recovery_ms(
     requests: Sequence[Request], view: NetworkView, rng: np.random.Generator
 ) -> float:
-    copies = random_copies(requests, view, rng)
-    return float(assess(requests, copies, view, dying_together=False).recovery_ms.mean())
+    replicas = random_replicas(requests, view, rng)
+    return float(assess(requests, replicas, view, dying_together=False).recovery_ms.mean())
 
 
-def random_copies(
+def random_replicas(
     requests: Sequence[Request], view: NetworkView, rng: np.random.Generator
 ) -> dict[str, tuple[str, str]]:
     """Nodes of primaries and secondaries under random placement."""

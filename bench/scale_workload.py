@@ -2,7 +2,7 @@
 
 A network of n nodes is n/100 transit domains, each like the network of `bench.placement_workload`.
 No table of its latencies is made: all nodes measure some landmarks, and their coordinates follow
-from that (`topology.mass_embedding`). To the planner the coordinates are the network, as in a
+from that (`topology.bulk_embedding`). To the planner the coordinates are the network, as in a
 cluster of which few pairs have measured each other. They are scaled so that a round trip takes
 `MEAN_RTT_MS` on average, whatever n; the recovery bound is the paper's.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from bench.placement_workload import (
@@ -25,12 +24,11 @@ from bench.placement_workload import (
 )
 from placement.network import NetworkView, Node
 from placement.records import Request
+from topology.arrays import FloatArray
+from topology.bulk_embedding import embed
 from topology.generators import transit_stub_graph
 from topology.latency_graph import LatencyGraph
 from topology.latency_samples import LatencySamples
-from topology.mass_embedding import embed
-
-FloatArray = npt.NDArray[np.float64]
 
 DOMAIN_NEIGHBOURS = 10
 """Transit domains that one is linked with on average, where there are more."""

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ha.errors import InvariantViolation
-from streams.chunk import Chunk, Int64Array, Position
+from streams.chunk import Chunk, Position
+from topology.arrays import IntArray
 
 DEFAULT_CAPACITY_BYTES = 256 * 1024 * 1024
 """Room for minutes of a fast stream, and small beside an executor's memory."""
@@ -34,7 +35,7 @@ Consumer = tuple[str, str]
 
 
 @dataclass(slots=True)
-class Subscription:
+class Subscriber:
     """What one consumer has acknowledged, and the cut up to which it has been sent chunks."""
 
     acknowledged: Position
@@ -71,7 +72,7 @@ class OutputLog:
         self._bytes = 0
         self._capacity_bytes = capacity_bytes
         self._linger_us = linger_us
-        self._subscriptions: dict[Consumer, Subscription] = {}
+        self._subscribers: dict[Consumer, Subscriber] = {}
         self.overflowed_tuples = 0
 
     @property
@@ -87,7 +88,7 @@ class OutputLog:
     @property
     def consumers(self) -> tuple[Consumer, ...]:
         """Those subscribed, in the order they came."""
-        return tuple(self._subscriptions)
+        return tuple(self._subscribers)
 
     def chunks(self) -> tuple[Chunk, ...]:
         """All that is kept, oldest first."""
@@ -95,20 +96,30 @@ class OutputLog:
 
     def acknowledged(self, consumer: Consumer) -> Position:
         """What a subscribed consumer has acknowledged."""
-        return self._subscriptions[consumer].acknowledged
+        return self._subscribers[consumer].acknowledged
 
-    def append(self, rows: pa.RecordBatch, marks: Int64Array, origins_us: Int64Array) -> Chunk:
+    def append(
+        self, rows: pa.RecordBatch, watermarks_ms: IntArray, ingestion_times_us: IntArray
+    ) -> Chunk:
         """Number the rows and keep them."""
-        chunk = Chunk(first_seq=self._end.next_seq, rows=rows, marks=marks, origins_us=origins_us)
+        chunk = Chunk(
+            first_seq=self._end.next_seq,
+            rows=rows,
+            watermarks_ms=watermarks_ms,
+            ingestion_times_us=ingestion_times_us,
+        )
         self.extend(chunk)
         return chunk
 
     def extend(self, chunk: Chunk) -> None:
         """Keep a chunk that is numbered already (a twin's, on bootstrap)."""
-        if chunk.first_seq != self._end.next_seq or chunk.marks[0] <= self._end.progress_ms:
+        if (
+            chunk.first_seq != self._end.next_seq
+            or chunk.watermarks_ms[0] <= self._end.watermark_ms
+        ):
             raise InvariantViolation(
                 f"log ends at {self._end}, chunk begins at sequence {chunk.first_seq} "
-                f"with mark {chunk.marks[0]}"
+                f"with watermark {chunk.watermarks_ms[0]}"
             )
         size = chunk.rows.nbytes
         self._chunks.append(chunk)
@@ -122,36 +133,36 @@ class OutputLog:
     def subscribe(self, consumer: Consumer, position: Position | None) -> Position:
         """Serve `consumer` from `position` on, or from as near to it as is still kept."""
         start = self._base if position is None or _before(position, self._base) else position
-        self._subscriptions[consumer] = Subscription(acknowledged=start, sent=start)
+        self._subscribers[consumer] = Subscriber(acknowledged=start, sent=start)
         return start
 
     def unsubscribe(self, consumer: Consumer) -> None:
         """Stop keeping anything for `consumer`."""
-        self._subscriptions.pop(consumer, None)
+        self._subscribers.pop(consumer, None)
         self._trim()
 
     def acknowledge(self, consumer: Consumer, position: Position) -> bool:
         """Note what `consumer` does not need any more; False if it is not subscribed."""
-        subscription = self._subscriptions.get(consumer)
-        if subscription is None:
+        subscriber = self._subscribers.get(consumer)
+        if subscriber is None:
             return False
-        if _before(subscription.acknowledged, position):
-            subscription.acknowledged = position
+        if _before(subscriber.acknowledged, position):
+            subscriber.acknowledged = position
         self._trim()
         return True
 
-    def outgoing(self, consumer: Consumer) -> list[Chunk]:
+    def feed_subscribers(self, consumer: Consumer) -> list[Chunk]:
         """What `consumer` has not been sent yet; it counts as sent from now on."""
-        subscription = self._subscriptions[consumer]
-        fresh = list(self._after(subscription.sent))
-        subscription.sent = self._end
+        subscriber = self._subscribers[consumer]
+        fresh = list(self._after(subscriber.sent))
+        subscriber.sent = self._end
         return fresh
 
     def rewind(self) -> None:
         """Count as sent only what is acknowledged: a secondary that takes over starts there."""
-        for subscription in self._subscriptions.values():
-            subscription.sent = max(
-                subscription.acknowledged, self._base, key=lambda cut: cut.progress_ms
+        for subscriber in self._subscribers.values():
+            subscriber.sent = max(
+                subscriber.acknowledged, self._base, key=lambda cut: cut.watermark_ms
             )
 
     def _after(self, cut: Position) -> Iterator[Chunk]:
@@ -165,11 +176,14 @@ class OutputLog:
         return reversed(fresh)
 
     def _trim(self) -> None:
-        if not self._subscriptions:
+        if not self._subscribers:
             return
-        needed_ms = min(s.acknowledged.progress_ms for s in self._subscriptions.values())
-        while self._chunks and self._chunks[0].progress_ms <= needed_ms:
-            newest_us, oldest_us = self._chunks[-1].origins_us[-1], self._chunks[0].origins_us[-1]
+        needed_ms = min(s.acknowledged.watermark_ms for s in self._subscribers.values())
+        while self._chunks and self._chunks[0].watermark_ms <= needed_ms:
+            newest_us, oldest_us = (
+                self._chunks[-1].ingestion_times_us[-1],
+                self._chunks[0].ingestion_times_us[-1],
+            )
             if newest_us - oldest_us < self._linger_us:
                 return
             self._drop_oldest()
@@ -185,8 +199,10 @@ class OutputLog:
         for chunk in self._chunks:
             if chunk.first_seq != cut.next_seq:
                 raise InvariantViolation(f"sequence jumps from {cut.next_seq} to {chunk.first_seq}")
-            if chunk.marks[0] <= cut.progress_ms:
-                raise InvariantViolation(f"mark {chunk.marks[0]} after {cut.progress_ms}")
+            if chunk.watermarks_ms[0] <= cut.watermark_ms:
+                raise InvariantViolation(
+                    f"watermark {chunk.watermarks_ms[0]} after {cut.watermark_ms}"
+                )
             cut = chunk.end
         if self._chunks:
             # The others do not change, and were the newest once.
@@ -197,4 +213,4 @@ class OutputLog:
 
 def _before(one: Position, other: Position) -> bool:
     # Chunks are closed, so progress orders cuts completely: equal progress, equal sequence.
-    return one.progress_ms < other.progress_ms
+    return one.watermark_ms < other.watermark_ms

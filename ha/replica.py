@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from ha.cursor import Received, StreamCursor
 from ha.messages import Data, Snapshot
 from ha.output_log import OutputLog
-from ha.receiver import Received, Receiver
-from ha.roles import Role, RoleEvent, next_role
-from streams.chunk import NO_PROGRESS, Chunk, Position
+from ha.roles import ReplicaRole, RoleEvent, next_role
+from streams.chunk import NO_WATERMARK, Chunk, Position
 from streams.compiler import Program
 from streams.engine import Evaluated, FragmentEngine
 
@@ -40,7 +40,7 @@ class Input:
     """
 
     schema: pa.Schema
-    receiver: Receiver = field(default_factory=Receiver)
+    cursor: StreamCursor = field(default_factory=StreamCursor)
     waiting: list[Chunk] = field(default_factory=list[Chunk])
     moved_at_ms: int | None = None
 
@@ -67,7 +67,7 @@ class Replica:
         generation: int,
     ) -> None:
         self.program = program
-        self.role = Role.WARMING
+        self.role = ReplicaRole.WARMING
         self.epoch = epoch
         self.generation = generation
         self.inputs = {stream: Input(schema=schema) for stream, schema in schemas.items()}
@@ -82,31 +82,31 @@ class Replica:
     @property
     def serves(self) -> bool:
         """Whether its log is one that consumers may rely on."""
-        return self.role is not Role.WARMING
+        return self.role is not ReplicaRole.WARMING
 
     @property
     def sends(self) -> bool:
         """Whether it sends its output, rather than keep it for the day its twin dies."""
-        return self.role is Role.PRIMARY
+        return self.role is ReplicaRole.PRIMARY
 
     def apply(self, event: RoleEvent) -> None:
         """Change role as the table says; taking over begins a new epoch."""
         before, self.role = self.role, next_role(self.role, event)
-        if event is RoleEvent.TWIN_LOST and before is Role.STANDBY:
+        if event is RoleEvent.PEER_REPLICA_LOST and before is ReplicaRole.STANDBY:
             self.epoch += 1
-        if self.role is Role.PRIMARY and before is not Role.PRIMARY:
+        if self.role is ReplicaRole.PRIMARY and before is not ReplicaRole.PRIMARY:
             self.log.rewind()
 
     def receive(self, data: Data) -> Received:
         """Take in data of an input stream."""
         entry = self.inputs[data.stream]
-        received = entry.receiver.receive(data)
+        received = entry.cursor.receive(data)
         if received.chunk is not None:
-            if self.role is Role.WARMING:
+            if self.role is ReplicaRole.WARMING:
                 entry.waiting.append(received.chunk)
             else:
                 if received.moved:
-                    entry.moved_at_ms = int(received.chunk.marks[0])
+                    entry.moved_at_ms = int(received.chunk.watermarks_ms[0])
                     self.engine.skip_to(data.stream, received.chunk.first_seq)
                 self.engine.offer(data.stream, received.chunk)
         return received
@@ -115,37 +115,37 @@ class Replica:
         """Evaluate closed instants, as `FragmentEngine.advance` does, and keep the output."""
         evaluated = self.engine.advance(limit, tuples)
         if evaluated is not None:
-            self.log.append(evaluated.rows, evaluated.marks, evaluated.origins_us)
+            self.log.append(evaluated.rows, evaluated.watermarks_ms, evaluated.ingestion_times_us)
         return evaluated
 
     @property
     def has_work(self) -> bool:
         """Whether `evaluate` would evaluate anything."""
-        return self.role is not Role.WARMING and self.engine.ready
+        return self.role is not ReplicaRole.WARMING and self.engine.ready
 
     @property
-    def progress_ms(self) -> int | None:
+    def watermark_ms(self) -> int | None:
         """The last instant it has evaluated; None before the first."""
-        progress_ms = self.log.end.progress_ms
-        return None if progress_ms == NO_PROGRESS else progress_ms
+        watermark_ms = self.log.end.watermark_ms
+        return None if watermark_ms == NO_WATERMARK else watermark_ms
 
     def skip_to(self, data: Data) -> int:
         """Go on after a hole in an input that nobody can fill; returns the tuples lost."""
-        receiver = self.inputs[data.stream].receiver
-        expected = receiver.position.next_seq if receiver.position else 0
-        receiver.skip_to(data.chunk)
+        cursor = self.inputs[data.stream].cursor
+        expected = cursor.position.next_seq if cursor.position else 0
+        cursor.skip_to(data.chunk)
         self.receive(data)
         return data.chunk.first_seq - expected
 
     def processed(self) -> dict[str, Position]:
         """Position in each input before which everything is folded into state and output."""
-        if self.role is Role.WARMING:
+        if self.role is ReplicaRole.WARMING:
             return {}
         return {
             stream: position
             for stream, position in self.engine.positions().items()
             if (moved_at_ms := self.inputs[stream].moved_at_ms) is None
-            or position.progress_ms >= moved_at_ms
+            or position.watermark_ms >= moved_at_ms
         }
 
     def snapshot(self) -> Snapshot:
@@ -157,7 +157,7 @@ class Replica:
             generation=self.generation,
             state=self.engine.snapshot(),
             inputs={
-                stream: (entry.receiver.generation, positions[stream])
+                stream: (entry.cursor.generation, positions[stream])
                 for stream, entry in self.inputs.items()
             },
             log_base=self.log.base,
@@ -175,7 +175,7 @@ class Replica:
         joined: dict[str, list[Chunk]] = {}
         for stream, entry in self.inputs.items():
             generation, cut = snapshot.inputs[stream]
-            if entry.receiver.generation not in (0, generation):
+            if entry.cursor.generation not in (0, generation):
                 return False
             chunks = [rest for chunk in entry.waiting if (rest := chunk.after(cut)) is not None]
             if chunks and chunks[0].first_seq != cut.next_seq:
@@ -192,20 +192,20 @@ class Replica:
             generation, cut = snapshot.inputs[stream]
             entry.waiting.clear()
             entry.moved_at_ms = None
-            entry.receiver.start(cut, generation)
+            entry.cursor.start(cut, generation)
             for chunk in joined[stream]:
                 self.engine.offer(stream, chunk)
-                entry.receiver.position = chunk.end
+                entry.cursor.position = chunk.end
         self.epoch = max(self.epoch, snapshot.epoch)
         self.generation = snapshot.generation
         self.apply(RoleEvent.STATE_INSTALLED)
         return True
 
-    def forget(self) -> None:
+    def discard_state(self) -> None:
         """Give up state that has a hole, and wait for the twin's."""
         self.apply(RoleEvent.STATE_BROKEN)
         for entry in self.inputs.values():
-            entry.receiver = Receiver()
+            entry.cursor = StreamCursor()
             entry.waiting.clear()
 
     def check_invariants(self) -> None:

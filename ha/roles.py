@@ -10,7 +10,7 @@ from enum import Enum
 from ha.errors import InvariantViolation
 
 
-class Role(Enum):
+class ReplicaRole(Enum):
     """What a copy is doing."""
 
     WARMING = "warming"
@@ -29,32 +29,32 @@ class RoleEvent(Enum):
     STATE_INSTALLED = "state installed"
     STATE_BROKEN = "state broken"
     """Input was lost that only the twin's state can make good."""
-    TWIN_LOST = "twin lost"
+    PEER_REPLICA_LOST = "twin lost"
     PROMOTED = "promoted"
     """Told by a newer plan to be primary."""
     SUPERSEDED = "superseded"
     """Somebody knows a newer epoch: another copy has taken over."""
 
 
-transitions: dict[tuple[Role, RoleEvent], Role] = {
-    (Role.WARMING, RoleEvent.FOUNDED): Role.PRIMARY,
-    (Role.WARMING, RoleEvent.STATE_INSTALLED): Role.STANDBY,
-    (Role.WARMING, RoleEvent.STATE_BROKEN): Role.WARMING,
-    (Role.WARMING, RoleEvent.TWIN_LOST): Role.WARMING,
-    (Role.WARMING, RoleEvent.SUPERSEDED): Role.WARMING,
-    (Role.STANDBY, RoleEvent.STATE_BROKEN): Role.WARMING,
-    (Role.STANDBY, RoleEvent.TWIN_LOST): Role.PRIMARY,
-    (Role.STANDBY, RoleEvent.PROMOTED): Role.PRIMARY,
-    (Role.STANDBY, RoleEvent.SUPERSEDED): Role.STANDBY,
-    (Role.PRIMARY, RoleEvent.TWIN_LOST): Role.PRIMARY,
-    (Role.PRIMARY, RoleEvent.PROMOTED): Role.PRIMARY,
-    (Role.PRIMARY, RoleEvent.SUPERSEDED): Role.STANDBY,
+transitions: dict[tuple[ReplicaRole, RoleEvent], ReplicaRole] = {
+    (ReplicaRole.WARMING, RoleEvent.FOUNDED): ReplicaRole.PRIMARY,
+    (ReplicaRole.WARMING, RoleEvent.STATE_INSTALLED): ReplicaRole.STANDBY,
+    (ReplicaRole.WARMING, RoleEvent.STATE_BROKEN): ReplicaRole.WARMING,
+    (ReplicaRole.WARMING, RoleEvent.PEER_REPLICA_LOST): ReplicaRole.WARMING,
+    (ReplicaRole.WARMING, RoleEvent.SUPERSEDED): ReplicaRole.WARMING,
+    (ReplicaRole.STANDBY, RoleEvent.STATE_BROKEN): ReplicaRole.WARMING,
+    (ReplicaRole.STANDBY, RoleEvent.PEER_REPLICA_LOST): ReplicaRole.PRIMARY,
+    (ReplicaRole.STANDBY, RoleEvent.PROMOTED): ReplicaRole.PRIMARY,
+    (ReplicaRole.STANDBY, RoleEvent.SUPERSEDED): ReplicaRole.STANDBY,
+    (ReplicaRole.PRIMARY, RoleEvent.PEER_REPLICA_LOST): ReplicaRole.PRIMARY,
+    (ReplicaRole.PRIMARY, RoleEvent.PROMOTED): ReplicaRole.PRIMARY,
+    (ReplicaRole.PRIMARY, RoleEvent.SUPERSEDED): ReplicaRole.STANDBY,
     # Its state is all there is: what is lost is lost, and counted.
-    (Role.PRIMARY, RoleEvent.STATE_BROKEN): Role.PRIMARY,
+    (ReplicaRole.PRIMARY, RoleEvent.STATE_BROKEN): ReplicaRole.PRIMARY,
 }
 
 
-def next_role(role: Role, event: RoleEvent) -> Role:
+def next_role(role: ReplicaRole, event: RoleEvent) -> ReplicaRole:
     """The role after `event`.
 
     Raises

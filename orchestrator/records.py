@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from ha.roles import ReplicaRole
 from streams.scheduling.run_queue import Policy
 from topology.coordinate import MAX_RTT_MS
 from topology.cpu import DEFAULT_SCALING, Scaling
@@ -31,16 +32,6 @@ class NodeKind(Enum):
     """A place where streams enter or leave; runs no fragment."""
     OBSERVER = "observer"
     """A passing reader of streams: `vivace tail`, a drill's instrument."""
-
-
-class ReplicaRole(Enum):
-    """What one copy of a fragment is doing."""
-
-    WARMING = "warming"
-    """A secondary that has not caught up yet: cannot take over."""
-    STANDBY = "standby"
-    """A warm secondary: takes over at once."""
-    PRIMARY = "primary"
 
 
 class ReplicaId(Record, frozen=True, kw_only=True):
@@ -84,7 +75,7 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
 
     role: ReplicaRole
     epoch: int
-    progress_ms: int | None
+    watermark_ms: int | None
     cost: CostStatus | None = None
     """As measured; None until enough was."""
 
@@ -93,12 +84,12 @@ class SinkStatus(Record, frozen=True, kw_only=True):
     """What a host says of a stream it receives."""
 
     next_seq: int
-    progress_ms: int | None
+    watermark_ms: int | None
     rows: int
     latency_ms_p50: float | None
     latency_ms_p99: float | None
     deadline_misses: int
-    answers: int
+    completed_timestamps: int
     """Instants whose results are complete; latency is measured for each."""
     late_rows: int = 0
     """Tuples among `rows` that came later than the deadline."""
@@ -287,7 +278,7 @@ class FragmentAssignment(Record, frozen=True, kw_only=True):
     role: Literal["primary", "secondary"]
     epoch: int
     generation: int
-    twin: str | None
+    peer_replica: str | None
     """Node of the other copy."""
     sub_deadline_ms: float
     standby_lag_ms: float
@@ -343,7 +334,7 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     """Least time between two evaluations of a fragment, or two emissions of a replay: what comes
     in between is taken together, which costs little more than one. After a pause a tuple is
     evaluated at once."""
-    hop_ms: float = 2.0
+    hop_overhead_ms: float = 2.0
     """What a link is taken to cost besides its latency: queueing in sockets, serialisation."""
     cpu: Scaling = DEFAULT_SCALING
     """CPU axis: the milliseconds that a node's load counts for."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 import numpy as np
-import numpy.typing as npt
 
 from placement import evaluate
 from placement.evaluate import Standby
@@ -19,10 +18,7 @@ from placement.graph import QueryGraph
 from placement.network import NetworkView
 from placement.records import Request
 from placement.schemes import largest_batch, sent_share
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from topology.arrays import BoolArray, FloatArray, IntArray
 
 Pairs = Mapping[str, tuple[str, str]]
 """Operator to be placed → nodes of its primary and its secondary."""
@@ -75,7 +71,7 @@ class Assessment:
 
 def assess(
     requests: Sequence[Request],
-    copies: Pairs,
+    replicas: Pairs,
     view: NetworkView,
     *,
     scheme: Scheme = Scheme.ACTIVE,
@@ -101,12 +97,12 @@ def assess(
     for request in requests:
         graph = request.graph
         primaries = {o.name: o.pinned for o in graph.operators if o.pinned is not None}
-        primaries |= {name: copies[name][0] for name in graph.to_place}
+        primaries |= {name: replicas[name][0] for name in graph.to_place}
         standbys = _standbys(
-            request, primaries, copies, view, scheme, ack_interval_ms, dying_together
+            request, primaries, replicas, view, scheme, ack_interval_ms, dying_together
         )
         for name in graph.to_place:
-            for node in copies[name]:
+            for node in replicas[name]:
                 operators[view.index[node]] += 1
                 cores[view.index[node]] += graph.cores(name)
         standby_usage = 0.0
@@ -136,7 +132,7 @@ def assess(
 def _standbys(
     request: Request,
     primaries: Mapping[str, str],
-    copies: Pairs,
+    replicas: Pairs,
     view: NetworkView,
     scheme: Scheme,
     ack_interval_ms: float,
@@ -148,9 +144,9 @@ def _standbys(
     for name in graph.to_place:
         known = standbys if dying_together else {}
         active = evaluate.recovery(
-            graph, name, copies[name][1], primaries, known, view, request.detection_ms
+            graph, name, replicas[name][1], primaries, known, view, request.detection_ms
         )
-        standbys[name] = Standby(node=copies[name][1], recovery=active)
+        standbys[name] = Standby(node=replicas[name][1], recovery=active)
         # Others that die with it wait until it has caught up: the slack is theirs as well.
         awaited = dying_together and any(
             primaries[link.target] == primaries[name] for link in graph.outputs[name]
@@ -160,7 +156,7 @@ def _standbys(
             batch_size = largest_batch(graph, name, standbys[name], bound_ms, ack_interval_ms)
             held_ms = evaluate.reprocess_ms(graph, name, batch_size)
             standbys[name] = Standby(
-                node=copies[name][1],
+                node=replicas[name][1],
                 recovery=replace(active, reprocess_ms=held_ms),
                 batch_size=batch_size,
             )

@@ -12,7 +12,7 @@ What the text leaves open, and what is done:
   the order of names together.
 - Upstream's start point may be the primary's own node: relaxation often puts an operator where
   its largest input comes from. Taken literally the secondary stands there too. It costs nothing
-  on the network and protects nothing; `Copies.unprotected` lists such operators, and whoever
+  on the network and protects nothing; `Replicas.unprotected` lists such operators, and whoever
   compares recovery times must count them as lost. With `apart` it goes to the nearest other node.
 - A start point where no operators run, a site, stands for the nearest node that runs some.
 - Nearest is by coordinates, without the CPU axis: upstream heeds no load (Table 2).
@@ -26,18 +26,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from placement.errors import NoNode
 from placement.graph import Link, QueryGraph
 from placement.load import Load
 from placement.network import NetworkView
-
-IntArray = npt.NDArray[np.int64]
+from topology.arrays import IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copies:
+class Replicas:
     """Where the two copies of every operator are.
 
     Attributes
@@ -59,7 +57,7 @@ class Copies:
         )
 
 
-def place_at_random(graph: QueryGraph, view: NetworkView, rng: np.random.Generator) -> Copies:
+def place_at_random(graph: QueryGraph, view: NetworkView, rng: np.random.Generator) -> Replicas:
     """Two different nodes for every operator, each pair as likely as another.
 
     Parameters
@@ -78,12 +76,12 @@ def place_at_random(graph: QueryGraph, view: NetworkView, rng: np.random.Generat
     for name in graph.to_place:
         pair = rng.choice(view.host_indices, size=2, replace=False)
         primaries[name], secondaries[name] = view.names(pair)
-    return Copies(primaries=primaries, secondaries=secondaries)
+    return Replicas(primaries=primaries, secondaries=secondaries)
 
 
 def place_round_robin(
     graph: QueryGraph, view: NetworkView, load: Load, rng: np.random.Generator
-) -> Copies:
+) -> Replicas:
     """The node with the fewest copies for every primary and secondary in turn.
 
     Parameters
@@ -103,17 +101,17 @@ def place_round_robin(
     secondaries: dict[str, str] = {}
     for name in graph.to_place:
         first = _least_loaded(view.host_indices, load, rng)
-        load = load.with_copies(view.names([first]))
+        load = load.with_replicas(view.names([first]))
         others = view.host_indices[view.host_indices != first]
         second = _least_loaded(others, load, rng)
-        load = load.with_copies(view.names([second]))
+        load = load.with_replicas(view.names([second]))
         primaries[name], secondaries[name] = view.names([first, second])
-    return Copies(primaries=primaries, secondaries=secondaries)
+    return Replicas(primaries=primaries, secondaries=secondaries)
 
 
 def place_upstream(
     graph: QueryGraph, view: NetworkView, primaries: Mapping[str, str], *, apart: bool = False
-) -> Copies:
+) -> Replicas:
     """A secondary where the operator's largest input comes from.
 
     Parameters
@@ -141,7 +139,7 @@ def place_upstream(
         secondaries[name] = next(
             node for node in nearest if not (apart and node == primaries[name])
         )
-    return Copies(primaries=dict(primaries), secondaries=secondaries)
+    return Replicas(primaries=dict(primaries), secondaries=secondaries)
 
 
 def _check_hosts(graph: QueryGraph, view: NetworkView, needed: int) -> None:
@@ -162,8 +160,8 @@ def _pinned(graph: QueryGraph, view: NetworkView) -> dict[str, str]:
 
 
 def _least_loaded(nodes: IntArray, load: Load, rng: np.random.Generator) -> int:
-    copies = load.copies_by_node[nodes]
-    return int(rng.choice(nodes[copies == copies.min()]))
+    replicas = load.replicas_by_node[nodes]
+    return int(rng.choice(nodes[replicas == replicas.min()]))
 
 
 def _rate(link: Link) -> float:

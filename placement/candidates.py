@@ -11,16 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from placement.errors import NoNode
 from placement.evaluate import Places
 from placement.graph import QueryGraph
 from placement.load import Load
 from placement.network import NetworkView
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from topology.arrays import FloatArray, IntArray
 
 
 def candidates(

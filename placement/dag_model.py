@@ -12,7 +12,7 @@ DR(l), Lat(n, m)                     rate, bytes/s; one-way latency, ms
 P_{o,n}                              load price of o on n: DR into o · CPU axis of n
 c_o, C_n           left              cores that o needs; that n has left
 p_o                                  processing time of o, ms
-h                  hop_ms            what a link takes besides its latency, ms
+h                  hop_overhead_ms            what a link takes besides its latency, ms
 =================  ================  ===================================================
 
 The program, with (3), (4) and (5) only where they are asked for:
@@ -35,15 +35,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import csr_array
 
 from placement.graph import QueryGraph
 from placement.network import NetworkView
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from topology.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,7 +57,7 @@ class DagTask:
         What the operators to be placed may need together, by node, shape (n,), cores; or any.
     deadline_ms
         Of the longest path, infinite if there is none; None: paths are not modelled.
-    hop_ms
+    hop_overhead_ms
         What a link takes besides its latency, ms.
     apart
         Whether operators to be placed that are linked must take different nodes.
@@ -72,7 +69,7 @@ class DagTask:
     price_ms: FloatArray
     capacity_left: FloatArray | None
     deadline_ms: float | None
-    hop_ms: float
+    hop_overhead_ms: float
     apart: bool
 
 
@@ -250,7 +247,7 @@ class DagModel:
                 (arrivals[link.target], 1.0),
                 (arrivals[link.source], -1.0),
                 (routes, -latency_ms),
-                lower=task.hop_ms + cost_ms[link.target],
+                lower=task.hop_overhead_ms + cost_ms[link.target],
             )
         for name, arrival in arrivals.items():
             self._rows.add((arrival, 1.0), lower=cost_ms[name])

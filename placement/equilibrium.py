@@ -39,14 +39,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from placement.errors import SettingsError
 from placement.graph import QueryGraph
-from placement.springs import Springs
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from placement.spring_system import SpringSystem
+from topology.arrays import FloatArray, IntArray
 
 BYTES_PER_PULL = 1 / 2e3
 """Network usage, bytes, of 1 byte/s over a length of 1 ms: half of it is the one-way latency."""
@@ -143,7 +140,7 @@ def equilibrium(
     GraphError
         If a position is missing or is none.
     """
-    springs = Springs.of(graphs, pinned_ms)
+    springs = SpringSystem.of(graphs, pinned_ms)
     return springs.wrap(springs.balance(springs.rates))
 
 
@@ -164,7 +161,7 @@ def least_usage(
     GraphError
         If a position is missing or is none.
     """
-    springs = Springs.of(graphs, pinned_ms)
+    springs = SpringSystem.of(graphs, pinned_ms)
     found = minimise(springs, springs.balance(springs.rates), settings)
     return [
         Equilibrium(
@@ -178,7 +175,7 @@ def least_usage(
 
 
 def minimise(
-    springs: Springs, start_ms: FloatArray, settings: UsageSettings | None = None
+    springs: SpringSystem, start_ms: FloatArray, settings: UsageSettings | None = None
 ) -> LeastUsage:
     """`least_usage` of springs that are in arrays already.
 
@@ -224,14 +221,14 @@ def minimise(
     )
 
 
-def _weights(springs: Springs, lengths_ms: FloatArray, softest_ms: FloatArray) -> FloatArray:
+def _weights(springs: SpringSystem, lengths_ms: FloatArray, softest_ms: FloatArray) -> FloatArray:
     """w, shape (m,): constants with which springs of these lengths pull with their rates."""
     weights = springs.rates / np.maximum(lengths_ms, softest_ms[springs.query_of_spring])
     weakest = 1 / springs.greatest(1 / weights)
     return np.minimum(weights, MAX_STIFFNESS * weakest[springs.query_of_spring])
 
 
-def _lower_bound(springs: Springs, weights: FloatArray, lengths_ms: FloatArray) -> FloatArray:
+def _lower_bound(springs: SpringSystem, weights: FloatArray, lengths_ms: FloatArray) -> FloatArray:
     """What balanced springs prove of every query, shape (q,), bytes/s · ms."""
     pulls = weights * lengths_ms
     excess = springs.greatest(pulls / springs.rates)

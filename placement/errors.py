@@ -128,13 +128,13 @@ class Stranded(RunningError):
     That is for the planner, which replaces what was lost; rebalancing improves what is whole.
     """
 
-    def __init__(self, operator: str, copy: str, node: str) -> None:
+    def __init__(self, operator: str, replica: str, node: str) -> None:
         super().__init__(
             operator,
-            f"its {copy} is on {node!r}, which is gone or takes no operators; "
+            f"its {replica} is on {node!r}, which is gone or takes no operators; "
             "plan first, then rebalance what the plan keeps",
         )
-        self.copy = copy
+        self.replica = replica
         self.node = node
 
 

@@ -21,13 +21,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from placement.graph import Link, QueryGraph
 from placement.network import NetworkView
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from topology.arrays import FloatArray, IntArray
 
 Places = Mapping[str, str]
 """Operator → node."""
@@ -177,12 +174,12 @@ def link_usage(rate_bytes_s: float, source: str, target: str, view: NetworkView)
 
 
 def longest_path(
-    graph: QueryGraph, primaries: Places, view: NetworkView, hop_ms: float
+    graph: QueryGraph, primaries: Places, view: NetworkView, hop_overhead_ms: float
 ) -> LongestPath:
     """Latency of the slowest output, from its farthest source.
 
-    A tuple pays the one-way latency and `hop_ms` for each link, and each operator's cost. An
-    operator with several inputs waits for the last, so the longest path counts. Queueing is not
+    A tuple pays the one-way latency and `hop_overhead_ms` for each link, and each operator's cost.
+    An operator with several inputs waits for the last, so the longest path counts. Queueing is not
     in it: that is what deadlines on nodes are for.
     """
     links = [link for name in graph.order for link in graph.inputs[name]]
@@ -194,7 +191,7 @@ def longest_path(
         arrived_ms[name] = graph.by_name[name].cost_us / 1e3
         latest_ms = -1.0
         for link in graph.inputs[name]:
-            reached_ms = arrived_ms[link.source] + next(delays_ms) + hop_ms
+            reached_ms = arrived_ms[link.source] + next(delays_ms) + hop_overhead_ms
             if reached_ms > latest_ms:
                 latest_ms, via[name] = reached_ms, link.source
         arrived_ms[name] += max(latest_ms, 0.0)

@@ -21,7 +21,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import milp
 
 from placement import evaluate
@@ -37,9 +36,7 @@ from placement.errors import (
 from placement.graph import QueryGraph
 from placement.network import NetworkView
 from placement.program import ANY_NODES, INFEASIBLE, OPTIMAL, MilpSettings
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from topology.arrays import FloatArray, IntArray
 
 LARGEST_COEFFICIENT = 1e3
 """What the objective is scaled to: HiGHS's tolerances are absolute, 10⁻⁶ and less, and usages
@@ -92,7 +89,7 @@ def solve_dag(
     *,
     capacity_left: FloatArray | None = None,
     deadline_ms: float | None = None,
-    hop_ms: float = 0.0,
+    hop_overhead_ms: float = 0.0,
     apart: bool = False,
     settings: MilpSettings | None = None,
 ) -> DagPlacement:
@@ -107,7 +104,7 @@ def solve_dag(
     capacity_left
         What all operators to be placed may need together, by node, shape (n,), cores. A node
         with nothing left, or less, takes operators that need nothing.
-    deadline_ms, hop_ms
+    deadline_ms, hop_overhead_ms
         Longest path allowed, ms, and what a link takes besides its latency
         (`evaluate.longest_path`).
     apart
@@ -133,7 +130,7 @@ def solve_dag(
         if capacity_left is None
         else _checked(capacity_left, view, "capacity_left", (-math.inf, math.inf)).clip(min=0.0),
         deadline_ms=deadline_ms,
-        hop_ms=hop_ms,
+        hop_overhead_ms=hop_overhead_ms,
         apart=apart,
     )
     settings = settings or MilpSettings()
@@ -236,7 +233,9 @@ def _primaries(task: DagTask, chosen: Mapping[str, int]) -> dict[str, str]:
 def _missed(task: DagTask, chosen: Mapping[str, int]) -> dict[str, int]:
     """Operators that by their places alone break the deadline or a capacity; none if none is."""
     if task.deadline_ms is not None:
-        path = evaluate.longest_path(task.graph, _primaries(task, chosen), task.view, task.hop_ms)
+        path = evaluate.longest_path(
+            task.graph, _primaries(task, chosen), task.view, task.hop_overhead_ms
+        )
         if path.latency_ms > task.deadline_ms:
             return {name: chosen[name] for name in path.operators}
     if task.capacity_left is not None:
@@ -260,7 +259,7 @@ def _reason(task: DagTask, answer: _Answer, settings: MilpSettings) -> Placement
         found = _solve(fastest, fastest.latest(), settings)
         if found.x is not None:
             primaries = _primaries(task, fastest.chosen(found.x))
-            path = evaluate.longest_path(graph, primaries, task.view, task.hop_ms)
+            path = evaluate.longest_path(graph, primaries, task.view, task.hop_overhead_ms)
             return DeadlineUnattainable(
                 graph.name,
                 deadline_ms=task.deadline_ms,

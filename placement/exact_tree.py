@@ -43,14 +43,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from placement.graph import Link, QueryGraph
 from placement.min_sum import Factor, cheapest, min_marginals
 from placement.network import NetworkView
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from topology.arrays import FloatArray, IntArray
 
 MAX_JOINT_INPUTS = 2
 """Inputs to be placed that a secondary is priced with together: tables grow as candidates^(m+1)."""

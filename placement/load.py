@@ -19,10 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from placement.network import NetworkView
+from topology.arrays import FloatArray, IntArray
 from topology.cpu import Scaling
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 ROUNDING_CORES = 1e-9
 """Cores by which a sum of shares may exceed a capacity that it equals on paper."""
@@ -51,21 +49,21 @@ class Load:
         *,
         operator_load: float,
         cpu: Scaling,
-        copies: IntArray | None = None,
+        replicas: IntArray | None = None,
         used_cores: FloatArray | None = None,
     ) -> None:
         self._view = view
         self._operator_load = operator_load
         self._cpu = cpu
         self._measured_ms = np.array([node.cpu_ms for node in view.nodes], dtype=np.float64)
-        if copies is None:
-            copies = np.array([node.operators for node in view.nodes], dtype=np.int64)
-        self.copies_by_node: IntArray = copies
+        if replicas is None:
+            replicas = np.array([node.operators for node in view.nodes], dtype=np.int64)
+        self.replicas_by_node: IntArray = replicas
         self.used_cores: FloatArray = (
             np.zeros(len(view.nodes)) if used_cores is None else used_cores
         )
 
-    def with_copies(self, nodes: Iterable[str], cores: float = 0.0) -> Load:
+    def with_replicas(self, nodes: Iterable[str], cores: float = 0.0) -> Load:
         """The load with one more copy on each of the given nodes.
 
         Parameters
@@ -75,11 +73,11 @@ class Load:
         """
         return self._changed(nodes, 1, cores)
 
-    def without_copies(self, nodes: Iterable[str], cores: float = 0.0) -> Load:
+    def without_replicas(self, nodes: Iterable[str], cores: float = 0.0) -> Load:
         """The load with one copy less on each of the given nodes."""
         return self._changed(nodes, -1, cores)
 
-    def with_counts(self, copies: IntArray, cores: FloatArray | None = None) -> Load:
+    def with_counts(self, replicas: IntArray, cores: FloatArray | None = None) -> Load:
         """The load with so many more copies on each node.
 
         Parameters
@@ -90,18 +88,18 @@ class Load:
             What those on each node need together, shape (n,); nothing, if None.
         """
         load = self._same()
-        load.copies_by_node = self.copies_by_node + copies
+        load.replicas_by_node = self.replicas_by_node + replicas
         if cores is not None:
             load.used_cores = self.used_cores + cores
         return load
 
-    def copies(self, node: str) -> int:
+    def replicas(self, node: str) -> int:
         """Copies of operators on a node."""
-        return int(self.copies_by_node[self._view.index[node]])
+        return int(self.replicas_by_node[self._view.index[node]])
 
     def cpu_ms(self) -> FloatArray:
         """The CPU axis by node, shape (n,), ms."""
-        return self._axis_ms(self.copies_by_node)
+        return self._axis_ms(self.replicas_by_node)
 
     def price_ms(self, together: IntArray | None = None) -> FloatArray:
         """The CPU axis that one more copy on a node meets, itself included, shape (n,), ms.
@@ -113,7 +111,7 @@ class Load:
             on average. One or none: a single copy.
         """
         ahead = 0.0 if together is None else (np.maximum(together, 1) - 1) / 2
-        return self._axis_ms(self.copies_by_node + 1 + ahead)
+        return self._axis_ms(self.replicas_by_node + 1 + ahead)
 
     def price_bytes(self, rate_bytes_s: float) -> FloatArray:
         """The load price of a copy with that input rate, by node, shape (n,), bytes."""
@@ -127,16 +125,16 @@ class Load:
         """CPU that is left by node, cores, shape (n,); below 0 where copies need too much."""
         return self._view.capacity_cores - self.used_cores
 
-    def _axis_ms(self, copies: npt.NDArray[np.floating] | IntArray) -> FloatArray:
-        return self._measured_ms + self._cpu.axis_ms(self._operator_load * np.maximum(copies, 0))
+    def _axis_ms(self, replicas: npt.NDArray[np.floating] | IntArray) -> FloatArray:
+        return self._measured_ms + self._cpu.axis_ms(self._operator_load * np.maximum(replicas, 0))
 
     def _changed(self, nodes: Iterable[str], by: int, cores: float) -> Load:
         at = np.array([self._view.index[node] for node in nodes], dtype=np.int64)
         if not len(at):
             return self
         load = self._same()
-        load.copies_by_node = self.copies_by_node.copy()
-        np.add.at(load.copies_by_node, at, by)
+        load.replicas_by_node = self.replicas_by_node.copy()
+        np.add.at(load.replicas_by_node, at, by)
         if cores:
             load.used_cores = self.used_cores.copy()
             np.add.at(load.used_cores, at, by * cores)
@@ -147,5 +145,5 @@ class Load:
         load = object.__new__(Load)
         load._view, load._cpu = self._view, self._cpu
         load._operator_load, load._measured_ms = self._operator_load, self._measured_ms
-        load.copies_by_node, load.used_cores = self.copies_by_node, self.used_cores
+        load.replicas_by_node, load.used_cores = self.replicas_by_node, self.used_cores
         return load

@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from topology.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

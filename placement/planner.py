@@ -24,7 +24,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from placement import evaluate
 from placement.equilibrium import least_usage
@@ -40,12 +39,11 @@ from placement.graph import QueryGraph
 from placement.load import Load
 from placement.network import NetworkView
 from placement.primaries import choose_primaries
-from placement.records import Placed, Plan, QueryFigures, Request
+from placement.records import PlacedOperator, Plan, QueryFigures, Request
 from placement.relaxation import relax
 from placement.secondaries import StandbyTask, place_secondaries
 from placement.settings import Placer, Settings
-
-FloatArray = npt.NDArray[np.float64]
+from topology.arrays import FloatArray
 
 Keep = Mapping[str, tuple[str, str | None]]
 """Operator → nodes of its running primary and secondary (None: it lost its secondary)."""
@@ -89,7 +87,7 @@ def plan(
     # What runs is there already, also for a query that is placed before it.
     for request in requests:
         load = _with_running(load, request.graph, running)
-    placements: list[Placed] = []
+    placements: list[PlacedOperator] = []
     figures: list[QueryFigures] = []
     all_points_ms = free_points(requests, view, settings, itertools.repeat(rng))
     for request, points_ms in zip(requests, all_points_ms, strict=True):
@@ -99,7 +97,7 @@ def plan(
         figures.append(query)
         for p in placed:
             cores = request.graph.cores(p.operator)
-            load = load.with_copies((p.primary, p.secondary), cores)
+            load = load.with_replicas((p.primary, p.secondary), cores)
     return Plan(placements=tuple(placements), queries=tuple(figures))
 
 
@@ -110,7 +108,7 @@ def place_query(
     load: Load,
     keep: Keep,
     settings: Settings,
-) -> tuple[list[Placed], QueryFigures]:
+) -> tuple[list[PlacedOperator], QueryFigures]:
     """Place one query: primaries in time, secondaries within the bound, figures.
 
     Parameters
@@ -155,7 +153,7 @@ def place_query(
         except (NoNode, DeadlineUnattainable):
             raise unattainable from None
     placed = [
-        Placed(
+        PlacedOperator(
             query=graph.name,
             operator=name,
             primary=primaries[name],
@@ -168,7 +166,7 @@ def place_query(
         )
         for name, standby in standbys.items()
     ]
-    path = evaluate.longest_path(graph, primaries, view, settings.hop_ms)
+    path = evaluate.longest_path(graph, primaries, view, settings.hop_overhead_ms)
     standby_usage = evaluate.standby_usage(
         graph, primaries, {p.operator: p.secondary for p in placed}, view
     )
@@ -248,20 +246,20 @@ def _still_running(keep: Keep, view: NetworkView) -> Keep:
 def _with_running(load: Load, graph: QueryGraph, keep: Keep) -> Load:
     """The load with the query's running copies."""
     for name in graph.to_place:
-        load = load.with_copies(_nodes(keep, name), graph.cores(name))
+        load = load.with_replicas(_nodes(keep, name), graph.cores(name))
     return load
 
 
 def _with_secondaries(load: Load, graph: QueryGraph, keep: Keep) -> Load:
     """The load with those of the query's running copies that its primaries must leave room for."""
     for name in graph.to_place:
-        load = load.with_copies(_nodes(keep, name)[1:], graph.cores(name))
+        load = load.with_replicas(_nodes(keep, name)[1:], graph.cores(name))
     return load
 
 
 def _without_running(load: Load, graph: QueryGraph, keep: Keep) -> Load:
     for name in graph.to_place:
-        load = load.without_copies(_nodes(keep, name), graph.cores(name))
+        load = load.without_replicas(_nodes(keep, name), graph.cores(name))
     return load
 
 
@@ -271,7 +269,7 @@ def _nodes(keep: Keep, operator: str) -> list[str]:
 
 def _loaded(load: Load, graph: QueryGraph, primaries: Places) -> Load:
     for name in graph.to_place:
-        load = load.with_copies((primaries[name],), graph.cores(name))
+        load = load.with_replicas((primaries[name],), graph.cores(name))
     return load
 
 

@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from placement import evaluate, repair
 from placement.candidates import candidates
@@ -34,8 +33,7 @@ from placement.load import Load
 from placement.network import NetworkView
 from placement.records import Request
 from placement.settings import Placer, Settings
-
-FloatArray = npt.NDArray[np.float64]
+from topology.arrays import FloatArray
 
 
 def choose_primaries(
@@ -74,7 +72,7 @@ def choose_primaries(
         chosen = nearest_nodes(graph, points_ms, view, load, keep)
     else:
         chosen = _cheapest(request, points_ms, view, load, keep, settings, apart)
-    path = evaluate.longest_path(graph, chosen, view, settings.hop_ms)
+    path = evaluate.longest_path(graph, chosen, view, settings.hop_overhead_ms)
     if path.latency_ms > request.deadline_ms and graph.to_place:
         chosen = _repaired(request, chosen, points_ms, view, load, keep, settings)
     return _in_time(request, chosen, view, settings)
@@ -90,7 +88,7 @@ def nearest_nodes(
     """Nearest node for every operator to be placed; pinned and kept ones stay (§4.4)."""
     places = {o.name: o.pinned for o in graph.operators if o.pinned is not None}
     places |= {name: keep[name] for name in graph.to_place if name in keep}
-    load = load.with_copies(places[name] for name in graph.to_place if name in keep)
+    load = load.with_replicas(places[name] for name in graph.to_place if name in keep)
     for name in graph.to_place:
         if name in places:
             continue
@@ -101,7 +99,7 @@ def nearest_nodes(
         if not nearest:
             raise NoNode(graph.name, name, _why_none(graph, name, view))
         places[name] = nearest[0]
-        load = load.with_copies((places[name],))
+        load = load.with_replicas((places[name],))
     return places
 
 
@@ -187,7 +185,7 @@ def _repaired(
             graph=request.graph,
             view=view,
             candidates=nodes,
-            hop_ms=settings.hop_ms,
+            hop_overhead_ms=settings.hop_overhead_ms,
             steps=settings.repair_steps,
             room_cores=None if settings.placer is Placer.NEAREST else load.room_cores(),
         )
@@ -214,7 +212,7 @@ def _allowed(graph: QueryGraph, name: str, nodes: Sequence[str]) -> list[str]:
 def _in_time(
     request: Request, primaries: dict[str, str], view: NetworkView, settings: Settings
 ) -> dict[str, str]:
-    path = evaluate.longest_path(request.graph, primaries, view, settings.hop_ms)
+    path = evaluate.longest_path(request.graph, primaries, view, settings.hop_overhead_ms)
     if path.latency_ms > request.deadline_ms:
         raise DeadlineUnattainable(
             request.graph.name,

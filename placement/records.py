@@ -18,7 +18,7 @@ class Request(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class PlacedOperator:
     """Where one operator runs and what its secondary promises (`evaluate.Recovery`).
 
     Attributes
@@ -66,5 +66,5 @@ class QueryFigures:
 class Plan:
     """Placements in the order of the queries and of each graph, and figures by query."""
 
-    placements: tuple[Placed, ...]
+    placements: tuple[PlacedOperator, ...]
     queries: tuple[QueryFigures, ...]

@@ -22,7 +22,7 @@ What deviates from the text:
   (0, 1], for any rate above a few bytes/s. The force is therefore divided by Σ_j DR(i, j): a step
   goes the share δ of the way to the weighted mean of the neighbours, which converges for all
   rates when each operator is connected with a pinned one (the step's matrix is then a strict
-  contraction), and has the same fixed point. `literal` follows the text, and refuses a δ that
+  contraction), and has the same fixed point. `paper_steps` follows the text, and refuses a δ that
   would diverge.
 - *F_t.* Rates differ by orders of magnitude and so do forces. An operator is at rest when the
   force on it is less than what the weakest link of the query would exert if stretched by
@@ -42,13 +42,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from placement.errors import RelaxationDiverges, SettingsError
 from placement.graph import QueryGraph
-from placement.springs import MIN_RATE_BYTES_S, Springs
-
-FloatArray = npt.NDArray[np.float64]
+from placement.spring_system import MIN_RATE_BYTES_S, SpringSystem
+from topology.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +61,14 @@ class RelaxationSettings:
         F_t as an extension of the weakest link, ms, > 0.
     max_rounds
         Steps after which the fixed point is computed.
-    literal
+    paper_steps
         Step by δ·F_i as in the text, instead of δ·F_i / Σ_j DR(i, j).
     """
 
     delta: float = 0.9
     rest_ms: float = 1e-3
     max_rounds: int = 1_000
-    literal: bool = False
+    paper_steps: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.delta <= 1:
@@ -123,12 +121,12 @@ def relax(
     GraphError
         If a pinned operator has no position.
     RelaxationDiverges
-        If literal steps of this δ would not come to rest.
+        If paper_steps steps of this δ would not come to rest.
     """
     settings = settings or RelaxationSettings()
     if not graph.to_place:
         return Relaxation(points_ms={}, rounds=0, solved=False)
-    springs = Springs.of([graph], [pinned_ms])
+    springs = SpringSystem.of([graph], [pinned_ms])
     sparse, pull = springs.system(springs.rates)
     laplacian = sparse.toarray()
     step = _step(graph, laplacian, settings)
@@ -146,7 +144,7 @@ def relax(
 
 def _step(graph: QueryGraph, laplacian: FloatArray, settings: RelaxationSettings) -> FloatArray:
     """What the force on each operator is multiplied by, shape (n,)."""
-    if not settings.literal:
+    if not settings.paper_steps:
         return settings.delta / laplacian.diagonal()
     limit = 2 / float(np.linalg.eigvalsh(laplacian)[-1])
     if settings.delta >= limit:

@@ -16,15 +16,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from placement.evaluate import link_usage
 from placement.graph import QueryGraph
 from placement.load import ROUNDING_CORES
 from placement.network import NetworkView
-
-FloatArray = npt.NDArray[np.float64]
+from topology.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +31,7 @@ class RepairTask:
     ----------
     candidates
         Nodes of every operator in the order they are tried; one for what stays.
-    hop_ms
+    hop_overhead_ms
         Cost of a link besides its latency, ms.
     steps
         Placements of a single operator after which a search ends.
@@ -47,7 +43,7 @@ class RepairTask:
     graph: QueryGraph
     view: NetworkView
     candidates: Mapping[str, Sequence[str]]
-    hop_ms: float
+    hop_overhead_ms: float
     steps: int
     room_cores: FloatArray | None = None
 
@@ -119,7 +115,7 @@ def _extend(
     for link in task.graph.inputs[name]:
         source = chosen[index[link.source]]
         network_ms = task.view.one_way_ms(source.node, node)
-        reached_ms = max(reached_ms, source.arrived_ms + network_ms + task.hop_ms)
+        reached_ms = max(reached_ms, source.arrived_ms + network_ms + task.hop_overhead_ms)
         usage += link_usage(link.rate_bytes_s, source.node, node, task.view)
     arrived_ms = reached_ms + task.graph.by_name[name].cost_us / 1e3
     latest_ms = max(arrived_ms + rest_ms[name], chosen[-1].latest_ms if chosen else 0.0)
@@ -147,7 +143,9 @@ def _least_rest_ms(task: RepairTask) -> dict[str, float]:
     for name in reversed(task.graph.order):
         rest_ms[name] = max(
             (
-                task.hop_ms + task.graph.by_name[link.target].cost_us / 1e3 + rest_ms[link.target]
+                task.hop_overhead_ms
+                + task.graph.by_name[link.target].cost_us / 1e3
+                + rest_ms[link.target]
                 for link in task.graph.outputs[name]
             ),
             default=0.0,

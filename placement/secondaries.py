@@ -30,9 +30,7 @@ from placement.evaluate import Places, Recovery, Standby, recovery, transfers_ms
 from placement.graph import Link, QueryGraph
 from placement.load import Load
 from placement.network import NetworkView
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
+from topology.arrays import BoolArray, FloatArray
 
 
 class SecondarySearch(Enum):
@@ -107,7 +105,7 @@ def place_secondaries(
     standbys: dict[str, Standby] = {}
     running = {name: node for name in task.graph.to_place if (node := keep.get(name)) is not None}
     for name, node in running.items():
-        load = load.with_copies((node,), task.graph.cores(name))
+        load = load.with_replicas((node,), task.graph.cores(name))
     for name in task.graph.to_place:
         if name in running:
             kept = task.standby(name, running[name], standbys)
@@ -115,7 +113,7 @@ def place_secondaries(
                 standbys[name] = kept
                 continue
         standbys[name] = _search(task, name, load, standbys)
-        load = load.with_copies((standbys[name].node,), task.graph.cores(name))
+        load = load.with_replicas((standbys[name].node,), task.graph.cores(name))
     return standbys
 
 

@@ -31,7 +31,7 @@ class Settings:
         CPU axis: the milliseconds that a load counts for.
     operator_load
         Cores that an operator copy is taken to use until it is measured.
-    hop_ms
+    hop_overhead_ms
         What a link costs besides its latency: batching, queueing in sockets, serialisation.
     placer, secondary_search
         The product's, or the paper's: `Placer.NEAREST`, `SecondarySearch.OUTWARDS`.
@@ -55,7 +55,7 @@ class Settings:
 
     cpu: Scaling = DEFAULT_SCALING
     operator_load: float = 0.2
-    hop_ms: float = 2.0
+    hop_overhead_ms: float = 2.0
     placer: Placer = Placer.EXACT
     secondary_search: SecondarySearch = SecondarySearch.CHEAPEST
     candidates: int = 8
@@ -67,7 +67,7 @@ class Settings:
     milp: MilpSettings = field(default_factory=MilpSettings)
 
     def __post_init__(self) -> None:
-        for name in ("operator_load", "hop_ms"):
+        for name in ("operator_load", "hop_overhead_ms"):
             value: float = getattr(self, name)
             if not math.isfinite(value) or value < 0:
                 raise SettingsError(f"{name} {value} is not a number ≥ 0")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ha.roles import Role, transitions
+from ha.roles import ReplicaRole, transitions
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "roles.md"
 
@@ -21,7 +21,7 @@ def diagram() -> str:
     arrows: dict[tuple[str, str], list[str]] = {}
     for (role, event), target in transitions.items():
         arrows.setdefault((role.value, target.value), []).append(event.value)
-    lines = ["stateDiagram-v2", f"    [*] --> {Role.WARMING.value}"]
+    lines = ["stateDiagram-v2", f"    [*] --> {ReplicaRole.WARMING.value}"]
     lines += [
         f"    {source} --> {target}: {', '.join(events)}"
         for (source, target), events in arrows.items()

@@ -12,7 +12,7 @@ The way of a query, from text to tuples:
     engine = FragmentEngine(program)                  # .schema of the output rows
     engine.offer(stream, chunk)                       # in order, without gaps, else ChunkError
     while engine.ready:
-        evaluated = engine.advance(64)                # .rows .marks .origins_us .tuples_in
+        evaluated = engine.advance(64)                # .rows .marks .ingestion_times_us .tuples_in
     engine.positions(); data = engine.snapshot(); engine.restore(data)   # else SnapshotError
 
 `QueryError` (`.line`, `.column`, `.message`; `str()` shows the line with a caret) comes from

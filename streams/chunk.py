@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+
+from topology.arrays import IntArray
 
 type_names = {
     "int": pa.int64(),
@@ -30,10 +31,8 @@ type_names = {
 TIMESTAMP = "_ts"
 """Name of the timestamp column (int64, milliseconds), first in every chunk's rows."""
 
-Int64Array = npt.NDArray[np.int64]
 
-
-NO_PROGRESS = -(2**62)
+NO_WATERMARK = -(2**62)
 """Progress, ms, of a stream of which nothing is closed yet: before every instant."""
 
 
@@ -45,12 +44,12 @@ class Position:
     ----------
     next_seq
         Sequence number of the first tuple after the cut.
-    progress_ms
+    watermark_ms
         The last closed instant before the cut.
     """
 
     next_seq: int = 0
-    progress_ms: int = NO_PROGRESS
+    watermark_ms: int = NO_WATERMARK
 
 
 class ChunkError(ValueError):
@@ -82,16 +81,16 @@ class Chunk:
         The tuples in order, with `stream_schema`'s columns; timestamps never fall.
     marks
         int64, shape (m,), ms, strictly rising, m ≥ 1: instants that are closed. Every row's
-        timestamp is at most the last mark.
-    origins_us
+        timestamp is at most the last watermark.
+    ingestion_times_us
         int64, shape (m,), µs on the cluster's clock: when the newest source tuple that could
         have caused output at that instant entered the system. Latency is counted from it.
     """
 
     first_seq: int
     rows: pa.RecordBatch
-    marks: Int64Array
-    origins_us: Int64Array
+    watermarks_ms: IntArray
+    ingestion_times_us: IntArray
 
     @property
     def next_seq(self) -> int:
@@ -99,12 +98,12 @@ class Chunk:
         return self.first_seq + self.rows.num_rows
 
     @property
-    def progress_ms(self) -> int:
+    def watermark_ms(self) -> int:
         """The last closed instant."""
-        return int(self.marks[-1])
+        return int(self.watermarks_ms[-1])
 
     @property
-    def timestamps(self) -> Int64Array:
+    def timestamps(self) -> IntArray:
         """Timestamps of the rows, ms, shape (n,)."""
         return self.rows.column(0).to_numpy(zero_copy_only=False)
 
@@ -120,9 +119,13 @@ class Chunk:
             raise ChunkError(f"rows have schema {self.rows.schema}, the stream has {schema}")
         if self.first_seq < 0:
             raise ChunkError(f"first sequence number {self.first_seq} is negative")
-        if len(self.marks) == 0 or len(self.marks) != len(self.origins_us):
-            raise ChunkError(f"{len(self.marks)} marks with {len(self.origins_us)} origins")
-        if len(self.marks) > 1 and np.any(self.marks[1:] <= self.marks[:-1]):
+        if len(self.watermarks_ms) == 0 or len(self.watermarks_ms) != len(self.ingestion_times_us):
+            raise ChunkError(
+                f"{len(self.watermarks_ms)} marks with {len(self.ingestion_times_us)} origins"
+            )
+        if len(self.watermarks_ms) > 1 and np.any(
+            self.watermarks_ms[1:] <= self.watermarks_ms[:-1]
+        ):
             raise ChunkError("marks do not rise")
         if self.rows.num_rows == 0:
             return
@@ -131,27 +134,28 @@ class Chunk:
         timestamps = self.timestamps
         if np.any(timestamps[1:] < timestamps[:-1]):
             raise ChunkError("timestamps fall")
-        if timestamps[-1] > self.marks[-1]:
+        if timestamps[-1] > self.watermarks_ms[-1]:
             raise ChunkError(
-                f"a row of {timestamps[-1]} ms lies past the last mark, {self.marks[-1]} ms"
+                f"a row of {timestamps[-1]} ms lies past the last watermark, "
+                f"{self.watermarks_ms[-1]} ms"
             )
 
     @property
     def end(self) -> Position:
         """The cut just after this chunk."""
-        return Position(next_seq=self.next_seq, progress_ms=self.progress_ms)
+        return Position(next_seq=self.next_seq, watermark_ms=self.watermark_ms)
 
     def after(self, cut: Position) -> Chunk | None:
         """The part of the chunk that lies after a cut; None if there is none."""
-        skip_marks = int(np.searchsorted(self.marks, cut.progress_ms, side="right"))
-        if skip_marks == len(self.marks):
+        skip_watermarks = int(np.searchsorted(self.watermarks_ms, cut.watermark_ms, side="right"))
+        if skip_watermarks == len(self.watermarks_ms):
             return None
         skip_rows = min(max(cut.next_seq - self.first_seq, 0), self.rows.num_rows)
-        if not skip_rows and not skip_marks:
+        if not skip_rows and not skip_watermarks:
             return self
         return Chunk(
             first_seq=self.first_seq + skip_rows,
             rows=self.rows.slice(skip_rows),
-            marks=self.marks[skip_marks:],
-            origins_us=self.origins_us[skip_marks:],
+            watermarks_ms=self.watermarks_ms[skip_watermarks:],
+            ingestion_times_us=self.ingestion_times_us[skip_watermarks:],
         )

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from streams.chunk import Chunk, Int64Array, Position, stream_schema
+from streams.chunk import Chunk, Position, stream_schema
 from streams.input_queue import InputQueue
 from streams.program import Program
 from streams.state import (
@@ -32,6 +32,7 @@ from streams.state import (
 )
 from streams.stepwise import Stepwise
 from streams.vectorised import Vectorised
+from topology.arrays import IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +43,15 @@ class Evaluated:
     ----------
     rows
         With the output's schema; timestamps never fall and none is past the last mark.
-    marks, origins_us
+    marks, ingestion_times_us
         As in `Chunk`.
     tuples_in
         Input tuples that were consumed.
     """
 
     rows: pa.RecordBatch
-    marks: Int64Array
-    origins_us: Int64Array
+    watermarks_ms: IntArray
+    ingestion_times_us: IntArray
     tuples_in: int
 
 
@@ -103,8 +104,8 @@ class FragmentEngine:
     @property
     def ready(self) -> bool:
         """Whether `advance` would evaluate anything: some instant is closed on every input."""
-        frontier_ms = self.closed_ms
-        firsts = (queue.first_mark_ms for queue in self._queues.values())
+        frontier_ms = self.input_watermark_ms
+        firsts = (queue.first_watermark_ms for queue in self._queues.values())
         return any(first is not None and first <= frontier_ms for first in firsts)
 
     def advance(self, limit: int, tuples: int | None = None) -> Evaluated | None:
@@ -124,14 +125,19 @@ class FragmentEngine:
         """
         if limit < 1:
             raise ValueError(f"cannot advance by {limit} instants; give 1 or more")
-        marks, origins_us = self._closed_marks(limit)
-        if not len(marks):
+        watermarks_ms, ingestion_times_us = self._completed_watermarks_ms(limit)
+        if not len(watermarks_ms):
             return None
         if tuples is not None and tuples < self.waiting:
-            count = np.sum([queue.count_until(marks) for queue in self._queues.values()], axis=0)
+            count = np.sum(
+                [queue.count_until(watermarks_ms) for queue in self._queues.values()], axis=0
+            )
             fitting = max(int(np.searchsorted(count, tuples, side="right")), 1)
-            marks, origins_us = marks[:fitting], origins_us[:fitting]
-        until_ms = int(marks[-1])
+            watermarks_ms, ingestion_times_us = (
+                watermarks_ms[:fitting],
+                ingestion_times_us[:fitting],
+            )
+        until_ms = int(watermarks_ms[-1])
         first_seqs = {name: queue.position.next_seq for name, queue in self._queues.items()}
         taken = {name: queue.take(until_ms) for name, queue in self._queues.items()}
         with np.errstate(all="ignore"):
@@ -139,44 +145,53 @@ class FragmentEngine:
             rows = self._evaluation.run(taken, first_seqs, until_ms)
         return Evaluated(
             rows=rows,
-            marks=marks,
-            origins_us=origins_us,
+            watermarks_ms=watermarks_ms,
+            ingestion_times_us=ingestion_times_us,
             tuples_in=sum(batch.num_rows for batch in taken.values() if batch is not None),
         )
 
     @property
-    def closed_ms(self) -> int:
+    def input_watermark_ms(self) -> int:
         """The last instant that is closed on every input."""
-        return min(queue.progress_ms for queue in self._queues.values())
+        return min(queue.watermark_ms for queue in self._queues.values())
 
     @property
-    def oldest_origin_us(self) -> int | None:
+    def oldest_ingestion_time_us(self) -> int | None:
         """Origin of the first mark that was offered and not evaluated; None if there is none."""
-        origins = [queue.first_origin_us for queue in self._queues.values()]
-        return min((origin for origin in origins if origin is not None), default=None)
+        ingestion_times = [queue.first_ingestion_time_us for queue in self._queues.values()]
+        return min(
+            (ingestion_time for ingestion_time in ingestion_times if ingestion_time is not None),
+            default=None,
+        )
 
     @property
     def waiting(self) -> int:
         """Input tuples that were offered and not consumed."""
         return sum(queue.waiting for queue in self._queues.values())
 
-    def _closed_marks(self, limit: int) -> tuple[Int64Array, Int64Array]:
+    def _completed_watermarks_ms(self, limit: int) -> tuple[IntArray, IntArray]:
         """The first marks that can be evaluated, at most `limit`, and their origins.
 
         The first `limit` marks of all inputs together are among the first `limit` of each.
         """
         heads = [queue.head(limit) for queue in self._queues.values()]
         if len(heads) == 1:
-            marks, origins_us = heads[0]
-            return marks[:limit], origins_us[:limit]
-        frontier_ms = self.closed_ms
-        closed = [marks[: np.searchsorted(marks, frontier_ms, side="right")] for marks, _ in heads]
+            watermarks_ms, ingestion_times_us = heads[0]
+            return watermarks_ms[:limit], ingestion_times_us[:limit]
+        frontier_ms = self.input_watermark_ms
+        closed = [
+            watermarks_ms[: np.searchsorted(watermarks_ms, frontier_ms, side="right")]
+            for watermarks_ms, _ in heads
+        ]
         merged = np.unique(np.concatenate(closed))[:limit]
         if not len(merged):
             return merged, merged
         # Every input has a mark at or past the frontier, and a head that ends before a mark of
         # `merged` would have brought `limit` earlier ones: none of these runs over the end.
-        firsts = [origins_us[np.searchsorted(marks, merged)] for marks, origins_us in heads]
+        firsts = [
+            ingestion_times_us[np.searchsorted(watermarks_ms, merged)]
+            for watermarks_ms, ingestion_times_us in heads
+        ]
         return merged, np.maximum.reduce(firsts)
 
     def positions(self) -> dict[str, Position]:
@@ -190,7 +205,7 @@ class FragmentEngine:
         `positions` on.
         """
         inputs = {
-            stream: InputRecord(position.next_seq, position.progress_ms)
+            stream: InputRecord(position.next_seq, position.watermark_ms)
             for stream, position in self.positions().items()
         }
         operators: dict[str, OperatorRecord] = {}
@@ -224,5 +239,5 @@ class FragmentEngine:
         self._evaluation = evaluation
         for stream, saved in record.inputs.items():
             self._queues[stream].restore(
-                Position(next_seq=saved.next_seq, progress_ms=saved.progress_ms)
+                Position(next_seq=saved.next_seq, watermark_ms=saved.watermark_ms)
             )

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from streams.vector import Array, BoolArray, Vector, known_of
+from streams.vector import Array, Vector, known_of
+from topology.arrays import BoolArray
 
 Kernel = Callable[[Sequence[Vector]], Vector]
 TypeRule = Callable[[Sequence[str]], str | None]

@@ -7,7 +7,8 @@ from collections import deque
 import numpy as np
 import pyarrow as pa
 
-from streams.chunk import Chunk, ChunkError, Int64Array, Position
+from streams.chunk import Chunk, ChunkError, Position
+from topology.arrays import IntArray
 
 
 class InputQueue:
@@ -35,20 +36,20 @@ class InputQueue:
                 f"stream {self._stream}: tuple {chunk.first_seq} came, "
                 f"tuple {self._end.next_seq} is next"
             )
-        earliest = int(chunk.marks[0])
+        earliest = int(chunk.watermarks_ms[0])
         if chunk.rows.num_rows:
             earliest = min(earliest, int(chunk.timestamps[0]))
-        if earliest <= self._end.progress_ms:
+        if earliest <= self._end.watermark_ms:
             raise ChunkError(
                 f"stream {self._stream}: a chunk brings {earliest} ms, "
-                f"but {self._end.progress_ms} ms is closed"
+                f"but {self._end.watermark_ms} ms is closed"
             )
         self._chunks.append(chunk)
         self._end = chunk.end
 
     def skip_to(self, next_seq: int) -> None:
         """Expect this tuple next: what lies between does not come, or numbering starts over."""
-        self._end = Position(next_seq=next_seq, progress_ms=self._end.progress_ms)
+        self._end = Position(next_seq=next_seq, watermark_ms=self._end.watermark_ms)
         if not self._chunks:
             self.position = self._end
 
@@ -58,9 +59,9 @@ class InputQueue:
         self._end = self.position = position
 
     @property
-    def progress_ms(self) -> int:
+    def watermark_ms(self) -> int:
         """The last closed instant."""
-        return self._end.progress_ms
+        return self._end.watermark_ms
 
     @property
     def waiting(self) -> int:
@@ -68,41 +69,41 @@ class InputQueue:
         return self._chunks[-1].next_seq - self._chunks[0].first_seq if self._chunks else 0
 
     @property
-    def first_mark_ms(self) -> int | None:
+    def first_watermark_ms(self) -> int | None:
         """The earliest mark offered and not taken."""
-        return int(self._chunks[0].marks[0]) if self._chunks else None
+        return int(self._chunks[0].watermarks_ms[0]) if self._chunks else None
 
     @property
-    def first_origin_us(self) -> int | None:
+    def first_ingestion_time_us(self) -> int | None:
         """Its origin."""
-        return int(self._chunks[0].origins_us[0]) if self._chunks else None
+        return int(self._chunks[0].ingestion_times_us[0]) if self._chunks else None
 
-    def head(self, limit: int) -> tuple[Int64Array, Int64Array]:
+    def head(self, limit: int) -> tuple[IntArray, IntArray]:
         """The first marks offered and not taken, at least `limit` if there are that many, and
         their origins.
 
         Looks at no more chunks than that takes: a long queue must not cost more than a short one.
         """
-        marks: list[Int64Array] = []
-        origins: list[Int64Array] = []
+        watermarks_ms: list[IntArray] = []
+        ingestion_times: list[IntArray] = []
         count = 0
         for chunk in self._chunks:
             if count >= limit:
                 break
-            marks.append(chunk.marks)
-            origins.append(chunk.origins_us)
-            count += len(chunk.marks)
-        return _concatenated(marks), _concatenated(origins)
+            watermarks_ms.append(chunk.watermarks_ms)
+            ingestion_times.append(chunk.ingestion_times_us)
+            count += len(chunk.watermarks_ms)
+        return _concatenated(watermarks_ms), _concatenated(ingestion_times)
 
-    def count_until(self, marks: Int64Array) -> Int64Array:
+    def count_until(self, watermarks_ms: IntArray) -> IntArray:
         """How many tuples there are up to each of some rising marks, shape (m,)."""
-        count = np.zeros(len(marks), dtype=np.int64)
+        count = np.zeros(len(watermarks_ms), dtype=np.int64)
         for chunk in self._chunks:
             if chunk.rows.num_rows:
                 timestamps = chunk.timestamps
-                if timestamps[0] > marks[-1]:
+                if timestamps[0] > watermarks_ms[-1]:
                     break
-                count += np.searchsorted(timestamps, marks, side="right")
+                count += np.searchsorted(timestamps, watermarks_ms, side="right")
         return count
 
     def take(self, until_ms: int) -> pa.RecordBatch | None:
@@ -111,7 +112,7 @@ class InputQueue:
         next_seq = self.position.next_seq
         while self._chunks:
             chunk = self._chunks[0]
-            whole = chunk.progress_ms <= until_ms
+            whole = chunk.watermark_ms <= until_ms
             rows = chunk.rows
             if not whole:
                 count = int(np.searchsorted(chunk.timestamps, until_ms, side="right"))
@@ -120,19 +121,19 @@ class InputQueue:
                 parts.append(rows)
             next_seq = chunk.first_seq + rows.num_rows
             if not whole:
-                cut = Position(next_seq=next_seq, progress_ms=until_ms)
+                cut = Position(next_seq=next_seq, watermark_ms=until_ms)
                 rest = chunk.after(cut)
                 assert rest is not None
                 self._chunks[0] = rest
                 break
             self._chunks.popleft()
-        self.position = Position(next_seq=next_seq, progress_ms=until_ms)
+        self.position = Position(next_seq=next_seq, watermark_ms=until_ms)
         if not parts:
             return None
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
 
-def _concatenated(parts: list[Int64Array]) -> Int64Array:
+def _concatenated(parts: list[IntArray]) -> IntArray:
     if len(parts) == 1:
         return parts[0]
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)

@@ -76,7 +76,7 @@ class InputRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How far an input is folded in."""
 
     next_seq: int
-    progress_ms: int
+    watermark_ms: int
 
 
 class SnapshotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

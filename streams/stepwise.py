@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from streams.chunk import Int64Array
 from streams.language.ast import ToStream
 from streams.operators.changes_to_stream import ChangesToStream
 from streams.operators.partition_window import PartitionWindow
@@ -26,6 +25,7 @@ from streams.program import Program, WindowPlan
 from streams.select_pipeline import SelectPipeline
 from streams.state import Stateful
 from streams.vector import Delta, Frame, concat_frames, empty_frame, from_arrow, to_arrow
+from topology.arrays import IntArray
 
 FOREVER_MS = 2**62
 """Later than every instant."""
@@ -40,7 +40,7 @@ class _Arrivals:
         kinds = program.read_kinds(stream)
         self.nothing = empty_frame(kinds)
         self.first_seq = first_seq
-        self.timestamps: Int64Array = np.empty(0, dtype=np.int64)
+        self.timestamps: IntArray = np.empty(0, dtype=np.int64)
         self.rows = self.nothing
         if rows is not None:
             self.timestamps = rows.column(0).to_numpy(zero_copy_only=False)
@@ -51,13 +51,13 @@ class _Arrivals:
             self.rows = Frame(columns, rows.num_rows)
         self._at = 0
 
-    def at(self, instant_ms: int) -> tuple[Frame, int]:
+    def at(self, timestamp_ms: int) -> tuple[Frame, int]:
         """The tuples of an instant, and the number of the first; instants are asked in order."""
         start = self._at
         timestamps = self.timestamps
-        if start == len(timestamps) or timestamps[start] != instant_ms:
+        if start == len(timestamps) or timestamps[start] != timestamp_ms:
             return self.nothing, self.first_seq + start
-        stop = int(np.searchsorted(timestamps, instant_ms, side="right"))
+        stop = int(np.searchsorted(timestamps, timestamp_ms, side="right"))
         self._at = stop
         return self.rows.slice(start, stop), self.first_seq + start
 
@@ -103,37 +103,37 @@ class Stepwise:
             for stream, rows in taken.items()
         }
         emitted: list[Frame] = []
-        instants: list[int] = []
-        for instant_ms in self._instants(arrivals, until_ms):
-            rows = self._step(instant_ms, arrivals)
+        timestamp_groups: list[int] = []
+        for timestamp_ms in self._timestamp_groups(arrivals, until_ms):
+            rows = self._step(timestamp_ms, arrivals)
             if rows is not None:
                 emitted.append(rows)
-                instants.append(instant_ms)
+                timestamp_groups.append(timestamp_ms)
         if not emitted:
             return self._no_rows
         lengths = [rows.length for rows in emitted]
         return _batch(
-            self._schema, np.repeat(instants, lengths), concat_frames(emitted), self._kinds
+            self._schema, np.repeat(timestamp_groups, lengths), concat_frames(emitted), self._kinds
         )
 
-    def _instants(self, arrivals: Mapping[str, _Arrivals], until_ms: int) -> Iterator[int]:
+    def _timestamp_groups(self, arrivals: Mapping[str, _Arrivals], until_ms: int) -> Iterator[int]:
         """Instants with tuples and firing points, in order.
 
         Firing points depend on what was evaluated before, so they are asked for one at a time.
         """
         timestamps = [one.timestamps for one in arrivals.values()]
         with_tuples: list[int] = sorted(
-            {instant_ms for one in timestamps for instant_ms in np.unique(one).tolist()}
+            {timestamp_ms for one in timestamps for timestamp_ms in np.unique(one).tolist()}
         )
         with_tuples.append(FOREVER_MS)
         following = 0
         while True:
-            instant_ms = min(with_tuples[following], self._next_expiry_ms())
-            if instant_ms > until_ms:
+            timestamp_ms = min(with_tuples[following], self._next_expiry_ms())
+            if timestamp_ms > until_ms:
                 return
-            if instant_ms == with_tuples[following]:
+            if timestamp_ms == with_tuples[following]:
                 following += 1
-            yield instant_ms
+            yield timestamp_ms
 
     def _next_expiry_ms(self) -> int:
         """The next firing point, if no tuple comes before it."""
@@ -144,12 +144,12 @@ class Stepwise:
                 earliest_ms = expiry_ms
         return earliest_ms
 
-    def _step(self, instant_ms: int, arrivals: Mapping[str, _Arrivals]) -> Frame | None:
-        arrived = {stream: one.at(instant_ms) for stream, one in arrivals.items()}
+    def _step(self, timestamp_ms: int, arrivals: Mapping[str, _Arrivals]) -> Frame | None:
+        arrived = {stream: one.at(timestamp_ms) for stream, one in arrivals.items()}
         deltas: list[Delta] = []
         for plan, window in zip(self._program.windows, self._windows, strict=True):
             rows, first_seq = arrived[plan.stream]
-            deltas.append(window.step(instant_ms, rows, first_seq))
+            deltas.append(window.step(timestamp_ms, rows, first_seq))
         changes = [change for select in self._selects for change in select.step(deltas)]
         return self._to_stream.step(union(changes))
 
@@ -175,7 +175,7 @@ def _window(plan: WindowPlan, kinds: tuple[str, ...]) -> Window:
 
 
 def _batch(
-    schema: pa.Schema, timestamps: Int64Array | list[int], rows: Frame, kinds: tuple[str, ...]
+    schema: pa.Schema, timestamps: IntArray | list[int], rows: Frame, kinds: tuple[str, ...]
 ) -> pa.RecordBatch:
     columns = [to_arrow(column, kind) for column, kind in zip(rows.columns, kinds, strict=True)]
     return pa.RecordBatch.from_arrays([pa.array(timestamps, pa.int64()), *columns], schema=schema)

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streams.chunk import Int64Array, type_names
+from streams.chunk import type_names
+from topology.arrays import BoolArray, IntArray
 
 Array = npt.NDArray[Any]
-BoolArray = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.intp]
 
 storage: dict[str, type[Any]] = {
@@ -122,7 +122,7 @@ class Delta(NamedTuple):
 
     rows: Rows
     inserted: BoolArray
-    ids: Int64Array | None = None
+    ids: IntArray | None = None
 
 
 def empty_frame(kinds: Sequence[str]) -> Frame:

@@ -16,12 +16,12 @@ def brute_force(positions: pa.Table) -> tuple[Alerts, Counts]:
     """The example's answer, instant by instant, with nothing but dictionaries and sets."""
     rows = sorted(positions.to_pylist(), key=lambda row: row["timestamp"])
     flying = [row for row in rows if row["altitude"] is not None and row["altitude"] >= 1500]
-    instants = {row["timestamp"] + delay for row in flying for delay in (0, 30_000)}
+    timestamp_groups = {row["timestamp"] + delay for row in flying for delay in (0, 30_000)}
     alerts: Alerts = []
     newest: dict[str, dict[str, float]] = {}
     near: set[tuple[str, str]] = set()
     taken = 0
-    for now in sorted(instants):
+    for now in sorted(timestamp_groups):
         while taken < len(flying) and flying[taken]["timestamp"] == now:
             newest[flying[taken]["icao24"]] = flying[taken]
             taken += 1

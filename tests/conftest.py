@@ -8,8 +8,8 @@ from typing import Protocol
 
 import pytest
 
-from orchestrator.embedded.java import Java, find_java
-from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
+from orchestrator.deploy.embedded.java import Java, find_java
+from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
 
 
 class WaitUntil(Protocol):

@@ -10,9 +10,10 @@ import math
 
 import msgspec
 
-from orchestrator.coordinator.decide import Write
-from orchestrator.coordinator.process import Coordination
-from orchestrator.coordinator.view import ClusterView, read_view
+from ha.roles import ReplicaRole
+from orchestrator.control.decide import Write
+from orchestrator.control.process import Coordination
+from orchestrator.control.view import ClusterView, read_view
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.records import (
     Assignment,
@@ -24,7 +25,6 @@ from orchestrator.records import (
     NodeRecord,
     QueryRecord,
     ReplicaId,
-    ReplicaRole,
     ReplicaStatus,
     SinkStatus,
     SourceStatus,
@@ -59,12 +59,12 @@ EXECUTORS = tuple(places_ms)[:6]
 
 NO_SINK = SinkStatus(
     next_seq=0,
-    progress_ms=None,
+    watermark_ms=None,
     rows=0,
     latency_ms_p50=None,
     latency_ms_p99=None,
     deadline_misses=0,
-    answers=0,
+    completed_timestamps=0,
     lost=0,
     repeated=0,
 )
@@ -112,7 +112,7 @@ class ObedientHost:
                 a.fragment: ReplicaStatus(
                     role=self._role(a.role),
                     epoch=a.epoch,
-                    progress_ms=None,
+                    watermark_ms=None,
                     cost=self.costs.get(a.fragment),
                 )
                 for a in assignment.fragments
@@ -235,12 +235,14 @@ class ObedientCluster:
             assert record.secondary is None or record.secondary.node != record.primary.node
             assert 1 <= record.generation <= record.epoch
         for name, found in view.assignments.items():
-            for copy in found.record.fragments:
-                assert copy.twin != name, f"{copy.fragment} has both copies on {name}"
-                record = view.fragments.get(f"{copy.query}.{copy.fragment}")
+            for replica in found.record.fragments:
+                assert replica.peer_replica != name, (
+                    f"{replica.fragment} has both replicas on {name}"
+                )
+                record = view.fragments.get(f"{replica.query}.{replica.fragment}")
                 # An assignment may lag behind the record, never run ahead of it; behind its end
                 # too, when a query has been withdrawn.
-                assert record is None or copy.epoch <= record.record.epoch
+                assert record is None or replica.epoch <= record.record.epoch
 
 
 STATEMENTS = """\

@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from orchestrator.drills.measurement import Delivered
-from orchestrator.host.archive import SEQUENCE
 from orchestrator.manifest import Manifests, load
+from orchestrator.sinks.archive import SEQUENCE
 
 BEGIN_MS = 1_700_000_000_000
 INTERVAL_MS = 100

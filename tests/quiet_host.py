@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ha.messages import Data
 from ha.roles import RoleEvent
 from orchestrator.host.dispatcher import Dispatch, Dispatcher
-from orchestrator.host.roster import Roster
+from orchestrator.host.replica_manager import ReplicaManager
 from orchestrator.records import Assignment, FragmentAssignment
 from streams.chunk import Chunk, Position
 from streams.scheduling.run_queue import Policy
@@ -41,7 +41,7 @@ def fragment(
         role="primary" if role == "primary" else "secondary",
         epoch=epoch,
         generation=generation,
-        twin="twin",
+        peer_replica="peer",
         sub_deadline_ms=sub_deadline_ms,
         standby_lag_ms=standby_lag_ms,
         readers_ms={f"sink:{name}": 100.0} if readers_ms is None else dict(readers_ms),
@@ -56,28 +56,28 @@ class QuietHost:
         self, *copies: FragmentAssignment, policy: Policy = Policy.EDF, batch_ms: float = 0.0
     ) -> None:
         self.now_us = 0
-        self.roster = Roster("one")
-        self.dispatcher = Dispatcher(self.roster.running, policy, round(batch_ms * MS))
+        self.replica_manager = ReplicaManager("one")
+        self.dispatcher = Dispatcher(self.replica_manager.running, policy, round(batch_ms * MS))
         self.assign(*copies)
 
     def assign(self, *copies: FragmentAssignment) -> None:
         """Run these and nothing else."""
-        before = {name: each.replica for name, each in self.roster.running.items()}
-        self.roster.apply(Assignment(incarnation="1", fragments=copies), self.now_us)
-        for name, running in self.roster.running.items():
+        before = {name: each.replica for name, each in self.replica_manager.running.items()}
+        self.replica_manager.apply(Assignment(incarnation="1", fragments=copies), self.now_us)
+        for name, running in self.replica_manager.running.items():
             if before.get(name) is not running.replica:
                 self._begin(name)
-        self.dispatcher.recast(self.now_us)
+        self.dispatcher.rebuild_tasks(self.now_us)
 
     def change_role(self, name: str, event: RoleEvent) -> None:
         """Something happens to a copy."""
-        self.roster.running[name].replica.apply(event)
-        self.dispatcher.recast(self.now_us)
+        self.replica_manager.running[name].replica.apply(event)
+        self.dispatcher.rebuild_tasks(self.now_us)
 
     def arrive(self, stream: str, part: Chunk) -> None:
         """A chunk comes for everybody here that reads the stream."""
-        for name, running in self.roster.running.items():
-            if stream in running.intakes:
+        for name, running in self.replica_manager.running.items():
+            if stream in running.subscriptions:
                 data = Data(stream=stream, epoch=1, generation=1, consumer=name, chunk=part)
                 running.replica.receive(data)
                 self.dispatcher.arrived(name, self.now_us)
@@ -87,9 +87,9 @@ class QuietHost:
         dispatch = self.dispatcher.pop(self.now_us)
         if dispatch is None:
             return None
-        replica = self.roster.running[dispatch.fragment].replica
+        replica = self.replica_manager.running[dispatch.fragment].replica
         first_seq = replica.log.end.next_seq
-        evaluated = replica.evaluate(dispatch.instants, dispatch.tuples)
+        evaluated = replica.evaluate(dispatch.timestamp_groups, dispatch.tuples)
         assert evaluated is not None, "dispatched without work"
         self.dispatcher.done(dispatch.fragment, self.now_us)
         self.now_us += took_us
@@ -100,8 +100,8 @@ class QuietHost:
                 Chunk(
                     first_seq=first_seq,
                     rows=evaluated.rows,
-                    marks=evaluated.marks,
-                    origins_us=evaluated.origins_us,
+                    watermarks_ms=evaluated.watermarks_ms,
+                    ingestion_times_us=evaluated.ingestion_times_us,
                 ),
             )
         return dispatch
@@ -116,11 +116,13 @@ class QuietHost:
     @property
     def with_work(self) -> set[str]:
         """Copies that could evaluate something."""
-        return {n for n, running in self.roster.running.items() if running.replica.has_work}
+        return {
+            n for n, running in self.replica_manager.running.items() if running.replica.has_work
+        }
 
     def _begin(self, name: str) -> None:
-        running = self.roster.running[name]
+        running = self.replica_manager.running[name]
         for each in running.replica.inputs.values():
-            each.receiver.start(Position(), 1)
+            each.cursor.start(Position(), 1)
         if running.assignment.role == "secondary":
             running.replica.apply(RoleEvent.STATE_INSTALLED)

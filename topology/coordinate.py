@@ -25,9 +25,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from topology.arrays import FloatArray
 
 MAX_RTT_MS = 10_000.0
 """A longer round trip is a stalled process or a broken clock: no link on Earth takes it."""

@@ -26,9 +26,8 @@ from itertools import pairwise
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from topology.arrays import FloatArray
 
 CEILING = 0.99
 """Utilisation from which `Queueing` rises no more: a measured load may reach 1, where ρ/(1−ρ) has

@@ -35,13 +35,12 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.csgraph import shortest_path
 from scipy.spatial.distance import cdist
 from sklearn.manifold import ClassicalMDS
 
-FloatArray = npt.NDArray[np.float64]
+from topology.arrays import FloatArray
 
 STRESS_TOLERANCE = 1e-5
 """SMACOF ends when a step lowers the stress by less than this share of it: the median error then

@@ -19,15 +19,12 @@ import math
 from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial.distance import pdist, squareform
 
+from topology.arrays import FloatArray, IntArray
 from topology.latency import LatencyMatrix
 from topology.latency_graph import LatencyGraph, links
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class GeneratorError(ValueError):

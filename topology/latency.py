@@ -20,9 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from topology.arrays import FloatArray
 
 WITHIN_REGION_ONE_WAY_MS = 0.5
 """One-way delay, ms, between two nodes of one region when the table leaves its diagonal blank:

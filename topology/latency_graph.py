@@ -16,14 +16,11 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
+from topology.arrays import FloatArray, IntArray
 from topology.latency import LatencyMatrix, LatencyMatrixError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 DENSE_NODES = 5_000
 """Most nodes of which a whole table is made: 200 MB, and a few times that on the way."""

@@ -10,13 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from topology.arrays import BoolArray, FloatArray, IntArray
 from topology.coordinate import MAX_RTT_MS
-
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class LatencySamplesError(ValueError):
@@ -35,8 +31,8 @@ class LatencySamples:
         Round trips, ms, shape (s,); impossible ones are refused later, one by one.
     """
 
-    nodes: IndexArray
-    peers: IndexArray
+    nodes: IntArray
+    peers: IntArray
     rtt_ms: FloatArray
 
     def __post_init__(self) -> None:
@@ -78,7 +74,7 @@ class LatencySamples:
             rtt_ms=np.concatenate([self.rtt_ms, self.rtt_ms]),
         )
 
-    def take(self, which: BoolArray | IndexArray) -> LatencySamples:
+    def take(self, which: BoolArray | IntArray) -> LatencySamples:
         """Some of the samples, by mask or index."""
         return LatencySamples(
             nodes=self.nodes[which], peers=self.peers[which], rtt_ms=self.rtt_ms[which]
@@ -104,6 +100,6 @@ def medians(samples: LatencySamples) -> LatencySamples:
     return ordered.take((starts + ends - 1) // 2)
 
 
-def sums(nodes: IndexArray, values: FloatArray, count: int) -> FloatArray:
+def sums(nodes: IntArray, values: FloatArray, count: int) -> FloatArray:
     """Sum of the values of each of the first `count` nodes, shape (count,)."""
     return np.bincount(nodes, values, count).astype(np.float64, copy=False)

@@ -28,15 +28,14 @@ import io
 import math
 
 import numpy as np
-import numpy.typing as npt
 from numpy.lib import format as npy_format
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from topology.arrays import FloatArray
 from topology.latency import LatencyMatrix, LatencyMatrixError, read_csv
 from topology.latency_graph import DENSE_NODES, TooManyNodes, Unreachable
 
-FloatArray = npt.NDArray[np.float64]
 Rows = list[list[str]]
 
 UNKNOWN_MS = -1.0

@@ -21,11 +21,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from topology.arrays import FloatArray
 from topology.coordinate import MAX_RTT_MS, CoordinateError
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class PairwiseError(ValueError):

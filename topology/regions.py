@@ -13,13 +13,11 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.spatial import KDTree
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
 
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.int64]
+from topology.arrays import FloatArray, IntArray
 
 BATCH_NODES = 4096
 """Nodes a mini-batch: enough for steady centres, little enough for any machine."""
@@ -45,12 +43,12 @@ class Regions:
     """
 
     centres_ms: FloatArray
-    labels: IndexArray
+    labels: IntArray
 
     def __len__(self) -> int:
         return len(self.centres_ms)
 
-    def members(self, region: int) -> IndexArray:
+    def members(self, region: int) -> IntArray:
         """Nodes of a region, rising.
 
         Raises
@@ -62,7 +60,7 @@ class Regions:
             raise RegionsError(f"region {region} is not one of {len(self)}, counted from 0")
         return np.flatnonzero(self.labels == region)
 
-    def nearest_regions(self, point_ms: FloatArray, count: int) -> IndexArray:
+    def nearest_regions(self, point_ms: FloatArray, count: int) -> IntArray:
         """The regions whose centres are nearest to a point, nearest first.
 
         Parameters
@@ -87,7 +85,7 @@ class Regions:
         # Stable: of equally near centres the first, on every machine.
         return np.argsort(distance_ms, kind="stable")[:count]
 
-    def candidates(self, point_ms: FloatArray, count: int) -> IndexArray:
+    def candidates(self, point_ms: FloatArray, count: int) -> IntArray:
         """Nodes of the `count` regions nearest to a point, rising; raises what those raise."""
         return np.flatnonzero(np.isin(self.labels, self.nearest_regions(point_ms, count)))
 
@@ -123,7 +121,7 @@ def fit_centres(positions_ms: FloatArray, count: int, *, seed: int) -> FloatArra
     return np.unique(centres_ms[used], axis=0)
 
 
-def label(positions_ms: FloatArray, centres_ms: FloatArray) -> IndexArray:
+def label(positions_ms: FloatArray, centres_ms: FloatArray) -> IntArray:
     """Region of each position: the nearest centre, shape (n,).
 
     Raises

@@ -40,14 +40,8 @@ from statistics import median
 
 import numpy as np
 
-from topology.coordinate import (
-    MAX_RTT_MS,
-    MIN_HEIGHT_MS,
-    Coordinate,
-    FloatArray,
-    Vector,
-    check_same_space,
-)
+from topology.arrays import FloatArray
+from topology.coordinate import MAX_RTT_MS, MIN_HEIGHT_MS, Coordinate, Vector, check_same_space
 
 MAX_ERROR = 1.5
 """Ceiling of the error estimate: beyond this a coordinate says nothing, however much worse."""

@@ -8,7 +8,7 @@ import msgspec
 import typer
 from rich.console import Group, RenderableType
 
-from orchestrator.applying import Change, Effect, await_protected, changes, check_cluster, write
+from orchestrator.api.applying import Change, Effect, await_protected, changes, check_cluster, write
 from orchestrator.cli.invocation import (
     ClusterOption,
     FilesOption,
@@ -17,11 +17,11 @@ from orchestrator.cli.invocation import (
     progress,
     show,
 )
-from orchestrator.coordinator.admission import admit
-from orchestrator.coordinator.view import read_view
+from orchestrator.cli.render.changes import changes_view
+from orchestrator.cli.render.plan import PlanDocument, plan_document, plan_view
+from orchestrator.control.admission import admit
+from orchestrator.control.view import read_view
 from orchestrator.manifest import load
-from orchestrator.render.changes import changes_view
-from orchestrator.render.plan import PlanDocument, plan_document, plan_view
 
 
 class ApplyDocument(msgspec.Struct, frozen=True, kw_only=True):

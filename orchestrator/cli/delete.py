@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.applying import delete
+from orchestrator.api.applying import delete
 from orchestrator.cli.invocation import ClusterOption, JsonOption, context, show
-from orchestrator.coordinator.view import read_view
+from orchestrator.control.view import read_view
 
 
 def command(

@@ -16,14 +16,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from orchestrator.api.demo import Demo, Example
 from orchestrator.cli.invocation import JsonOption, Throttle, messages, show
-from orchestrator.coordinator.dataflow import dataflow
-from orchestrator.coordinator.view import ClusterView
-from orchestrator.demo import Demo, Example
-from orchestrator.render.map import draw
-from orchestrator.render.mapping import coordinate_map
-from orchestrator.render.plan import plan_document, plan_view
-from orchestrator.render.verdict import verdict_view
+from orchestrator.cli.render.map import draw
+from orchestrator.cli.render.mapping import coordinate_map
+from orchestrator.cli.render.plan import plan_document, plan_view
+from orchestrator.cli.render.verdict import verdict_view
+from orchestrator.control.dataflow import dataflow
+from orchestrator.control.view import ClusterView
 from placement.records import Plan
 
 EXIT_FAILED = 1

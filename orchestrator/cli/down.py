@@ -6,8 +6,8 @@ import msgspec
 from rich.text import Text
 
 from orchestrator.cli.invocation import ClusterOption, JsonOption, context, progress, show
-from orchestrator.context import home
-from orchestrator.local import background
+from orchestrator.deploy.context import home
+from orchestrator.deploy.local import background
 
 
 class DownDocument(msgspec.Struct, frozen=True, kw_only=True):

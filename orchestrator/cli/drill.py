@@ -9,10 +9,10 @@ import typer
 from rich.table import Table
 
 from orchestrator.cli.invocation import ClusterOption, JsonOption, context, progress, show
+from orchestrator.cli.render.drill import report_view
 from orchestrator.drills import kill_executor
 from orchestrator.drills.report import run_kill_executor
 from orchestrator.errors import InvalidInput
-from orchestrator.render.drill import report_view
 
 EXIT_FAILED = 1
 """The drill was carried out, and something that was promised did not hold."""

@@ -8,7 +8,7 @@ import typer
 from rich.console import RenderableType
 
 from orchestrator.cli.invocation import ClusterOption, JsonOption, context, show
-from orchestrator.render.history import event_document, events_table
+from orchestrator.cli.render.history import event_document, events_table
 
 
 def command(

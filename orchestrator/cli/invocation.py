@@ -24,7 +24,7 @@ from rich.markup import escape
 from rich.status import Status
 from rich.text import Text
 
-from orchestrator.context import ClusterContext, find, home
+from orchestrator.deploy.context import ClusterContext, find, home
 from orchestrator.errors import VivaceError
 
 EXIT_BUG = 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 from orchestrator.cli.invocation import ClusterOption, JsonOption, context, show
-from orchestrator.coordinator.view import read_view
-from orchestrator.render.metrics import exposition, samples
-from orchestrator.render.status import status_document
+from orchestrator.cli.render.metrics import exposition, samples
+from orchestrator.cli.render.status import status_document
+from orchestrator.control.view import read_view
 
 
 def command(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:

@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.invocation import ClusterOption, JsonOption, context, show
-from orchestrator.coordinator.admission import admit
-from orchestrator.coordinator.dataflow import dataflow
-from orchestrator.coordinator.view import ClusterView, read_view
+from orchestrator.cli.render.map import draw
+from orchestrator.cli.render.mapping import coordinate_map
+from orchestrator.cli.render.plan import plan_document, plan_view
+from orchestrator.control.admission import admit
+from orchestrator.control.dataflow import dataflow
+from orchestrator.control.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import Manifests, load
-from orchestrator.render.map import draw
-from orchestrator.render.mapping import coordinate_map
-from orchestrator.render.plan import plan_document, plan_view
 from placement.records import Plan
 
 MAP_SUFFIXES = (".png", ".svg", ".pdf")

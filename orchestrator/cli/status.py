@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from orchestrator.cli.invocation import ClusterOption, JsonOption, context, show
-from orchestrator.coordinator.view import read_view
-from orchestrator.render.status import status_document, status_view
+from orchestrator.cli.render.status import status_document, status_view
+from orchestrator.control.view import read_view
 
 
 def command(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:

@@ -10,12 +10,12 @@ import msgspec
 import typer
 
 from orchestrator.cli.invocation import ClusterOption, context, messages
-from orchestrator.context import ClusterContext
-from orchestrator.coordinator.view import ClusterView, read_view
+from orchestrator.cli.render.rows import RowPrinter
+from orchestrator.control.view import ClusterView, read_view
+from orchestrator.deploy.context import ClusterContext
 from orchestrator.errors import InvalidInput
 from orchestrator.host.observer import Observer
 from orchestrator.manifest.document import nearest
-from orchestrator.render.rows import RowPrinter
 
 POLL_S = 0.5
 """Ctrl-C is noticed at least this often."""

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.invocation import FilesOption, JsonOption, messages, progress, show
-from orchestrator.context import ClusterContext, ClusterExists, home, running
-from orchestrator.embedded.ports import PortTaken, is_free
+from orchestrator.cli.render.reach import reach_document, reach_view
+from orchestrator.deploy.context import ClusterContext, ClusterExists, home, running
+from orchestrator.deploy.embedded.ports import PortTaken, is_free
+from orchestrator.deploy.local import background
+from orchestrator.deploy.local.service import Order, serve
 from orchestrator.errors import InvalidInput
-from orchestrator.local import background
-from orchestrator.local.service import Order, serve
 from orchestrator.manifest import ClusterManifest, cluster_record, load
-from orchestrator.render.reach import reach_document, reach_view
 
 
 def command(

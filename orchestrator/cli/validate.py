@@ -6,7 +6,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.table import Table
 
-from orchestrator.checking import check
+from orchestrator.api.checking import check
 from orchestrator.cli.invocation import FilesOption, JsonOption, show
 from orchestrator.manifest import load
 

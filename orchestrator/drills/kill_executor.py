@@ -14,16 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.clock import now_us
-from orchestrator.coordinator.dataflow import Fragment
-from orchestrator.coordinator.view import ClusterView, read_view
+from orchestrator.control.dataflow import Fragment
+from orchestrator.control.view import ClusterView, read_view
 from orchestrator.drills.measurement import Delivered, longest_silence
 from orchestrator.errors import Refused, VivaceError
 from orchestrator.records import FragmentRecord, NodeKind
-from orchestrator.spark.executors import kill_executor as sigkill
+from orchestrator.spark.hosts.executors import kill_executor as sigkill
 from orchestrator.store import Store
-from streams.chunk import Int64Array
 from streams.compiler import compile_statement
 from streams.language import parse
+from topology.arrays import IntArray
 
 NAME = "kill-executor"
 
@@ -271,7 +271,7 @@ def outage(killed: Killed, delivered: Iterable[Delivered]) -> Outage:
     """
     worst = Outage(recovery_ms=0.0, gap_ms=0.0)
     for one in delivered:
-        arrived_us: Int64Array = np.sort(one.answer_column("arrived_us"))
+        arrived_us: IntArray = np.sort(one.completed_column("arrived_us"))
         end_us = killed.killed_us + OUTAGE_WINDOW_US
         silence = longest_silence(arrived_us, killed.killed_us, killed.detected_us)
         after = longest_silence(arrived_us, killed.killed_us, end_us)

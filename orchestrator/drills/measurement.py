@@ -13,9 +13,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from orchestrator.host.archive import SEQUENCE, answers, answers_schema, numbered, read
 from orchestrator.host.events import Deliver
-from streams.chunk import TIMESTAMP, Int64Array
+from orchestrator.sinks.archive import (
+    SEQUENCE,
+    completed_schema,
+    completed_timestamps,
+    numbered,
+    read,
+)
+from streams.chunk import TIMESTAMP
+from topology.arrays import IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,44 +32,46 @@ class Delivered:
     Attributes
     ----------
     answers
-        As `orchestrator.host.archive` keeps them.
+        As `orchestrator.sinks.archive` keeps them.
     rows
         Tuples with their sequence numbers.
     """
 
-    answers: pa.Table
+    completed_timestamps: pa.Table
     rows: pa.Table
 
     @staticmethod
     def from_archive(folder: Path, stream: str) -> Delivered:
         """What a site has kept so far."""
-        return Delivered(read(folder, f"{stream}.answers"), read(folder, f"{stream}.rows"))
+        return Delivered(read(folder, f"{stream}.completed"), read(folder, f"{stream}.rows"))
 
     @staticmethod
     def from_deliveries(deliveries: Sequence[Deliver], rows_schema: pa.Schema) -> Delivered:
         """What an observer was delivered."""
         schema = pa.schema([pa.field(SEQUENCE, pa.int64(), nullable=False), *rows_schema])
         if not deliveries:
-            return Delivered(answers_schema.empty_table(), schema.empty_table())
+            return Delivered(completed_schema.empty_table(), schema.empty_table())
         return Delivered(
-            pa.Table.from_batches([answers(deliveries)], schema=answers_schema),
+            pa.Table.from_batches([completed_timestamps(deliveries)], schema=completed_schema),
             pa.Table.from_batches([numbered(deliveries)], schema=schema),
         )
 
-    def answer_column(self, name: str) -> Int64Array:
+    def completed_column(self, name: str) -> IntArray:
         """One column of the answers, shape (n,)."""
-        return np.asarray(self.answers[name].to_numpy(), dtype=np.int64)
+        return np.asarray(self.completed_timestamps[name].to_numpy(), dtype=np.int64)
 
     @property
     def latencies_ms(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """From origin to arrival, of every answer, shape (n,)."""
-        return (self.answer_column("arrived_us") - self.answer_column("origin_us")) / 1000.0
+        return (
+            self.completed_column("arrived_us") - self.completed_column("ingestion_time_us")
+        ) / 1000.0
 
     @property
     def row_latencies_ms(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Of every tuple, that of the answer that it came with, shape (rows,)."""
         timestamps = np.asarray(self.rows[TIMESTAMP].to_numpy(), dtype=np.int64)
-        return self.latencies_ms[np.searchsorted(self.answer_column("mark_ms"), timestamps)]
+        return self.latencies_ms[np.searchsorted(self.completed_column("watermark_ms"), timestamps)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +89,7 @@ def sequence_faults(delivered: Delivered) -> SequenceFaults:
     have come.
     """
     numbers = np.asarray(delivered.rows[SEQUENCE].to_numpy(), dtype=np.int64)
-    reported = int(delivered.answer_column("lost").sum())
+    reported = int(delivered.completed_column("lost").sum())
     if len(numbers) == 0:
         return SequenceFaults(lost=reported, repeated=0)
     distinct = len(np.unique(numbers))
@@ -104,7 +113,7 @@ class Silence:
     ended_us: int
 
 
-def longest_silence(arrived_us: Int64Array, begin_us: int, end_us: int) -> Silence | None:
+def longest_silence(arrived_us: IntArray, begin_us: int, end_us: int) -> Silence | None:
     """The longest pause between arrivals that touches [begin, end]; None without two arrivals.
 
     Parameters

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pyarrow as pa
 
-from orchestrator.coordinator.view import ClusterView, read_view
+from orchestrator.control.view import ClusterView, read_view
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import DrillFailed, Killed, choose_protected, outage
 from orchestrator.drills.measurement import Delivered, sequence_faults
@@ -51,7 +51,7 @@ class DrillReport(msgspec.Struct, frozen=True, kw_only=True):
     lost: int
     repeated: int
     tuples: int
-    answers: int
+    completed_timestamps: int
     redundancy_restored_s: float
 
     @property
@@ -151,6 +151,6 @@ def _report(
         lost=sum(fault.lost for fault in faults),
         repeated=sum(fault.repeated for fault in faults),
         tuples=sum(one.rows.num_rows for one in delivered),
-        answers=sum(one.answers.num_rows for one in delivered),
+        completed_timestamps=sum(one.completed_timestamps.num_rows for one in delivered),
         redundancy_restored_s=killed.redundancy_restored_s,
     )

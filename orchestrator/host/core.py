@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ha.cursor import Receipt, StreamCursor
 from ha.failure_detector import FailureDetector
-from ha.intake import Intake
+from ha.feeding import Producer, acknowledge, feed_subscribers, subscribe
 from ha.messages import (
     Ack,
     Data,
@@ -28,29 +29,28 @@ from ha.messages import (
     Subscribed,
     Unsubscribe,
 )
-from ha.receiver import Receiver, Verdict
-from ha.roles import Role, RoleEvent
-from ha.serving import Producer, acknowledge, outgoing, subscribe
+from ha.roles import ReplicaRole, RoleEvent
+from ha.subscription import Subscription
 from orchestrator.host.dispatcher import Dispatch, Dispatcher
 from orchestrator.host.events import (
     Assigned,
     Command,
-    CopyDismissed,
     CpuMeasured,
     EpochSuperseded,
     Event,
     MessageArrived,
     PeerLost,
     RecordTakeover,
+    ReplicaReplaced,
     Report,
     Send,
     SetPeers,
     SourceEmitted,
 )
 from orchestrator.host.prober import Prober
-from orchestrator.host.roster import Roster, Running
+from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
 from orchestrator.host.sink import Sink
-from orchestrator.records import Assignment, ClusterRecord, ReplicaRole, ReplicaStatus
+from orchestrator.records import Assignment, ClusterRecord, ReplicaStatus
 
 BATCHES_PER_TURN = 32
 """Batches without tuples that are evaluated before the host listens again: a mark alone runs down a
@@ -79,7 +79,7 @@ class Worked:
     commands: list[Command]
     fragment: str | None = None
     tuples: int = 0
-    instants: int = 0
+    timestamp_groups: int = 0
     emulated_us: float | None = None
 
 
@@ -102,7 +102,7 @@ class HostCore:
         self, node: str, settings: ClusterRecord, rng: np.random.Generator, now_us: int
     ) -> None:
         self.node = node
-        self.roster = Roster(node)
+        self.replica_manager = ReplicaManager(node)
         probe_interval_us = round(settings.probe_interval_ms * 1000)
         self.prober = Prober(rng, settings.cpu, probe_interval_us)
         self.counters: Counter[str] = Counter()
@@ -112,7 +112,7 @@ class HostCore:
             round(settings.suspect_after_ms * 1000), self._heartbeat_us
         )
         batch_us = round(settings.batch_ms * 1000)
-        self._dispatcher = Dispatcher(self.roster.running, settings.scheduling, batch_us)
+        self._dispatcher = Dispatcher(self.replica_manager.running, settings.scheduling, batch_us)
         self._emulate_costs = settings.emulate_costs
         self._to_itself: deque[Message] = deque()
         self._commands: list[Command] = []
@@ -127,19 +127,19 @@ class HostCore:
                 self._on_message(sender, message, now_us)
             case PeerLost(node=node):
                 self.counters["peers_lost"] += 1
-                self._on_twin_lost(node, "connection lost", now_us)
+                self._on_peer_replica_lost(node, "connection lost", now_us)
             case Assigned(assignment=assignment):
                 self._on_assigned(assignment, now_us)
             case SourceEmitted(stream=stream):
-                if (source := self.roster.sources.get(stream)) is not None:
+                if (source := self.replica_manager.sources.get(stream)) is not None:
                     source.enter(event, now_us)
                     self._publish(source)
             case EpochSuperseded(fragment=fragment, epoch=epoch):
                 self._leave_epoch(fragment, epoch, now_us)
-            case CopyDismissed(fragment=fragment):
+            case ReplicaReplaced(fragment=fragment):
                 self.counters["copies_dismissed"] += 1
-                self._commands += self.roster.dismiss(fragment)
-                self._dispatcher.recast(now_us)
+                self._commands += self.replica_manager.stop_replica(fragment)
+                self._dispatcher.rebuild_tasks(now_us)
             case CpuMeasured(load=load):
                 self.prober.load = load
         return self._take_commands()
@@ -149,12 +149,12 @@ class HostCore:
         self._talk_to_itself(now_us)
         if now_us >= self._next_heartbeat_us:
             self._next_heartbeat_us = now_us + self._heartbeat_us
-            self._beat()
+            self._send_heartbeats()
             for node in self._detector.suspects(now_us):
                 self.counters["suspicions"] += 1
-                self._on_twin_lost(node, "silent", now_us)
+                self._on_peer_replica_lost(node, "silent", now_us)
             self._request(now_us)
-            self.roster.forget_absent(now_us)
+            self.replica_manager.drop_absent(now_us)
         if now_us >= self._next_ack_us:
             self._next_ack_us = now_us + self._ack_interval_us
             self._acknowledge()
@@ -187,7 +187,7 @@ class HostCore:
                 break
             worked = self._evaluate(dispatch, now_us)
             commands += worked.commands
-            if worked.tuples or worked.instants > 1:
+            if worked.tuples or worked.timestamp_groups > 1:
                 return replace(worked, commands=commands)
         return Worked(
             commands=commands + self._take_commands(),
@@ -195,8 +195,8 @@ class HostCore:
         )
 
     def _evaluate(self, dispatch: Dispatch, now_us: int) -> Worked:
-        running = self.roster.running[dispatch.fragment]
-        evaluated = running.replica.evaluate(dispatch.instants, dispatch.tuples)
+        running = self.replica_manager.running[dispatch.fragment]
+        evaluated = running.replica.evaluate(dispatch.timestamp_groups, dispatch.tuples)
         assert evaluated is not None, "a task is dispatched when it has work"
         self.counters["dispatches"] += 1
         self.counters["tuples_in"] += evaluated.tuples_in
@@ -208,7 +208,7 @@ class HostCore:
             commands=self._take_commands(),
             fragment=dispatch.fragment,
             tuples=evaluated.tuples_in,
-            instants=len(evaluated.marks),
+            timestamp_groups=len(evaluated.watermarks_ms),
             emulated_us=cost_us if self._emulate_costs else None,
         )
 
@@ -221,55 +221,55 @@ class HostCore:
         """What the host says of its copies."""
         return {
             name: ReplicaStatus(
-                role=ReplicaRole(running.replica.role.value),
+                role=running.replica.role,
                 epoch=running.replica.epoch,
-                progress_ms=running.replica.progress_ms,
+                watermark_ms=running.replica.watermark_ms,
                 cost=self._dispatcher.cost(name),
             )
-            for name, running in self.roster.running.items()
+            for name, running in self.replica_manager.running.items()
         }
 
-    def leave(self) -> list[Command]:
+    def shut_down(self) -> list[Command]:
         """Tell everybody that this host reads nothing any more, before it ends in order."""
-        self._commands += self.roster.leave()
+        self._commands += self.replica_manager.shut_down()
         return self._take_commands()
 
     def check_invariants(self) -> None:
         """Raise unless every part is consistent; tests call this after every step."""
-        for running in self.roster.running.values():
+        for running in self.replica_manager.running.values():
             running.replica.check_invariants()
-        for source in self.roster.sources.values():
+        for source in self.replica_manager.sources.values():
             source.log.check_invariants()
 
     # Assignment and loss of peers
 
     def _on_assigned(self, assignment: Assignment, now_us: int) -> None:
         self._commands.append(SetPeers(peers=assignment.peers))
-        commands, gone = self.roster.apply(assignment, now_us)
+        commands, gone = self.replica_manager.apply(assignment, now_us)
         self._commands += commands
-        alive = self.roster.incarnations
+        alive = self.replica_manager.incarnations
         self.prober.use(tuple(node for node in alive if node != self.node))
-        twins = {r.assignment.twin for r in self.roster.running.values()}
-        self._detector.watch({t for t in twins if t is not None and t in alive}, now_us)
-        for running in list(self.roster.running.values()):
-            twin = running.assignment.twin
-            if twin is not None and (twin in gone or twin not in alive):
+        peer_replicas = {r.assignment.peer_replica for r in self.replica_manager.running.values()}
+        self._detector.watch({t for t in peer_replicas if t is not None and t in alive}, now_us)
+        for running in list(self.replica_manager.running.values()):
+            peer_replica = running.assignment.peer_replica
+            if peer_replica is not None and (peer_replica in gone or peer_replica not in alive):
                 self._take_over(running, "gone from the store", now_us)
-        for producer in self.roster.producers():
+        for producer in self.replica_manager.producers():
             self._publish(producer)
         self._request(now_us)
-        self._dispatcher.recast(now_us)
+        self._dispatcher.rebuild_tasks(now_us)
 
-    def _on_twin_lost(self, node: str, cause: str, now_us: int) -> None:
-        for running in self.roster.running.values():
-            if running.assignment.twin == node:
+    def _on_peer_replica_lost(self, node: str, cause: str, now_us: int) -> None:
+        for running in self.replica_manager.running.values():
+            if running.assignment.peer_replica == node:
                 self._take_over(running, cause, now_us)
 
-    def _take_over(self, running: Running, cause: str, now_us: int) -> None:
+    def _take_over(self, running: HostedReplica, cause: str, now_us: int) -> None:
         replica, a = running.replica, running.assignment
         before = replica.role
-        replica.apply(RoleEvent.TWIN_LOST)
-        if before is not Role.STANDBY:
+        replica.apply(RoleEvent.PEER_REPLICA_LOST)
+        if before is not ReplicaRole.STANDBY:
             return
         self.counters["takeovers"] += 1
         self._report("took over", a.fragment, f"{cause}; epoch {replica.epoch}")
@@ -278,25 +278,25 @@ class HostCore:
                 query=a.query,
                 fragment=a.fragment,
                 epoch=replica.epoch,
-                previous=a.twin or "",
+                previous=a.peer_replica or "",
                 cause=cause,
                 detected_at_us=now_us,
             )
         )
         self._publish(replica)
-        self._dispatcher.recast(now_us)
+        self._dispatcher.rebuild_tasks(now_us)
 
-    def _heed_epoch(self, fragment: str, epoch: int, now_us: int) -> None:
-        running = self.roster.running.get(fragment)
+    def _adopt_epoch(self, fragment: str, epoch: int, now_us: int) -> None:
+        running = self.replica_manager.running.get(fragment)
         if running is not None and epoch > running.replica.epoch:
             self._leave_epoch(fragment, epoch, now_us)
 
     def _leave_epoch(self, fragment: str, epoch: int, now_us: int) -> None:
-        running = self.roster.running.get(fragment)
+        running = self.replica_manager.running.get(fragment)
         if running is not None and running.step_down(max(epoch, running.replica.epoch)):
             self.counters["demotions"] += 1
             self._report("stepped down", fragment, f"epoch {epoch} has another primary")
-            self._dispatcher.recast(now_us)
+            self._dispatcher.rebuild_tasks(now_us)
 
     # Messages
 
@@ -305,24 +305,24 @@ class HostCore:
             case Data():
                 self._on_data(sender, message, now_us)
             case Ack(stream=stream):
-                self._heed_epoch(stream, message.epoch, now_us)
-                if (producer := self.roster.producer(stream)) is not None:
+                self._adopt_epoch(stream, message.epoch, now_us)
+                if (producer := self.replica_manager.producer(stream)) is not None:
                     acknowledge(producer, sender, message)
                     self._publish(producer)
             case Subscribe(stream=stream):
-                if (producer := self.roster.producer(stream)) is not None:
+                if (producer := self.replica_manager.producer(stream)) is not None:
                     self._send(sender, subscribe(producer, sender, message))
                     self._publish(producer)
             case Subscribed():
                 self._on_subscribed(sender, message, now_us)
             case Unsubscribe(stream=stream, consumer=consumer):
-                if (producer := self.roster.producer(stream)) is not None:
+                if (producer := self.replica_manager.producer(stream)) is not None:
                     producer.log.unsubscribe((sender, consumer))
             case Heartbeat(epochs=epochs):
                 for fragment, epoch in epochs.items():
-                    self._heed_epoch(fragment, epoch, now_us)
+                    self._adopt_epoch(fragment, epoch, now_us)
             case SnapshotRequest(fragment=fragment):
-                running = self.roster.running.get(fragment)
+                running = self.replica_manager.running.get(fragment)
                 if running is not None and running.replica.serves:
                     self._send(sender, running.replica.snapshot())
             case Snapshot():
@@ -333,121 +333,126 @@ class HostCore:
                 self.prober.measured(sender, message, now_us)
 
     def _on_data(self, sender: str, data: Data, now_us: int) -> None:
-        sink = self.roster.sinks.get(data.stream)
-        running = self.roster.running.get(data.consumer)
-        if sink is not None and data.consumer == sink.intake.consumer:
+        sink = self.replica_manager.sinks.get(data.stream)
+        running = self.replica_manager.running.get(data.consumer)
+        if sink is not None and data.consumer == sink.subscription.consumer:
             self._deliver(sender, sink, data, now_us)
-        elif running is not None and data.stream in running.intakes:
+        elif running is not None and data.stream in running.subscriptions:
             self._take_in(sender, running, data, now_us)
         else:
             self.counters["chunks_unasked"] += 1
 
     def _deliver(self, sender: str, sink: Sink, data: Data, now_us: int) -> None:
-        verdict, delivery = sink.receive(data, now_us)
-        if verdict is Verdict.GAP and sink.intake.unrecoverable(sender, sink.receiver):
+        receipt, delivery = sink.receive(data, now_us)
+        if receipt is Receipt.GAP and sink.subscription.unrecoverable(sender, sink.cursor):
             lost = sink.skip_to(data)
             self.counters["tuples_lost"] += lost
-            verdict, delivery = sink.receive(data, now_us, lost)
+            receipt, delivery = sink.receive(data, now_us, lost)
         if delivery is not None:
             self._commands.append(delivery)
-        self._note_verdict(verdict, sender, sink.intake, sink.receiver, now_us)
+        self._note_receipt(receipt, sender, sink.subscription, sink.cursor, now_us)
 
-    def _take_in(self, sender: str, running: Running, data: Data, now_us: int) -> None:
-        replica, intake = running.replica, running.intakes[data.stream]
-        receiver = replica.inputs[data.stream].receiver
-        verdict = replica.receive(data).verdict
-        if verdict is Verdict.GAP and intake.unrecoverable(sender, receiver):
-            if replica.role is Role.PRIMARY:
+    def _take_in(self, sender: str, running: HostedReplica, data: Data, now_us: int) -> None:
+        replica, subscription = running.replica, running.subscriptions[data.stream]
+        cursor = replica.inputs[data.stream].cursor
+        receipt = replica.receive(data).receipt
+        if receipt is Receipt.GAP and subscription.unrecoverable(sender, cursor):
+            if replica.role is ReplicaRole.PRIMARY:
                 # Nobody has these tuples any more: say so, and go on with what there is.
                 lost = replica.skip_to(data)
                 self.counters["tuples_lost"] += lost
                 self._report("input lost", data.stream, f"{lost} tuples that no producer keeps")
             else:
-                self._forget(running, now_us)
+                self._discard_state(running, now_us)
         else:
-            self._note_verdict(verdict, sender, intake, receiver, now_us)
+            self._note_receipt(receipt, sender, subscription, cursor, now_us)
         self._dispatcher.arrived(data.consumer, now_us)
 
-    def _forget(self, running: Running, now_us: int) -> None:
+    def _discard_state(self, running: HostedReplica, now_us: int) -> None:
         self.counters["states_broken"] += 1
-        running.replica.forget()
+        running.replica.discard_state()
         running.snapshot_asked_us = None
-        for intake in running.intakes.values():
-            intake.ask_again()
-        self._dispatcher.recast(now_us)
+        for subscription in running.subscriptions.values():
+            subscription.ask_again()
+        self._dispatcher.rebuild_tasks(now_us)
 
-    def _note_verdict(
-        self, verdict: Verdict, sender: str, intake: Intake, receiver: Receiver, now_us: int
+    def _note_receipt(
+        self,
+        receipt: Receipt,
+        sender: str,
+        subscription: Subscription,
+        cursor: StreamCursor,
+        now_us: int,
     ) -> None:
-        self.counters[f"chunks_{verdict.value}"] += 1
-        if verdict is Verdict.GAP:
-            request = intake.missing(sender, receiver, now_us)
+        self.counters[f"chunks_{receipt.value}"] += 1
+        if receipt is Receipt.GAP:
+            request = subscription.missing(sender, cursor, now_us)
             if request is not None:
                 self._send(sender, request)
 
     def _on_subscribed(self, sender: str, answer: Subscribed, now_us: int) -> None:
-        sink = self.roster.sinks.get(answer.stream)
-        running = self.roster.running.get(answer.consumer)
-        if sink is not None and answer.consumer == sink.intake.consumer:
-            sink.intake.answered(sender, answer, sink.receiver)
-        elif running is not None and answer.stream in running.intakes:
-            receiver = running.replica.inputs[answer.stream].receiver
-            running.intakes[answer.stream].answered(sender, answer, receiver)
+        sink = self.replica_manager.sinks.get(answer.stream)
+        running = self.replica_manager.running.get(answer.consumer)
+        if sink is not None and answer.consumer == sink.subscription.consumer:
+            sink.subscription.answered(sender, answer, sink.cursor)
+        elif running is not None and answer.stream in running.subscriptions:
+            cursor = running.replica.inputs[answer.stream].cursor
+            running.subscriptions[answer.stream].answered(sender, answer, cursor)
             self._ask_snapshot(running, now_us)
 
     def _on_snapshot(self, snapshot: Snapshot, now_us: int) -> None:
-        running = self.roster.running.get(snapshot.fragment)
-        if running is None or running.replica.role is not Role.WARMING:
+        running = self.replica_manager.running.get(snapshot.fragment)
+        if running is None or running.replica.role is not ReplicaRole.WARMING:
             return
         if running.replica.install(snapshot):
             self._report("warm", snapshot.fragment, f"epoch {running.replica.epoch}")
-            self._dispatcher.recast(now_us)
+            self._dispatcher.rebuild_tasks(now_us)
         else:
             self.counters["snapshots_unusable"] += 1
 
     # Timers
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         epochs: dict[str, dict[str, int]] = {}
-        for fragment, running in self.roster.running.items():
-            if running.assignment.twin is not None:
-                shared = epochs.setdefault(running.assignment.twin, {})
+        for fragment, running in self.replica_manager.running.items():
+            if running.assignment.peer_replica is not None:
+                shared = epochs.setdefault(running.assignment.peer_replica, {})
                 shared[fragment] = running.replica.epoch
-        for twin, known in epochs.items():
-            self._send(twin, Heartbeat(epochs=known))
+        for peer_replica, known in epochs.items():
+            self._send(peer_replica, Heartbeat(epochs=known))
 
     def _request(self, now_us: int) -> None:
-        for intake, receiver in self.roster.intakes():
-            for node, request in intake.requests(receiver, now_us):
+        for subscription, cursor in self.replica_manager.subscriptions():
+            for node, request in subscription.requests(cursor, now_us):
                 self._send(node, request)
-        for running in self.roster.running.values():
+        for running in self.replica_manager.running.values():
             self._ask_snapshot(running, now_us)
 
-    def _ask_snapshot(self, running: Running, now_us: int) -> None:
-        twin, asked_us = running.assignment.twin, running.snapshot_asked_us
-        if running.replica.role is not Role.WARMING or twin is None:
+    def _ask_snapshot(self, running: HostedReplica, now_us: int) -> None:
+        peer_replica, asked_us = running.assignment.peer_replica, running.snapshot_asked_us
+        if running.replica.role is not ReplicaRole.WARMING or peer_replica is None:
             return
-        if not all(intake.confirmed for intake in running.intakes.values()):
+        if not all(subscription.confirmed for subscription in running.subscriptions.values()):
             return
         if asked_us is None or now_us - asked_us >= SNAPSHOT_RETRY_US:
             running.snapshot_asked_us = now_us
-            self._send(twin, SnapshotRequest(fragment=running.assignment.fragment))
+            self._send(peer_replica, SnapshotRequest(fragment=running.assignment.fragment))
 
     def _acknowledge(self) -> None:
-        for running in self.roster.running.values():
+        for running in self.replica_manager.running.values():
             for stream, position in running.replica.processed().items():
-                receiver = running.replica.inputs[stream].receiver
-                for node, ack in running.intakes[stream].acks(position, receiver):
+                cursor = running.replica.inputs[stream].cursor
+                for node, ack in running.subscriptions[stream].acks(position, cursor):
                     self._send(node, ack)
-        for sink in self.roster.sinks.values():
-            if sink.receiver.position is not None:
-                for node, ack in sink.intake.acks(sink.receiver.position, sink.receiver):
+        for sink in self.replica_manager.sinks.values():
+            if sink.cursor.position is not None:
+                for node, ack in sink.subscription.acks(sink.cursor.position, sink.cursor):
                     self._send(node, ack)
 
     # Output
 
     def _publish(self, producer: Producer) -> None:
-        for node, data in outgoing(producer):
+        for node, data in feed_subscribers(producer):
             self._send(node, data)
 
     def _send(self, to: str, message: Message) -> None:

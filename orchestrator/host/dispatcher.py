@@ -17,15 +17,15 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ha.roles import Role
-from orchestrator.host.roster import Running
+from ha.roles import ReplicaRole
+from orchestrator.host.replica_manager import HostedReplica
 from orchestrator.records import CostStatus
-from streams.chunk import NO_PROGRESS
+from streams.chunk import NO_WATERMARK
 from streams.scheduling.cost_model import CostModel
 from streams.scheduling.run_queue import Instance, Policy, RunQueue
 from streams.scheduling.tasks import TaskOperator, extract_tasks
 
-INSTANTS_PER_DISPATCH = 64
+TIMESTAMPS_PER_DISPATCH = 64
 """At most, before the host listens again."""
 
 BLOCKING_SHARE = 1 / 6
@@ -51,7 +51,7 @@ class Dispatch:
     """A batch to evaluate: of one copy at most so many instants, and tuples."""
 
     fragment: str
-    instants: int
+    timestamp_groups: int
     tuples: int
 
 
@@ -98,7 +98,7 @@ class Dispatcher:
         Least time between two beginnings of a task.
     """
 
-    def __init__(self, running: Mapping[str, Running], policy: Policy, batch_us: int) -> None:
+    def __init__(self, running: Mapping[str, HostedReplica], policy: Policy, batch_us: int) -> None:
         self._running = running
         self._policy = policy
         self._batch_us = batch_us
@@ -112,7 +112,7 @@ class Dispatcher:
         self._costs: dict[str, CostModel] = {}
         self._batch_length_us = BATCH_US[1]
 
-    def recast(self, now_us: int) -> None:
+    def rebuild_tasks(self, now_us: int) -> None:
         """Form tasks anew: what runs here, or in which role, has changed."""
         before = self._tasks
         self._tasks = {task.name: task for task in (*self._primaries(), *self._standbys())}
@@ -126,7 +126,7 @@ class Dispatcher:
         for name in before.keys() - self._tasks.keys():
             self._queue.discard(name)
         self._resting.clear()
-        self._forget()
+        self._discard_state()
         self._ready = {name for name, each in self._running.items() if each.replica.has_work}
         self._mixed = len({task.standby for task in self._tasks.values()}) > 1
         tightest_us = min((t.sub_deadline_us for t in self._tasks.values()), default=0)
@@ -142,10 +142,10 @@ class Dispatcher:
             return
         self._look(fragment)
         if fragment == task.name:
-            closed_ms = self._running[fragment].replica.engine.closed_ms
-            entered_ms = task.entered[-1][0] if task.entered else NO_PROGRESS
-            if closed_ms > max(entered_ms, self._left_ms(task)):
-                task.entered.append((closed_ms, now_us))
+            input_watermark_ms = self._running[fragment].replica.engine.input_watermark_ms
+            entered_ms = task.entered[-1][0] if task.entered else NO_WATERMARK
+            if input_watermark_ms > max(entered_ms, self._left_ms(task)):
+                task.entered.append((input_watermark_ms, now_us))
         self._await(task, now_us)
 
     @property
@@ -168,7 +168,7 @@ class Dispatcher:
                 if fragment in self._ready:
                     return Dispatch(
                         fragment=fragment,
-                        instants=INSTANTS_PER_DISPATCH,
+                        timestamp_groups=TIMESTAMPS_PER_DISPATCH,
                         tuples=self._tuples(fragment, instance.deadline_us - now_us),
                     )
         return None
@@ -202,7 +202,7 @@ class Dispatcher:
         here = {
             name: running.assignment
             for name, running in self._running.items()
-            if running.replica.role is Role.PRIMARY
+            if running.replica.role is ReplicaRole.PRIMARY
         }
         operators: list[TaskOperator] = []
         for name, a in here.items():
@@ -240,7 +240,7 @@ class Dispatcher:
                 standby=True,
             )
             for name, running in self._running.items()
-            if running.replica.role is Role.STANDBY
+            if running.replica.role is ReplicaRole.STANDBY
         ]
 
     def _generations(self, operators: tuple[str, ...]) -> tuple[int, ...]:
@@ -260,8 +260,8 @@ class Dispatcher:
         if self._policy is Policy.FIFO:
             # First come to the system, not to this operator: what is old is not overtaken by what
             # has come since (deadline placement, §4.1).
-            origin_us = self._running[task.name].replica.engine.oldest_origin_us
-            released_us = now_us if origin_us is None else origin_us
+            ingestion_time_us = self._running[task.name].replica.engine.oldest_ingestion_time_us
+            released_us = now_us if ingestion_time_us is None else ingestion_time_us
         self._queue.put(
             Instance(
                 task=task.name,
@@ -283,7 +283,7 @@ class Dispatcher:
 
     def _left_ms(self, task: _Task) -> int:
         """The last instant that has been through the whole task."""
-        return self._running[task.operators[-1]].replica.log.end.progress_ms
+        return self._running[task.operators[-1]].replica.log.end.watermark_ms
 
     def _waiting_us(self, task: _Task) -> float:
         """How long what waits will take; asked for only where standbys wait for slack."""
@@ -317,7 +317,7 @@ class Dispatcher:
             self._costs[fragment] = CostModel(max(estimate_us, LEAST_COST_US))
         return self._costs[fragment]
 
-    def _forget(self) -> None:
+    def _discard_state(self) -> None:
         """What was learnt of copies that have gone."""
         for name in self._costs.keys() - self._running.keys():
             del self._costs[name]

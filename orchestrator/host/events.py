@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from ha.messages import Message
 from orchestrator.records import Assignment, Peer
-from streams.chunk import Chunk, Int64Array
+from streams.chunk import Chunk
+from topology.arrays import IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +40,8 @@ class SourceEmitted:
 
     stream: str
     rows: pa.RecordBatch
-    marks: Int64Array
-    origins_us: Int64Array
+    watermarks_ms: IntArray
+    ingestion_times_us: IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class EpochSuperseded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyDismissed:
+class ReplicaReplaced:
     """The store does not know this host as a holder of a copy (any more).
 
     It was out of reach for so long that another has taken its place: what it holds may have holes.
@@ -74,7 +75,7 @@ Event = (
     | Assigned
     | SourceEmitted
     | EpochSuperseded
-    | CopyDismissed
+    | ReplicaReplaced
     | CpuMeasured
 )
 

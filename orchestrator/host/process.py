@@ -24,7 +24,6 @@ import numpy as np
 
 from orchestrator.clock import now_us
 from orchestrator.errors import InvalidInput
-from orchestrator.host.archive import Archive
 from orchestrator.host.core import HostCore
 from orchestrator.host.cpu_meter import CpuMeter
 from orchestrator.host.events import (
@@ -39,14 +38,15 @@ from orchestrator.host.events import (
     Send,
     SetPeers,
 )
-from orchestrator.host.guard import ParentGuard
-from orchestrator.host.presence import node_record, running_now
-from orchestrator.host.rehearsal import rehearse
-from orchestrator.host.replay import Feeder
+from orchestrator.host.node_report import node_record, running_now
+from orchestrator.host.parent_watchdog import ParentWatchdog
 from orchestrator.host.store_link import StoreLink, StoreThread
 from orchestrator.host.transport import Arrived, Keys, Lost, Transport
+from orchestrator.host.warm_up import warm_up
 from orchestrator.host.wire import UnknownStream, WireError, decode, encode
 from orchestrator.records import HostSpec, NodeRecord, ReplicaId, SourceAssignment
+from orchestrator.sinks.archive import Archive
+from orchestrator.sources.replay import SourceDrivers
 from orchestrator.store import CLUSTER, Store, ZooKeeperStore
 
 PUBLISH_US = 1_000_000
@@ -98,7 +98,7 @@ class HostProcess:
         rng = np.random.default_rng(int(self._identity.incarnation, 16))
         self._core = HostCore(spec.node, found.record, rng, now_us())
         self._arrived: deque[Arrived | Lost] = deque()
-        self._feeder = Feeder(round(found.record.batch_ms * 1000))
+        self._source_drivers = SourceDrivers(round(found.record.batch_ms * 1000))
         self._running: object = None
         self._next_publish_us = 0
         self._busy_until_us = 0
@@ -114,7 +114,7 @@ class HostProcess:
         try:
             while not ended() and not self._link.superseded:
                 self._turn()
-            self._execute(self._core.leave())
+            self._execute(self._core.shut_down())
             self._transport.flush()
         finally:
             self._store_thread.stop()
@@ -134,7 +134,7 @@ class HostProcess:
             self._take(self._arrived.popleft())
         while self._link.events:
             self._dispatch(self._link.events.popleft())
-        for emitted in self._feeder.feed(self._assigned_sources(), now_us()):
+        for emitted in self._source_drivers.feed(self._assigned_sources(), now_us()):
             self._dispatch(emitted)
         if now_us() >= core.next_tick_us:
             self._execute(core.tick(now_us()))
@@ -173,7 +173,7 @@ class HostProcess:
                 self._dispatch(PeerLost(node=node))
             case Arrived(sender=sender, frames=frames):
                 try:
-                    message = decode(frames, self._core.roster.schema_of)
+                    message = decode(frames, self._core.replica_manager.schema_of)
                 except UnknownStream:
                     # It was under way when the stream was unassigned.
                     self._core.counters["chunks_unasked"] += 1
@@ -206,12 +206,12 @@ class HostProcess:
         due = [self._core.next_tick_us, self._next_publish_us]
         if (work_us := self._core.next_work_us) is not None:
             due.append(work_us)
-        if (emission_us := self._feeder.next_due_us(self._assigned_sources())) is not None:
+        if (emission_us := self._source_drivers.next_due_us(self._assigned_sources())) is not None:
             due.append(emission_us)
         return min(due)
 
     def _assigned_sources(self) -> list[SourceAssignment]:
-        return [source.assignment for source in self._core.roster.sources.values()]
+        return [source.assignment for source in self._core.replica_manager.sources.values()]
 
     def _publish(self) -> None:
         now = now_us()
@@ -245,11 +245,11 @@ def run_host(spec: HostSpec) -> None:
 
     The store may be away when a host starts; it is looked for until the executor ends.
     """
-    guard = ParentGuard()
-    rehearse()
+    parent_watchdog = ParentWatchdog()
+    warm_up()
     store = ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)
     try:
-        HostProcess(spec, store, _nobody).run(guard.parent_is_gone)
+        HostProcess(spec, store, _nobody).run(parent_watchdog.parent_is_gone)
     finally:
         store.close()
 
@@ -270,7 +270,7 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    rehearse()
+    warm_up()
     store = ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)
     archive = Archive(Path(spec.archive)) if spec.archive is not None else None
     flushed_at = time.monotonic()

@@ -12,9 +12,9 @@ from collections import deque
 
 import numpy as np
 
-from ha.intake import Intake
+from ha.cursor import Receipt, StreamCursor
 from ha.messages import Data
-from ha.receiver import Receiver, Verdict
+from ha.subscription import Subscription
 from orchestrator.host.events import Deliver
 from orchestrator.records import SinkAssignment, SinkStatus
 from streams.chunk import stream_schema
@@ -37,11 +37,11 @@ class Sink:
     def __init__(self, assignment: SinkAssignment) -> None:
         self.assignment = assignment
         self.schema = stream_schema(assignment.columns)
-        self.receiver = Receiver()
-        self.intake = Intake(assignment.stream, SINK_PREFIX + assignment.stream)
+        self.cursor = StreamCursor()
+        self.subscription = Subscription(assignment.stream, SINK_PREFIX + assignment.stream)
         self._latencies_us: deque[int] = deque(maxlen=LATENCY_WINDOW)
         self._rows = 0
-        self._answers = 0
+        self._completed_timestamps = 0
         self._misses = 0
         self._lost = 0
         self._late_rows = MissRatio(assignment.deadline_ms * 1000, MISS_WINDOW_US)
@@ -59,46 +59,46 @@ class Sink:
 
         The next `receive` of `data` succeeds.
         """
-        position = self.receiver.position
+        position = self.cursor.position
         lost = data.chunk.first_seq - (position.next_seq if position else 0)
         self._lost += lost
-        self.receiver.skip_to(data.chunk)
+        self.cursor.skip_to(data.chunk)
         return lost
 
-    def receive(self, data: Data, now_us: int, lost: int = 0) -> tuple[Verdict, Deliver | None]:
+    def receive(self, data: Data, now_us: int, lost: int = 0) -> tuple[Receipt, Deliver | None]:
         """Take in what is new of `data`."""
-        received = self.receiver.receive(data)
+        received = self.cursor.receive(data)
         chunk = received.chunk
         if chunk is None:
-            return received.verdict, None
-        latencies_us = now_us - chunk.origins_us
+            return received.receipt, None
+        latencies_us = now_us - chunk.ingestion_times_us
         self._latencies_us.extend(latencies_us.tolist())
         self._rows += chunk.rows.num_rows
-        self._answers += len(chunk.marks)
+        self._completed_timestamps += len(chunk.watermarks_ms)
         self._misses += int(np.count_nonzero(latencies_us > self.assignment.deadline_ms * 1000))
-        answered_by = np.searchsorted(chunk.marks, chunk.timestamps)
+        answered_by = np.searchsorted(chunk.watermarks_ms, chunk.timestamps)
         self._late_rows.observe(latencies_us[answered_by], now_us)
-        return received.verdict, Deliver(
+        return received.receipt, Deliver(
             stream=data.stream, epoch=data.epoch, chunk=chunk, lost=lost, arrived_us=now_us
         )
 
     def status(self, now_us: int) -> SinkStatus:
         """For the host's record in the store."""
-        position = self.receiver.position
+        position = self.cursor.position
         p50 = p99 = None
         if self._latencies_us:
             p50, p99 = (float(v) / 1000 for v in np.percentile(list(self._latencies_us), [50, 99]))
         return SinkStatus(
             next_seq=position.next_seq if position else 0,
-            progress_ms=position.progress_ms if position and self._answers else None,
+            watermark_ms=position.watermark_ms if position and self._completed_timestamps else None,
             rows=self._rows,
             latency_ms_p50=p50,
             latency_ms_p99=p99,
             deadline_misses=self._misses,
-            answers=self._answers,
+            completed_timestamps=self._completed_timestamps,
             late_rows=self._late_rows.misses,
             miss_pct=self._late_rows.ratio_pct or 0.0,
             recent_miss_pct=self._late_rows.recent_pct(now_us),
             lost=self._lost,
-            repeated=self.receiver.repeated_tuples,
+            repeated=self.cursor.repeated_tuples,
         )

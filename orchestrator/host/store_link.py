@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 from orchestrator.host.events import (
     Assigned,
-    CopyDismissed,
     EpochSuperseded,
     Event,
     RecordTakeover,
+    ReplicaReplaced,
 )
 from orchestrator.records import Assignment, FragmentRecord, NodeRecord, ReplicaId, TakeOver
 from orchestrator.store import (
@@ -132,7 +132,7 @@ class StoreLink:
                 self.events.append(EpochSuperseded(fragment=takeover.fragment, epoch=record.epoch))
             return
         if self.replica_of not in (record.primary, record.secondary):
-            self.events.append(CopyDismissed(fragment=takeover.fragment))
+            self.events.append(ReplicaReplaced(fragment=takeover.fragment))
             return
         self.store.update(
             key,

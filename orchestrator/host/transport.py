@@ -272,10 +272,10 @@ class Transport:
             if owner is None:
                 # 300 asks the peer to try again later: our list of peers may be behind its.
                 self.counters["connections_refused"] += 1
-                verdict = [b"300", b"unknown key", b"", b""]
+                receipt = [b"300", b"unknown key", b"", b""]
             else:
-                verdict = [b"200", b"OK", owner.encode(), b""]
-            self._zap.send_multipart([b"1.0", request, *verdict])
+                receipt = [b"200", b"OK", owner.encode(), b""]
+            self._zap.send_multipart([b"1.0", request, *receipt])
 
     def _drain_router(self) -> None:
         while True:

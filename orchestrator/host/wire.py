@@ -48,8 +48,8 @@ class ChunkHeader(msgspec.Struct, frozen=True, array_like=True):
     """A chunk without its rows; marks and origins are little-endian int64."""
 
     first_seq: int
-    marks: bytes
-    origins_us: bytes
+    watermarks_ms: bytes
+    ingestion_times_us: bytes
 
 
 class DataHeader(msgspec.Struct, frozen=True, array_like=True, tag=0):
@@ -191,8 +191,8 @@ def _known(stream: str, schema_of: SchemaOf) -> pa.Schema:
 def _chunk_header(chunk: Chunk) -> ChunkHeader:
     return ChunkHeader(
         chunk.first_seq,
-        chunk.marks.astype("<i8").tobytes(),
-        chunk.origins_us.astype("<i8").tobytes(),
+        chunk.watermarks_ms.astype("<i8").tobytes(),
+        chunk.ingestion_times_us.astype("<i8").tobytes(),
     )
 
 
@@ -210,8 +210,10 @@ def _chunk(header: ChunkHeader, body: bytes, schema: pa.Schema) -> Chunk:
     chunk = Chunk(
         first_seq=header.first_seq,
         rows=rows,
-        marks=np.frombuffer(header.marks, dtype="<i8").astype(np.int64, copy=False),
-        origins_us=np.frombuffer(header.origins_us, dtype="<i8").astype(np.int64, copy=False),
+        watermarks_ms=np.frombuffer(header.watermarks_ms, dtype="<i8").astype(np.int64, copy=False),
+        ingestion_times_us=np.frombuffer(header.ingestion_times_us, dtype="<i8").astype(
+            np.int64, copy=False
+        ),
     )
     chunk.check(schema)
     return chunk

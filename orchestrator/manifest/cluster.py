@@ -26,7 +26,7 @@ def cluster_record(manifest: ClusterManifest) -> ClusterRecord:
         ack_interval_ms=timing.ack_interval_ms,
         probe_interval_ms=timing.probe_interval_ms,
         batch_ms=timing.batch_ms,
-        hop_ms=timing.hop_ms,
+        hop_overhead_ms=timing.hop_overhead_ms,
         cpu=manifest.cpu,
         scheduling=manifest.scheduling,
         emulate_costs=manifest.emulate_costs,

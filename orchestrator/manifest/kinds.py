@@ -55,7 +55,7 @@ class TimingManifest(msgspec.Struct, frozen=True, kw_only=True):
     ack_interval_ms: float = 50.0
     probe_interval_ms: float = 100.0
     batch_ms: float = 10.0
-    hop_ms: float = 2.0
+    hop_overhead_ms: float = 2.0
 
 
 class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,7 +196,7 @@ def _timing(section: Section) -> TimingManifest:
         ack_interval_ms=interval("ackInterval", default.ack_interval_ms),
         probe_interval_ms=interval("probeInterval", default.probe_interval_ms),
         batch_ms=interval("batch", default.batch_ms),
-        hop_ms=interval("hop", default.hop_ms),
+        hop_overhead_ms=interval("hop", default.hop_overhead_ms),
     )
     suspect_after = section.get("suspectAfter")
     if timing.suspect_after_ms <= timing.heartbeat_ms:

@@ -45,11 +45,11 @@ def load(paths: Sequence[Path]) -> Manifests:
             f"is the second one; the first is in {clusters[0].file}",
             "Keep one cluster.",
         )
-    _refuse_twins(("Stream", each.file, each.record.name) for each in streams)
-    _refuse_twins(("Query", each.file, each.record.name) for each in queries)
+    _refuse_duplicates(("Stream", each.file, each.record.name) for each in streams)
+    _refuse_duplicates(("Query", each.file, each.record.name) for each in queries)
     for cluster in clusters:
         places = [*cluster.nodes, *cluster.sites]
-        _refuse_twins((f"Cluster {cluster.name}", place.file, place.name) for place in places)
+        _refuse_duplicates((f"Cluster {cluster.name}", place.file, place.name) for place in places)
     return Manifests(
         cluster=clusters[0] if clusters else None, streams=tuple(streams), queries=tuple(queries)
     )
@@ -68,7 +68,7 @@ def _files(paths: Sequence[Path]) -> Iterable[Path]:
         yield from files
 
 
-def _refuse_twins(named: Iterable[tuple[str, str, str]]) -> None:
+def _refuse_duplicates(named: Iterable[tuple[str, str, str]]) -> None:
     """Refuse the second of two equal names; each comes with its kind and its file."""
     first: dict[str, str] = {}
     for kind, file, name in named:

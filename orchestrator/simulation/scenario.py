@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import msgspec
 import pyarrow as pa
 
-from orchestrator.coordinator.process import Coordination
-from orchestrator.coordinator.view import read_view
+from orchestrator.control.process import Coordination
+from orchestrator.control.view import read_view
 from orchestrator.drills.kill_executor import Killed, choose
 from orchestrator.drills.measurement import Delivered
 from orchestrator.host.events import Deliver
@@ -213,7 +213,7 @@ class Scenario:
     def _finished(self) -> bool:
         end_ms = max(s.replay.end_ms for s in self._streams if s.replay is not None)
         return all(
-            kept and kept[-1].chunk.progress_ms >= end_ms for kept in self.deliveries.values()
+            kept and kept[-1].chunk.watermark_ms >= end_ms for kept in self.deliveries.values()
         )
 
     def _wait(self, condition: Callable[[], bool], limit_s: float, otherwise: str) -> None:

@@ -1,8 +1,8 @@
 """The simulated world: a virtual clock and network around the very objects that run for real.
 
-`HostCore`, `StoreLink`, `Feeder` and the coordinator are the product's; only what surrounds them
-is simulated: time, links (the topology's delays, first in first out), the cost of evaluation, and
-the store's server. Everything is drawn from one seed, so the same seed gives the same run.
+`HostCore`, `StoreLink`, `SourceDrivers` and the coordinator are the product's; only what surrounds
+them is simulated: time, links (the topology's delays, first in first out), the cost of evaluation,
+and the store's server. Everything is drawn from one seed, so the same seed gives the same run.
 
 What a crash looks like here is what it looks like on a network: messages under way still arrive,
 peers learn of the broken connection one link delay later, and the store keeps the dead host's
@@ -31,11 +31,11 @@ from orchestrator.host.events import (
     Send,
     SetPeers,
 )
-from orchestrator.host.presence import node_record, running_now
-from orchestrator.host.replay import Feeder
+from orchestrator.host.node_report import node_record, running_now
 from orchestrator.host.store_link import StoreLink
 from orchestrator.records import ClusterRecord, HostSpec, Peer, ReplicaId, SourceAssignment
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
+from orchestrator.sources.replay import SourceDrivers
 from orchestrator.store import CLUSTER, StoreError
 
 START_US = 1_000_000_000_000_000
@@ -66,7 +66,9 @@ class Costs:
     def of(self, worked: Worked, rng: np.random.Generator) -> int:
         """How long a batch takes, µs."""
         if worked.emulated_us is None:
-            return self.dispatch_us + round((worked.tuples + worked.instants) * self.effort_us)
+            return self.dispatch_us + round(
+                (worked.tuples + worked.timestamp_groups) * self.effort_us
+            )
         if not worked.tuples or not self.noise:
             return round(worked.emulated_us)
         factors = rng.lognormal(-(self.noise**2) / 2, self.noise, size=worked.tuples)
@@ -91,7 +93,7 @@ class SimulatedHost:
     core: HostCore
     link: StoreLink
     store: MemoryStore
-    feeder: Feeder
+    source_drivers: SourceDrivers
     inbox: list[Event] = field(default_factory=list[Event])
     peers: dict[str, Peer] = field(default_factory=dict[str, Peer])
     alive: bool = True
@@ -102,7 +104,7 @@ class SimulatedHost:
 
     def assigned_sources(self) -> list[SourceAssignment]:
         """Streams that enter here."""
-        return [source.assignment for source in self.core.roster.sources.values()]
+        return [source.assignment for source in self.core.replica_manager.sources.values()]
 
 
 class World:
@@ -171,7 +173,7 @@ class World:
             core=HostCore(spec.node, self._cluster, rng, self.now_us),
             link=StoreLink(store, ReplicaId(node=spec.node, incarnation=incarnation)),
             store=store,
-            feeder=Feeder(round(self._cluster.batch_ms * 1000)),
+            source_drivers=SourceDrivers(round(self._cluster.batch_ms * 1000)),
         )
         self.hosts[spec.node] = host
         self._exchange(host)
@@ -252,7 +254,7 @@ class World:
         inbox, host.inbox = host.inbox, []
         for event in inbox:
             self._execute(host, core.handle(event, now))
-        for emitted in host.feeder.feed(host.assigned_sources(), now):
+        for emitted in host.source_drivers.feed(host.assigned_sources(), now):
             self._execute(host, core.handle(emitted, now))
         if now >= core.next_tick_us:
             self._execute(host, core.tick(now))
@@ -266,7 +268,7 @@ class World:
             core.check_invariants()
         self._publish(host)
         due = [core.next_tick_us]
-        if (emission_us := host.feeder.next_due_us(host.assigned_sources())) is not None:
+        if (emission_us := host.source_drivers.next_due_us(host.assigned_sources())) is not None:
             due.append(emission_us)
         if (work_us := core.next_work_us) is not None:
             due.append(work_us)

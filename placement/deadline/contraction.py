@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from placement.deadline.placed import DeadlinePlacement
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import DeadlineOperator
+from placement.deadline.result import DeadlinePlacement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

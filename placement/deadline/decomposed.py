@@ -13,12 +13,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from placement.deadline.demand_table import DemandTable
 from placement.deadline.estimate import Estimate, bounded, estimate, is_closed, placed
-from placement.deadline.ledger import Ledger
-from placement.deadline.placed import DeadlinePlacement
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.production_model import ProductionModel
-from placement.deadline.settings import ProductionSettings
+from placement.deadline.result import DeadlinePlacement
+from placement.deadline.settings import SolverSettings
+from placement.deadline.solver_model import SolverModel
 from placement.errors import SolverStopped
 
 REGION_NODES = 8
@@ -29,7 +29,7 @@ REGIONS = 6
 
 
 def place_in_parts(
-    problem: DeadlineProblem, settings: ProductionSettings | None = None
+    problem: DeadlineProblem, settings: SolverSettings | None = None
 ) -> DeadlinePlacement:
     """Nodes and sub-deadlines of all operators, without a program of the whole.
 
@@ -45,12 +45,12 @@ def place_in_parts(
     SolverStopped
         If no placement was found though there may be one.
     """
-    settings = settings or ProductionSettings()
+    settings = settings or SolverSettings()
     return improve_in_parts(problem, estimate(problem, settings), settings)
 
 
 def improve_in_parts(
-    problem: DeadlineProblem, found: Estimate, settings: ProductionSettings
+    problem: DeadlineProblem, found: Estimate, settings: SolverSettings
 ) -> DeadlinePlacement:
     """Solve regions anew until the gap is closed; see `place_in_parts`."""
     best, bound = found.placement, found.bound
@@ -61,7 +61,7 @@ def improve_in_parts(
         if best is not None and is_closed(best, bound, settings.milp.gap):
             break
         part = _region(problem, places, region)
-        model = ProductionModel(part, usage_weight=settings.usage_weight)
+        model = SolverModel(part, usage_weight=settings.usage_weight)
         if best is not None:
             model.program.cap(best.objective * (1 - settings.milp.gap / 2))
         answer = model.program.solve(region_settings)
@@ -78,10 +78,10 @@ def improve_in_parts(
 
 def _regions(problem: DeadlineProblem, found: Estimate) -> Iterator[set[str]]:
     """Groups of nodes, the fullest first: each with those that its operators may go to."""
-    ledger = Ledger(problem)
-    ledger.put_all(found.places)
-    excess = np.maximum(ledger.demand_ms - found.curve_ms, 0.0) @ ledger.price
-    nearly = (ledger.demand_ms / found.curve_ms).max(axis=1)
+    demand_table = DemandTable(problem)
+    demand_table.put_all(found.places)
+    excess = np.maximum(demand_table.demand_ms - found.curve_ms, 0.0) @ demand_table.price
+    nearly = (demand_table.demand_ms / found.curve_ms).max(axis=1)
     names = [node.name for node in problem.nodes]
     fullest = sorted(range(len(names)), key=lambda n: (-float(excess[n]), -float(nearly[n])))
     for at in range(min(REGIONS, len(fullest))):

@@ -63,15 +63,15 @@ def demand_rows(problem: DeadlineProblem) -> Iterator[DemandRow]:
                 node=node.name,
                 costs_ms=dict(charged),
                 pair=pair,
-                room_ms=-_admitted_ms(node, pair.fair_ms),
-                deadline_ms=pair.fair_ms,
+                room_ms=-_admitted_ms(node, pair.proportional_ms),
+                deadline_ms=pair.proportional_ms,
             )
         for work in node.admitted:
             upto = work.deadline_ms
             early = {
                 name: cost
                 for name, cost in costs_ms.items()
-                if problem.pairs[problem.first[name]].fair_ms <= upto
+                if problem.pairs[problem.first[name]].proportional_ms <= upto
             }
             room_ms = upto - _admitted_ms(node, upto)
             yield DemandRow(

@@ -18,10 +18,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from placement.deadline.ledger import FloatArray, Ledger
-from placement.deadline.placed import LEAST_OBJECTIVE
+from placement.deadline.demand_table import DemandTable
 from placement.deadline.problem import DeadlineProblem
+from placement.deadline.result import LEAST_OBJECTIVE
 from placement.program import MilpSettings, Program, Term
+from topology.arrays import FloatArray
 
 ROUNDING_MS = 1e-9
 """By which a path of fair shares may exceed the deadline that it equals on paper."""
@@ -37,19 +38,19 @@ def divide(
     places
         Operator → node, of all operators.
     """
-    ledger = Ledger(problem)
-    ledger.put_all(places)
-    if ledger.overload_ms > LEAST_OBJECTIVE:
+    demand_table = DemandTable(problem)
+    demand_table.put_all(places)
+    if demand_table.overload_ms > LEAST_OBJECTIVE:
         return None
     delay = Delay(problem, places)
     by_output: dict[str, dict[str, int]] = {output.stream: {} for output in problem.outputs}
     for at, pair in enumerate(problem.pairs):
         by_output[pair.output][pair.operator] = at
-    least_ms = ledger.least_ms
-    high_ms = np.maximum(ledger.fair_ms, least_ms)
+    least_ms = demand_table.least_ms
+    high_ms = np.maximum(demand_table.proportional_ms, least_ms)
     shares_ms: dict[tuple[str, str], float] = {}
     for output, columns in by_output.items():
-        down_ms = _go_down(delay, output, columns, least_ms, high_ms, ledger.price)
+        down_ms = _go_down(delay, output, columns, least_ms, high_ms, demand_table.price)
         if down_ms is None:
             return None
         for name, at in columns.items():

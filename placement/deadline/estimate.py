@@ -1,15 +1,15 @@
 """A good placement and a bound of the best, without any program of the whole.
 
-*From below.* Queries meet only on nodes. What a query sees there of the others are floors under
-its sub-deadlines, from prices on the nodes (`placement.deadline.floors`); whatever else they do to
-it is left out. Each query by itself, with its floors, is a small program, and the sum of what
-they cost at least is a bound of (3) for all of them together: they share no pair (s, o), and
-every placement of all of them keeps all the rows of each.
+*From below.* Queries meet only on nodes. What a query sees there of the others are floors under its
+sub-deadlines, from prices on the nodes (`placement.deadline.lower_bounds`); whatever else they do
+to it is left out. Each query by itself, with its floors, is a small program, and the sum of what
+they cost at least is a bound of (3) for all of them together: they share no pair (s, o), and every
+placement of all of them keeps all the rows of each.
 
     (3)  ≥  Σ_q min { Σ_{(s,o) of q} weight_o·(up + down)/c_o :  (4)–(6) for q alone,  d ≥ floor }
 
 *From above.* The greedy placement is levelled against floors and fair shares
-(`placement.deadline.levelling`); so is the one that has every query where it would be by itself.
+(`placement.deadline.local_search`); so is the one that has every query where it would be by itself.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from placement.deadline.demand_table import DemandTable
 from placement.deadline.division import divide
 from placement.deadline.errors import DeadlinesUnattainable
-from placement.deadline.floors import Floors
 from placement.deadline.heuristic import place_greedily
-from placement.deadline.ledger import FloatArray, Ledger
-from placement.deadline.levelling import Leveller
-from placement.deadline.placed import LEAST_OBJECTIVE, DeadlinePlacement, unfairness
+from placement.deadline.local_search import Leveller
+from placement.deadline.lower_bounds import LowerBounds
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.production_model import ProductionModel
-from placement.deadline.settings import ProductionSettings
+from placement.deadline.result import LEAST_OBJECTIVE, DeadlinePlacement, unfairness
+from placement.deadline.settings import SolverSettings
+from placement.deadline.solver_model import SolverModel
 from placement.deadline.usage import network_usage
 from placement.program import MilpSettings
+from topology.arrays import FloatArray
 
 ROUNDS = 30
 """Rounds of levelling at most; it ends by itself long before."""
@@ -61,7 +62,7 @@ class Estimate:
     places: dict[str, str]
 
 
-def estimate(problem: DeadlineProblem, settings: ProductionSettings) -> Estimate:
+def estimate(problem: DeadlineProblem, settings: SolverSettings) -> Estimate:
     """The levelled placement and the bound by queries.
 
     Raises
@@ -71,13 +72,13 @@ def estimate(problem: DeadlineProblem, settings: ProductionSettings) -> Estimate
     """
     places = place_greedily(problem)
     best = placed(problem, places, settings)
-    floors = Floors(problem)
-    curve_ms = np.maximum(Ledger(problem).fair_ms, floors.least_ms)
+    lower_bounds = LowerBounds(problem)
+    curve_ms = np.maximum(DemandTable(problem).proportional_ms, lower_bounds.least_ms)
     if best is not None and best.objective <= LEAST_OBJECTIVE:
         return Estimate(placement=best, bound=0.0, curve_ms=curve_ms, places=places)
-    floors.raise_by_spreading()
-    curve_ms = np.maximum(curve_ms, floors.least_ms)
-    bound, wishes = bound_by_queries(problem, floors.least_ms, settings)
+    lower_bounds.raise_by_spreading()
+    curve_ms = np.maximum(curve_ms, lower_bounds.least_ms)
+    bound, wishes = bound_by_queries(problem, lower_bounds.least_ms, settings)
     for start in (places, places | wishes) if wishes else (places,):
         levelled = Leveller(problem, start, curve_ms).level(ROUNDS)
         better = placed(problem, levelled, settings)
@@ -87,7 +88,7 @@ def estimate(problem: DeadlineProblem, settings: ProductionSettings) -> Estimate
 
 
 def bound_by_queries(
-    problem: DeadlineProblem, floors_ms: FloatArray, settings: ProductionSettings
+    problem: DeadlineProblem, lower_bounds_ms: FloatArray, settings: SolverSettings
 ) -> tuple[float, dict[str, str]]:
     """Σ over queries of what each costs at least, floors given; and where each would be then.
 
@@ -99,18 +100,18 @@ def bound_by_queries(
         Operator → node, of queries that cost something by themselves.
     """
     at = {(pair.output, pair.operator): index for index, pair in enumerate(problem.pairs)}
-    fair_ms = Ledger(problem).fair_ms
+    proportional_ms = DemandTable(problem).proportional_ms
     share = MilpSettings(gap=settings.milp.gap / 10, time_limit_s=QUERY_LIMIT_S)
     total = 0.0
     wishes: dict[str, str] = {}
     for query in queries(problem):
-        own = {key: float(floors_ms[at[key]]) for key in at if key[0] in query}
-        below = all(ms <= fair_ms[at[key]] for key, ms in own.items())
+        own = {key: float(lower_bounds_ms[at[key]]) for key in at if key[0] in query}
+        below = all(ms <= proportional_ms[at[key]] for key, ms in own.items())
         if below and problem.one_way_ms is None:
             # Nothing is known to cost it anything.
             continue
         part = _query(problem, query)
-        model = ProductionModel(part, usage_weight=settings.usage_weight, floors_ms=own)
+        model = SolverModel(part, usage_weight=settings.usage_weight, lower_bounds_ms=own)
         answer = model.program.solve(share)
         if answer.infeasible:
             raise DeadlinesUnattainable({}, {})
@@ -133,7 +134,7 @@ def queries(problem: DeadlineProblem) -> Iterator[set[str]]:
 
 
 def placed(
-    problem: DeadlineProblem, places: Mapping[str, str], settings: ProductionSettings
+    problem: DeadlineProblem, places: Mapping[str, str], settings: SolverSettings
 ) -> DeadlinePlacement | None:
     """A placement with its own best sub-deadlines; None if it has none."""
     shares_ms = divide(problem, places)

@@ -12,7 +12,7 @@ Pre(s)                    needed[s]             operators that output s needs
 Paths(s)                  paths(s)              operator paths that end in s
 d_s                       deadline_ms           end-to-end deadline of output s
 c_o, c'_s                 cost_ms, work_ms[s]   cost of o; of all of Pre(s)
-d'_{s,o} = c_o·d_s/c'_s   Pair.fair_ms          fair share of o in d_s                     (1)
+d'_{s,o} = c_o·d_s/c'_s   Pair.proportional_ms  fair share of o in d_s                     (1)
 ========================  ====================  ============================================
 
 Every stream has one origin: an operator, or a source, which may supply it on several nodes.
@@ -29,13 +29,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from placement.deadline.checks import check
 from placement.deadline.errors import DeadlineProblemError
 from placement.deadline.records import DeadlineNode, DeadlineOperator, Output, Pair, Source
-
-FloatArray = npt.NDArray[np.float64]
+from topology.arrays import FloatArray
 
 SAME_DIGITS = 9
 """Significant digits in which fair shares are compared: equal on paper is equal here."""
@@ -173,12 +171,14 @@ class DeadlineProblem:
             stretch = output.deadline_ms / self.work_ms[output.stream]
             for name in self.needed[output.stream]:
                 yield Pair(
-                    output=output.stream, operator=name, fair_ms=self.cost_ms(name) * stretch
+                    output=output.stream,
+                    operator=name,
+                    proportional_ms=self.cost_ms(name) * stretch,
                 )
 
     def _rank(self, pair: Pair) -> tuple[float, float, str, str]:
-        fair_ms = float(f"{pair.fair_ms:.{SAME_DIGITS - 1}e}")
-        return fair_ms, self.output[pair.output].deadline_ms, pair.output, pair.operator
+        proportional_ms = float(f"{pair.proportional_ms:.{SAME_DIGITS - 1}e}")
+        return proportional_ms, self.output[pair.output].deadline_ms, pair.output, pair.operator
 
 
 def _topological(problem: DeadlineProblem) -> tuple[str, ...]:

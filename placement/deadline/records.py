@@ -94,10 +94,10 @@ class Pair:
 
     Attributes
     ----------
-    fair_ms
+    proportional_ms
         d'_{s,o}, ms.
     """
 
     output: str
     operator: str
-    fair_ms: float
+    proportional_ms: float

@@ -10,7 +10,7 @@ from placement.program import MilpSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProductionSettings:
+class SolverSettings:
     """How to solve.
 
     Attributes

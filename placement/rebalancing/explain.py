@@ -12,29 +12,26 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from placement.assess import Pairs
 from placement.errors import RunningError
 from placement.network import NetworkView
+from placement.rebalancing.batch_evaluation import PlacementBatch
+from placement.rebalancing.candidate_moves import CandidateMoves
 from placement.rebalancing.explanation import (
     Candidate,
-    CopyExplanation,
     Explanation,
     Force,
     Obstacle,
+    ReplicaExplanation,
 )
-from placement.rebalancing.moves import Reason, RebalanceSettings, Role
-from placement.rebalancing.neighbours import Neighbourhood
-from placement.rebalancing.pulls import Pull, pulls_at, usage_by_host
-from placement.rebalancing.running import Crowd, RunningQuery, as_running
-from placement.rebalancing.trials import Rows
-from placement.rebalancing.weighing import LEGAL, REASONS, Scales
+from placement.rebalancing.move_evaluation import LEGAL, REASONS, MoveEvaluation
+from placement.rebalancing.moves import MovedRole, Reason, RebalanceSettings
+from placement.rebalancing.running import NodeLoad, RunningQuery, as_running
+from placement.rebalancing.traffic_terms import TrafficTerm, traffic_terms_at, usage_by_host
 from placement.records import Request
 from placement.settings import Settings
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from topology.arrays import FloatArray
 
 
 def explain(
@@ -67,21 +64,21 @@ def explain(
     found = [query for query in queries if operator in query.places]
     if not found:
         raise RunningError(operator, "is in none of the queries given, or is pinned")
-    crowd = Crowd(view, settings, queries)
-    scales = Neighbourhood(
+    node_load = NodeLoad(view, settings, queries)
+    evaluation = CandidateMoves(
         found[0],
-        crowd,
+        node_load,
         view,
         {},
         settings,
         RebalanceSettings(candidates=len(view.hosts)),
-    ).scales
-    work = _Work(operator, found[0], crowd, view, scales)
+    ).evaluation
+    work = _Work(operator, found[0], node_load, view, evaluation)
     return Explanation(
         query=found[0].request.graph.name,
         operator=operator,
-        primary=work.explain(Role.PRIMARY),
-        secondary=work.explain(Role.SECONDARY),
+        primary=work.explain(MovedRole.PRIMARY),
+        secondary=work.explain(MovedRole.SECONDARY),
     )
 
 
@@ -89,40 +86,49 @@ class _Work:
     """Explains the copies of one operator."""
 
     def __init__(
-        self, operator: str, query: RunningQuery, crowd: Crowd, view: NetworkView, scales: Scales
+        self,
+        operator: str,
+        query: RunningQuery,
+        node_load: NodeLoad,
+        view: NetworkView,
+        evaluation: MoveEvaluation,
     ) -> None:
         self._operator = operator
         self._query = query
-        self._crowd = crowd
+        self._node_load = node_load
         self._view = view
-        self._scales = scales
-        self._column = scales.trials.column[operator]
+        self._evaluation = evaluation
+        self._column = evaluation.batch_evaluation.column[operator]
 
-    def explain(self, copy: Role) -> CopyExplanation:
+    def explain(self, replica: MovedRole) -> ReplicaExplanation:
         """One copy."""
-        pulls = pulls_at(self._query, self._view, self._operator, copy)
-        at = self._query.places[self._operator][_which(copy)]
-        candidates = self._candidates(copy, at, pulls)
+        terms = traffic_terms_at(self._query, self._view, self._operator, replica)
+        at = self._query.places[self._operator][_which(replica)]
+        candidates = self._candidates(replica, at, terms)
         node = self._view.nodes[at].name
         cheapest = candidates[0].obstacle
         free = cheapest is None or cheapest.reason is Reason.MARGIN
-        return CopyExplanation(
-            role=copy,
+        return ReplicaExplanation(
+            role=replica,
             node=node,
-            forces=self._forces(at, pulls),
+            forces=self._forces(at, terms),
             candidates=candidates,
             binding=None if free else cheapest,
             best_rejected=next((c for c in candidates if c.node != node), None),
         )
 
-    def _candidates(self, copy: Role, at: int, pulls: list[Pull]) -> tuple[Candidate, ...]:
+    def _candidates(
+        self, replica: MovedRole, at: int, terms: list[TrafficTerm]
+    ) -> tuple[Candidate, ...]:
         """All hosts, cheapest first; of equally cheap ones the present node, then by name."""
-        to_secondaries = [pull for pull in pulls if copy is Role.SECONDARY or _is_standby(pull)]
-        to_primaries = [pull for pull in pulls if pull not in to_secondaries]
+        to_secondaries = [
+            term for term in terms if replica is MovedRole.SECONDARY or _is_standby(term)
+        ]
+        to_primaries = [term for term in terms if term not in to_secondaries]
         hosts = self._view.host_indices
         rate = self._query.request.graph.input_rate(self._operator)
-        share_ms = self._query.shares_ms[self._operator][_which(copy)]
-        own, others = self._crowd.price_of_copy(at, rate, share_ms)
+        share_ms = self._query.shares_ms[self._operator][_which(replica)]
+        own, others = self._node_load.price_of_replica(at, rate, share_ms)
         parts = (
             usage_by_host(to_primaries, self._view),
             usage_by_host(to_secondaries, self._view),
@@ -130,7 +136,7 @@ class _Work:
             others[hosts],
         )
         totals = np.sum(parts, axis=0)
-        obstacles = self._obstacles(copy, totals, int(np.flatnonzero(hosts == at)[0]))
+        obstacles = self._obstacles(replica, totals, int(np.flatnonzero(hosts == at)[0]))
         order: list[int] = np.lexsort((hosts != at, totals)).tolist()
         return tuple(
             Candidate(
@@ -144,23 +150,25 @@ class _Work:
             for i in order
         )
 
-    def _obstacles(self, copy: Role, totals: FloatArray, here: int) -> list[Obstacle | None]:
+    def _obstacles(
+        self, replica: MovedRole, totals: FloatArray, here: int
+    ) -> list[Obstacle | None]:
         """What is against each host; nothing against the one at `here`."""
         hosts = self._view.host_indices
-        rows = self._scales.base.repeated(len(hosts))
-        copies = rows.primaries if copy is Role.PRIMARY else rows.secondaries
-        copies[:, self._column] = self._scales.trials.local(hosts)
-        weighed = self._scales.weigh(rows)
-        full = ~self._crowd.has_room(weighed.touches, len(hosts))
-        recovery_ms = self._scales.trials.recovery_ms(rows)
-        path_ms = self._scales.trials.path_ms(rows)
-        verdicts: list[int] = weighed.verdicts.tolist()
+        rows = self._evaluation.base.repeated(len(hosts))
+        replicas = rows.primaries if replica is MovedRole.PRIMARY else rows.secondaries
+        replicas[:, self._column] = self._evaluation.batch_evaluation.local(hosts)
+        evaluated = self._evaluation.evaluate(rows)
+        full = ~self._node_load.has_room(evaluated.load_delta, len(hosts))
+        recovery_ms = self._evaluation.batch_evaluation.recovery_ms(rows)
+        path_ms = self._evaluation.batch_evaluation.path_ms(rows)
+        findings: list[int] = evaluated.findings.tolist()
         obstacles: list[Obstacle | None] = []
-        for i, verdict in enumerate(verdicts):
+        for i, finding in enumerate(findings):
             if i == here:
                 obstacles.append(None)
-            elif verdict != LEGAL:
-                found = self._broken(REASONS[verdict], rows, i, recovery_ms[i], float(path_ms[i]))
+            elif finding != LEGAL:
+                found = self._broken(REASONS[finding], rows, i, recovery_ms[i], float(path_ms[i]))
                 obstacles.append(found)
             elif full[i]:
                 obstacles.append(self._full(int(hosts[i])))
@@ -169,13 +177,18 @@ class _Work:
         return obstacles
 
     def _broken(
-        self, reason: Reason, rows: Rows, row: int, recovery_ms: FloatArray, path_ms: float
+        self,
+        reason: Reason,
+        rows: PlacementBatch,
+        row: int,
+        recovery_ms: FloatArray,
+        path_ms: float,
     ) -> Obstacle:
         if reason is Reason.DEADLINE:
-            name, limit_ms = self._query.request.graph.name, self._scales.path_limit_ms
+            name, limit_ms = self._query.request.graph.name, self._evaluation.path_limit_ms
             return Obstacle(reason=reason, subject=name, value=path_ms, limit=limit_ms)
         if reason is Reason.RECOVERY_BOUND:
-            limits_ms = self._scales.recovery_limits_ms
+            limits_ms = self._evaluation.recovery_limits_ms
             worst = int(np.argmax(recovery_ms - limits_ms))
             return Obstacle(
                 reason=reason,
@@ -183,7 +196,7 @@ class _Work:
                 value=float(recovery_ms[worst]),
                 limit=float(limits_ms[worst]),
             )
-        nodes = self._scales.trials.nodes
+        nodes = self._evaluation.batch_evaluation.nodes
         primary = int(nodes[rows.primaries[row, self._column]])
         secondary = int(nodes[rows.secondaries[row, self._column]])
         node = self._view.nodes[primary]
@@ -195,7 +208,7 @@ class _Work:
         return Obstacle(
             reason=Reason.CAPACITY,
             subject=self._view.nodes[node].name,
-            value=float(self._crowd.cores[node]) + cores,
+            value=float(self._node_load.cores[node]) + cores,
             limit=float(self._view.capacity_cores[node]),
         )
 
@@ -205,31 +218,31 @@ class _Work:
         subject = self._view.hosts[here].name
         return Obstacle(reason=reason, subject=subject, value=total, limit=present)
 
-    def _forces(self, at: int, pulls: list[Pull]) -> tuple[Force, ...]:
+    def _forces(self, at: int, terms: list[TrafficTerm]) -> tuple[Force, ...]:
         forces: list[Force] = []
-        for pull in pulls:
-            apart = self._view.positions_ms[pull.node] - self._view.positions_ms[at]
+        for term in terms:
+            apart = self._view.positions_ms[term.node] - self._view.positions_ms[at]
             length_ms = math.hypot(*apart)
-            here, there = self._view.nodes[at].name, self._view.nodes[pull.node].name
+            here, there = self._view.nodes[at].name, self._view.nodes[term.node].name
             latency_ms = self._view.one_way_ms(here, there)
             forces.append(
                 Force(
-                    operator=pull.operator,
-                    copy=pull.copy,
+                    operator=term.operator,
+                    replica=term.replica,
                     node=there,
-                    incoming=pull.incoming,
-                    rate_bytes_s=pull.rate_bytes_s,
+                    incoming=term.incoming,
+                    rate_bytes_s=term.rate_bytes_s,
                     direction=tuple((apart / (length_ms or 1.0)).tolist()),
                     latency_ms=latency_ms,
-                    usage=pull.rate_bytes_s * latency_ms / 1e3,
+                    usage=term.rate_bytes_s * latency_ms / 1e3,
                 )
             )
         return tuple(sorted(forces, key=lambda force: -force.rate_bytes_s))
 
 
-def _which(copy: Role) -> int:
-    return 0 if copy is Role.PRIMARY else 1
+def _which(replica: MovedRole) -> int:
+    return 0 if replica is MovedRole.PRIMARY else 1
 
 
-def _is_standby(pull: Pull) -> bool:
-    return pull.copy is Role.SECONDARY
+def _is_standby(term: TrafficTerm) -> bool:
+    return term.replica is MovedRole.SECONDARY

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement.rebalancing.moves import Reason, Role
+from placement.rebalancing.moves import MovedRole, Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Force:
     """
 
     operator: str
-    copy: Role
+    replica: MovedRole
     node: str
     incoming: bool
     rate_bytes_s: float
@@ -90,7 +90,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyExplanation:
+class ReplicaExplanation:
     """Why one copy is on its node.
 
     Attributes
@@ -106,7 +106,7 @@ class CopyExplanation:
         The cheapest of the others; None if there is no other.
     """
 
-    role: Role
+    role: MovedRole
     node: str
     forces: tuple[Force, ...]
     candidates: tuple[Candidate, ...]
@@ -120,5 +120,5 @@ class Explanation:
 
     query: str
     operator: str
-    primary: CopyExplanation
-    secondary: CopyExplanation
+    primary: ReplicaExplanation
+    secondary: ReplicaExplanation

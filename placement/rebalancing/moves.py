@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from placement.errors import SettingsError
 
 
-class Role(enum.Enum):
+class MovedRole(enum.Enum):
     """Which copy a move is about.
 
     `SWAP`: the secondary becomes the primary and the other way round; nothing travels.
@@ -120,7 +120,7 @@ class Move:
 
     query: str
     operator: str
-    role: Role
+    role: MovedRole
     source: str
     target: str
     bytes_to_ship: float

@@ -30,20 +30,24 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from placement.assess import Pairs
 from placement.errors import RunningError
 from placement.network import NetworkView
-from placement.rebalancing.moves import Change, Move, Reason, RebalancePlan, RebalanceSettings, Role
-from placement.rebalancing.options import Options
-from placement.rebalancing.running import Crowd, RunningQuery, as_running
-from placement.rebalancing.weighing import LEGAL, REASONS, Step, Weighed
+from placement.rebalancing.legal_order import LegalOrder
+from placement.rebalancing.move_evaluation import LEGAL, REASONS, EvaluatedMoves, Step
+from placement.rebalancing.moves import (
+    Change,
+    Move,
+    MovedRole,
+    Reason,
+    RebalancePlan,
+    RebalanceSettings,
+)
+from placement.rebalancing.running import NodeLoad, RunningQuery, as_running
 from placement.records import Request
 from placement.settings import Settings
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from topology.arrays import FloatArray, IntArray
 
 ROUNDING = 1e-9
 """Share of the whole cost that sums of doubles may be off by; less is no gain."""
@@ -113,9 +117,12 @@ class _Search:
         self._state_bytes = state_bytes
         self._settings = settings
         self._rebalancing = rebalancing
-        self._crowd = Crowd(view, settings, queries)
-        self._options = [self._open(query) for query in queries]
-        self._cost = sum(options.scales.usage for options in self._options) + self._crowd.price()
+        self._node_load = NodeLoad(view, settings, queries)
+        self._legal_order = [self._open(query) for query in queries]
+        self._cost = (
+            sum(legal_order.evaluation.usage for legal_order in self._legal_order)
+            + self._node_load.price()
+        )
         self._moves_left = rebalancing.max_moves
         self._bytes_left = rebalancing.max_bytes
 
@@ -133,7 +140,7 @@ class _Search:
                 break
             else:
                 # Which candidates are the cheapest may have changed with the load.
-                self._options = [self._open(query) for query in self._queries]
+                self._legal_order = [self._open(query) for query in self._queries]
                 fresh = True
         return RebalancePlan(
             changes=tuple(changes),
@@ -147,10 +154,10 @@ class _Search:
             rejected=self._rejected(),
         )
 
-    def _open(self, query: RunningQuery) -> Options:
-        return Options(
+    def _open(self, query: RunningQuery) -> LegalOrder:
+        return LegalOrder(
             query,
-            self._crowd,
+            self._node_load,
             self._view,
             self._state_bytes,
             self._settings,
@@ -164,80 +171,87 @@ class _Search:
         """
         least = ROUNDING * abs(self._cost)
         while True:
-            axis_ms = self._crowd.axis_ms()
-            nets = [self._net(options, axis_ms) for options in self._options]
+            axis_ms = self._node_load.axis_ms()
+            nets = [self._net(legal_order, axis_ms) for legal_order in self._legal_order]
             tops = [float(net.max()) for net in nets]
             if max(tops, default=-math.inf) <= least:
                 return None
             query = int(np.argmax(tops))
             option = int(np.argmax(nets[query]))
-            order = self._options[query].legal_order(option)
+            order = self._legal_order[query].legal_order(option)
             if order is not None:
                 return query, option, order
 
-    def _net(self, options: Options, axis_ms: FloatArray) -> FloatArray:
+    def _net(self, legal_order: LegalOrder, axis_ms: FloatArray) -> FloatArray:
         """Net gain of every option; −∞ for those that may not be taken."""
-        weighed = options.weighed
-        net = self._gain(weighed) - self._margin(options, axis_ms)
-        net[self._verdicts(weighed) != LEGAL] = -math.inf
-        shipped = weighed.bytes_to_ship.sum(axis=1)
-        net[(weighed.moves > self._moves_left) | (shipped > self._bytes_left)] = -math.inf
+        evaluated = legal_order.evaluated
+        net = self._gain(evaluated) - self._margin(legal_order, axis_ms)
+        net[self._findings(evaluated) != LEGAL] = -math.inf
+        shipped = evaluated.bytes_to_ship.sum(axis=1)
+        net[(evaluated.moves > self._moves_left) | (shipped > self._bytes_left)] = -math.inf
         return net
 
-    def _gain(self, weighed: Weighed) -> FloatArray:
-        count = len(weighed.usage_gain)
-        return weighed.usage_gain - self._crowd.price_change(weighed.touches, count)
+    def _gain(self, evaluated: EvaluatedMoves) -> FloatArray:
+        count = len(evaluated.usage_gain)
+        return evaluated.usage_gain - self._node_load.price_change(evaluated.load_delta, count)
 
-    def _margin(self, options: Options, axis_ms: FloatArray) -> FloatArray:
+    def _margin(self, legal_order: LegalOrder, axis_ms: FloatArray) -> FloatArray:
         """What a gain has to exceed, bytes."""
-        weighed = options.weighed
-        hysteresis = weighed.moves * self._hysteresis(options, axis_ms)
-        return weighed.price.sum(axis=1) + weighed.uncertainty + hysteresis
+        evaluated = legal_order.evaluated
+        hysteresis = evaluated.moves * self._hysteresis(legal_order, axis_ms)
+        return evaluated.price.sum(axis=1) + evaluated.uncertainty + hysteresis
 
-    def _hysteresis(self, options: Options, axis_ms: FloatArray) -> float:
+    def _hysteresis(self, legal_order: LegalOrder, axis_ms: FloatArray) -> float:
         """What each move has to gain in any case, bytes."""
-        share = self._rebalancing.hysteresis_share * options.cost(axis_ms)
+        share = self._rebalancing.hysteresis_share * legal_order.cost(axis_ms)
         return max(share, self._rebalancing.hysteresis_bytes)
 
-    def _verdicts(self, weighed: Weighed) -> IntArray:
-        full = ~self._crowd.has_room(weighed.touches, len(weighed.verdicts))
+    def _findings(self, evaluated: EvaluatedMoves) -> IntArray:
+        full = ~self._node_load.has_room(evaluated.load_delta, len(evaluated.findings))
         capacity = REASONS.index(Reason.CAPACITY)
-        return np.where((weighed.verdicts == LEGAL) & full, capacity, weighed.verdicts)
+        return np.where((evaluated.findings == LEGAL) & full, capacity, evaluated.findings)
 
     def _make(self, query: int, option: int, order: Sequence[Step]) -> Change:
         """Carry a change out, and say what each of its moves does."""
-        options = self._options[query]
-        hysteresis = self._hysteresis(options, self._crowd.axis_ms())
-        reached = self._gain(options.scales.weigh(options.after_each(order)))
+        legal_order = self._legal_order[query]
+        hysteresis = self._hysteresis(legal_order, self._node_load.axis_ms())
+        reached = self._gain(legal_order.evaluation.evaluate(legal_order.after_each(order)))
         moves: list[Move] = []
         for step, gain in zip(order, np.diff(reached, prepend=0.0).tolist(), strict=True):
             self._cost -= gain
-            moves.append(self._move(options, option, step, gain))
+            moves.append(self._move(legal_order, option, step, gain))
         self._moves_left -= len(moves)
         self._bytes_left -= sum(move.bytes_to_ship for move in moves)
-        self._crowd.apply(options.weighed.touches_of(option))
-        options.settle(option)
-        self._options[query] = self._open(options.query)
+        self._node_load.apply(legal_order.evaluated.load_delta_of(option))
+        legal_order.settle(option)
+        self._legal_order[query] = self._open(legal_order.query)
         return Change(
-            query=options.query.request.graph.name,
+            query=legal_order.query.request.graph.name,
             moves=tuple(moves),
-            uncertainty=float(options.weighed.uncertainty[option]),
+            uncertainty=float(legal_order.evaluated.uncertainty[option]),
             hysteresis=hysteresis * len(moves),
         )
 
-    def _move(self, options: Options, option: int, step: Step, gain: float) -> Move:
-        graph, trials, weighed = options.query.request.graph, options.scales.trials, options.weighed
+    def _move(self, legal_order: LegalOrder, option: int, step: Step, gain: float) -> Move:
+        graph, batch_evaluation, evaluated = (
+            legal_order.query.request.graph,
+            legal_order.evaluation.batch_evaluation,
+            legal_order.evaluated,
+        )
         at = (option, step.operator)
-        if step.role is Role.SWAP:
-            handover_s = float(trials.latency_ms[step.before]) / 1e3
+        if step.role is MovedRole.SWAP:
+            handover_s = float(batch_evaluation.latency_ms[step.before]) / 1e3
             shipped, seconds, price = 0.0, handover_s, 0.0
         else:
             shipped, seconds, price = (
                 float(values[at])
-                for values in (weighed.bytes_to_ship, weighed.seconds, weighed.price)
+                for values in (evaluated.bytes_to_ship, evaluated.seconds, evaluated.price)
             )
-        copy = 1 if step.role is Role.SECONDARY else 0
-        source, target = int(trials.nodes[step.before[copy]]), int(trials.nodes[step.after[copy]])
+        replica = 1 if step.role is MovedRole.SECONDARY else 0
+        source, target = (
+            int(batch_evaluation.nodes[step.before[replica]]),
+            int(batch_evaluation.nodes[step.after[replica]]),
+        )
         return Move(
             query=graph.name,
             operator=graph.order[step.operator],
@@ -254,15 +268,15 @@ class _Search:
     def _rejected(self) -> dict[Reason, int]:
         """Why the cheaper placements that are left are not taken up."""
         counts: Counter[Reason] = Counter()
-        axis_ms = self._crowd.axis_ms()
-        for options in self._options:
-            gain = self._gain(options.weighed)
-            verdicts = self._verdicts(options.weighed)
-            small = (verdicts == LEGAL) & (gain <= self._margin(options, axis_ms))
-            verdicts[small] = REASONS.index(Reason.MARGIN)
-            verdicts[verdicts == LEGAL] = REASONS.index(Reason.BUDGET)
-            cheaper: list[int] = verdicts[gain > ROUNDING * abs(self._cost)].tolist()
-            counts.update(REASONS[verdict] for verdict in cheaper)
+        axis_ms = self._node_load.axis_ms()
+        for legal_order in self._legal_order:
+            gain = self._gain(legal_order.evaluated)
+            findings = self._findings(legal_order.evaluated)
+            small = (findings == LEGAL) & (gain <= self._margin(legal_order, axis_ms))
+            findings[small] = REASONS.index(Reason.MARGIN)
+            findings[findings == LEGAL] = REASONS.index(Reason.BUDGET)
+            cheaper: list[int] = findings[gain > ROUNDING * abs(self._cost)].tolist()
+            counts.update(REASONS[finding] for finding in cheaper)
         return dict(counts)
 
 

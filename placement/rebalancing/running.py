@@ -28,7 +28,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from placement.assess import Pairs
 from placement.errors import RunningError, Stranded
@@ -36,10 +35,7 @@ from placement.network import NetworkView
 from placement.planner import check_requests
 from placement.records import Request
 from placement.settings import Settings
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from topology.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,18 +57,18 @@ class RunningQuery:
     )
 
 
-class Touches(NamedTuple):
+class LoadDelta(NamedTuple):
     """By how much placements (rows) change what nodes carry; each node at most once a row."""
 
     rows: IntArray
     nodes: IntArray
-    copies: IntArray
+    replicas: IntArray
     rate_bytes_s: FloatArray
     measured_ms: FloatArray
     cores: FloatArray
 
 
-class Crowd:
+class NodeLoad:
     """What nodes carry; arrays of shape (n,) in the order of the view's nodes.
 
     Parameters
@@ -91,27 +87,27 @@ class Crowd:
         self._scaling = settings.cpu
         self._operator_load = settings.operator_load
         self._capacity_cores = view.capacity_cores
-        self.copies = np.array([node.operators for node in view.nodes], dtype=np.int64)
+        self.replicas = np.array([node.operators for node in view.nodes], dtype=np.int64)
         self.measured_ms = np.array([node.cpu_ms for node in view.nodes], dtype=np.float64)
         self.rate_bytes_s = np.zeros(len(view.nodes))
         self.cores = np.zeros(len(view.nodes))
         for query in queries:
             graph = query.request.graph
             for name, pair in query.places.items():
-                self.copies[list(pair)] += 1
+                self.replicas[list(pair)] += 1
                 self.rate_bytes_s[list(pair)] += graph.input_rate(name)
                 self.cores[list(pair)] += graph.cores(name)
         self._share_out(view, queries)
 
     def axis_ms(self, more: int = 0) -> FloatArray:
         """The CPU axis with so many copies more (or less) on each node, ms."""
-        return self.measured_ms + self._counted_ms(self.copies + more)
+        return self.measured_ms + self._counted_ms(self.replicas + more)
 
     def price(self) -> float:
         """Load prices of all copies together, bytes."""
         return float(self.rate_bytes_s @ self.axis_ms()) / 1e3
 
-    def price_of_copy(
+    def price_of_replica(
         self, node: int, rate_bytes_s: float, share_ms: float
     ) -> tuple[FloatArray, FloatArray]:
         """What a copy that runs on `node` would pay on each node, and what it costs others there.
@@ -122,51 +118,51 @@ class Crowd:
             Two arrays of shape (n,), bytes. Between two nodes their sum differs by as much as
             `price` does.
         """
-        copies, rates = self.copies.copy(), self.rate_bytes_s.copy()
+        replicas, rates = self.replicas.copy(), self.rate_bytes_s.copy()
         measured_ms = self.measured_ms.copy()
-        copies[node] -= 1
+        replicas[node] -= 1
         rates[node] -= rate_bytes_s
         measured_ms[node] -= share_ms
-        without_ms = measured_ms + self._counted_ms(copies)
-        with_ms = measured_ms + share_ms + self._counted_ms(copies + 1)
+        without_ms = measured_ms + self._counted_ms(replicas)
+        with_ms = measured_ms + share_ms + self._counted_ms(replicas + 1)
         return rate_bytes_s * with_ms / 1e3, rates * (with_ms - without_ms) / 1e3
 
-    def price_change(self, touches: Touches, rows: int) -> FloatArray:
+    def price_change(self, load_delta: LoadDelta, rows: int) -> FloatArray:
         """By how much the price would change with each row alone, shape (rows,), bytes."""
-        at = touches.nodes
+        at = load_delta.nodes
         before = self.rate_bytes_s[at] * self.axis_ms()[at]
-        axis_ms = self._counted_ms(self.copies[at] + touches.copies)
-        axis_ms += self.measured_ms[at] + touches.measured_ms
-        after = (self.rate_bytes_s[at] + touches.rate_bytes_s) * axis_ms
-        change = np.bincount(touches.rows, (after - before) / 1e3, minlength=rows)
+        axis_ms = self._counted_ms(self.replicas[at] + load_delta.replicas)
+        axis_ms += self.measured_ms[at] + load_delta.measured_ms
+        after = (self.rate_bytes_s[at] + load_delta.rate_bytes_s) * axis_ms
+        change = np.bincount(load_delta.rows, (after - before) / 1e3, minlength=rows)
         return change.astype(np.float64)
 
-    def has_room(self, touches: Touches, rows: int) -> BoolArray:
+    def has_room(self, load_delta: LoadDelta, rows: int) -> BoolArray:
         """Whether no node gets more than it has cores for, shape (rows,).
 
         While a copy moves, its target carries it and its source still does; so the target must
         have room as if nothing else left in its favour. A node that is overfull already may stay
         so, but gets nothing more.
         """
-        cores = self.cores[touches.nodes] + touches.cores
-        over = (touches.cores > 0) & (cores > self._capacity_cores[touches.nodes])
-        return np.bincount(touches.rows, over, minlength=rows) == 0
+        cores = self.cores[load_delta.nodes] + load_delta.cores
+        over = (load_delta.cores > 0) & (cores > self._capacity_cores[load_delta.nodes])
+        return np.bincount(load_delta.rows, over, minlength=rows) == 0
 
-    def apply(self, touches: Touches) -> None:
+    def apply(self, load_delta: LoadDelta) -> None:
         """Make the changes of a single row."""
-        self.copies[touches.nodes] += touches.copies
-        self.rate_bytes_s[touches.nodes] += touches.rate_bytes_s
-        self.measured_ms[touches.nodes] += touches.measured_ms
-        self.cores[touches.nodes] += touches.cores
+        self.replicas[load_delta.nodes] += load_delta.replicas
+        self.rate_bytes_s[load_delta.nodes] += load_delta.rate_bytes_s
+        self.measured_ms[load_delta.nodes] += load_delta.measured_ms
+        self.cores[load_delta.nodes] += load_delta.cores
 
-    def _counted_ms(self, copies: IntArray) -> FloatArray:
+    def _counted_ms(self, replicas: IntArray) -> FloatArray:
         # Settings may be whole numbers, and the product with them too.
-        load = np.asarray(self._operator_load * np.maximum(copies, 0), dtype=np.float64)
+        load = np.asarray(self._operator_load * np.maximum(replicas, 0), dtype=np.float64)
         return self._scaling.axis_ms(load).astype(np.float64)
 
     def _share_out(self, view: NetworkView, queries: Sequence[RunningQuery]) -> None:
         foreign = np.array([node.operators for node in view.nodes], dtype=np.float64)
-        own = np.maximum(self.copies - foreign, 1)
+        own = np.maximum(self.replicas - foreign, 1)
         known = self.cores > 0
         # Operators outside the plan count as much as the average one within.
         whole = np.where(known, self.cores, own) * (own + foreign) / own
@@ -215,9 +211,9 @@ def as_running(
 
 def _pair(name: str, pair: tuple[str, str], view: NetworkView) -> tuple[int, int]:
     primary, secondary = pair
-    for copy, node in (("primary", primary), ("secondary", secondary)):
+    for replica, node in (("primary", primary), ("secondary", secondary)):
         if not view.can_host(node):
-            raise Stranded(name, copy, node)
+            raise Stranded(name, replica, node)
     if primary == secondary:
         raise RunningError(name, f"its secondary is on its primary's node {primary}")
     return view.index[primary], view.index[secondary]

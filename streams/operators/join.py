@@ -20,7 +20,8 @@ import numpy as np
 
 from streams.expressions import Evaluator, Typed, evaluator, fields
 from streams.operators.relation import Relation
-from streams.vector import BoolArray, Delta, Frame, Positions, Vector, truth
+from streams.vector import Delta, Frame, Positions, Vector, truth
+from topology.arrays import BoolArray
 
 LARGEST_BLOCK = 1 << 20
 """Pairs compared at once; bounds the memory of a broadcast."""

@@ -35,9 +35,9 @@ class PartitionWindow:
         self._ids_by_key: dict[Key, deque[int]] = {}
         """Identities of the rows in the window, oldest first. Emptied keys are removed."""
 
-    def step(self, instant_ms: int, arrived: Frame, first_seq: int) -> Delta:
+    def step(self, timestamp_ms: int, arrived: Frame, first_seq: int) -> Delta:
         """Let go what is too old or pushed out, take in what arrived."""
-        gone = self._expire(instant_ms)
+        gone = self._expire(timestamp_ms)
         pushed_out, hidden = self._enter(arrived, first_seq)
         gone += pushed_out
         came = arrivals(arrived, first_seq)
@@ -54,14 +54,14 @@ class PartitionWindow:
             self._log.discard(positions)
         if came.rows.length and came.ids is not None:
             assert isinstance(came.rows, Frame)
-            self._log.append(came.ids, instant_ms, came.rows)
+            self._log.append(came.ids, timestamp_ms, came.rows)
         return delta
 
-    def _expire(self, instant_ms: int) -> list[int]:
+    def _expire(self, timestamp_ms: int) -> list[int]:
         """Take rows that are too old out of their keys."""
         if self._range_ms is None:
             return []
-        positions = self._log.until(instant_ms - self._range_ms)
+        positions = self._log.until(timestamp_ms - self._range_ms)
         if not len(positions):
             return []
         expired: list[int] = self._log.ids(positions).tolist()

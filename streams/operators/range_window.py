@@ -17,16 +17,16 @@ class RangeWindow:
         self._range_ms = range_ms
         self._log = RowLog(kinds)
 
-    def step(self, instant_ms: int, arrived: Frame, first_seq: int) -> Delta:
+    def step(self, timestamp_ms: int, arrived: Frame, first_seq: int) -> Delta:
         """Let go what is too old, take in what arrived."""
         came = arrivals(arrived, first_seq)
-        expired = self._log.until(instant_ms - self._range_ms)
+        expired = self._log.until(timestamp_ms - self._range_ms)
         delta = came
         if len(expired):
             delta = replaced(self._log.take(expired), self._log.ids(expired), came)
             self._log.discard(expired)
         if arrived.length and came.ids is not None:
-            self._log.append(came.ids, instant_ms, arrived)
+            self._log.append(came.ids, timestamp_ms, arrived)
         return delta
 
     def next_expiry_ms(self) -> int | None:

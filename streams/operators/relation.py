@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from streams.chunk import Int64Array
 from streams.state import SnapshotError, State, read_frame, write_frame
 from streams.vector import Delta, Frame, Vector, concat_frames, empty_frame
+from topology.arrays import IntArray
 
 
 class Relation:
@@ -19,7 +19,7 @@ class Relation:
 
     def __init__(self, kinds: Sequence[str]) -> None:
         self._kinds = tuple(kinds)
-        self._ids: Int64Array = np.empty(0, dtype=np.int64)
+        self._ids: IntArray = np.empty(0, dtype=np.int64)
         self.old = empty_frame(kinds)
         """Before the last change."""
         self.new = self.old
@@ -49,7 +49,7 @@ class Relation:
         self.new = concat_frames(parts)
 
     @property
-    def ids(self) -> Int64Array:
+    def ids(self) -> IntArray:
         """Identities of the rows in `new`."""
         return self._ids
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from streams.chunk import Int64Array
 from streams.state import SnapshotError, State, read_frame, write_frame
-from streams.vector import Array, BoolArray, Frame, Positions, Vector, storage
+from streams.vector import Array, Frame, Positions, Vector, storage
+from topology.arrays import BoolArray, IntArray
 
 FIRST_CAPACITY = 64
 
@@ -31,8 +31,8 @@ class RowLog:
         self._allocate(FIRST_CAPACITY)
 
     def _allocate(self, capacity: int) -> None:
-        self._ids: Int64Array = np.empty(capacity, dtype=np.int64)
-        self._timestamps: Int64Array = np.empty(capacity, dtype=np.int64)
+        self._ids: IntArray = np.empty(capacity, dtype=np.int64)
+        self._timestamps: IntArray = np.empty(capacity, dtype=np.int64)
         self._alive: BoolArray = np.zeros(capacity, dtype=np.bool_)
         self._values: list[Array] = [np.empty(capacity, storage[kind]) for kind in self._kinds]
         self._valid: list[BoolArray | None] = [None for _ in self._kinds]
@@ -40,7 +40,7 @@ class RowLog:
     def __len__(self) -> int:
         return self._kept
 
-    def append(self, ids: Int64Array, timestamps: Int64Array | int, rows: Frame) -> None:
+    def append(self, ids: IntArray, timestamps: IntArray | int, rows: Frame) -> None:
         """Add rows after all others, of one timestamp or one each."""
         added = rows.length
         if self._tail + added > len(self._ids):
@@ -74,7 +74,7 @@ class RowLog:
         self._head = self._tail = self._kept = 0
         self.append(ids, timestamps, rows)
 
-    def positions(self, ids: Int64Array) -> Positions:
+    def positions(self, ids: IntArray) -> Positions:
         """Where living rows lie; valid until rows are added."""
         return self._head + np.searchsorted(self._ids[self._head : self._tail], ids)
 
@@ -101,7 +101,7 @@ class RowLog:
         ]
         return Frame(tuple(columns), len(positions))
 
-    def ids(self, positions: Positions) -> Int64Array:
+    def ids(self, positions: Positions) -> IntArray:
         """Identities of the rows at some positions."""
         return self._ids[positions]
 

@@ -17,7 +17,7 @@ class RowsWindow:
         self._rows = rows
         self._log = RowLog(kinds)
 
-    def step(self, instant_ms: int, arrived: Frame, first_seq: int) -> Delta:
+    def step(self, timestamp_ms: int, arrived: Frame, first_seq: int) -> Delta:
         """Take in what arrived, let go what is too much.
 
         Of more than n rows of one instant only the last n are ever in the relation.
@@ -33,7 +33,7 @@ class RowsWindow:
             delta = replaced(self._log.take(pushed_out), self._log.ids(pushed_out), came)
             self._log.discard(pushed_out)
         if arrived.length and came.ids is not None:
-            self._log.append(came.ids, instant_ms, arrived)
+            self._log.append(came.ids, timestamp_ms, arrived)
         return delta
 
     def next_expiry_ms(self) -> int | None:

@@ -10,7 +10,7 @@ from streams.vector import Delta, Frame
 class UnboundedWindow:
     """Rows come and stay; there is nothing to remember."""
 
-    def step(self, instant_ms: int, arrived: Frame, first_seq: int) -> Delta:
+    def step(self, timestamp_ms: int, arrived: Frame, first_seq: int) -> Delta:
         """Take in what arrived."""
         return arrivals(arrived, first_seq)
 

@@ -10,19 +10,19 @@ from typing import Protocol
 
 import numpy as np
 
-from streams.chunk import Int64Array
 from streams.state import State
 from streams.vector import Delta, Frame, concat_frames
+from topology.arrays import IntArray
 
 ALL_INSERTED_UP_TO = 4096
 _all_true = np.ones(ALL_INSERTED_UP_TO, dtype=np.bool_)
-_no_ids: Int64Array = np.empty(0, dtype=np.int64)
+_no_ids: IntArray = np.empty(0, dtype=np.int64)
 
 
 class Window(Protocol):
     """A window on one stream."""
 
-    def step(self, instant_ms: int, arrived: Frame, first_seq: int) -> Delta:
+    def step(self, timestamp_ms: int, arrived: Frame, first_seq: int) -> Delta:
         """Come to an instant later than all before, at which tuples may have arrived."""
         ...
 
@@ -46,7 +46,7 @@ def arrivals(arrived: Frame, first_seq: int) -> Delta:
     return Delta(arrived, inserted, np.arange(first_seq, first_seq + count, dtype=np.int64))
 
 
-def replaced(gone: Frame, gone_ids: Int64Array, came: Delta) -> Delta:
+def replaced(gone: Frame, gone_ids: IntArray, came: Delta) -> Delta:
     """Rows that went, then rows that came."""
     if not gone.length:
         return came

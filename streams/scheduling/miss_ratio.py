@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streams.chunk import Int64Array
+from topology.arrays import IntArray
 
 BUCKETS = 20
 """Parts of the window, at most."""
@@ -40,16 +40,16 @@ class MissRatio:
         if window_us < 1:
             raise ValueError(f"cannot look back {window_us} µs; give 1 or more")
         self.deadline_us = deadline_us
-        self.answers = 0
+        self.completed = 0
         self.misses = 0
         self._bucket_us = -(-window_us // BUCKETS)
         self._buckets = window_us // self._bucket_us
         # Which bucket of all time each place of the ring holds, and its counts.
         self._held = [-1] * self._buckets
-        self._recent_answers = [0] * self._buckets
+        self._recent_completed = [0] * self._buckets
         self._recent_misses = [0] * self._buckets
 
-    def observe(self, latencies_us: Int64Array, now_us: int) -> None:
+    def observe(self, latencies_us: IntArray, now_us: int) -> None:
         """Count answers.
 
         Parameters
@@ -59,31 +59,31 @@ class MissRatio:
         now_us
             When they came, µs, ≥ 0; does not fall from call to call.
         """
-        answers = len(latencies_us)
-        if answers == 0:
+        completed = len(latencies_us)
+        if completed == 0:
             return
         misses = int(np.count_nonzero(latencies_us > self.deadline_us))
-        self.answers += answers
+        self.completed += completed
         self.misses += misses
         bucket = now_us // self._bucket_us
         place = bucket % self._buckets
         if self._held[place] != bucket:
             self._held[place] = bucket
-            self._recent_answers[place] = self._recent_misses[place] = 0
-        self._recent_answers[place] += answers
+            self._recent_completed[place] = self._recent_misses[place] = 0
+        self._recent_completed[place] += completed
         self._recent_misses[place] += misses
 
     @property
     def ratio_pct(self) -> float | None:
         """Share of all answers that were late, %; None if there was none."""
-        return 100.0 * self.misses / self.answers if self.answers else None
+        return 100.0 * self.misses / self.completed if self.completed else None
 
     def recent_pct(self, now_us: int) -> float | None:
         """Share of the window's answers that were late, %; None if there was none."""
         newest = now_us // self._bucket_us
-        answers = misses = 0
+        completed = misses = 0
         for place, bucket in enumerate(self._held):
             if newest - self._buckets < bucket <= newest:
-                answers += self._recent_answers[place]
+                completed += self._recent_completed[place]
                 misses += self._recent_misses[place]
-        return 100.0 * misses / answers if answers else None
+        return 100.0 * misses / completed if completed else None

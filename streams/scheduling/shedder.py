@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from streams.chunk import TIMESTAMP, type_names
@@ -28,8 +27,8 @@ from streams.expressions import evaluator
 from streams.language import QueryError, parse
 from streams.language.ast import Statement
 from streams.vector import from_arrow
+from topology.arrays import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 Value = Callable[[pa.RecordBatch | pa.Table], FloatArray]
 """Rows → what each is worth, shape (n,); not a number: nothing, less than any number."""
 

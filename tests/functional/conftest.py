@@ -11,7 +11,7 @@ from typing import Protocol
 import psutil
 import pytest
 
-from orchestrator.context import ClusterContext, claim, publish, started_s
+from orchestrator.deploy.context import ClusterContext, claim, publish, started_s
 
 
 class Vivace(Protocol):

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
+from ha.roles import ReplicaRole
+from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.records import (
     ClusterRecord,
     Coordinate,
@@ -18,7 +19,6 @@ from orchestrator.records import (
     NodeKind,
     NodeRecord,
     ReplicaId,
-    ReplicaRole,
     ReplicaStatus,
     SinkStatus,
     Timing,
@@ -108,17 +108,17 @@ def run_fragment(store: ZooKeeperStore) -> None:
     )
     roles = {"paris": ReplicaRole.PRIMARY, "lyon": ReplicaRole.STANDBY}
     for name, role in roles.items():
-        status = ReplicaStatus(role=role, epoch=3, progress_ms=1000)
+        status = ReplicaStatus(role=role, epoch=3, watermark_ms=1000)
         record = msgspec.structs.replace(host(name), replicas={"high_ones": status})
         store.update(NODES.key(name), record, 0)
     sink = SinkStatus(
         next_seq=7,
-        progress_ms=1000,
+        watermark_ms=1000,
         rows=7,
         latency_ms_p50=20.0,
         latency_ms_p99=41.5,
         deadline_misses=1,
-        answers=1200,
+        completed_timestamps=1200,
         late_rows=1,
         miss_pct=14.29,
         recent_miss_pct=0.0,

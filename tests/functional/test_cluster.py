@@ -66,7 +66,7 @@ def test_up_apply_status_tail_drill_down(
     ok(vivace, "apply", "--file", pairs)
 
     def flows() -> bool:
-        return any(row["answers"] for row in sinks(vivace))
+        return any(row["completed_timestamps"] for row in sinks(vivace))
 
     wait_until(flows, 40.0)
     lines = ok(vivace, "tail", "pairs", "--limit", 5, "--json").splitlines()

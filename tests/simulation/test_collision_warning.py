@@ -17,8 +17,8 @@ import pytest
 from pyarrow import parquet
 
 from bench.collision_warning import collision_warning
-from orchestrator.coordinator.assignments import assignments
-from orchestrator.coordinator.view import read_view
+from orchestrator.control.assignments import assignments
+from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import Delivered
 from orchestrator.host.events import Deliver
 from orchestrator.manifest import load
@@ -34,8 +34,8 @@ from orchestrator.records import (
 from orchestrator.simulation.world import World
 from orchestrator.store import ASSIGNMENTS, FRAGMENTS, QUERIES, STREAMS
 from placement.deadline.contraction import contract
-from placement.deadline.existing import place_as_existing
-from placement.deadline.production import place_by_deadline
+from placement.deadline.solver import place_by_deadline
+from placement.deadline.traffic_baseline import place_by_traffic
 from streams.chunk import stream_schema
 from streams.scheduling.run_queue import Policy
 
@@ -172,7 +172,7 @@ def car(folder: Path, alloc: str, policy: Policy) -> Car:
     found = contraction.expand(place_by_deadline(contraction.problem))
     if alloc == "deadline":
         return Car(folder, policy, found.places, found.sub_deadlines_ms)
-    places = place_as_existing(collision_warning(20)).places
+    places = place_by_traffic(collision_warning(20)).places
     return Car(folder, policy, places, found.sub_deadlines_ms)
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.coordinator.view import read_view
+from ha.roles import ReplicaRole
+from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
-from orchestrator.records import FragmentRecord, ReplicaRole
+from orchestrator.records import FragmentRecord
 from orchestrator.simulation.scenario import Played, Scenario
 from orchestrator.simulation.world import SimulatedHost
 from tests.pairs import FRAGMENTS, Input, answer
@@ -87,17 +88,17 @@ def test_killed_secondary(scenario: Scenario, recording: Input, name: str) -> No
     assert_exact(scenario.finish(), recording)
 
 
-def test_link_between_twins_cut_leaves_two_primaries_until_it_is_mended(
+def test_link_between_peer_replicas_cut_leaves_two_primaries_until_it_is_mended(
     scenario: Scenario, recording: Input
 ) -> None:
     before = fragment(scenario, "pairs")
     assert before.secondary is not None
-    twins = before.primary.node, before.secondary.node
-    scenario.world.cut(*twins)
+    peer_replicas = before.primary.node, before.secondary.node
+    scenario.world.cut(*peer_replicas)
     scenario.run_for(0.03)
     assert roles(scenario, "pairs") == [ReplicaRole.PRIMARY, ReplicaRole.PRIMARY]
     scenario.run_for(1)
-    scenario.world.mend(*twins)
+    scenario.world.mend(*peer_replicas)
     scenario.run_for(1)
     scenario.heal()
     # The deposed copy has stepped down, or the leader has replaced it meanwhile: one is left.
@@ -154,8 +155,8 @@ def test_store_away_for_a_while(scenario: Scenario, recording: Input) -> None:
 def test_a_host_whose_session_expires_lives_on(
     scenario: Scenario, recording: Input, which: str
 ) -> None:
-    copy = getattr(fragment(scenario, "pairs"), which)
-    store = scenario.world.hosts[copy.node].store
+    replica = getattr(fragment(scenario, "pairs"), which)
+    store = scenario.world.hosts[replica.node].store
     store.expire()
     scenario.run_for(0.5)
     store.resume()
@@ -176,11 +177,11 @@ def test_three_kills_one_after_the_other(tmp_path: Path) -> None:
     assert_exact(scenario.finish(), recording)
 
 
-def test_both_copies_killed_at_once_is_said_aloud(scenario: Scenario) -> None:
+def test_both_replicas_killed_at_once_is_said_aloud(scenario: Scenario) -> None:
     before = fragment(scenario, "pair_counts")
     assert before.secondary is not None
-    for copy in (before.primary, before.secondary):
-        scenario.kill(copy.node)
+    for replica in (before.primary, before.secondary):
+        scenario.kill(replica.node)
     scenario.run_for(15)
     scenario.heal()
     played = scenario.finish()
@@ -188,8 +189,8 @@ def test_both_copies_killed_at_once_is_said_aloud(scenario: Scenario) -> None:
     after = fragment(scenario, "pair_counts")
     assert after.generation > before.generation
     assert scenario.world.hosts["exit"].core.counters["chunks_reset"] > 0
-    marks = played.delivered("pair_counts").answer_column("mark_ms")
-    assert (marks[1:] > marks[:-1]).all()
+    watermarks_ms = played.delivered("pair_counts").completed_column("watermark_ms")
+    assert (watermarks_ms[1:] > watermarks_ms[:-1]).all()
 
 
 def test_leader_killed_and_then_a_primary(scenario: Scenario, recording: Input) -> None:

@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from orchestrator.coordinator.process import Coordinator
-from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
+from orchestrator.control.process import Coordinator
+from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.store import (
     ASSIGNMENTS,
     CLUSTER,

@@ -13,8 +13,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
-from orchestrator.embedded.java import Java
-from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
+from orchestrator.deploy.embedded.java import Java
+from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.errors import Unreachable
 from orchestrator.records import HistoryEvent, NodeKind, NodeRecord, StreamRecord
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore

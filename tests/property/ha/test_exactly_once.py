@@ -7,13 +7,13 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ha.cursor import Receipt, StreamCursor
 from ha.messages import Data
 from ha.output_log import OutputLog
-from ha.receiver import Receiver, Verdict
 from streams.chunk import Chunk, Position
-from tests.streams_of_numbers import cut, marks, numbers, schema
+from tests.streams_of_numbers import cut, numbers, schema, watermarks_ms
 
-instants_of = st.lists(st.integers(0, 3), min_size=1, max_size=20).map(
+timestamp_groups_of = st.lists(st.integers(0, 3), min_size=1, max_size=20).map(
     lambda counts: [(10 * (i + 1), count) for i, count in enumerate(counts)]
 )
 cuts = st.lists(st.integers(0, 20), max_size=8)
@@ -23,68 +23,72 @@ def data(chunk: Chunk, epoch: int) -> Data:
     return Data(stream="s", epoch=epoch, generation=1, consumer="c", chunk=chunk)
 
 
-@given(instants_of, cuts, cuts, st.randoms(use_true_random=False))
-def test_two_copies_interleaved_give_the_stream_once_in_order(
-    instants: list[tuple[int, int]],
+@given(timestamp_groups_of, cuts, cuts, st.randoms(use_true_random=False))
+def test_two_replicas_interleaved_give_the_stream_once_in_order(
+    timestamp_groups: list[tuple[int, int]],
     cuts_of_one: list[int],
     cuts_of_other: list[int],
     random: Random,
 ) -> None:
-    queues = [cut(instants, cuts_of_one), cut(instants, cuts_of_other)]
-    receiver, taken = Receiver(), list[Chunk]()
+    queues = [cut(timestamp_groups, cuts_of_one), cut(timestamp_groups, cuts_of_other)]
+    cursor, taken = StreamCursor(), list[Chunk]()
     while any(queues):
         queue = random.choice([q for q in queues if q])
-        received = receiver.receive(data(queue.pop(0), epoch=1))
-        assert received.verdict in (Verdict.ACCEPTED, Verdict.DUPLICATE)
+        received = cursor.receive(data(queue.pop(0), epoch=1))
+        assert received.receipt in (Receipt.ACCEPTED, Receipt.DUPLICATE)
         taken += [received.chunk] if received.chunk is not None else []
-    assert numbers(taken) == numbers(cut(instants, []))
-    assert marks(taken) == [ts for ts, _ in instants]
+    assert numbers(taken) == numbers(cut(timestamp_groups, []))
+    assert watermarks_ms(taken) == [ts for ts, _ in timestamp_groups]
 
 
-@given(instants_of, cuts, st.data())
+@given(timestamp_groups_of, cuts, st.data())
 def test_what_a_broken_link_swallows_is_noticed_and_sent_again(
-    instants: list[tuple[int, int]], ends: list[int], draw: st.DataObject
+    timestamp_groups: list[tuple[int, int]], ends: list[int], draw: st.DataObject
 ) -> None:
-    log, receiver, taken = OutputLog(schema, linger_us=0), Receiver(), list[Chunk]()
+    log, cursor, taken = OutputLog(schema, linger_us=0), StreamCursor(), list[Chunk]()
     consumer = ("node", "c")
     log.subscribe(consumer, None)
-    for chunk in cut(instants, ends):
-        log.append(chunk.rows, chunk.marks, chunk.origins_us)
-        for sent in log.outgoing(consumer):
+    for chunk in cut(timestamp_groups, ends):
+        log.append(chunk.rows, chunk.watermarks_ms, chunk.ingestion_times_us)
+        for sent in log.feed_subscribers(consumer):
             if draw.draw(st.booleans(), label="swallowed"):
                 continue
-            received = receiver.receive(data(sent, epoch=1))
-            if received.verdict is Verdict.GAP:
-                log.subscribe(consumer, receiver.position)
+            received = cursor.receive(data(sent, epoch=1))
+            if received.receipt is Receipt.GAP:
+                log.subscribe(consumer, cursor.position)
             taken += [received.chunk] if received.chunk is not None else []
-    log.subscribe(consumer, receiver.position)
-    for sent in log.outgoing(consumer):
-        received = receiver.receive(data(sent, epoch=1))
+    log.subscribe(consumer, cursor.position)
+    for sent in log.feed_subscribers(consumer):
+        received = cursor.receive(data(sent, epoch=1))
         taken += [received.chunk] if received.chunk is not None else []
-    assert numbers(taken) == numbers(cut(instants, []))
+    assert numbers(taken) == numbers(cut(timestamp_groups, []))
 
 
-@given(instants_of, cuts, st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), max_size=30))
+@given(
+    timestamp_groups_of,
+    cuts,
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), max_size=30),
+)
 def test_trimming_never_takes_what_somebody_may_still_need(
-    instants: list[tuple[int, int]], ends: list[int], acks: list[tuple[int, int]]
+    timestamp_groups: list[tuple[int, int]], ends: list[int], acks: list[tuple[int, int]]
 ) -> None:
     log = OutputLog(schema, linger_us=0)
-    everything = cut(instants, [])[0]
+    everything = cut(timestamp_groups, [])[0]
     positions = [Position()] * 3
     for who in range(3):
         log.subscribe((f"n{who}", "c"), None)
-    for chunk in cut(instants, ends):
-        log.append(chunk.rows, chunk.marks, chunk.origins_us)
+    for chunk in cut(timestamp_groups, ends):
+        log.append(chunk.rows, chunk.watermarks_ms, chunk.ingestion_times_us)
     for who, index in acks:
-        if index >= len(instants):
+        if index >= len(timestamp_groups):
             continue
-        progress_ms = instants[index][0]
-        next_seq = sum(count for _, count in instants[: index + 1])
-        log.acknowledge((f"n{who}", "c"), Position(next_seq=next_seq, progress_ms=progress_ms))
+        watermark_ms = timestamp_groups[index][0]
+        next_seq = sum(count for _, count in timestamp_groups[: index + 1])
+        log.acknowledge((f"n{who}", "c"), Position(next_seq=next_seq, watermark_ms=watermark_ms))
         positions[who] = max(
             positions[who],
-            Position(next_seq=next_seq, progress_ms=progress_ms),
-            key=lambda p: p.progress_ms,
+            Position(next_seq=next_seq, watermark_ms=watermark_ms),
+            key=lambda p: p.watermark_ms,
         )
         log.check_invariants()
         for cut_at in positions:

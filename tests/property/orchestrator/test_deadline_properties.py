@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.coordinator.deadlines import chains
-from orchestrator.coordinator.decide import DecisionSettings, decide
-from orchestrator.coordinator.view import LEAST_SAMPLES
+from orchestrator.control.deadlines import chains
+from orchestrator.control.decide import DecisionSettings, decide
+from orchestrator.control.view import LEAST_SAMPLES
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import CostStatus, Estimate
 from orchestrator.store import QUERIES

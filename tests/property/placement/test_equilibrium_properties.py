@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.equilibrium import UsageSettings, equilibrium, least_usage, minimise
 from placement.graph import Link, Operator, QueryGraph
 from placement.relaxation import RelaxationSettings, relax
-from placement.springs import MIN_RATE_BYTES_S, Springs
+from placement.spring_system import MIN_RATE_BYTES_S, SpringSystem
+from topology.arrays import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 Positions = dict[str, FloatArray]
 
 seeds = st.integers(0, 2**32 - 1)
@@ -107,7 +106,7 @@ def test_no_points_nearby_or_at_anchors_are_below_the_bound(
 @given(seeds, sizes, st.integers(0, 20))
 def test_no_query_ends_above_any_start(seed: int, sizes: list[int], max_rounds: int):
     graphs, pinned_ms = queries(seed, sizes)
-    springs = Springs.of(graphs, pinned_ms)
+    springs = SpringSystem.of(graphs, pinned_ms)
     shape = springs.balance(springs.rates).shape
     start_ms = np.random.default_rng(seed).uniform(-50, 150, size=shape)
     found = minimise(springs, start_ms, UsageSettings(max_rounds=max_rounds))

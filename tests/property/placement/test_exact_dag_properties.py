@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,11 +16,10 @@ from placement.errors import CapacityUnattainable, DeadlineUnattainable, NoNode
 from placement.exact_dag import ROUNDING_CORES, DagPlacement, solve_dag
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
+from topology.arrays import FloatArray, IntArray
 
-HOP_MS = 2.0
+HOP_OVERHEAD_MS = 2.0
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Places = dict[str, str]
 
 seeds = st.integers(0, 2**32 - 1)
@@ -81,7 +79,7 @@ class Instance:
         return bool((used <= self.capacity_left + ROUNDING_CORES).all())
 
     def latency_ms(self, primaries: Places) -> float:
-        return evaluate.longest_path(self.graph, primaries, self.view, HOP_MS).latency_ms
+        return evaluate.longest_path(self.graph, primaries, self.view, HOP_OVERHEAD_MS).latency_ms
 
     def is_apart(self, primaries: Places) -> bool:
         return all(
@@ -101,7 +99,7 @@ class Instance:
                 self.price_ms,
                 capacity_left=self.capacity_left if fit else None,
                 deadline_ms=deadline_ms,
-                hop_ms=HOP_MS,
+                hop_overhead_ms=HOP_OVERHEAD_MS,
                 apart=apart,
             )
         except (DeadlineUnattainable, CapacityUnattainable, NoNode) as error:

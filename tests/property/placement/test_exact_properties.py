@@ -193,5 +193,7 @@ def test_no_other_plan_uses_less_network(seed: int, hosts: int, size: int):
         place_round_robin(graph, view, load_of(view), rng),
         place_upstream(graph, view, primaries, apart=True),
     ):
-        copies = {name: (other.primaries[name], other.secondaries[name]) for name in graph.to_place}
-        assert usage <= assess([request], copies, view).network_usage[0] * (1 + 1e-9)
+        replicas = {
+            name: (other.primaries[name], other.secondaries[name]) for name in graph.to_place
+        }
+        assert usage <= assess([request], replicas, view).network_usage[0] * (1 + 1e-9)

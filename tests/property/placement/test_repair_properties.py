@@ -31,7 +31,9 @@ def test_repair_equals_brute_force(seed: int, hosts: int, size: int):
         o.name: [o.pinned] if o.pinned is not None else [node.name for node in view.hosts]
         for o in graph.operators
     }
-    task = RepairTask(graph=graph, view=view, candidates=candidates, hop_ms=2, steps=10_000)
+    task = RepairTask(
+        graph=graph, view=view, candidates=candidates, hop_overhead_ms=2, steps=10_000
+    )
     every = every_placement(candidates)
 
     def latency_ms(primaries: dict[str, str]) -> float:
@@ -77,7 +79,7 @@ def test_repair_within_capacities_equals_brute_force(
         graph=graph,
         view=view,
         candidates=candidates,
-        hop_ms=2,
+        hop_overhead_ms=2,
         steps=10_000,
         room_cores=room_cores,
     )

@@ -46,7 +46,7 @@ class Instance:
         )
         self.load = Load(self.view, operator_load=0.2, cpu=Linear(10))
         for name, node in primaries.items():
-            self.load = self.load.with_copies((node,), self.graph.cores(name))
+            self.load = self.load.with_replicas((node,), self.graph.cores(name))
 
     def placed(self) -> dict[str, Standby] | BoundUnattainable | NoNode:
         try:
@@ -94,7 +94,7 @@ def test_outwards_takes_the_first_legal_node(seed: int, hosts: int, size: int, b
         if isinstance(found, dict):
             assert found[name].node == legal[0]
             assert found[name].recovery.total_ms <= bound_ms
-        load = load.with_copies((legal[0],), graph.cores(name))
+        load = load.with_replicas((legal[0],), graph.cores(name))
     assert isinstance(found, dict)
 
 
@@ -132,7 +132,7 @@ def test_cheapest_equals_brute_force(seed: int, hosts: int, size: int, bound_ms:
             assert found[name].node == best
         standbys[name] = made.task.standby(name, best, standbys)
         assert standbys[name].recovery.total_ms <= bound_ms
-        load = load.with_copies((best,), graph.cores(name))
+        load = load.with_replicas((best,), graph.cores(name))
     assert isinstance(found, dict)
 
 

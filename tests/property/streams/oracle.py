@@ -42,20 +42,20 @@ def evaluate(statement: Statement, inputs: Inputs, until_ms: int) -> dict[int, C
     streams = {name: inputs[name] for name in names}
     emitted: dict[int, Counter[Any]] = {}
     before: Counter[Any] = Counter()
-    for instant in instants(statement, streams, until_ms):
-        now = relation(statement, streams, instant)
+    for timestamp_group in timestamp_groups(statement, streams, until_ms):
+        now = relation(statement, streams, timestamp_group)
         out = {
             ToStream.ISTREAM: now - before,
             ToStream.DSTREAM: before - now,
             ToStream.RSTREAM: now,
         }[statement.body.to_stream]
         if out:
-            emitted[instant] = out
+            emitted[timestamp_group] = out
         before = now
     return emitted
 
 
-def instants(statement: Statement, streams: Inputs, until_ms: int) -> list[int]:
+def timestamp_groups(statement: Statement, streams: Inputs, until_ms: int) -> list[int]:
     """Instants with tuples, and those at which a row leaves a window by its age."""
     found = {timestamp for tuples in streams.values() for timestamp, _ in tuples}
     for select in statement.body.selects:
@@ -68,12 +68,12 @@ def instants(statement: Statement, streams: Inputs, until_ms: int) -> list[int]:
                 held = window(source.window, streams[source.stream], timestamp + span - 1)
                 if any(kept is row for _, kept in held):
                     found.add(timestamp + span)
-    return sorted(instant for instant in found if instant <= until_ms)
+    return sorted(timestamp_group for timestamp_group in found if timestamp_group <= until_ms)
 
 
-def window(spec: Window, tuples: Sequence[Tuple], instant: int) -> list[Tuple]:
+def window(spec: Window, tuples: Sequence[Tuple], timestamp_group: int) -> list[Tuple]:
     """The tuples in a window at an instant."""
-    held = [one for one in tuples if one[0] <= instant]
+    held = [one for one in tuples if one[0] <= timestamp_group]
     if spec.partition_by:
         assert spec.rows is not None
         newest: list[Tuple] = []
@@ -90,20 +90,22 @@ def window(spec: Window, tuples: Sequence[Tuple], instant: int) -> list[Tuple]:
     elif spec.rows is not None:
         held = held[-spec.rows :]
     if spec.range_ms is not None:
-        held = [one for one in held if one[0] > instant - spec.range_ms]
+        held = [one for one in held if one[0] > timestamp_group - spec.range_ms]
     return held
 
 
-def relation(statement: Statement, streams: Inputs, instant: int) -> Counter[Any]:
+def relation(statement: Statement, streams: Inputs, timestamp_group: int) -> Counter[Any]:
     """What the statement's relation holds at an instant."""
     return Counter(
-        row for select in statement.body.selects for row in selected(select, streams, instant)
+        row
+        for select in statement.body.selects
+        for row in selected(select, streams, timestamp_group)
     )
 
 
-def selected(select: Select, streams: Inputs, instant: int) -> Iterable[tuple[Any, ...]]:
+def selected(select: Select, streams: Inputs, timestamp_group: int) -> Iterable[tuple[Any, ...]]:
     """The rows of one SELECT."""
-    sources = [rows_of(source, streams, instant) for source in select.sources]
+    sources = [rows_of(source, streams, timestamp_group) for source in select.sources]
     rows: list[Environment] = []
     for combination in product(*sources):
         joined: Environment = {}
@@ -122,11 +124,11 @@ def selected(select: Select, streams: Inputs, instant: int) -> Iterable[tuple[An
     return [tuple(grouped(one, group) for one in expressions) for group in groups.values()]
 
 
-def rows_of(source: Source, streams: Inputs, instant: int) -> list[Environment]:
+def rows_of(source: Source, streams: Inputs, timestamp_group: int) -> list[Environment]:
     assert source.window is not None
     return [
         {(source.alias, name): one for name, one in row.items()}
-        for _, row in window(source.window, streams[source.stream], instant)
+        for _, row in window(source.window, streams[source.stream], timestamp_group)
     ]
 
 

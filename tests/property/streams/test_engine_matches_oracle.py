@@ -96,21 +96,23 @@ def streams(draw: st.DrawFn) -> list[oracle.Tuple]:
 
 
 @st.composite
-def cuts(draw: st.DrawFn, tuples: list[oracle.Tuple], marks: list[int]) -> list[Chunk]:
+def cuts(draw: st.DrawFn, tuples: list[oracle.Tuple], watermarks_ms: list[int]) -> list[Chunk]:
     """A stream as chunks, each closed by one of the marks."""
-    ends = sorted(draw(st.sets(st.sampled_from(marks))) | {marks[-1]})
+    ends = sorted(draw(st.sets(st.sampled_from(watermarks_ms))) | {watermarks_ms[-1]})
     schema = stream_schema(columns)
     chunks: list[Chunk] = []
     start, seq = -1, 0
     for end in ends:
         part = [{"_ts": ts, **row} for ts, row in tuples if start < ts <= end]
-        inside = [mark for mark in marks if start < mark <= end]
+        inside = [watermark_ms for watermark_ms in watermarks_ms if start < watermark_ms <= end]
         chunks.append(
             Chunk(
                 first_seq=seq,
                 rows=pa.RecordBatch.from_pylist(part, schema=schema),
-                marks=np.array(inside, dtype=np.int64),
-                origins_us=np.array([mark * 1000 for mark in inside], dtype=np.int64),
+                watermarks_ms=np.array(inside, dtype=np.int64),
+                ingestion_times_us=np.array(
+                    [watermark_ms * 1000 for watermark_ms in inside], dtype=np.int64
+                ),
             )
         )
         start, seq = end, seq + len(part)
@@ -132,8 +134,12 @@ def run(
             while engine.ready:
                 evaluated = engine.advance(limit, tuples)
                 assert evaluated is not None
-                assert len(evaluated.marks) <= limit
-                assert tuples is None or evaluated.tuples_in <= tuples or len(evaluated.marks) == 1
+                assert len(evaluated.watermarks_ms) <= limit
+                assert (
+                    tuples is None
+                    or evaluated.tuples_in <= tuples
+                    or len(evaluated.watermarks_ms) == 1
+                )
                 results.append(evaluated)
     assert engine.advance(limit) is None
     return results
@@ -145,13 +151,15 @@ Whole = tuple[pa.Table, list[int], list[int]]
 
 def together(engine: FragmentEngine, results: list[Evaluated]) -> Whole:
     for one in results:
-        assert len(one.marks) == len(one.origins_us) >= 1
+        assert len(one.watermarks_ms) == len(one.ingestion_times_us) >= 1
         if one.rows.num_rows:
-            assert one.rows.column(0)[one.rows.num_rows - 1].as_py() <= one.marks[-1]
+            assert one.rows.column(0)[one.rows.num_rows - 1].as_py() <= one.watermarks_ms[-1]
     table = pa.Table.from_batches([one.rows for one in results], schema=engine.schema)
-    marks = [mark for one in results for mark in one.marks.tolist()]
-    origins = [origin for one in results for origin in one.origins_us.tolist()]
-    return table, marks, origins
+    watermarks_ms = [watermark_ms for one in results for watermark_ms in one.watermarks_ms.tolist()]
+    ingestion_times = [
+        ingestion_time for one in results for ingestion_time in one.ingestion_times_us.tolist()
+    ]
+    return table, watermarks_ms, ingestion_times
 
 
 def equal(one: Whole, other: Whole) -> bool:
@@ -181,7 +189,7 @@ def scenarios(
     tuples = {name: draw(streams()) for name in inputs}
     last = max((one[-1][0] for one in tuples.values() if one), default=0)
     until_ms = last + draw(st.sampled_from([0, 1, 10]))
-    marks = {
+    watermarks_ms = {
         name: sorted(
             draw(st.sets(st.sampled_from([timestamp for timestamp, _ in one] or [until_ms])))
             | draw(st.sets(st.integers(0, until_ms), max_size=3))
@@ -191,7 +199,7 @@ def scenarios(
     }
     deliveries: list[Delivery] = []
     for _ in range(2):
-        chunks = {name: draw(cuts(tuples[name], marks[name])) for name in inputs}
+        chunks = {name: draw(cuts(tuples[name], watermarks_ms[name])) for name in inputs}
         order = draw(st.permutations([name for name in inputs for _ in chunks[name]]))
         waiting = {name: iter(chunks[name]) for name in inputs}
         offers = [(name, next(waiting[name])) for name in order]

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topology.coordinate import MAX_RTT_MS, MIN_HEIGHT_MS, Coordinate, FloatArray
+from topology.arrays import FloatArray
+from topology.coordinate import MAX_RTT_MS, MIN_HEIGHT_MS, Coordinate
 from topology.vivaldi import MAX_ERROR, MIN_ERROR, Adaptive, Constant, Vivaldi
 
 

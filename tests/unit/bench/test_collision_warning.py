@@ -7,10 +7,10 @@ import pytest
 from bench.collision_warning import collision_warning
 from placement.deadline.contraction import contract
 from placement.deadline.errors import DeadlinesUnattainable
-from placement.deadline.existing import place_as_existing
-from placement.deadline.literal import place_literally
-from placement.deadline.placed import DeadlinePlacement
-from placement.deadline.production import place_by_deadline
+from placement.deadline.paper_model import place_by_paper_model
+from placement.deadline.result import DeadlinePlacement
+from placement.deadline.solver import place_by_deadline
+from placement.deadline.traffic_baseline import place_by_traffic
 
 
 def by_deadline(v2v_tuples: float) -> DeadlinePlacement:
@@ -30,7 +30,7 @@ def test_twenty_one_operators_three_outputs_two_nodes() -> None:
 def test_deadline_placement_puts_o3_on_node_2(v2v_tuples: float) -> None:
     assert by_deadline(v2v_tuples).places["O3"] == "node2"
     whole = contract(collision_warning(v2v_tuples)).problem
-    assert place_literally(whole).places["O3"] == "node2"
+    assert place_by_paper_model(whole).places["O3"] == "node2"
 
 
 def test_at_20_tuples_it_only_just_fits() -> None:
@@ -45,7 +45,7 @@ def test_at_20_tuples_it_only_just_fits() -> None:
 @pytest.mark.parametrize("v2v_tuples", [5.0, 15.0, 20.0])
 def test_existing_allocation_puts_o3_on_node_1(v2v_tuples: float) -> None:
     """ "Less traffic, and node 1 has fewer operators." """
-    found = place_as_existing(collision_warning(v2v_tuples), lender=by_deadline(v2v_tuples))
+    found = place_by_traffic(collision_warning(v2v_tuples), lender=by_deadline(v2v_tuples))
     assert found.places["O3"] == "node1"
     assert found.sub_deadlines_ms == by_deadline(v2v_tuples).sub_deadlines_ms
 

@@ -21,9 +21,9 @@ from bench.coordinates import (
 )
 from bench.registry import Settings
 from orchestrator.errors import InvalidInput
+from topology.bulk_coordinates import Averaged, relax
 from topology.embedding import Embedding, RelativeErrors, relative_errors
 from topology.generators import TransitStub, transit_stub
-from topology.mass_coordinates import Averaged, relax
 from topology.vivaldi import Adaptive
 
 

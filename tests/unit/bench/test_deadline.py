@@ -30,7 +30,7 @@ def delivered(*answers: tuple[int, int, float]) -> Delivered:
     seq = 0
     for number, tuples, latency_ms in answers:
         part = chunk(seq, [(BEGIN_MS + number * ROUND_MS + 120, tuples)])
-        arrived_us = int(part.origins_us[0]) + round(latency_ms * 1000)
+        arrived_us = int(part.ingestion_times_us[0]) + round(latency_ms * 1000)
         deliveries.append(Deliver(stream="s", epoch=1, chunk=part, lost=0, arrived_us=arrived_us))
         seq += tuples
     return Delivered.from_deliveries(deliveries, schema)
@@ -77,6 +77,6 @@ def test_the_four_combinations_have_the_figures_names() -> None:
     ]
 
 
-def test_latencies_are_those_of_the_answers() -> None:
+def test_latencies_are_those_of_the_completed_timestamps() -> None:
     one = delivered((WARM_UP, 2, 12.5))
     assert np.unique(one.row_latencies_ms).tolist() == [12.5]

@@ -8,9 +8,9 @@ import pytest
 
 from bench.deadline_scale import plot
 from bench.deadline_workload import random_queries
-from placement.deadline.ledger import Ledger
+from placement.deadline.demand_table import DemandTable
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.production import place_by_deadline
+from placement.deadline.solver import place_by_deadline
 
 
 @pytest.mark.parametrize(("nodes", "operators"), [(4, 33), (10, 88)])
@@ -27,9 +27,9 @@ def test_below_tightness_1_all_is_fair_above_it_nothing_can_be() -> None:
     tight = random_queries(4, 33, tightness=1.05)
     found = place_by_deadline(tight)
     assert found.objective > 0.1
-    ledger = Ledger(tight)
-    ledger.put_all(found.places)
-    assert (ledger.least_ms / ledger.fair_ms).max() >= 1.05 - 1e-9
+    demand_table = DemandTable(tight)
+    demand_table.put_all(found.places)
+    assert (demand_table.least_ms / demand_table.proportional_ms).max() >= 1.05 - 1e-9
 
 
 def test_with_latencies_candidates_are_near_the_way() -> None:

@@ -20,12 +20,12 @@ from bench.ours_failover import (
     write_input,
 )
 from bench.silence import KEYS, STEADY_S, TUPLES_PER_S
-from orchestrator.coordinator.dataflow import dataflow
+from orchestrator.control.dataflow import dataflow
 from orchestrator.drills.kill_executor import Killed, Target
 from orchestrator.drills.measurement import Delivered, SequenceFaults
-from orchestrator.host.archive import SEQUENCE, answers_schema
-from orchestrator.host.replay import Recording
 from orchestrator.manifest import load
+from orchestrator.sinks.archive import SEQUENCE, completed_schema
+from orchestrator.sources.replay import Recording
 from streams.chunk import TIMESTAMP
 
 
@@ -50,7 +50,7 @@ def delivered(
     came = np.asarray(arrived_us, dtype=np.int64)
     answers = pa.RecordBatch.from_arrays(
         [pa.array(column) for column in (nothing, came - 5000, came, nothing, nothing)],
-        schema=answers_schema,
+        schema=completed_schema,
     )
     return Delivered(pa.Table.from_batches([answers]), pa.Table.from_batches([rows]))
 
@@ -71,7 +71,7 @@ def test_manifests_are_valid_and_carry_the_load_of_the_spark_half(tmp_path: Path
     # Every interval has its burst, and the intervals of a round take as long as its tuples.
     assert set(np.diff(read.row_ends).tolist()) == {BURST_TUPLES}
     assert read.row_ends[-1] == ROUND_TUPLES == read.rows.num_rows
-    assert len(read.marks) * replay.interval_ms == ROUND_MS
+    assert len(read.watermarks_ms) * replay.interval_ms == ROUND_MS
     assert 1000 * BURST_TUPLES / replay.interval_ms == TUPLES_PER_S
 
 

@@ -15,9 +15,9 @@ from bench.placement_scale import PlacementsDiffer, check_identical, ratio_to_ex
 from bench.placement_workload import Workload
 from bench.scale_workload import MEAN_RTT_MS, scale_workload
 from orchestrator.errors import InvalidInput
+from placement.bulk import BulkPlan, BulkSettings, plan_in_rounds
 from placement.exact_tree import ExactTask, place_tree
 from placement.graph import Link
-from placement.mass import MassPlan, MassSettings, plan_in_rounds
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +26,11 @@ def workload() -> Workload:
 
 
 @pytest.fixture(scope="module")
-def found(workload: Workload) -> MassPlan:
+def found(workload: Workload) -> BulkPlan:
     return plan_in_rounds(
         workload.requests,
         workload.view,
-        mass=MassSettings(round_size=3),
+        bulk=BulkSettings(round_size=3),
         settings=OURS,
         rng=np.random.default_rng(1),
     )
@@ -69,11 +69,11 @@ def test_the_blockwise_optimum_is_for_trees_towards_a_sink(workload: Workload) -
         least_costs([Task(replace(graph, links=(*graph.links, extra)), price_ms)], workload.view)
 
 
-def test_the_ratio_is_one_or_a_little_more(workload: Workload, found: MassPlan) -> None:
+def test_the_ratio_is_one_or_a_little_more(workload: Workload, found: BulkPlan) -> None:
     assert 1 - 1e-9 <= ratio_to_exact(workload, found, 6) <= 1.1
 
 
-def test_a_plan_that_differs_fails_the_benchmark(found: MassPlan) -> None:
+def test_a_plan_that_differs_fails_the_benchmark(found: BulkPlan) -> None:
     check_identical("200x6", found, replace(found))
     first, *rest = found.plan.placements
     other = replace(

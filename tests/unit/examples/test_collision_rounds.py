@@ -18,8 +18,8 @@ from examples.collision_rounds import (
     Rounds,
     rounds,
 )
-from orchestrator.host.replay import Recording
 from orchestrator.manifest import load
+from orchestrator.sources.replay import Recording
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "collision-warning"
 VOLUMES = [15, 0, MOST_V2V, 1]

@@ -8,28 +8,28 @@ from tests.streams_of_numbers import chunk, numbers, schema
 ALICE, BOB = ("alice", "join"), ("bob", "join")
 
 
-def log_of(*instants: tuple[int, int]) -> OutputLog:
+def log_of(*timestamp_groups: tuple[int, int]) -> OutputLog:
     log = OutputLog(schema, linger_us=0)
-    for instant in instants:
-        one = chunk(log.end.next_seq, [instant])
-        log.append(one.rows, one.marks, one.origins_us)
+    for timestamp_group in timestamp_groups:
+        one = chunk(log.end.next_seq, [timestamp_group])
+        log.append(one.rows, one.watermarks_ms, one.ingestion_times_us)
         log.check_invariants()
     return log
 
 
 def test_numbers_what_is_appended() -> None:
     log = log_of((10, 2), (20, 0), (30, 1))
-    assert log.end == Position(next_seq=3, progress_ms=30)
+    assert log.end == Position(next_seq=3, watermark_ms=30)
     assert numbers(log.chunks()) == [0, 1, 2]
 
 
 def test_sends_each_chunk_to_each_consumer_once() -> None:
     log = log_of((10, 2), (20, 1))
     log.subscribe(ALICE, None)
-    log.subscribe(BOB, Position(next_seq=2, progress_ms=10))
-    assert numbers(log.outgoing(ALICE)) == [0, 1, 2]
-    assert numbers(log.outgoing(BOB)) == [2]
-    assert log.outgoing(ALICE) == []
+    log.subscribe(BOB, Position(next_seq=2, watermark_ms=10))
+    assert numbers(log.feed_subscribers(ALICE)) == [0, 1, 2]
+    assert numbers(log.feed_subscribers(BOB)) == [2]
+    assert log.feed_subscribers(ALICE) == []
 
 
 def test_keeps_what_any_consumer_has_not_acknowledged() -> None:
@@ -38,9 +38,9 @@ def test_keeps_what_any_consumer_has_not_acknowledged() -> None:
     log.subscribe(BOB, None)
     log.acknowledge(ALICE, log.end)
     assert log.base == Position()
-    log.acknowledge(BOB, Position(next_seq=2, progress_ms=10))
+    log.acknowledge(BOB, Position(next_seq=2, watermark_ms=10))
     assert numbers(log.chunks()) == [2, 3]
-    assert log.base == Position(next_seq=2, progress_ms=10)
+    assert log.base == Position(next_seq=2, watermark_ms=10)
 
 
 def test_keeps_everything_while_nobody_has_subscribed() -> None:
@@ -62,24 +62,24 @@ def test_an_older_acknowledgement_changes_nothing() -> None:
     log = log_of((10, 1), (20, 1))
     log.subscribe(ALICE, None)
     log.acknowledge(ALICE, log.end)
-    log.acknowledge(ALICE, Position(next_seq=1, progress_ms=10))
+    log.acknowledge(ALICE, Position(next_seq=1, watermark_ms=10))
     assert log.acknowledged(ALICE) == log.end
 
 
 def test_takeover_sends_again_from_what_is_acknowledged() -> None:
     log = log_of((10, 2), (20, 1))
     log.subscribe(ALICE, None)
-    log.outgoing(ALICE)
-    log.acknowledge(ALICE, Position(next_seq=2, progress_ms=10))
+    log.feed_subscribers(ALICE)
+    log.acknowledge(ALICE, Position(next_seq=2, watermark_ms=10))
     log.rewind()
-    assert numbers(log.outgoing(ALICE)) == [2]
+    assert numbers(log.feed_subscribers(ALICE)) == [2]
 
 
 def test_a_consumer_from_before_the_log_is_told_where_it_begins() -> None:
     log = log_of((10, 2), (20, 1))
     log.subscribe(ALICE, None)
-    log.acknowledge(ALICE, Position(next_seq=2, progress_ms=10))
-    assert log.subscribe(BOB, Position()) == Position(next_seq=2, progress_ms=10)
+    log.acknowledge(ALICE, Position(next_seq=2, watermark_ms=10))
+    assert log.subscribe(BOB, Position()) == Position(next_seq=2, watermark_ms=10)
 
 
 def test_overflow_drops_the_oldest_and_counts_it() -> None:
@@ -87,7 +87,7 @@ def test_overflow_drops_the_oldest_and_counts_it() -> None:
     log.subscribe(ALICE, None)
     for ts in range(10, 60, 10):
         one = chunk(log.end.next_seq, [(ts, 4)])
-        log.append(one.rows, one.marks, one.origins_us)
+        log.append(one.rows, one.watermarks_ms, one.ingestion_times_us)
         log.check_invariants()
     assert log.overflowed_tuples == 8
     assert numbers(log.chunks()) == list(range(8, 20))
@@ -106,9 +106,9 @@ def test_output_lingers_for_consumers_that_are_not_known_yet() -> None:
     log.subscribe(ALICE, None)
     for ts in (10, 20, 30):
         one = chunk(log.end.next_seq, [(ts, 1)])
-        log.append(one.rows, one.marks, one.origins_us)
+        log.append(one.rows, one.watermarks_ms, one.ingestion_times_us)
     log.acknowledge(ALICE, log.end)
     assert numbers(log.chunks()) == [1, 2]
-    assert log.subscribe(BOB, Position(next_seq=1, progress_ms=10)) == Position(
-        next_seq=1, progress_ms=10
+    assert log.subscribe(BOB, Position(next_seq=1, watermark_ms=10)) == Position(
+        next_seq=1, watermark_ms=10
     )

@@ -10,14 +10,12 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from placement.graph import Link, Operator, QueryGraph
 from placement.load import Load
 from placement.network import NetworkView, Node
+from topology.arrays import IntArray
 from topology.cpu import Linear
-
-IntArray = npt.NDArray[np.int64]
 
 
 def line(

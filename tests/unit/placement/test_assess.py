@@ -13,7 +13,7 @@ view = line({"n0": 0, "n1": 10, "n2": 20}, {"s": 0, "t": 30})
 ends = {"S": "s", "T": "t"}
 chain = query({"Sa": 4000, "ab": 2000, "bT": 100}, ends, cost_us=1000)
 """40, 20 and 1 tuples/s."""
-copies = {"a": ("n0", "n1"), "b": ("n1", "n2")}
+replicas = {"a": ("n0", "n1"), "b": ("n1", "n2")}
 
 
 def request(graph: QueryGraph = chain, bound_ms: float = 50) -> Request:
@@ -21,7 +21,7 @@ def request(graph: QueryGraph = chain, bound_ms: float = 50) -> Request:
 
 
 def test_usage_of_primaries_and_of_secondaries():
-    found = assess([request()], copies, view)
+    found = assess([request()], replicas, view)
     # S→a 0, a→b 2000 · 10 ms, b→T 100 · 20 ms; S→a' 4000 · 10 ms, a→b' 2000 · 20 ms.
     assert found.primary_usage == pytest.approx([22])
     assert found.standby_usage == pytest.approx([80])
@@ -31,7 +31,7 @@ def test_usage_of_primaries_and_of_secondaries():
 def test_recovery_is_that_of_the_slowest_operator():
     found = assess(
         [request(bound_ms=30), request(query({"Sc": 100}, ends), bound_ms=29)],
-        {**copies, "c": ("n0", "n2")},
+        {**replicas, "c": ("n0", "n2")},
         view,
     )
     assert found.recovery_ms == pytest.approx([10 + 20, 10 + 20])
@@ -39,7 +39,7 @@ def test_recovery_is_that_of_the_slowest_operator():
 
 
 def test_operators_and_cores_by_node():
-    found = assess([request()], copies, view)
+    found = assess([request()], replicas, view)
     assert found.operators.tolist() == [1, 2, 1, 0, 0]
     # 40 tuples/s · 1 ms for a, 20 for b.
     assert found.cores == pytest.approx([0.04, 0.06, 0.02, 0, 0])
@@ -63,7 +63,7 @@ def test_traffic_by_link_with_none_within_a_node():
 def test_adaptive_batches_spend_the_slack_and_save_traffic():
     # 20 ms to spare for a and 10 for b allow more than the 8 and 4 tuples of an interval: from
     # batches of 10 and 6 on, nothing is ever sent.
-    found = assess([request(bound_ms=40)], copies, view, scheme=Scheme.ADAPTIVE)
+    found = assess([request(bound_ms=40)], replicas, view, scheme=Scheme.ADAPTIVE)
     assert found.standby_usage == pytest.approx([0])
     # 10 + 10 + 9 for a, 10 + 20 + 5 for b.
     assert found.recovery_ms == pytest.approx([35])
@@ -72,7 +72,7 @@ def test_adaptive_batches_spend_the_slack_and_save_traffic():
 
 def test_adaptive_batches_are_as_large_as_the_bound_allows():
     # 2 ms to spare for b: three of four tuples are sent. 12 ms for a: none of eight.
-    found = assess([request(bound_ms=32)], copies, view, scheme=Scheme.ADAPTIVE)
+    found = assess([request(bound_ms=32)], replicas, view, scheme=Scheme.ADAPTIVE)
     assert found.standby_usage == pytest.approx([40 * 3 / 4])
     assert found.recovery_ms == pytest.approx([32])
     assert found.bound_kept.all()

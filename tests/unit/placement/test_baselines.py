@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from placement.baselines import Copies, place_at_random, place_round_robin, place_upstream
+from placement.baselines import Replicas, place_at_random, place_round_robin, place_upstream
 from placement.errors import NoNode
 from placement.graph import Link, Operator, QueryGraph
 from placement.load import Load
@@ -47,8 +47,8 @@ def load_of(view: NetworkView) -> Load:
     return Load(view, operator_load=0.1, cpu=Linear(10))
 
 
-def nodes_of(copies: Copies) -> list[str]:
-    return [*(copies.primaries[name] for name in "abj"), *copies.secondaries.values()]
+def nodes_of(replicas: Replicas) -> list[str]:
+    return [*(replicas.primaries[name] for name in "abj"), *replicas.secondaries.values()]
 
 
 def test_random_reaches_every_pair_about_equally_often():
@@ -56,8 +56,8 @@ def test_random_reaches_every_pair_about_equally_often():
     graph = query(sink="n2")
     pairs: Counter[tuple[str, str]] = Counter()
     for _ in range(400):
-        copies = place_at_random(graph, view, rng)
-        pairs.update((copies.primaries[name], copies.secondaries[name]) for name in "abj")
+        replicas = place_at_random(graph, view, rng)
+        pairs.update((replicas.primaries[name], replicas.secondaries[name]) for name in "abj")
     assert len(pairs) == 6
     assert min(pairs.values()) > 150
     assert all(primary != secondary for primary, secondary in pairs)
@@ -72,15 +72,15 @@ def test_random_repeats_under_a_seed():
 
 def test_random_and_round_robin_leave_pins_alone_and_sites_empty():
     view, rng = network(4), np.random.default_rng(1)
-    for copies in (
+    for replicas in (
         place_at_random(query(), view, rng),
         place_round_robin(query(), view, load_of(view), rng),
     ):
-        assert copies.primaries["S"] == "site"
-        assert copies.primaries["T"] == "n3"
-        assert copies.secondaries.keys() == {"a", "b", "j"}
-        assert "site" not in nodes_of(copies)
-        assert copies.unprotected == ()
+        assert replicas.primaries["S"] == "site"
+        assert replicas.primaries["T"] == "n3"
+        assert replicas.secondaries.keys() == {"a", "b", "j"}
+        assert "site" not in nodes_of(replicas)
+        assert replicas.unprotected == ()
 
 
 def test_round_robin_spreads_evenly():
@@ -88,15 +88,15 @@ def test_round_robin_spreads_evenly():
     view, rng = network(5), np.random.default_rng(1)
     load = load_of(view)
     for i in range(10):
-        copies = place_round_robin(query(f"q{i}"), view, load, rng)
-        load = load.with_copies(nodes_of(copies))
-    assert load.copies_by_node.tolist() == [0, 12, 12, 12, 12, 12]
+        replicas = place_round_robin(query(f"q{i}"), view, load, rng)
+        load = load.with_replicas(nodes_of(replicas))
+    assert load.replicas_by_node.tolist() == [0, 12, 12, 12, 12, 12]
 
 
 def test_round_robin_fills_the_idle_nodes_first():
     view = network(4, 9, 0, 9, 0)
-    copies = place_round_robin(query(), view, load_of(view), np.random.default_rng(1))
-    assert Counter(nodes_of(copies)) == {"n1": 3, "n3": 3}
+    replicas = place_round_robin(query(), view, load_of(view), np.random.default_rng(1))
+    assert Counter(nodes_of(replicas)) == {"n1": 3, "n3": 3}
 
 
 def test_round_robin_draws_among_equals():
@@ -110,24 +110,24 @@ def test_round_robin_draws_among_equals():
 
 def test_upstream_stands_by_where_the_largest_input_comes_from():
     primaries = {"S": "site", "T": "n3", "a": "n1", "b": "n2", "j": "n3"}
-    copies = place_upstream(query(), network(4), primaries)
-    assert copies.primaries == primaries
-    assert copies.secondaries["j"] == "n2"
+    replicas = place_upstream(query(), network(4), primaries)
+    assert replicas.primaries == primaries
+    assert replicas.secondaries["j"] == "n2"
 
 
 def test_upstream_takes_the_node_nearest_to_a_site():
     """Busy or not."""
     primaries = {"S": "site", "T": "n3", "a": "n1", "b": "n2", "j": "n3"}
-    copies = place_upstream(query(), network(4, 50), primaries)
-    assert copies.secondaries["a"] == copies.secondaries["b"] == "n0"
+    replicas = place_upstream(query(), network(4, 50), primaries)
+    assert replicas.secondaries["a"] == replicas.secondaries["b"] == "n0"
 
 
-def test_upstream_literally_leaves_unprotected_what_stands_at_its_source():
+def test_upstream_by_the_paper_model_leaves_unprotected_what_stands_at_its_source():
     primaries = {"S": "n1", "T": "n3", "a": "n1", "b": "n2", "j": "n2"}
     graph = query(source="n1")
-    literal = place_upstream(graph, network(4), primaries)
-    assert literal.secondaries == {"a": "n1", "b": "n1", "j": "n2"}
-    assert literal.unprotected == ("a", "j")
+    paper_model = place_upstream(graph, network(4), primaries)
+    assert paper_model.secondaries == {"a": "n1", "b": "n1", "j": "n2"}
+    assert paper_model.unprotected == ("a", "j")
     apart = place_upstream(graph, network(4), primaries, apart=True)
     assert apart.secondaries["b"] == "n1"
     assert apart.secondaries["a"] in {"n0", "n2"}
@@ -137,12 +137,12 @@ def test_upstream_literally_leaves_unprotected_what_stands_at_its_source():
 
 def test_upstream_apart_passes_over_a_primary_beside_the_site():
     primaries = {"S": "site", "T": "n3", "a": "n0", "b": "n2", "j": "n3"}
-    copies = place_upstream(query(), network(4), primaries, apart=True)
-    assert copies.secondaries["a"] == "n1"
-    assert copies.secondaries["b"] == "n0"
+    replicas = place_upstream(query(), network(4), primaries, apart=True)
+    assert replicas.secondaries["a"] == "n1"
+    assert replicas.secondaries["b"] == "n0"
 
 
-def test_one_node_is_not_enough_for_two_copies():
+def test_one_node_is_not_enough_for_two_replicas():
     view, rng = network(1), np.random.default_rng(1)
     graph = query(sink="n0")
     alone = dict.fromkeys("STabj", "n0")

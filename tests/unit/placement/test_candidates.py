@@ -50,7 +50,7 @@ def test_what_stays_has_its_node_only():
 
 
 def test_busy_nodes_are_farther():
-    load = load_of(view, operator_load=1).with_copies(["n0"] * 4)
+    load = load_of(view, operator_load=1).with_replicas(["n0"] * 4)
     # 40 ms of CPU on n0; n1 is a round trip of 18 ms from the point.
     assert found(1, 1, 1, load=load)["a"] == "n1"
 

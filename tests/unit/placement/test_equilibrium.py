@@ -10,7 +10,8 @@ import pytest
 from placement.equilibrium import UsageSettings, equilibrium, least_usage, minimise
 from placement.errors import GraphError, SettingsError
 from placement.graph import MAX_RATE, Link, Operator, QueryGraph
-from placement.springs import FloatArray, Springs
+from placement.spring_system import SpringSystem
+from topology.arrays import FloatArray
 
 corners = {"A": np.array([0.0, 0.0]), "B": np.array([60.0, 0.0]), "C": np.array([0.0, 60.0])}
 exactly = UsageSettings(tolerance=1e-7, softening=1e-8, max_rounds=2000)
@@ -44,7 +45,7 @@ def test_equal_pulls_meet_at_the_fermat_point():
     assert found.lower_bound <= found.network_usage <= found.lower_bound * (1 + 2e-7)
 
 
-def test_the_springs_rest_elsewhere():
+def test_the_forces_rest_elsewhere():
     (points_ms,) = equilibrium([graph({"Aa": 10, "Ba": 10, "aC": 10})], [corners])
     assert points_ms["a"] == pytest.approx([20, 20])
 
@@ -60,7 +61,7 @@ def test_the_majority_of_the_rate_has_its_way():
 def test_operators_gather_on_an_anchor_and_leave_another_together():
     """A start on the wrong anchor, glued to one another: ε lets the group go."""
     rates = {"Aa": 1.0, "ab": 50, "bc": 50, "cB": 2}
-    springs = Springs.of([graph(rates)], [corners])
+    springs = SpringSystem.of([graph(rates)], [corners])
     start_ms = np.zeros((3, 2))
     found = minimise(springs, start_ms, UsageSettings(tolerance=1e-4))
     assert springs.by_query(springs.rates * springs.lengths_ms(start_ms))[0] / 2e3 == 0.06
@@ -68,7 +69,7 @@ def test_operators_gather_on_an_anchor_and_leave_another_together():
     assert found.points_ms == pytest.approx(np.array([[60.0, 0]] * 3), abs=0.1)
 
 
-def test_usage_is_that_of_the_points_and_less_than_at_the_springs_rest():
+def test_usage_is_that_of_the_points_and_less_than_at_the_forces_rest():
     rates = {"Aa": 900.0, "Bb": 300, "ab": 500, "bc": 100, "Ac": 50, "cC": 200}
     (found,) = least_usage([graph(rates)], [corners])
     (rest_ms,) = equilibrium([graph(rates)], [corners])
@@ -110,7 +111,7 @@ def test_a_strong_stream_does_not_hide_what_a_weak_one_costs():
     assert found.network_usage <= 1.002 * found.lower_bound
 
 
-def test_the_strongest_springs_there_can_be():
+def test_the_strongest_forces_there_can_be():
     """Rates up to the greatest and down to the least that graphs take: factors stay regular."""
     rates = {"Aa": 1, "ab": MAX_RATE, "bc": MAX_RATE, "cB": 0, "bC": 3}
     ordinary = {"Aa": 10, "Ba": 10, "aC": 10.0}
@@ -131,7 +132,7 @@ def test_a_small_network_is_solved_like_a_large_one():
 
 
 def test_no_round_leaves_the_start():
-    springs = Springs.of([graph({"Aa": 10, "aC": 20})], [corners])
+    springs = SpringSystem.of([graph({"Aa": 10, "aC": 20})], [corners])
     start_ms = np.array([[7.0, 8.0]])
     found = minimise(springs, start_ms, UsageSettings(max_rounds=0))
     assert found.points_ms.tolist() == start_ms.tolist()

@@ -111,7 +111,7 @@ def test_active_standby_sends_every_input_once_more():
 
 
 def test_the_slowest_source_decides_the_latency():
-    path = longest_path(join, places | {"J": "b"}, view, hop_ms=2)
+    path = longest_path(join, places | {"J": "b"}, view, hop_overhead_ms=2)
     # s → b 20, hop 2, cost 0.5, b → d 10, hop 2
     assert path.latency_ms == pytest.approx(34.5)
     assert path.operators == ("S", "J", "D")
@@ -120,4 +120,4 @@ def test_the_slowest_source_decides_the_latency():
 
 def test_a_graph_without_links_takes_no_time():
     lone = QueryGraph(name="q", operators=(Operator(name="S", pinned="s"),), links=())
-    assert longest_path(lone, {"S": "s"}, view, hop_ms=2).latency_ms == 0
+    assert longest_path(lone, {"S": "s"}, view, hop_overhead_ms=2).latency_ms == 0

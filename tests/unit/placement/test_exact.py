@@ -56,7 +56,7 @@ def test_a_full_node_sends_the_rest_to_the_next():
 
 def test_room_that_others_take_is_gone():
     view = network(n0=1)
-    load = load_of(view).with_copies(("n0",), cores=0.5)
+    load = load_of(view).with_replicas(("n0",), cores=0.5)
     assert places(task(fan("a", "b", "c"), view), load) == "n0 n1 n1"
 
 

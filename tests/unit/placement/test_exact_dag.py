@@ -111,9 +111,9 @@ def test_a_deadline_changes_a_placement():
     candidates = {"a": np.array([0, 2])}
     price_ms = np.array([0, 0, 100.0, 0, 0])
     assert solve_dag(graph, view, candidates, price_ms).primaries["a"] == "n0"
-    in_time = solve_dag(graph, view, candidates, price_ms, deadline_ms=60, hop_ms=1)
+    in_time = solve_dag(graph, view, candidates, price_ms, deadline_ms=60, hop_overhead_ms=1)
     assert in_time.primaries["a"] == "n2"
-    exactly = solve_dag(graph, view, candidates, price_ms, deadline_ms=62, hop_ms=1)
+    exactly = solve_dag(graph, view, candidates, price_ms, deadline_ms=62, hop_overhead_ms=1)
     assert exactly.primaries["a"] == "n0"
 
 
@@ -128,7 +128,7 @@ def test_a_deadline_missed_by_less_than_the_solver_notices_is_missed():
         ),
     )
     with pytest.raises(DeadlineUnattainable) as error:
-        solve_dag(graph, nudged, candidates, price_ms, deadline_ms=80, hop_ms=0)
+        solve_dag(graph, nudged, candidates, price_ms, deadline_ms=80, hop_overhead_ms=0)
     assert 80 < error.value.best_ms < 80 + 1e-6
 
 
@@ -142,7 +142,7 @@ def test_linked_operators_apart():
 def test_an_unattainable_deadline_says_what_can_be_had():
     message = r"query q: .* within 50 ms; the best takes 88\.0 ms \(S @ n0 → a @ .* → T @ n4\)"
     with pytest.raises(DeadlineUnattainable, match=message) as error:
-        solve_dag(diamond(), view, anywhere(), free_of_charge, deadline_ms=50, hop_ms=2)
+        solve_dag(diamond(), view, anywhere(), free_of_charge, deadline_ms=50, hop_overhead_ms=2)
     assert error.value.best_ms == pytest.approx(88)
 
 

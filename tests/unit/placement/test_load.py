@@ -26,18 +26,18 @@ def test_what_is_measured_what_runs_and_what_is_placed_all_count():
     load = fresh()
     # 0.2 cores a copy at 10 ms each: 2 ms.
     assert load.cpu_ms() == pytest.approx([3 + 4, 0])
-    assert load.with_copies(("a", "a", "b")).cpu_ms() == pytest.approx([3 + 6, 4])
-    assert load.copies("b") == 2
-    assert load.copies("a") == 0
+    assert load.with_replicas(("a", "a", "b")).cpu_ms() == pytest.approx([3 + 6, 4])
+    assert load.replicas("b") == 2
+    assert load.replicas("a") == 0
 
 
-def test_the_price_is_what_one_more_copy_meets():
+def test_the_price_is_what_one_more_replica_meets():
     load = fresh()
     assert load.price_ms() == pytest.approx([3 + 6, 2])
     assert load.price_bytes(5000) == pytest.approx([5 * 9, 5 * 2])
 
 
-def test_copies_put_somewhere_together_meet_their_average():
+def test_replicas_put_somewhere_together_meet_their_average():
     load = fresh()
     # Three at once on a: the first meets 2 ms, the second 4, the third 6.
     assert load.price_ms(np.array([0, 3])) == pytest.approx([9, 4])
@@ -52,21 +52,21 @@ def test_a_steeper_scaling_prices_busy_nodes_higher():
 
 def test_loads_do_not_change_each_other():
     before = fresh()
-    more = before.with_copies(("a",), cores=0.5)
-    assert before.copies("a") == 0
+    more = before.with_replicas(("a",), cores=0.5)
+    assert before.replicas("a") == 0
     assert before.used_cores.tolist() == [0, 0]
-    back = more.without_copies(("a",), cores=0.5)
-    assert more.copies("a") == 1
+    back = more.without_replicas(("a",), cores=0.5)
+    assert more.replicas("a") == 1
     assert back.cpu_ms() == pytest.approx(before.cpu_ms())
     assert back.used_cores == pytest.approx([0, 0])
 
 
-def test_fewer_copies_than_none_weigh_nothing():
-    assert fresh().without_copies(("a",)).cpu_ms()[1] == 0
+def test_fewer_replicas_than_none_weigh_nothing():
+    assert fresh().without_replicas(("a",)).cpu_ms()[1] == 0
 
 
 def test_room_ends_where_the_capacity_does():
-    load = fresh().with_copies(("b", "b"), cores=0.1)
+    load = fresh().with_replicas(("b", "b"), cores=0.1)
     assert load.room_cores() == pytest.approx([0.1, np.inf])
     # Three tenths are a little more than 0.3 in binary, and fit all the same.
     assert load.has_room(0.1).tolist() == [True, True]
@@ -74,10 +74,10 @@ def test_room_ends_where_the_capacity_does():
 
 
 def test_a_full_node_takes_what_needs_nothing():
-    load = fresh().with_copies(("b",), cores=0.3)
+    load = fresh().with_replicas(("b",), cores=0.3)
     assert load.has_room(0.0).tolist() == [True, True]
 
 
-def test_copies_on_an_unknown_node_are_a_mistake():
+def test_replicas_on_an_unknown_node_are_a_mistake():
     with pytest.raises(KeyError, match="nowhere"):
-        Load(line({"a": 0}), operator_load=0.2, cpu=Linear(10)).with_copies(("nowhere",))
+        Load(line({"a": 0}), operator_load=0.2, cpu=Linear(10)).with_replicas(("nowhere",))

@@ -130,7 +130,7 @@ def test_figures_add_up():
         assert len(p.point_ms) == 2
 
 
-def test_the_copies_are_in_different_failure_domains():
+def test_the_replicas_are_in_different_failure_domains():
     south = {"france-south": "b", "switzerland-north": "b"}
     for p in planned(view=europe(domains=south), settings=idle).placements:
         assert (p.primary in south) != (p.secondary in south)

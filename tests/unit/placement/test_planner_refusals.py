@@ -102,7 +102,7 @@ def test_a_query_of_pinned_operators_only_has_figures():
 
 
 def test_settings_are_checked():
-    with pytest.raises(SettingsError, match="hop_ms -1"):
-        Settings(hop_ms=-1)
+    with pytest.raises(SettingsError, match="hop_overhead_ms -1"):
+        Settings(hop_overhead_ms=-1)
     with pytest.raises(SettingsError, match="candidates 0"):
         Settings(candidates=0)

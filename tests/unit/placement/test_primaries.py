@@ -42,7 +42,7 @@ def chosen(
         over,
         load or load_of(over),
         keep or {},
-        Settings(operator_load=0, hop_ms=0, placer=placer, candidates=candidates),
+        Settings(operator_load=0, hop_overhead_ms=0, placer=placer, candidates=candidates),
     )
     return " ".join(found[name] for name in sorted(graph.to_place))
 

@@ -38,7 +38,7 @@ def placed(
         search=search,
     )
     if load is None:
-        load = load_of(over).with_copies(primaries.values())
+        load = load_of(over).with_replicas(primaries.values())
     found = place_secondaries(task, load, keep or {})
     return {name: standby.node for name, standby in found.items()}
 
@@ -60,12 +60,12 @@ class TestOutwards:
     def test_of_two_equally_near_nodes_takes_the_idle_one(self):
         graph = query({"Sa": 1000}, {"S": "s"})
         over = line({"left": -5, "right": 5, "home": 0}, {"s": 0, "r": 0})
-        load = load_of(over, operator_load=0.1).with_copies(("left", "home"))
+        load = load_of(over, operator_load=0.1).with_replicas(("left", "home"))
         assert placed(graph, {"a": "home"}, over=over, load=load, search=outwards)["a"] == "right"
-        load = load.with_copies(("right", "right"))
+        load = load.with_replicas(("right", "right"))
         assert placed(graph, {"a": "home"}, over=over, load=load, search=outwards)["a"] == "left"
 
-    def test_heeds_no_failure_domain_and_no_capacity(self):
+    def test_respects_no_failure_domain_and_no_capacity(self):
         domains = {"n0": "a", "n1": "a", "n2": "b"}
         over = line({"n0": 0, "n1": 10, "n2": 20}, {"s": 0, "r": 0}, domains=domains)
         assert placed(query({"Sa": 1}, pins), {"a": "n0"}, over=over, search=outwards)["a"] == "n1"
@@ -83,9 +83,9 @@ class TestCheapest:
 
     def test_pays_for_load(self):
         # A copy costs 4000 bytes/s · 1.5 ms = 6 bytes, n4 44 and n3 52 by traffic.
-        load = load_of(view, operator_load=0.15).with_copies(("n2", "n4"))
+        load = load_of(view, operator_load=0.15).with_replicas(("n2", "n4"))
         assert placed(join, {"a": "n2"}, load=load) == {"a": "n4"}
-        load = load.with_copies(("n4",))
+        load = load.with_replicas(("n4",))
         assert placed(join, {"a": "n2"}, load=load) == {"a": "n3"}
 
     def test_secondaries_of_a_query_see_each_other(self):
@@ -114,7 +114,7 @@ class TestCheapest:
         together = {"a": "n0", "b": "n0"}
         keep: dict[str, str | None] = {"a": "n1"}
         # 10 ms until a has caught up on n1, and 20 from there to n2, which is nearer otherwise.
-        load = load_of(over, operator_load=0.1).with_copies(["n1"] * 3)
+        load = load_of(over, operator_load=0.1).with_replicas(["n1"] * 3)
         assert placed(graph, together, over=over, load=load, keep=keep)["b"] == "n2"
         nearer = placed(graph, together, over=over, load=load, keep=keep, bound_ms=7 + 29)
         assert nearer["b"] == "n1"

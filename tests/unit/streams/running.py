@@ -30,15 +30,17 @@ def program(query: str, known: Mapping[str, Columns] = catalogue) -> Program:
     return compile_statement(statement, known)
 
 
-def chunk(columns: Columns, rows: Sequence[Row], marks: Sequence[int], first_seq: int = 0) -> Chunk:
+def chunk(
+    columns: Columns, rows: Sequence[Row], watermarks_ms: Sequence[int], first_seq: int = 0
+) -> Chunk:
     """Rows under marks; the origin of a mark is its instant in µs."""
     named = [dict(zip(["_ts", *columns], row, strict=True)) for row in rows]
-    closed = np.array(marks, dtype=np.int64)
+    closed = np.array(watermarks_ms, dtype=np.int64)
     return Chunk(
         first_seq=first_seq,
         rows=pa.RecordBatch.from_pylist(named, schema=stream_schema(columns)),
-        marks=closed,
-        origins_us=closed * 1000,
+        watermarks_ms=closed,
+        ingestion_times_us=closed * 1000,
     )
 
 
@@ -51,8 +53,8 @@ def output(
     end_ms = last if until_ms is None else until_ms
     for stream in compiled.inputs:
         rows = inputs[stream]
-        marks = sorted({row[0] for row in rows} | {end_ms})
-        engine.offer(stream, chunk(compiled.input_columns[stream], rows, marks))
+        watermarks_ms = sorted({row[0] for row in rows} | {end_ms})
+        engine.offer(stream, chunk(compiled.input_columns[stream], rows, watermarks_ms))
     emitted: list[Row] = []
     while (evaluated := engine.advance(3)) is not None:
         emitted += [tuple(row.values()) for row in evaluated.rows.to_pylist()]

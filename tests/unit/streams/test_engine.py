@@ -37,23 +37,23 @@ def test_nothing_is_evaluated_before_every_input_has_come_so_far() -> None:
     assert evaluated.tuples_in == 2
     assert not engine.ready
     assert engine.positions() == {
-        "s": Position(next_seq=1, progress_ms=3),
-        "t": Position(next_seq=1, progress_ms=3),
+        "s": Position(next_seq=1, watermark_ms=3),
+        "t": Position(next_seq=1, watermark_ms=3),
     }
 
 
-def test_output_marks_are_those_of_all_inputs_with_the_origins_that_were_waited_for() -> None:
+def test_output_watermarks_are_those_of_all_inputs_with_the_newest_ingestion_times() -> None:
     engine = FragmentEngine(program(both))
     engine.offer("s", chunk(sensor, [], [10, 20, 30]))
     engine.offer("t", chunk(sensor, [], [15, 20]))
     evaluated = engine.advance(10)
     assert evaluated is not None
-    assert evaluated.marks.tolist() == [10, 15, 20]
+    assert evaluated.watermarks_ms.tolist() == [10, 15, 20]
     # 10 had to wait for t's mark at 15, 15 for s's at 20.
-    assert evaluated.origins_us.tolist() == [15_000, 20_000, 20_000]
+    assert evaluated.ingestion_times_us.tolist() == [15_000, 20_000, 20_000]
 
 
-def test_a_firing_point_between_marks_belongs_to_the_next_mark() -> None:
+def test_a_firing_point_between_watermarks_belongs_to_the_next_watermark() -> None:
     engine = FragmentEngine(program(counting))
     engine.offer("s", chunk(sensor, [row(1)], [1, 9, 100]))
     first, second, third = engine.advance(1), engine.advance(1), engine.advance(1)
@@ -63,23 +63,23 @@ def test_a_firing_point_between_marks_belongs_to_the_next_mark() -> None:
     assert first.rows.to_pydict() == {"_ts": [1], "n": [1]}
     assert second.rows.num_rows == 0
     assert third.rows.to_pydict() == {"_ts": [11], "n": [0]}
-    assert third.marks.tolist() == [100]
+    assert third.watermarks_ms.tolist() == [100]
 
 
-def test_limit_counts_marks() -> None:
+def test_limit_counts_watermarks() -> None:
     engine = FragmentEngine(program(counting))
     engine.offer("s", chunk(sensor, [row(t) for t in range(5)], list(range(5))))
     assert engine.ready
     evaluated = engine.advance(2)
     assert evaluated is not None
-    assert evaluated.marks.tolist() == [0, 1]
+    assert evaluated.watermarks_ms.tolist() == [0, 1]
     assert evaluated.tuples_in == 2
     assert engine.ready
     with pytest.raises(ValueError, match="cannot advance by 0"):
         engine.advance(0)
 
 
-def test_rows_may_lie_between_the_marks_that_close_them() -> None:
+def test_rows_may_lie_between_the_watermarks_that_close_them() -> None:
     engine = FragmentEngine(program(counting))
     engine.offer("s", chunk(sensor, [row(1), row(2)], [5]))
     evaluated = engine.advance(1)
@@ -112,7 +112,7 @@ def test_a_snapshot_leaves_out_what_was_not_evaluated() -> None:
     one.advance(2)
     other.restore(one.snapshot())
     assert not other.ready
-    assert other.positions() == {"s": Position(next_seq=2, progress_ms=5)}
+    assert other.positions() == {"s": Position(next_seq=2, watermark_ms=5)}
     rest = chunks.after(other.positions()["s"])
     assert rest is not None
     other.offer("s", rest)
@@ -120,7 +120,7 @@ def test_a_snapshot_leaves_out_what_was_not_evaluated() -> None:
     assert mine is not None
     assert theirs is not None
     assert theirs.rows.equals(mine.rows)
-    assert np.array_equal(theirs.marks, mine.marks)
+    assert np.array_equal(theirs.watermarks_ms, mine.watermarks_ms)
     assert theirs.rows.to_pydict() == {"_ts": [11, 12], "n": [1, 2]}
 
 
@@ -165,19 +165,19 @@ def test_equal_states_have_equal_snapshots_whatever_nulls_have_passed() -> None:
     assert other.snapshot() == saved
 
 
-def test_tuples_are_limited_at_marks() -> None:
+def test_tuples_are_limited_at_watermarks() -> None:
     engine = FragmentEngine(program(counting))
     rows = [row(t) for t in (1, 1, 2, 3, 3, 3)]
     engine.offer("s", chunk(sensor, rows, [1, 2, 3]))
     assert engine.waiting == 6
     evaluated = engine.advance(10, tuples=5)
     assert evaluated is not None
-    assert (evaluated.marks.tolist(), evaluated.tuples_in) == ([1, 2], 3)
+    assert (evaluated.watermarks_ms.tolist(), evaluated.tuples_in) == ([1, 2], 3)
     assert engine.waiting == 3
     # One instant at least, however many tuples it has.
     evaluated = engine.advance(10, tuples=1)
     assert evaluated is not None
-    assert (evaluated.marks.tolist(), evaluated.tuples_in) == ([3], 3)
+    assert (evaluated.watermarks_ms.tolist(), evaluated.tuples_in) == ([3], 3)
     assert engine.waiting == 0
 
 
@@ -185,29 +185,29 @@ def test_tuples_of_all_inputs_count() -> None:
     engine = FragmentEngine(program(both))
     engine.offer("s", chunk(sensor, [row(1), row(3)], [1, 3]))
     engine.offer("t", chunk(sensor, [row(2), row(3), row(4)], [2, 4]))
-    for tuples, marks in ((2, [1, 2]), (1, [3])):
+    for tuples, watermarks_ms in ((2, [1, 2]), (1, [3])):
         evaluated = engine.advance(10, tuples)
         assert evaluated is not None
-        assert evaluated.marks.tolist() == marks
+        assert evaluated.watermarks_ms.tolist() == watermarks_ms
     # What is not closed waits.
     assert (engine.ready, engine.waiting) == (False, 1)
 
 
-def test_marks_without_tuples_are_limited_by_their_own_limit() -> None:
+def test_watermarks_without_tuples_are_limited_by_their_own_limit() -> None:
     engine = FragmentEngine(program(counting))
     engine.offer("s", chunk(sensor, [], [1, 2, 3, 4]))
     evaluated = engine.advance(3, tuples=1)
     assert evaluated is not None
-    assert evaluated.marks.tolist() == [1, 2, 3]
+    assert evaluated.watermarks_ms.tolist() == [1, 2, 3]
 
 
-def test_oldest_origin_and_what_is_closed() -> None:
+def test_oldest_ingestion_time_and_what_is_closed() -> None:
     engine = FragmentEngine(program(both))
-    assert engine.oldest_origin_us is None
+    assert engine.oldest_ingestion_time_us is None
     engine.offer("s", chunk(sensor, [row(5), row(8)], [5, 8]))
     engine.offer("t", chunk(sensor, [row(3)], [3, 6]))
-    assert (engine.closed_ms, engine.oldest_origin_us) == (6, 3000)
+    assert (engine.input_watermark_ms, engine.oldest_ingestion_time_us) == (6, 3000)
     while engine.advance(1) is not None:
         pass
-    assert engine.oldest_origin_us == 8000
+    assert engine.oldest_ingestion_time_us == 8000
     assert engine.waiting == 1

@@ -8,28 +8,32 @@ from streams.chunk import Position
 from streams.input_queue import InputQueue
 from tests.streams_of_numbers import chunk, cut, schema
 
-INSTANTS = [(10, 2), (20, 0), (30, 3), (40, 1)]
+TIMESTAMP_GROUPS = [(10, 2), (20, 0), (30, 3), (40, 1)]
 
 
 def filled() -> InputQueue:
     """Two chunks: up to 20 ms, and up to 40."""
     queue = InputQueue("s", schema)
-    for part in cut(INSTANTS, [2]):
+    for part in cut(TIMESTAMP_GROUPS, [2]):
         queue.offer(part)
     return queue
 
 
-def counts(queue: InputQueue, *marks: int) -> list[int]:
-    return queue.count_until(np.array(marks, dtype=np.int64)).tolist()
+def counts(queue: InputQueue, *watermarks_ms: int) -> list[int]:
+    return queue.count_until(np.array(watermarks_ms, dtype=np.int64)).tolist()
 
 
 def test_nothing_offered_nothing_waits() -> None:
     queue = InputQueue("s", schema)
-    assert (queue.waiting, queue.first_mark_ms, queue.first_origin_us) == (0, None, None)
+    assert (queue.waiting, queue.first_watermark_ms, queue.first_ingestion_time_us) == (
+        0,
+        None,
+        None,
+    )
     assert counts(queue, 10, 20) == [0, 0]
 
 
-def test_tuples_are_counted_up_to_each_mark_over_all_chunks() -> None:
+def test_tuples_are_counted_up_to_each_watermark_over_all_chunks() -> None:
     queue = filled()
     assert counts(queue, 5, 10, 20, 29, 30, 40, 50) == [0, 2, 2, 2, 5, 6, 6]
     assert counts(queue, 30) == [5]
@@ -37,25 +41,33 @@ def test_tuples_are_counted_up_to_each_mark_over_all_chunks() -> None:
 
 def test_what_was_taken_waits_no_more() -> None:
     queue = filled()
-    assert (queue.waiting, queue.first_origin_us) == (6, 10_000)
+    assert (queue.waiting, queue.first_ingestion_time_us) == (6, 10_000)
     queue.take(30)
-    assert (queue.waiting, queue.first_mark_ms, queue.first_origin_us) == (1, 40, 40_000)
+    assert (queue.waiting, queue.first_watermark_ms, queue.first_ingestion_time_us) == (
+        1,
+        40,
+        40_000,
+    )
     assert counts(queue, 30, 40) == [0, 1]
     queue.take(40)
-    assert (queue.waiting, queue.first_origin_us) == (0, None)
+    assert (queue.waiting, queue.first_ingestion_time_us) == (0, None)
 
 
 def test_a_cut_within_a_chunk_leaves_its_rest_waiting() -> None:
     queue = InputQueue("s", schema)
-    queue.offer(chunk(0, INSTANTS))
+    queue.offer(chunk(0, TIMESTAMP_GROUPS))
     queue.take(10)
-    assert (queue.waiting, queue.first_mark_ms, queue.first_origin_us) == (4, 20, 20_000)
+    assert (queue.waiting, queue.first_watermark_ms, queue.first_ingestion_time_us) == (
+        4,
+        20,
+        20_000,
+    )
     assert counts(queue, 20, 40) == [0, 4]
 
 
 def test_what_was_restored_has_nothing_waiting() -> None:
     queue = filled()
-    queue.restore(Position(next_seq=6, progress_ms=40))
+    queue.restore(Position(next_seq=6, watermark_ms=40))
     assert queue.waiting == 0
     queue.offer(chunk(6, [(50, 2)]))
     assert (queue.waiting, counts(queue, 50)) == (2, [2])

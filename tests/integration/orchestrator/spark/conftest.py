@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestrator.embedded.java import Java
-from orchestrator.spark.session import SessionSettings, start_session, stop_session
+from orchestrator.deploy.embedded.java import Java
+from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
 
 
 @pytest.fixture(scope="module")

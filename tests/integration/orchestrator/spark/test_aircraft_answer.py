@@ -14,7 +14,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from examples import fetch
-from orchestrator.spark.verification import verify
+from orchestrator.spark.jobs.verification import verify
 from streams.chunk import TIMESTAMP, Chunk, stream_schema
 from streams.compiler import compile_statement
 from streams.engine import FragmentEngine
@@ -61,25 +61,32 @@ def manifests(name: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((AIRCRAFT / name).read_text()))
 
 
-def as_chunks(rows: pa.Table, columns: Mapping[str, str], instants: int) -> list[Chunk]:
+def as_chunks(rows: pa.Table, columns: Mapping[str, str], timestamp_groups: int) -> list[Chunk]:
     """A stream cut after every so many instants."""
     renamed = rows.select(["timestamp", *columns]).rename_columns([TIMESTAMP, *columns])
     (batch,) = renamed.cast(stream_schema(columns)).combine_chunks().to_batches()
     times = batch.column(0).to_numpy()
     closed = np.unique(times)
     chunks: list[Chunk] = []
-    for start in range(0, len(closed), instants):
-        marks = closed[start : start + instants]
-        low, high = np.searchsorted(times, [marks[0], marks[-1] + 1]).tolist()
+    for start in range(0, len(closed), timestamp_groups):
+        watermarks_ms = closed[start : start + timestamp_groups]
+        low, high = np.searchsorted(times, [watermarks_ms[0], watermarks_ms[-1] + 1]).tolist()
         part = batch.slice(low, high - low)
-        chunks.append(Chunk(first_seq=low, rows=part, marks=marks, origins_us=marks * 1000))
+        chunks.append(
+            Chunk(
+                first_seq=low,
+                rows=part,
+                watermarks_ms=watermarks_ms,
+                ingestion_times_us=watermarks_ms * 1000,
+            )
+        )
     return chunks
 
 
 def evaluate(engine: FragmentEngine, inputs: Mapping[str, Sequence[Chunk]]) -> list[Chunk]:
     """A fragment's output; chunks are offered in the order in which they are complete."""
     ready = sorted(
-        (chunk.progress_ms, chunk.first_seq, stream)
+        (chunk.watermark_ms, chunk.first_seq, stream)
         for stream, chunks in inputs.items()
         for chunk in chunks
     )
@@ -90,20 +97,23 @@ def evaluate(engine: FragmentEngine, inputs: Mapping[str, Sequence[Chunk]]) -> l
         engine.offer(stream, next(waiting[stream]))
         while (done := engine.advance(1000)) is not None:
             chunk = Chunk(
-                first_seq=next_seq, rows=done.rows, marks=done.marks, origins_us=done.origins_us
+                first_seq=next_seq,
+                rows=done.rows,
+                watermarks_ms=done.watermarks_ms,
+                ingestion_times_us=done.ingestion_times_us,
             )
             made.append(chunk)
             next_seq = chunk.next_seq
     return made
 
 
-def continuous(positions: pa.Table, instants: int) -> dict[str, pa.Table]:
+def continuous(positions: pa.Table, timestamp_groups: int) -> dict[str, pa.Table]:
     """What the example's fragments give, one after the other."""
     columns: dict[str, dict[str, str]] = {
         manifest["name"]: manifest["columns"] for manifest in manifests("streams.yaml")
     }
     streams = {
-        site: as_chunks(rows, columns[site], instants)
+        site: as_chunks(rows, columns[site], timestamp_groups)
         for site, rows in fetch.split(positions).items()
     }
     (query,) = manifests("query.yaml")
@@ -139,7 +149,7 @@ def assert_one_answer(session: SparkSession, positions: pa.Table, folder: Path, 
     assert verification.equal, verification
     # Counts fall once more after the recording, where no instant is closed any longer.
     last_ms = max(positions["timestamp"].to_pylist())
-    for output, delivered in continuous(positions, instants=7).items():
+    for output, delivered in continuous(positions, timestamp_groups=7).items():
         due = [row for row in expected[output].to_pylist() if row[TIMESTAMP] <= last_ms]
         assert in_order(delivered.to_pylist()) == in_order(due)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ha.roles import Role, RoleEvent
+from ha.roles import ReplicaRole, RoleEvent
 from orchestrator.records import FragmentAssignment
 from streams.scheduling.run_queue import Policy
 from tests.quiet_host import MS, QuietHost, fragment
@@ -48,7 +48,7 @@ def chains_of(sizes: list[int]) -> list[Chain]:
     ]
 
 
-def copies(chain: Chain) -> list[FragmentAssignment]:
+def replicas(chain: Chain) -> list[FragmentAssignment]:
     return [
         fragment(
             name,
@@ -64,15 +64,19 @@ def copies(chain: Chain) -> list[FragmentAssignment]:
 
 
 def come(host: QuietHost, chain: Chain) -> None:
-    instant = chain.next_seq + 1
-    host.arrive(chain.stream, chunk(chain.next_seq, [(instant, 1)]))
+    timestamp_group = chain.next_seq + 1
+    host.arrive(chain.stream, chunk(chain.next_seq, [(timestamp_group, 1)]))
     chain.next_seq += 1
-    chain.entered.append((instant, host.now_us))
+    chain.entered.append((timestamp_group, host.now_us))
 
 
-def forget_what_left(host: QuietHost, chain: Chain) -> None:
-    progress_ms = host.roster.running[chain.names[-1]].replica.progress_ms or 0
-    chain.entered = [(instant, at) for instant, at in chain.entered if instant > progress_ms]
+def drop_what_left(host: QuietHost, chain: Chain) -> None:
+    watermark_ms = host.replica_manager.running[chain.names[-1]].replica.watermark_ms or 0
+    chain.entered = [
+        (timestamp_group, at)
+        for timestamp_group, at in chain.entered
+        if timestamp_group > watermark_ms
+    ]
 
 
 @settings(max_examples=150, deadline=None)
@@ -81,7 +85,7 @@ def test_work_is_never_forgotten(
     sizes: list[int], events: list[Step], policy: Policy, batch_ms: float
 ) -> None:
     chains = chains_of(sizes)
-    everything = [copy for chain in chains for copy in copies(chain)]
+    everything = [replica for chain in chains for replica in replicas(chain)]
     host = QuietHost(*everything, policy=policy, batch_ms=batch_ms)
     for kind, which, number in events:
         chain = chains[which]
@@ -92,8 +96,10 @@ def test_work_is_never_forgotten(
                 host.step(took_us=MS)
             case "role":
                 name = chain.names[number % len(chain.names)]
-                primary = host.roster.running[name].replica.role is Role.PRIMARY
-                host.change_role(name, RoleEvent.SUPERSEDED if primary else RoleEvent.TWIN_LOST)
+                primary = host.replica_manager.running[name].replica.role is ReplicaRole.PRIMARY
+                host.change_role(
+                    name, RoleEvent.SUPERSEDED if primary else RoleEvent.PEER_REPLICA_LOST
+                )
             case _:
                 host.now_us += 2 * MS
         assert (host.dispatcher.next_us is not None) == bool(host.with_work)
@@ -102,7 +108,7 @@ def test_work_is_never_forgotten(
         assert host.step() is not None
     assert not host.with_work
     for chain in chains:
-        first = host.roster.running[chain.names[0]].replica
+        first = host.replica_manager.running[chain.names[0]].replica
         assert first.log.end.next_seq == chain.next_seq
 
 
@@ -110,7 +116,7 @@ def test_work_is_never_forgotten(
 @given(lengths, steps)
 def test_what_is_due_first_runs_first(sizes: list[int], events: list[Step]) -> None:
     chains = chains_of(sizes)
-    host = QuietHost(*(c for chain in chains for c in copies(chain)))
+    host = QuietHost(*(c for chain in chains for c in replicas(chain)))
     for kind, which, _ in [*events, *(("work", 0, 0),) * 100]:
         match kind:
             case "come":
@@ -126,7 +132,7 @@ def test_what_is_due_first_runs_first(sizes: list[int], events: list[Step]) -> N
                 if dispatch is not None:
                     (chain,) = (c for c in chains if dispatch.fragment in c.names)
                     assert due_us[chain.names[0]] == min(due_us.values())
-                    forget_what_left(host, chain)
+                    drop_what_left(host, chain)
             case _:
                 host.now_us += 2 * MS
     assert not any(chain.entered for chain in chains)
@@ -147,7 +153,7 @@ def test_tasks_rest_between_beginnings(
 ) -> None:
     batch_us = 7 * MS
     chains = chains_of(sizes)
-    everything = [copy for chain in chains for copy in copies(chain)]
+    everything = [replica for chain in chains for replica in replicas(chain)]
     host = QuietHost(*everything, policy=policy, batch_ms=batch_us / MS)
     began_us: dict[str, int] = {}
     heads = {chain.names[0] for chain in chains}

@@ -31,13 +31,15 @@ int64 = st.integers(-(2**63), 2**63 - 1)
 times = st.integers(-(2**40), 2**40)
 counts = st.integers(0, 2**40)
 names = st.text(max_size=8)
-positions = st.builds(Position, next_seq=counts, progress_ms=times)
+positions = st.builds(Position, next_seq=counts, watermark_ms=times)
 
 
 @st.composite
 def chunks(draw: st.DrawFn) -> Chunk:
-    marks = draw(st.lists(times, min_size=1, max_size=6, unique=True).map(sorted))
-    at = draw(st.lists(st.integers(marks[0] - 5, marks[-1]), max_size=8).map(sorted))
+    watermarks_ms = draw(st.lists(times, min_size=1, max_size=6, unique=True).map(sorted))
+    at = draw(
+        st.lists(st.integers(watermarks_ms[0] - 5, watermarks_ms[-1]), max_size=8).map(sorted)
+    )
     row = st.fixed_dictionaries(
         {
             "count": st.none() | int64,
@@ -47,12 +49,12 @@ def chunks(draw: st.DrawFn) -> Chunk:
         }
     )
     rows = [{"_ts": ts, **draw(row)} for ts in at]
-    origins = draw(st.lists(int64, min_size=len(marks), max_size=len(marks)))
+    origins = draw(st.lists(int64, min_size=len(watermarks_ms), max_size=len(watermarks_ms)))
     return Chunk(
         first_seq=draw(counts),
         rows=pa.RecordBatch.from_pylist(rows, schema=schema),
-        marks=np.array(marks, dtype=np.int64),
-        origins_us=np.array(origins, dtype=np.int64),
+        watermarks_ms=np.array(watermarks_ms, dtype=np.int64),
+        ingestion_times_us=np.array(origins, dtype=np.int64),
     )
 
 

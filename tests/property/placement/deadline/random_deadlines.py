@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 
 from placement.deadline.division import divide
-from placement.deadline.placed import unfairness
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import (
     Admitted,
@@ -16,6 +15,7 @@ from placement.deadline.records import (
     Output,
     Source,
 )
+from placement.deadline.result import unfairness
 
 
 def random_problem(

@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 from placement.deadline.contraction import contract
 from placement.deadline.decomposed import place_in_parts
 from placement.deadline.demand import ROUNDING_MS, admit, work_of
+from placement.deadline.demand_table import DemandTable
 from placement.deadline.errors import DeadlinesUnattainable
-from placement.deadline.existing import place_as_existing
-from placement.deadline.floors import Floors
-from placement.deadline.ledger import Ledger
-from placement.deadline.literal import place_literally
-from placement.deadline.placed import DeadlinePlacement, unfairness
+from placement.deadline.lower_bounds import LowerBounds
+from placement.deadline.paper_model import place_by_paper_model
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.production import place_by_deadline, relax
-from placement.deadline.settings import ProductionSettings
+from placement.deadline.result import DeadlinePlacement, unfairness
+from placement.deadline.settings import SolverSettings
+from placement.deadline.solver import place_by_deadline, relax
+from placement.deadline.traffic_baseline import place_by_traffic
 from placement.errors import SolverStopped
 from placement.program import MilpSettings
 from tests.property.placement.deadline.edf import Edf
 from tests.property.placement.deadline.random_deadlines import best_of_all, random_problem
 
 seeds = st.integers(0, 2**32 - 1)
-EXACT = ProductionSettings(milp=MilpSettings(gap=1e-7))
+EXACT = SolverSettings(milp=MilpSettings(gap=1e-7))
 
 patient = [HealthCheck.filter_too_much]
 small = settings(max_examples=25, deadline=None, suppress_health_check=patient)
@@ -57,7 +57,7 @@ def solved(
         return None
 
 
-def production(problem: DeadlineProblem) -> DeadlinePlacement:
+def solver(problem: DeadlineProblem) -> DeadlinePlacement:
     return place_by_deadline(problem, EXACT)
 
 
@@ -80,19 +80,19 @@ def check(problem: DeadlineProblem, found: DeadlinePlacement) -> None:
 
 @small
 @given(seeds)
-def test_brute_force_literal_and_production_agree(seed: int) -> None:
+def test_brute_force_paper_model_and_production_agree(seed: int) -> None:
     problem = tiny(seed)
     best = best_of_all(problem)
-    literal, fast = solved(problem, place_literally), solved(problem, production)
+    paper_model, fast = solved(problem, place_by_paper_model), solved(problem, solver)
     if best is None:
-        assert literal is None
+        assert paper_model is None
         assert fast is None
         return
-    assert literal is not None
+    assert paper_model is not None
     assert fast is not None
-    assert literal.objective == pytest.approx(best, rel=1e-4, abs=1e-5)
+    assert paper_model.objective == pytest.approx(best, rel=1e-4, abs=1e-5)
     assert fast.objective == pytest.approx(best, rel=1e-4, abs=1e-5)
-    check(problem, literal)
+    check(problem, paper_model)
     check(problem, fast)
 
 
@@ -100,7 +100,7 @@ def test_brute_force_literal_and_production_agree(seed: int) -> None:
 @given(seeds)
 def test_brute_force_and_production_agree_about_latencies(seed: int) -> None:
     problem = tiny(seed, latency_ms=4.0)
-    best, fast = best_of_all(problem), solved(problem, production)
+    best, fast = best_of_all(problem), solved(problem, solver)
     if best is None or fast is None:
         assert best is None
         assert fast is None
@@ -149,10 +149,10 @@ def test_edf_keeps_it_whenever_sources_send(seed: int) -> None:
 def test_later_deadlines_keep_it_feasible(seed: int, factor: float) -> None:
     """All deadlines later by one factor: fair shares keep their order, hence (6) its rows."""
     problem = tiny(seed)
-    found = solved(problem, production)
+    found = solved(problem, solver)
     assume(found is not None)
     later_ms = {o.stream: (factor - 1) * o.deadline_ms for o in problem.outputs}
-    again = solved(relax(problem, later_ms), production)
+    again = solved(relax(problem, later_ms), solver)
     assert again is not None
 
 
@@ -160,7 +160,7 @@ def test_later_deadlines_keep_it_feasible(seed: int, factor: float) -> None:
 @given(seeds, st.floats(0.0, 50.0))
 def test_one_later_deadline_leaves_what_was_found_valid(seed: int, later_ms: float) -> None:
     problem = tiny(seed)
-    found = solved(problem, production)
+    found = solved(problem, solver)
     assume(found is not None)
     assert found is not None
     relaxed = relax(problem, {problem.outputs[0].stream: later_ms})
@@ -217,19 +217,19 @@ def test_bound_of_parts_is_below_the_optimum_and_what_they_find_above(
 
 @settings(max_examples=50, deadline=None)
 @given(seeds)
-def test_no_placement_is_below_the_floors(seed: int) -> None:
+def test_no_placement_is_below_the_lower_bounds(seed: int) -> None:
     problem = random_problem(seed, nodes=3, queries=3, operators=4, busy=True)
-    floors = Floors(problem)
-    alone_ms = floors.least_ms
-    floors.raise_by_spreading()
-    assert (floors.least_ms >= alone_ms).all()
+    lower_bounds = LowerBounds(problem)
+    alone_ms = lower_bounds.least_ms
+    lower_bounds.raise_by_spreading()
+    assert (lower_bounds.least_ms >= alone_ms).all()
     rng = np.random.default_rng(seed)
     for _ in range(20):
-        ledger = Ledger(problem)
+        demand_table = DemandTable(problem)
         for name in problem.order:
             node = str(rng.choice(problem.by_name[name].candidates))
-            ledger.put(name, problem.node_index[node])
-        assert (ledger.least_ms >= floors.least_ms - 1e-6).all()
+            demand_table.put(name, problem.node_index[node])
+        assert (demand_table.least_ms >= lower_bounds.least_ms - 1e-6).all()
 
 
 @settings(max_examples=50, deadline=None)
@@ -261,7 +261,7 @@ def test_no_placement_travels_less_than_the_existing_allocation(seed: int) -> No
         outputs=problem.outputs,
         rates_bytes_s=rates,
     )
-    found = place_as_existing(problem)
+    found = place_by_traffic(problem)
     least = min(all_figures(problem))
     assert (found.traffic_bytes_s, found.busiest_ms) == pytest.approx(least, rel=1e-4)
 

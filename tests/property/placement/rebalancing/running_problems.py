@@ -13,7 +13,7 @@ from placement import evaluate
 from placement.graph import Link, Operator, QueryGraph
 from placement.load import Load
 from placement.network import NetworkView, Node
-from placement.rebalancing.moves import Move, RebalancePlan, RebalanceSettings, Role
+from placement.rebalancing.moves import Move, MovedRole, RebalancePlan, RebalanceSettings
 from placement.rebalancing.rebalance import rebalance
 from placement.records import Request
 from placement.settings import Settings
@@ -23,7 +23,7 @@ DETECTION_MS = 20.0
 
 Places = dict[str, tuple[str, str]]
 
-PLANNER = Settings(cpu=Power(ms_per_core=20, exponent=2), operator_load=0.3, hop_ms=2)
+PLANNER = Settings(cpu=Power(ms_per_core=20, exponent=2), operator_load=0.3, hop_overhead_ms=2)
 
 ANY_GAIN = RebalanceSettings(
     hysteresis_share=0, horizon_s=1e12, max_moves=1_000, bandwidth_bytes_s=1e9
@@ -105,7 +105,7 @@ def primaries_of(graph: QueryGraph, places: Places) -> dict[str, str]:
 def objective(graphs: Sequence[QueryGraph], places: Places, view: NetworkView) -> float:
     """What plans minimise, from scratch."""
     load = Load(view, operator_load=PLANNER.operator_load, cpu=PLANNER.cpu)
-    load = load.with_copies(node for pair in places.values() for node in pair)
+    load = load.with_replicas(node for pair in places.values() for node in pair)
     axis_ms = load.cpu_ms()
     total = 0.0
     for graph in graphs:
@@ -132,7 +132,7 @@ def recoveries_ms(graph: QueryGraph, places: Places, view: NetworkView) -> dict[
 
 def path_ms(graph: QueryGraph, places: Places, view: NetworkView) -> float:
     return evaluate.longest_path(
-        graph, primaries_of(graph, places), view, PLANNER.hop_ms
+        graph, primaries_of(graph, places), view, PLANNER.hop_overhead_ms
     ).latency_ms
 
 
@@ -147,10 +147,10 @@ def cores_by_node(graphs: Sequence[QueryGraph], places: Places) -> dict[str, flo
 
 def moved(places: Places, move: Move) -> Places:
     primary, secondary = places[move.operator]
-    if move.role is Role.SWAP:
+    if move.role is MovedRole.SWAP:
         assert (move.source, move.target) == (primary, secondary)
         pair = secondary, primary
-    elif move.role is Role.PRIMARY:
+    elif move.role is MovedRole.PRIMARY:
         assert move.source == primary
         pair = move.target, secondary
     else:

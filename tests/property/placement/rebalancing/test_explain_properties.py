@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.rebalancing.explain import explain
-from placement.rebalancing.moves import Reason, Role
+from placement.rebalancing.moves import MovedRole, Reason
 from tests.property.placement.rebalancing.running_problems import (
     PLANNER,
     asking,
@@ -34,21 +34,21 @@ def test_explanations_tell_what_moving_would_cost_and_break(
     graph, name = graphs[0], graphs[0].to_place[-1]
     answer = explain(asking(graphs, bound_ms, deadline_ms), places, view, name, settings=PLANNER)
     here = objective(graphs, places, view)
-    for copy in (answer.primary, answer.secondary):
-        assert [c.node for c in copy.candidates if c.obstacle is None] == [copy.node]
-        assert {c.node for c in copy.candidates} == {node.name for node in view.hosts}
-        totals = {candidate.node: candidate.total for candidate in copy.candidates}
+    for replica in (answer.primary, answer.secondary):
+        assert [c.node for c in replica.candidates if c.obstacle is None] == [replica.node]
+        assert {c.node for c in replica.candidates} == {node.name for node in view.hosts}
+        totals = {candidate.node: candidate.total for candidate in replica.candidates}
         assert list(totals.values()) == sorted(totals.values())
-        assert sum(force.usage for force in copy.forces) == pytest.approx(
-            sum(c.usage + c.standby for c in copy.candidates if c.node == copy.node)
+        assert sum(force.usage for force in replica.forces) == pytest.approx(
+            sum(c.usage + c.standby for c in replica.candidates if c.node == replica.node)
         )
-        for candidate in copy.candidates:
+        for candidate in replica.candidates:
             pair = list(places[name])
-            pair[0 if copy.role is Role.PRIMARY else 1] = candidate.node
+            pair[0 if replica.role is MovedRole.PRIMARY else 1] = candidate.node
             if candidate.obstacle is None or pair[0] == pair[1]:
                 continue
             after = places | {name: (pair[0], pair[1])}
-            difference = totals[candidate.node] - totals[copy.node]
+            difference = totals[candidate.node] - totals[replica.node]
             assert objective(graphs, after, view) - here == pytest.approx(
                 difference, abs=1e-9 * here
             )

@@ -20,7 +20,7 @@ def pct(late: list[bool]) -> float | None:
 
 @settings(max_examples=300, deadline=None)
 @given(arrivals, st.integers(1, 500), st.integers(0, 600))
-def test_recent_ratio_is_that_of_answers_since_the_window_began(
+def test_recent_ratio_is_that_of_completed_timestamps_since_the_window_began(
     arrivals: list[tuple[int, list[int]]], window_us: int, rest_us: int
 ) -> None:
     ratio, now_us = MissRatio(DEADLINE_US, window_us), 0
@@ -29,7 +29,7 @@ def test_recent_ratio_is_that_of_answers_since_the_window_began(
         now_us += gap_us
         ratio.observe(np.array(latencies, dtype=np.int64), now_us)
         seen += [(now_us, latency > DEADLINE_US) for latency in latencies]
-        assert ratio.answers == len(seen)
+        assert ratio.completed == len(seen)
         assert ratio.misses == sum(late for _, late in seen)
         assert ratio.ratio_pct == pct([late for _, late in seen])
     now_us += rest_us

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import doctest
 
-from orchestrator.render import figures
-from orchestrator.render.figures import against
+from orchestrator.cli.render import figures
+from orchestrator.cli.render.figures import against
 
 
 def test_examples() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.render.map import CoordinateMap, Flow, Place, draw, project
+from orchestrator.cli.render.map import CoordinateMap, Flow, Place, draw, project
 
 
 def test_projection_keeps_distances_of_what_lies_in_a_plane() -> None:

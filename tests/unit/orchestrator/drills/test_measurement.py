@@ -14,8 +14,8 @@ from orchestrator.drills.measurement import (
     longest_silence,
     sequence_faults,
 )
-from orchestrator.host.archive import Archive
 from orchestrator.host.events import Deliver
+from orchestrator.sinks.archive import Archive
 from streams.chunk import Chunk
 from tests.streams_of_numbers import chunk, schema
 
@@ -64,10 +64,12 @@ def test_latency_of_each_tuple_is_that_of_its_answer() -> None:
     assert delivered(deliver(chunk(0, [(10, 0)]))).row_latencies_ms.tolist() == []
 
 
-def test_tuples_between_marks_came_with_the_next_one() -> None:
+def test_tuples_between_watermarks_came_with_the_next_one() -> None:
     part = chunk(0, [(10, 1), (15, 2), (20, 1)])
     closed = np.array([10, 20], dtype=np.int64)
-    sparse = Chunk(first_seq=0, rows=part.rows, marks=closed, origins_us=closed * 1000)
+    sparse = Chunk(
+        first_seq=0, rows=part.rows, watermarks_ms=closed, ingestion_times_us=closed * 1000
+    )
     one = delivered(deliver(sparse, arrived_us=22_000))
     assert one.row_latencies_ms.tolist() == [12.0, 2.0, 2.0, 2.0]
 
@@ -80,7 +82,7 @@ def test_an_archive_says_the_same_as_an_observer(tmp_path: Path) -> None:
     archive.close()
     kept, seen = Delivered.from_archive(tmp_path, "s"), delivered(*deliveries)
     assert kept.rows.equals(seen.rows)
-    assert kept.answers.equals(seen.answers)
+    assert kept.completed_timestamps.equals(seen.completed_timestamps)
 
 
 @pytest.mark.parametrize(

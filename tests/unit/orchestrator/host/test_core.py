@@ -23,18 +23,18 @@ from ha.messages import (
     Subscribed,
     Unsubscribe,
 )
-from ha.roles import Role
+from ha.roles import ReplicaRole
 from orchestrator.host.core import HostCore
 from orchestrator.host.events import (
     Assigned,
     Command,
-    CopyDismissed,
     Deliver,
     EpochSuperseded,
     Event,
     MessageArrived,
     PeerLost,
     RecordTakeover,
+    ReplicaReplaced,
     Report,
     Send,
     SetPeers,
@@ -74,7 +74,9 @@ def peers(names: Sequence[str] = HOSTS, renewed: str = "") -> tuple[Peer, ...]:
     )
 
 
-def copy(role: str, *, epoch: int = 1, generation: int = 1, twin: str | None) -> FragmentAssignment:
+def assigned(
+    role: str, *, epoch: int = 1, generation: int = 1, peer_replica: str | None
+) -> FragmentAssignment:
     assert role in ("primary", "secondary")
     return FragmentAssignment(
         query="q",
@@ -84,7 +86,7 @@ def copy(role: str, *, epoch: int = 1, generation: int = 1, twin: str | None) ->
         role="primary" if role == "primary" else "secondary",
         epoch=epoch,
         generation=generation,
-        twin=twin,
+        peer_replica=peer_replica,
         sub_deadline_ms=100.0,
         standby_lag_ms=100.0,
         readers_ms={"sink:f": 200.0},
@@ -145,23 +147,23 @@ class Driven:
         return [message for message in messages if isinstance(message, kind)]
 
     @property
-    def role(self) -> Role:
-        return self.core.roster.running["f"].replica.role
+    def role(self) -> ReplicaRole:
+        return self.core.replica_manager.running["f"].replica.role
 
     @property
     def epoch(self) -> int:
-        return self.core.roster.running["f"].replica.epoch
+        return self.core.replica_manager.running["f"].replica.epoch
 
 
 def data(part: Chunk, stream: str = "s", consumer: str = "f", epoch: int = 1) -> Data:
     return Data(stream=stream, epoch=epoch, generation=1, consumer=consumer, chunk=part)
 
 
-def subscribed(next_seq: int = 0, progress_ms: int = 0, stream: str = "s") -> Subscribed:
+def subscribed(next_seq: int = 0, watermark_ms: int = 0, stream: str = "s") -> Subscribed:
     return Subscribed(
         stream=stream,
         consumer="f" if stream == "s" else f"sink:{stream}",
-        position=Position(next_seq=next_seq, progress_ms=progress_ms),
+        position=Position(next_seq=next_seq, watermark_ms=watermark_ms),
         epoch=1,
         generation=1,
     )
@@ -170,7 +172,7 @@ def subscribed(next_seq: int = 0, progress_ms: int = 0, stream: str = "s") -> Su
 def primary() -> Driven:
     """Primary of `f` on `one`, subscribed to `s`, with the sink at `exit` subscribed to it."""
     made = Driven("one")
-    made.assign(running(copy("primary", twin="two")))
+    made.assign(running(assigned("primary", peer_replica="two")))
     made.hear("site", subscribed())
     made.hear("exit", Subscribe(stream="f", consumer="sink:f", position=None, generation=None))
     return made
@@ -178,16 +180,16 @@ def primary() -> Driven:
 
 def standby() -> Driven:
     """Standby of `f` on `two`, bootstrapped from the primary above."""
-    twin = primary()
+    peer_replica = primary()
     made = Driven("two")
-    made.assign(running(copy("secondary", twin="one")))
+    made.assign(running(assigned("secondary", peer_replica="one")))
     made.hear("site", subscribed())
     assert made.sent_to("one", SnapshotRequest) == [SnapshotRequest(fragment="f")]
-    twin.commands.clear()
-    twin.hear("two", SnapshotRequest(fragment="f"))
-    (snapshot,) = twin.sent_to("two", Snapshot)
+    peer_replica.commands.clear()
+    peer_replica.hear("two", SnapshotRequest(fragment="f"))
+    (snapshot,) = peer_replica.sent_to("two", Snapshot)
     made.hear("one", snapshot)
-    assert made.role is Role.STANDBY
+    assert made.role is ReplicaRole.STANDBY
     made.commands.clear()
     return made
 
@@ -197,11 +199,11 @@ def sent_numbers(host: Driven) -> list[int]:
     return numbers([sent.chunk for sent in host.sent_to("exit", Data)])
 
 
-def ack(progress_ms: int, next_seq: int, epoch: int = 1) -> Ack:
+def ack(watermark_ms: int, next_seq: int, epoch: int = 1) -> Ack:
     return Ack(
         stream="f",
         consumer="sink:f",
-        position=Position(next_seq=next_seq, progress_ms=progress_ms),
+        position=Position(next_seq=next_seq, watermark_ms=watermark_ms),
         epoch=epoch,
         generation=1,
     )
@@ -213,7 +215,10 @@ def test_source_sends_what_enters_to_those_who_asked() -> None:
     host.assign(Assignment(incarnation="1", sources=(source,), peers=peers()))
     part = chunk(0, [(10, 2)])
     entered = SourceEmitted(
-        stream="s", rows=part.rows, marks=part.marks, origins_us=part.origins_us
+        stream="s",
+        rows=part.rows,
+        watermarks_ms=part.watermarks_ms,
+        ingestion_times_us=part.ingestion_times_us,
     )
     host.handle(entered)
     assert host.take(Data) == []
@@ -223,7 +228,12 @@ def test_source_sends_what_enters_to_those_who_asked() -> None:
     assert [type(message) for message in messages] == [Subscribed, Data]
     more = chunk(2, [(20, 1)])
     host.handle(
-        SourceEmitted(stream="s", rows=more.rows, marks=more.marks, origins_us=more.origins_us)
+        SourceEmitted(
+            stream="s",
+            rows=more.rows,
+            watermarks_ms=more.watermarks_ms,
+            ingestion_times_us=more.ingestion_times_us,
+        )
     )
     assert numbers([sent.chunk for sent in host.sent_to("one", Data)]) == [2]
 
@@ -236,10 +246,10 @@ def test_primary_evaluates_and_sends_and_acknowledges_what_it_has_folded_in() ->
     host.work()
     (sent,) = host.sent_to("exit", Data)
     assert sent.chunk.rows.column("number").to_pylist() == [2, 3]
-    assert (sent.chunk.first_seq, sent.chunk.marks.tolist()) == (0, [10, 20])
+    assert (sent.chunk.first_seq, sent.chunk.watermarks_ms.tolist()) == (0, [10, 20])
     host.wait(100)
     acks = host.sent_to("site", Ack)
-    assert acks[-1].position == Position(next_seq=4, progress_ms=20)
+    assert acks[-1].position == Position(next_seq=4, watermark_ms=20)
 
 
 def test_what_comes_again_is_dropped() -> None:
@@ -262,7 +272,7 @@ def test_standby_evaluates_but_sends_nothing() -> None:
     host.hear("site", data(chunk(0, [(10, 4)])))
     host.work()
     assert host.take(Data) == []
-    assert host.core.roster.running["f"].replica.progress_ms == 10
+    assert host.core.replica_manager.running["f"].replica.watermark_ms == 10
 
 
 def test_standby_takes_over_at_once_and_sends_what_was_not_acknowledged() -> None:
@@ -274,7 +284,7 @@ def test_standby_takes_over_at_once_and_sends_what_was_not_acknowledged() -> Non
     host.handle(PeerLost(node="one"))
     commands = list(host.commands)
     (sent,) = host.sent_to("exit", Data)
-    assert (sent.epoch, sent.chunk.first_seq, sent.chunk.marks.tolist()) == (2, 2, [20])
+    assert (sent.epoch, sent.chunk.first_seq, sent.chunk.watermarks_ms.tolist()) == (2, 2, [20])
     takeover = RecordTakeover(
         query="q",
         fragment="f",
@@ -284,45 +294,47 @@ def test_standby_takes_over_at_once_and_sends_what_was_not_acknowledged() -> Non
         detected_at_us=host.now_us,
     )
     assert takeover in commands
-    assert host.role is Role.PRIMARY
+    assert host.role is ReplicaRole.PRIMARY
 
 
 def test_loss_of_somebody_else_changes_nothing() -> None:
     host = standby()
     host.handle(PeerLost(node="exit"))
     assert host.take(RecordTakeover) == []
-    assert host.role is Role.STANDBY
+    assert host.role is ReplicaRole.STANDBY
 
 
 def test_a_secondary_without_state_does_not_take_over() -> None:
     host = Driven("two")
-    host.assign(running(copy("secondary", twin="one")))
+    host.assign(running(assigned("secondary", peer_replica="one")))
     host.handle(PeerLost(node="one"))
     assert host.take(RecordTakeover) == []
-    assert host.role is Role.WARMING
+    assert host.role is ReplicaRole.WARMING
 
 
 def test_primary_outlives_its_secondary_without_a_new_epoch() -> None:
     host = primary()
     host.handle(PeerLost(node="two"))
     assert host.take(RecordTakeover) == []
-    assert (host.role, host.epoch) == (Role.PRIMARY, 1)
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 1)
 
 
-def test_silence_of_the_twin_is_a_loss_and_a_heartbeat_is_not_silence() -> None:
+def test_silence_of_the_peer_replica_is_a_loss_and_a_heartbeat_is_not_silence() -> None:
     host = standby()
     for _ in range(20):
         host.wait(25)
         host.hear("one", Heartbeat(epochs={"f": 1}))
-    assert host.role is Role.STANDBY
+    assert host.role is ReplicaRole.STANDBY
     host.wait(SETTINGS.suspect_after_ms + 2 * SETTINGS.heartbeat_ms)
     (takeover,) = host.take(RecordTakeover)
     assert takeover.cause == "silent"
 
 
-def test_twin_gone_from_the_store_is_a_loss() -> None:
+def test_peer_replica_gone_from_the_store_is_a_loss() -> None:
     host = standby()
-    host.assign(running(copy("secondary", twin="one"), at=peers(("two", "site", "exit"))))
+    host.assign(
+        running(assigned("secondary", peer_replica="one"), at=peers(("two", "site", "exit")))
+    )
     (takeover,) = host.take(RecordTakeover)
     assert takeover.cause == "gone from the store"
 
@@ -330,21 +342,21 @@ def test_twin_gone_from_the_store_is_a_loss() -> None:
 def test_primary_steps_down_when_a_consumer_knows_a_newer_epoch() -> None:
     host = primary()
     host.hear("exit", ack(0, 0, epoch=2))
-    assert (host.role, host.epoch) == (Role.STANDBY, 2)
+    assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 2)
     assert host.core.counters["demotions"] == 1
     host.hear("site", data(chunk(0, [(10, 3)])))
     host.work()
     assert host.take(Data) == []
 
 
-def test_primary_steps_down_when_its_twin_or_the_store_knows_a_newer_epoch() -> None:
+def test_primary_steps_down_when_its_peer_replica_or_the_store_knows_a_newer_epoch() -> None:
     for event in (
         MessageArrived(sender="two", message=Heartbeat(epochs={"f": 5})),
         EpochSuperseded(fragment="f", epoch=5),
     ):
         host = primary()
         host.handle(event)
-        assert (host.role, host.epoch) == (Role.STANDBY, 5)
+        assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 5)
 
 
 def test_an_older_epoch_is_no_reason_to_step_down() -> None:
@@ -352,10 +364,10 @@ def test_an_older_epoch_is_no_reason_to_step_down() -> None:
     host.handle(PeerLost(node="one"))
     host.hear("one", Heartbeat(epochs={"f": 1}))
     host.hear("exit", ack(0, 0, epoch=1))
-    assert (host.role, host.epoch) == (Role.PRIMARY, 2)
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 2)
 
 
-def test_heartbeats_tell_the_twin_the_epoch() -> None:
+def test_heartbeats_tell_the_peer_replica_the_epoch() -> None:
     host = primary()
     host.commands.clear()
     host.wait(25)
@@ -363,18 +375,18 @@ def test_heartbeats_tell_the_twin_the_epoch() -> None:
 
 
 def test_new_secondary_joins_the_snapshot_to_what_came_meanwhile() -> None:
-    twin = primary()
-    twin.hear("site", data(chunk(0, [(10, 3)])))
-    twin.work()
+    peer_replica = primary()
+    peer_replica.hear("site", data(chunk(0, [(10, 3)])))
+    peer_replica.work()
     host = Driven("two")
-    host.assign(running(copy("secondary", twin="one")))
+    host.assign(running(assigned("secondary", peer_replica="one")))
     host.hear("site", subscribed())
     host.hear("site", data(chunk(0, [(10, 3), (20, 2)])))
     assert host.core.next_work_us is None
-    twin.commands.clear()
-    twin.hear("two", SnapshotRequest(fragment="f"))
-    host.hear("one", twin.sent_to("two", Snapshot)[0])
-    assert host.role is Role.STANDBY
+    peer_replica.commands.clear()
+    peer_replica.hear("two", SnapshotRequest(fragment="f"))
+    host.hear("one", peer_replica.sent_to("two", Snapshot)[0])
+    assert host.role is ReplicaRole.STANDBY
     host.work()
     host.commands.clear()
     host.handle(PeerLost(node="one"))
@@ -387,9 +399,9 @@ def test_new_secondary_joins_the_snapshot_to_what_came_meanwhile() -> None:
     ]
 
 
-def test_a_twin_without_state_gives_none_and_is_asked_again() -> None:
+def test_a_peer_replica_without_state_gives_none_and_is_asked_again() -> None:
     host = Driven("two")
-    host.assign(running(copy("secondary", twin="one")))
+    host.assign(running(assigned("secondary", peer_replica="one")))
     host.hear("site", subscribed())
     host.commands.clear()
     host.hear("one", SnapshotRequest(fragment="f"))
@@ -398,13 +410,13 @@ def test_a_twin_without_state_gives_none_and_is_asked_again() -> None:
     assert len(host.sent_to("one", SnapshotRequest)) == 1
 
 
-def test_a_gap_is_asked_for_from_where_the_copy_stands() -> None:
+def test_a_gap_is_asked_for_from_where_the_replica_stands() -> None:
     host = primary()
     host.hear("site", data(chunk(0, [(10, 2)])))
     host.commands.clear()
     host.hear("site", data(chunk(5, [(30, 1)])))
     (request,) = host.sent_to("site", Subscribe)
-    assert request.position == Position(next_seq=2, progress_ms=10)
+    assert request.position == Position(next_seq=2, watermark_ms=10)
     host.hear("site", subscribed(2, 10))
     host.hear("site", data(chunk(2, [(20, 3), (30, 1)])))
     host.work()
@@ -432,7 +444,7 @@ def test_standby_with_a_hole_fetches_the_state_anew() -> None:
     host.hear("site", data(chunk(5, [(30, 1)])))
     host.hear("site", subscribed(5, 20))
     host.hear("site", data(chunk(5, [(30, 1)])))
-    assert host.role is Role.WARMING
+    assert host.role is ReplicaRole.WARMING
     assert (host.core.counters["states_broken"], host.core.counters["tuples_lost"]) == (1, 0)
     host.commands.clear()
     host.wait(400)
@@ -466,7 +478,7 @@ def test_probe_is_answered() -> None:
     assert pong.sent_us == 7
 
 
-def test_copy_no_longer_assigned_is_retired_and_its_producers_are_told() -> None:
+def test_replica_no_longer_assigned_is_retired_and_its_producers_are_told() -> None:
     host = primary()
     host.commands.clear()
     host.assign(running())
@@ -474,36 +486,36 @@ def test_copy_no_longer_assigned_is_retired_and_its_producers_are_told() -> None
     assert host.core.replicas() == {}
 
 
-def test_dismissed_copy_ends() -> None:
+def test_dismissed_replica_ends() -> None:
     host = primary()
     host.commands.clear()
-    host.handle(CopyDismissed(fragment="f"))
+    host.handle(ReplicaReplaced(fragment="f"))
     assert host.sent_to("site", Unsubscribe) == [Unsubscribe(stream="s", consumer="f")]
     assert host.core.replicas() == {}
 
 
 def test_roles_follow_newer_epochs_of_the_plan_and_ignore_older_ones() -> None:
     host = primary()
-    host.assign(running(copy("secondary", epoch=1, twin="two")))
-    assert host.role is Role.PRIMARY
-    host.assign(running(copy("secondary", epoch=2, twin="two")))
-    assert (host.role, host.epoch) == (Role.STANDBY, 2)
-    host.assign(running(copy("primary", epoch=3, twin="two")))
-    assert (host.role, host.epoch) == (Role.PRIMARY, 3)
+    host.assign(running(assigned("secondary", epoch=1, peer_replica="two")))
+    assert host.role is ReplicaRole.PRIMARY
+    host.assign(running(assigned("secondary", epoch=2, peer_replica="two")))
+    assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 2)
+    host.assign(running(assigned("primary", epoch=3, peer_replica="two")))
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 3)
 
 
 def test_a_new_generation_begins_from_nothing() -> None:
     host = primary()
     host.hear("site", data(chunk(0, [(10, 4)])))
     host.work()
-    host.assign(running(copy("primary", epoch=2, generation=2, twin="two")))
-    replica = host.core.roster.running["f"].replica
+    host.assign(running(assigned("primary", epoch=2, generation=2, peer_replica="two")))
+    replica = host.core.replica_manager.running["f"].replica
     assert (replica.generation, replica.log.end) == (2, Position())
 
 
 def test_a_fragment_may_begin_in_the_middle_of_a_stream() -> None:
     host = Driven("one")
-    host.assign(running(copy("primary", twin="two")))
+    host.assign(running(assigned("primary", peer_replica="two")))
     host.hear("site", subscribed(40, 400))
     host.hear("exit", Subscribe(stream="f", consumer="sink:f", position=None, generation=None))
     host.hear("site", data(chunk(40, [(410, 2)])))
@@ -518,7 +530,9 @@ FOLLOWER = "REGISTER QUERY g RSTREAM(SELECT number FROM f [NOW] WHERE number >= 
 def chained(settings: ClusterRecord = SETTINGS) -> Driven:
     """Primary of `f` and of `g`, which reads it, on `one`; only `g` goes to the sink."""
     made = Driven("one", settings)
-    first = msgspec.structs.replace(copy("primary", twin="two"), readers_ms={"g": 200.0})
+    first = msgspec.structs.replace(
+        assigned("primary", peer_replica="two"), readers_ms={"g": 200.0}
+    )
     second = msgspec.structs.replace(
         first,
         fragment="g",
@@ -564,26 +578,26 @@ def test_evaluation_costs_what_is_stated_if_costs_are_emulated() -> None:
         host.work()
         host.hear("site", data(chunk(0, [(10, 4)])))
         worked = host.core.work(host.now_us)
-        assert (worked.fragment, worked.tuples, worked.instants) == ("f", 4, 1)
+        assert (worked.fragment, worked.tuples, worked.timestamp_groups) == ("f", 4, 1)
         assert worked.emulated_us == cost_us
 
 
-def test_marks_without_tuples_run_down_a_chain_in_one_turn() -> None:
+def test_watermarks_without_tuples_run_down_a_chain_in_one_turn() -> None:
     host = chained()
     host.work()
     host.hear("site", data(chunk(0, [(10, 0)])))
     worked = host.core.work(host.now_us)
     assert worked.fragment is None
     sent = [c.message for c in worked.commands if isinstance(c, Send) and c.to == "exit"]
-    assert [m.chunk.marks.tolist() for m in sent if isinstance(m, Data)] == [[10]]
+    assert [m.chunk.watermarks_ms.tolist() for m in sent if isinstance(m, Data)] == [[10]]
     assert host.core.next_work_us is None
 
 
 def test_measured_costs_are_told() -> None:
     host = primary()
     assert host.core.replicas()["f"].cost is None
-    for instant in range(1, 41):
-        host.hear("site", data(chunk(4 * (instant - 1), [(10 * instant, 4)])))
+    for timestamp_group in range(1, 41):
+        host.hear("site", data(chunk(4 * (timestamp_group - 1), [(10 * timestamp_group, 4)])))
         host.now_us += 20 * MS
         host.core.charge(host.core.work(host.now_us), 4 * 500.0)
     cost = host.core.replicas()["f"].cost
@@ -606,9 +620,11 @@ def test_batches_rest_for_the_clusters_interval() -> None:
 def test_takeover_makes_its_work_urgent() -> None:
     """A standby's work is due within its lag, a primary's within its sub-deadline."""
     host = Driven("two")
-    spare = msgspec.structs.replace(copy("secondary", twin="one"), standby_lag_ms=5000.0)
+    spare = msgspec.structs.replace(
+        assigned("secondary", peer_replica="one"), standby_lag_ms=5000.0
+    )
     other = msgspec.structs.replace(
-        copy("primary", twin="site"),
+        assigned("primary", peer_replica="site"),
         fragment="g",
         statement=STATEMENT.replace("QUERY f", "QUERY g"),
         sub_deadline_ms=1000.0,
@@ -616,10 +632,10 @@ def test_takeover_makes_its_work_urgent() -> None:
     )
     host.assign(running(spare, other))
     host.hear("site", subscribed())
-    twin = primary()
-    twin.commands.clear()
-    twin.hear("two", SnapshotRequest(fragment="f"))
-    host.hear("one", twin.sent_to("two", Snapshot)[0])
+    peer_replica = primary()
+    peer_replica.commands.clear()
+    peer_replica.hear("two", SnapshotRequest(fragment="f"))
+    host.hear("one", peer_replica.sent_to("two", Snapshot)[0])
     host.hear("site", replace(subscribed(), consumer="g"))
     for consumer in ("f", "g"):
         host.hear("site", data(chunk(0, [(10, 2)]), consumer=consumer))
@@ -642,7 +658,12 @@ def entering(shed: Shed | None) -> Driven:
 
 def enter(host: Driven, part: Chunk) -> None:
     host.handle(
-        SourceEmitted(stream="s", rows=part.rows, marks=part.marks, origins_us=part.origins_us)
+        SourceEmitted(
+            stream="s",
+            rows=part.rows,
+            watermarks_ms=part.watermarks_ms,
+            ingestion_times_us=part.ingestion_times_us,
+        )
     )
 
 
@@ -652,23 +673,23 @@ def test_what_a_stream_sheds_is_counted_and_never_numbered() -> None:
     (sent,) = host.sent_to("one", Data)
     # 0 … 5 are worth 0 1 2 3 0 1: the three best are in their order; marks stay.
     assert numbers([sent.chunk]) == [1, 2, 3]
-    assert (sent.chunk.first_seq, sent.chunk.marks.tolist()) == (0, [10])
+    assert (sent.chunk.first_seq, sent.chunk.watermarks_ms.tolist()) == (0, [10])
     host.now_us += 99 * MS
     enter(host, chunk(6, [(20, 2)]))
     assert numbers([d.chunk for d in host.sent_to("one", Data)]) == []
-    status = host.core.roster.sources["s"].status
+    status = host.core.replica_manager.sources["s"].status
     assert (status.next_seq, status.shed) == (3, 5)
     host.now_us += 1 * MS
     enter(host, chunk(8, [(30, 2)]))
     assert numbers([d.chunk for d in host.sent_to("one", Data)]) == [8, 9]
-    status = host.core.roster.sources["s"].status
+    status = host.core.replica_manager.sources["s"].status
     assert (status.next_seq, status.shed) == (5, 5)
 
 
 def test_a_stream_without_shedder_lets_everything_in() -> None:
     host = entering(None)
     enter(host, chunk(0, [(10, 500)]))
-    status = host.core.roster.sources["s"].status
+    status = host.core.replica_manager.sources["s"].status
     assert (status.next_seq, status.shed) == (500, 0)
 
 
@@ -680,4 +701,4 @@ def test_a_value_that_cannot_be_understood_is_reported_and_the_rest_begins() -> 
     host.assign(Assignment(incarnation="1", sources=(wrong, right), peers=peers()))
     reports = [(r.kind, r.subject) for r in host.take(Report)]
     assert reports == [("assignment refused", "s"), ("begun", "t")]
-    assert set(host.core.roster.sources) == {"t"}
+    assert set(host.core.replica_manager.sources) == {"t"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ha.roles import RoleEvent
-from orchestrator.host.dispatcher import INSTANTS_PER_DISPATCH
+from orchestrator.host.dispatcher import TIMESTAMPS_PER_DISPATCH
 from orchestrator.records import FragmentAssignment
 from streams.scheduling.run_queue import Policy
 from tests.quiet_host import MS, QuietHost, fragment
@@ -53,9 +53,9 @@ def test_operators_stay_apart_without_deadlines(policy: Policy) -> None:
 
 def test_round_robin_takes_turns_by_name() -> None:
     read = (("x", "s"), ("y", "t"), ("z", "u"))
-    copies = [fragment(name, stream, cost_us=1.0) for name, stream in read]
-    host = QuietHost(*copies, policy=Policy.ROUND_ROBIN)
-    many = chunk(0, [(t, 1) for t in range(1, 2 * INSTANTS_PER_DISPATCH + 1)])
+    replicas = [fragment(name, stream, cost_us=1.0) for name, stream in read]
+    host = QuietHost(*replicas, policy=Policy.ROUND_ROBIN)
+    many = chunk(0, [(t, 1) for t in range(1, 2 * TIMESTAMPS_PER_DISPATCH + 1)])
     for stream in "ust":
         host.arrive(stream, many)
     assert host.steps() == ["x", "y", "z", "x", "y", "z"]
@@ -111,7 +111,7 @@ def test_batch_ends_at_the_deadline_of_what_it_takes() -> None:
         batch = host.dispatcher.pop(host.now_us)
         assert batch is not None
         sizes.append(batch.tuples)
-        host.roster.running["a"].replica.evaluate(batch.instants, batch.tuples)
+        host.replica_manager.running["a"].replica.evaluate(batch.timestamp_groups, batch.tuples)
         host.dispatcher.done("a", host.now_us)
         host.now_us += batch.tuples * MS
     # Six of a sixth of the sub-deadline; what is due now is let out one by one; then it is late.
@@ -163,13 +163,13 @@ def test_a_task_rests_between_two_beginnings_and_not_after_a_pause() -> None:
 
 def test_a_backlog_does_not_rest() -> None:
     host = QuietHost(fragment("a"), batch_ms=10)
-    host.arrive("s", chunk(0, [(t, 1) for t in range(1, 2 * INSTANTS_PER_DISPATCH + 2)]))
+    host.arrive("s", chunk(0, [(t, 1) for t in range(1, 2 * TIMESTAMPS_PER_DISPATCH + 2)]))
     assert host.steps() == ["a", "a", "a"]
 
 
 def test_what_has_entered_leaves_before_more_is_begun() -> None:
     host = QuietHost(*followers())
-    host.arrive("s", chunk(0, [(t, 1) for t in range(1, INSTANTS_PER_DISPATCH + 2)]))
+    host.arrive("s", chunk(0, [(t, 1) for t in range(1, TIMESTAMPS_PER_DISPATCH + 2)]))
     assert host.steps() == ["a", "b", "a", "b"]
 
 
@@ -192,7 +192,7 @@ def test_what_comes_while_later_operators_work_waits_for_the_rest_to_end() -> No
 
 def test_a_backlog_goes_through_a_whole_task_without_rest() -> None:
     host = QuietHost(*followers(), batch_ms=10)
-    host.arrive("s", chunk(0, [(t, 1) for t in range(1, INSTANTS_PER_DISPATCH + 2)]))
+    host.arrive("s", chunk(0, [(t, 1) for t in range(1, TIMESTAMPS_PER_DISPATCH + 2)]))
     assert host.steps() == ["a", "b", "a", "b"]
 
 
@@ -245,7 +245,7 @@ def test_standby_work_that_is_due_later_waits() -> None:
     assert host.steps() == ["main", "spare"]
 
 
-def test_tasks_are_formed_anew_when_a_copy_takes_over_or_steps_down() -> None:
+def test_tasks_are_formed_anew_when_a_replica_takes_over_or_steps_down() -> None:
     host = QuietHost(
         fragment("a", sub_deadline_ms=10.0, readers_ms={"b": 100.0}),
         fragment("b", "a", role="secondary", sub_deadline_ms=20.0, standby_lag_ms=90.0),
@@ -253,7 +253,7 @@ def test_tasks_are_formed_anew_when_a_copy_takes_over_or_steps_down() -> None:
     )
 
     def order() -> list[str]:
-        seq = host.roster.running["a"].replica.log.end.next_seq
+        seq = host.replica_manager.running["a"].replica.log.end.next_seq
         host.now_us += 1000 * MS
         host.arrive("s", chunk(seq, [(seq + 1, 1)]))
         host.arrive("t", chunk(seq, [(seq + 1, 1)]))
@@ -261,7 +261,7 @@ def test_tasks_are_formed_anew_when_a_copy_takes_over_or_steps_down() -> None:
 
     # Due after 10, 25 and, a standby's, 90 ms.
     assert order() == ["a", "other", "b"]
-    host.change_role("b", RoleEvent.TWIN_LOST)
+    host.change_role("b", RoleEvent.PEER_REPLICA_LOST)
     # As one task after 30 ms.
     assert order() == ["other", "a", "b"]
     host.change_role("b", RoleEvent.SUPERSEDED)
@@ -318,7 +318,7 @@ def test_a_branch_is_taken_to_the_most_urgent_output() -> None:
     assert host.steps() == ["other", "a", "fast", "slow"]
 
 
-def test_a_copy_that_is_read_sooner_elsewhere_is_a_task_of_its_own() -> None:
+def test_a_replica_that_is_read_sooner_elsewhere_is_a_task_of_its_own() -> None:
     host = QuietHost(
         fragment("a", sub_deadline_ms=10.0, readers_ms={"b": 100.0, "elsewhere": 50.0}),
         fragment("b", "a", sub_deadline_ms=20.0),
@@ -329,7 +329,7 @@ def test_a_copy_that_is_read_sooner_elsewhere_is_a_task_of_its_own() -> None:
     assert host.steps() == ["a", "other", "b"]
 
 
-def test_an_instant_enters_once_it_is_closed_on_all_inputs() -> None:
+def test_an_timestamp_enters_once_it_is_closed_on_all_inputs() -> None:
     host = QuietHost(fragment("both", "s t", sub_deadline_ms=10.0), fragment("other", "u"))
     host.arrive("s", chunk(0, [(1, 1)]))
     assert host.dispatcher.next_us is None

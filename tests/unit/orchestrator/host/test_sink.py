@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ha.cursor import Receipt
 from ha.messages import Data
-from ha.receiver import Verdict
 from orchestrator.host.sink import MISS_WINDOW_US, Sink
 from orchestrator.records import SinkAssignment
 from streams.chunk import Chunk, Position
@@ -14,7 +14,7 @@ from tests.streams_of_numbers import chunk, numbers
 
 def sink() -> Sink:
     made = Sink(SinkAssignment(stream="s", columns={"number": "int"}, deadline_ms=5))
-    made.receiver.start(Position(), 1)
+    made.cursor.start(Position(), 1)
     return made
 
 
@@ -24,26 +24,30 @@ def data(part: Chunk) -> Data:
 
 def test_before_anything_came() -> None:
     status = sink().status(0)
-    assert (status.progress_ms, status.latency_ms_p50, status.answers) == (None, None, 0)
+    assert (status.watermark_ms, status.latency_ms_p50, status.completed_timestamps) == (
+        None,
+        None,
+        0,
+    )
 
 
 def test_latency_is_counted_for_every_answer_and_late_ones_as_misses() -> None:
     made = sink()
     # Origins lie at 10 and 20 ms; both answers arrive at 22 ms.
-    verdict, delivery = made.receive(data(chunk(0, [(10, 1), (20, 0)])), 22_000)
-    assert verdict is Verdict.ACCEPTED
+    receipt, delivery = made.receive(data(chunk(0, [(10, 1), (20, 0)])), 22_000)
+    assert receipt is Receipt.ACCEPTED
     assert delivery is not None
     assert (delivery.arrived_us, delivery.lost) == (22_000, 0)
     status = made.status(0)
-    assert (status.answers, status.rows, status.deadline_misses) == (2, 1, 1)
+    assert (status.completed_timestamps, status.rows, status.deadline_misses) == (2, 1, 1)
     assert status.latency_ms_p50 == pytest.approx(7)
-    assert (status.next_seq, status.progress_ms) == (1, 20)
+    assert (status.next_seq, status.watermark_ms) == (1, 20)
 
 
 def test_what_comes_again_is_dropped_and_counted() -> None:
     made = sink()
     made.receive(data(chunk(0, [(10, 2)])), 0)
-    assert made.receive(data(chunk(0, [(10, 2)])), 0) == (Verdict.DUPLICATE, None)
+    assert made.receive(data(chunk(0, [(10, 2)])), 0) == (Receipt.DUPLICATE, None)
     _, delivery = made.receive(data(chunk(0, [(10, 2), (20, 1)])), 0)
     assert delivery is not None
     assert numbers([delivery.chunk]) == [2]
@@ -54,10 +58,10 @@ def test_a_gap_is_not_taken_in_until_it_is_given_up_and_then_counted() -> None:
     made = sink()
     made.receive(data(chunk(0, [(10, 2)])), 0)
     late = data(chunk(5, [(40, 1)]))
-    assert made.receive(late, 0) == (Verdict.GAP, None)
+    assert made.receive(late, 0) == (Receipt.GAP, None)
     lost = made.skip_to(late)
-    verdict, delivery = made.receive(late, 0, lost)
-    assert verdict is Verdict.ACCEPTED
+    receipt, delivery = made.receive(late, 0, lost)
+    assert receipt is Receipt.ACCEPTED
     assert delivery is not None
     assert delivery.lost == made.status(0).lost == 3
 
@@ -97,7 +101,7 @@ def test_what_comes_again_is_no_second_miss() -> None:
     assert (made.status(0).late_rows, made.status(0).deadline_misses) == (2, 1)
 
 
-def test_a_changed_deadline_holds_from_then_on_for_answers_and_tuples_alike() -> None:
+def test_a_changed_deadline_holds_from_then_on_for_completed_timestamps_and_tuples_alike() -> None:
     made = sink()
     made.receive(data(chunk(0, [(10, 1)])), 20_000)
     made.use(SinkAssignment(stream="s", columns={"number": "int"}, deadline_ms=50))

@@ -7,9 +7,9 @@ import pytest
 
 from orchestrator.host.events import (
     Assigned,
-    CopyDismissed,
     EpochSuperseded,
     RecordTakeover,
+    ReplicaReplaced,
 )
 from orchestrator.host.store_link import StoreLink
 from orchestrator.records import Assignment, FragmentRecord, NodeKind, NodeRecord, ReplicaId, Timing
@@ -129,7 +129,7 @@ def test_a_promotion_recorded_by_the_coordinator_is_left_alone(
     assert not link.events
 
 
-def test_a_copy_that_the_store_has_replaced_steps_aside(
+def test_a_replica_that_the_store_has_replaced_steps_aside(
     link: StoreLink, outside: MemoryStore
 ) -> None:
     replaced = msgspec.structs.replace(RECORD, secondary=ELSEWHERE)
@@ -137,7 +137,7 @@ def test_a_copy_that_the_store_has_replaced_steps_aside(
     link.record_takeover(TAKEOVER)
     link.exchange()
     assert recorded(outside) == replaced
-    assert list(link.events) == [CopyDismissed(fragment="f")]
+    assert list(link.events) == [ReplicaReplaced(fragment="f")]
 
 
 def test_takeover_of_a_fragment_that_is_no_more(link: StoreLink, outside: MemoryStore) -> None:

@@ -19,8 +19,8 @@ SNAPSHOT = Snapshot(
     epoch=2,
     generation=1,
     state=b"state",
-    inputs={"in": (1, Position(next_seq=4, progress_ms=40))},
-    log_base=Position(next_seq=3, progress_ms=5),
+    inputs={"in": (1, Position(next_seq=4, watermark_ms=40))},
+    log_base=Position(next_seq=3, watermark_ms=5),
     log=(DATA.chunk, chunk(5, [(30, 1)])),
     consumers=(("node", "c", Position()),),
 )
@@ -39,7 +39,7 @@ def test_data_comes_back_tuple_by_tuple() -> None:
     back = decode(encode(DATA), only_s)
     assert isinstance(back, Data)
     assert back.chunk.rows.equals(DATA.chunk.rows)
-    assert back.chunk.marks.tolist() == [10, 20]
+    assert back.chunk.watermarks_ms.tolist() == [10, 20]
     assert (back.chunk.first_seq, back.epoch, back.consumer) == (3, 2, "c")
 
 

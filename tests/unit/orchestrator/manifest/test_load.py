@@ -99,7 +99,7 @@ def test_how_hosts_work_is_read(folder: Path) -> None:
     changed(folder, ("heartbeat: 20 ms", more))
     found = read(folder)
     assert (found.scheduling, found.emulate_costs) == (Policy.ROUND_ROBIN, True)
-    assert (found.hop_ms, found.batch_ms) == (0.0, 0.0)
+    assert (found.hop_overhead_ms, found.batch_ms) == (0.0, 0.0)
 
 
 def test_nodes_may_share_a_domain(folder: Path) -> None:

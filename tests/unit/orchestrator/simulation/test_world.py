@@ -10,7 +10,9 @@ from orchestrator.simulation.world import Costs
 
 
 def worked(tuples: int, emulated_us: float | None) -> Worked:
-    return Worked(commands=[], fragment="f", tuples=tuples, instants=2, emulated_us=emulated_us)
+    return Worked(
+        commands=[], fragment="f", tuples=tuples, timestamp_groups=2, emulated_us=emulated_us
+    )
 
 
 def test_a_dispatch_costs_something_whatever_is_in_it() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.spark.verification import statements
+from orchestrator.spark.jobs.verification import statements
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from placement.deadline.contraction import contract
 from placement.deadline.errors import DeadlinesUnattainable
-from placement.deadline.placed import unfairness
-from placement.deadline.production import place_by_deadline
+from placement.deadline.result import unfairness
+from placement.deadline.solver import place_by_deadline
 from tests.unit.placement.deadline.two_nodes import chain, operator, problem
 
 

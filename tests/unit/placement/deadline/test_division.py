@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from placement.deadline.division import divide, source_ms
-from placement.deadline.placed import DeadlinePlacement, unfairness
 from placement.deadline.records import Admitted
+from placement.deadline.result import DeadlinePlacement, unfairness
 from tests.unit.placement.deadline.two_nodes import chain, operator, problem
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from placement.deadline.errors import DeadlinesUnattainable, TooManyPaths
-from placement.deadline.literal import MOST_PATHS, place_literally
-from placement.deadline.placed import DeadlinePlacement, unfairness
+from placement.deadline.paper_model import MOST_PATHS, place_by_paper_model
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.production import place_by_deadline, relax
-from placement.deadline.production_model import ProductionModel
 from placement.deadline.records import Admitted
-from placement.deadline.settings import ProductionSettings
+from placement.deadline.result import DeadlinePlacement, unfairness
+from placement.deadline.settings import SolverSettings
+from placement.deadline.solver import place_by_deadline, relax
+from placement.deadline.solver_model import SolverModel
 from placement.deadline.usage import network_usage
 from placement.errors import SettingsError, SolverStopped
 from placement.program import MilpSettings
@@ -21,7 +21,7 @@ from tests.unit.placement.deadline.two_nodes import chain, operator, problem
 
 Place = Callable[[DeadlineProblem], DeadlinePlacement]
 
-ways = pytest.mark.parametrize("place", [place_literally, place_by_deadline])
+ways = pytest.mark.parametrize("place", [place_by_paper_model, place_by_deadline])
 
 
 def two_chains() -> DeadlineProblem:
@@ -87,7 +87,7 @@ def test_too_many_paths_are_told_with_their_number() -> None:
         operators.append(operator(f"j{i + 1}", 1, f"l{i}.out r{i}.out"))
     diamonds = problem(operators, {"j14.out": 1e6})
     with pytest.raises(TooManyPaths) as refusal:
-        place_literally(diamonds)
+        place_by_paper_model(diamonds)
     assert (refusal.value.paths, refusal.value.limit) == (2**14, MOST_PATHS)
     assert place_by_deadline(diamonds).objective == 0
 
@@ -134,7 +134,7 @@ def test_a_small_weight_of_network_usage_decides_between_equally_fair_ones() -> 
     )
     assert network_usage(loose, {"o": "a"}) == pytest.approx(1)
     assert network_usage(loose, {"o": "b"}) == pytest.approx(1000)
-    settings = ProductionSettings(usage_weight=1e-3)
+    settings = SolverSettings(usage_weight=1e-3)
     found = place_by_deadline(loose, settings)
     assert found.places == {"o": "a"}
     assert found.objective == pytest.approx(unfairness(loose, found.shares_ms) + 1e-3, rel=1e-3)
@@ -143,18 +143,18 @@ def test_a_small_weight_of_network_usage_decides_between_equally_fair_ones() -> 
 def test_a_limit_is_told_from_infeasibility() -> None:
     """No time at all for HiGHS: it is not said that nothing fits."""
     with pytest.raises(SolverStopped):
-        place_literally(chain(*[3.0] * 6, deadline_ms=40), MilpSettings(time_limit_s=1e-9))
+        place_by_paper_model(chain(*[3.0] * 6, deadline_ms=40), MilpSettings(time_limit_s=1e-9))
 
 
-def test_floors_hold_sub_deadlines_up() -> None:
+def test_lower_bounds_hold_sub_deadlines_up() -> None:
     loose = chain(4, 4, deadline_ms=12)
-    model = ProductionModel(loose, floors_ms={("o1.out", "o1"): 7.0})
+    model = SolverModel(loose, lower_bounds_ms={("o1.out", "o1"): 7.0})
     answer = model.program.solve(MilpSettings(gap=0.0))
     assert answer.bound == pytest.approx(1 / 4 + 1 / 4)
 
 
 def test_settings_are_checked() -> None:
     with pytest.raises(SettingsError, match="usage_weight -1"):
-        ProductionSettings(usage_weight=-1.0)
+        SolverSettings(usage_weight=-1.0)
     with pytest.raises(SettingsError, match="largest -1"):
-        ProductionSettings(largest=-1)
+        SolverSettings(largest=-1)

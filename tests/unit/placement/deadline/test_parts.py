@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from placement.deadline.decomposed import place_in_parts
+from placement.deadline.demand_table import DemandTable
 from placement.deadline.errors import DeadlinesUnattainable
 from placement.deadline.estimate import queries
-from placement.deadline.floors import Floors
 from placement.deadline.heuristic import place_greedily
-from placement.deadline.ledger import Ledger
-from placement.deadline.levelling import Leveller
+from placement.deadline.local_search import Leveller
+from placement.deadline.lower_bounds import LowerBounds
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import Admitted
-from placement.deadline.settings import ProductionSettings
+from placement.deadline.settings import SolverSettings
 from placement.program import MilpSettings
 from tests.unit.placement.deadline.two_nodes import chain, operator, problem
 
@@ -29,35 +29,35 @@ def separate(*costs_ms: float, deadline_ms: float) -> DeadlineProblem:
     )
 
 
-def test_ledger_follows_what_is_put_and_taken() -> None:
-    ledger = Ledger(separate(4, 3, 2, deadline_ms=10))
-    ledger.put_all({"o0": "a", "o1": "b", "o2": "a"})
-    assert ledger.demand_ms.tolist() == [[4, 4, 6], [0, 3, 3]]
-    assert ledger.least_ms.tolist() == [4, 4, 6]
-    assert ledger.take("o0") == 0
-    assert ledger.least_ms.tolist() == [0, 3, 3]
+def test_demand_table_follows_what_is_put_and_taken() -> None:
+    demand_table = DemandTable(separate(4, 3, 2, deadline_ms=10))
+    demand_table.put_all({"o0": "a", "o1": "b", "o2": "a"})
+    assert demand_table.demand_ms.tolist() == [[4, 4, 6], [0, 3, 3]]
+    assert demand_table.least_ms.tolist() == [4, 4, 6]
+    assert demand_table.take("o0") == 0
+    assert demand_table.least_ms.tolist() == [0, 3, 3]
 
 
-def test_ledger_knows_what_runs_already() -> None:
-    ledger = Ledger(
+def test_demand_table_knows_what_runs_already() -> None:
+    demand_table = DemandTable(
         problem(
             [operator("o", 5, "in")],
             {"o.out": 8},
             admitted={"a": (Admitted(name="old", cost_ms=6, deadline_ms=10),)},
         )
     )
-    ledger.put("o", 0)
-    assert ledger.overload_ms == 1
-    ledger.take("o")
-    ledger.put("o", 1)
-    assert ledger.overload_ms == 0
+    demand_table.put("o", 0)
+    assert demand_table.overload_ms == 1
+    demand_table.take("o")
+    demand_table.put("o", 1)
+    assert demand_table.overload_ms == 0
 
 
-def test_ledger_prices_what_is_above_a_fair_share() -> None:
+def test_demand_table_prices_what_is_above_a_fair_share() -> None:
     """4 ms beside 4 ms, 5 ms each: the later one 3 ms too much, at 1/4 a ms."""
-    ledger = Ledger(separate(4, 4, deadline_ms=5))
-    ledger.put("o0", 0)
-    (here, _), (there, _) = ledger.penalties("o1", [0, 1])
+    demand_table = DemandTable(separate(4, 4, deadline_ms=5))
+    demand_table.put("o0", 0)
+    (here, _), (there, _) = demand_table.penalties("o1", [0, 1])
     assert here == pytest.approx((8 - 5.001) / 4)
     assert there == 0
 
@@ -67,46 +67,46 @@ def test_greedy_parts_what_does_not_fit_together() -> None:
     assert places["o0"] != places["o1"]
 
 
-def test_levelling_moves_and_exchanges() -> None:
+def test_local_search_moves_and_exchanges() -> None:
     """5 + 4 and 3 + 3 + 3 fit under 9 ms each; all of it on one node does not."""
     five = separate(5, 4, 3, 3, 3, deadline_ms=9)
-    leveller = Leveller(five, dict.fromkeys(five.order, "a"), Ledger(five).fair_ms)
+    leveller = Leveller(five, dict.fromkeys(five.order, "a"), DemandTable(five).proportional_ms)
     places = leveller.level(20)
     assert leveller.excess < 1e-9
     assert {n for name, n in places.items() if name in ("o0", "o1")} in ({"a"}, {"b"})
 
 
-def test_levelling_exchanges_where_no_move_helps() -> None:
+def test_local_search_exchanges_where_no_move_helps() -> None:
     """6 + 3 | 4 + 5 under 9: from 6 + 4 | 3 + 5 no single move lowers the sum."""
     four = separate(6, 4, 3, 5, deadline_ms=9)
     start = {"o0": "a", "o1": "a", "o2": "b", "o3": "b"}
-    places = Leveller(four, start, Ledger(four).fair_ms).level(20)
+    places = Leveller(four, start, DemandTable(four).proportional_ms).level(20)
     assert places["o0"] == places["o2"]
     assert places["o1"] == places["o3"]
 
 
-def test_floors_of_what_is_tied_and_of_work_spread_evenly() -> None:
+def test_lower_bounds_of_what_is_tied_and_of_work_spread_evenly() -> None:
     """9 ms of work on two nodes: 4.5 ms at least; the second alone takes 4 ms."""
     three = separate(3, 4, 2, deadline_ms=10)
-    floors = Floors(three)
-    assert floors.least_ms.tolist() == [3, 4, 4]
-    floors.raise_by_spreading()
-    assert floors.least_ms == pytest.approx([3, 4, 4.5])
+    lower_bounds = LowerBounds(three)
+    assert lower_bounds.least_ms.tolist() == [3, 4, 4]
+    lower_bounds.raise_by_spreading()
+    assert lower_bounds.least_ms == pytest.approx([3, 4, 4.5])
 
 
-def test_floors_heed_speeds_and_what_runs() -> None:
+def test_lower_bounds_respect_speeds_and_what_runs() -> None:
     busy = problem(
         [operator("o", 6, "in")],
         {"o.out": 20},
         speeds=(1, 2),
         admitted={"a": (Admitted(name="old", cost_ms=5, deadline_ms=10),)},
     )
-    floors = Floors(busy)
+    lower_bounds = LowerBounds(busy)
     # a is busy for 5 ms whatever o does; on b, o takes 3 ms.
-    assert floors.least_ms.tolist() == [5]
+    assert lower_bounds.least_ms.tolist() == [5]
     # At a price on a only, o costs nothing on b; at equal prices it is cheaper there.
-    assert floors.floor_ms(np.array([1.0, 0.0])).tolist() == [5]
-    assert floors.floor_ms(np.array([0.5, 0.5])).tolist() == [2.5 + 1.5]
+    assert lower_bounds.lower_bound_ms(np.array([1.0, 0.0])).tolist() == [5]
+    assert lower_bounds.lower_bound_ms(np.array([0.5, 0.5])).tolist() == [2.5 + 1.5]
 
 
 def test_queries_that_share_an_operator_are_one() -> None:
@@ -138,7 +138,7 @@ def test_parts_say_so_where_a_query_by_itself_has_no_placement() -> None:
 def test_regions_improve_on_what_queries_wish() -> None:
     """Six operators under a curve that only one partition keeps: 5 + 5 + 2 | 4 + 4 + 4."""
     six = separate(5, 5, 4, 4, 4, 2, deadline_ms=12)
-    found = place_in_parts(six, ProductionSettings(milp=MilpSettings(gap=0.0)))
+    found = place_in_parts(six, SolverSettings(milp=MilpSettings(gap=0.0)))
     assert found.objective == pytest.approx(0, abs=1e-6)
     at = found.places
     assert at["o2"] == at["o3"] == at["o4"]

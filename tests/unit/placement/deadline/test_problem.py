@@ -25,9 +25,9 @@ diamond = problem(
 
 def test_fair_shares_divide_a_deadline_by_cost() -> None:
     """(1)."""
-    fair_ms = {(p.output, p.operator): p.fair_ms for p in diamond.pairs}
+    proportional_ms = {(p.output, p.operator): p.proportional_ms for p in diamond.pairs}
     assert diamond.work_ms == {"join.out": 10, "r.out": 3}
-    assert fair_ms == {
+    assert proportional_ms == {
         ("join.out", "root"): 8,
         ("join.out", "l"): 12,
         ("join.out", "r"): 4,
@@ -38,13 +38,16 @@ def test_fair_shares_divide_a_deadline_by_cost() -> None:
 
 
 def test_pairs_come_by_fair_share_and_operators_count_from_their_first() -> None:
-    shares_ms = [pair.fair_ms for pair in diamond.pairs]
+    shares_ms = [pair.proportional_ms for pair in diamond.pairs]
     assert shares_ms == sorted(shares_ms)
     assert diamond.first == {"r": 0, "root": 1, "l": 4, "join": 5}
 
 
 def test_equal_fair_shares_come_by_deadline() -> None:
-    assert [(p.fair_ms, p.output) for p in diamond.pairs][1:3] == [(4, "r.out"), (4, "join.out")]
+    assert [(p.proportional_ms, p.output) for p in diamond.pairs][1:3] == [
+        (4, "r.out"),
+        (4, "join.out"),
+    ]
 
 
 def test_paths_and_their_number() -> None:

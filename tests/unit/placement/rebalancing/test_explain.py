@@ -12,8 +12,8 @@ from placement.errors import RunningError, Stranded
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
 from placement.rebalancing.explain import explain
-from placement.rebalancing.explanation import CopyExplanation, Explanation, Force, Obstacle
-from placement.rebalancing.moves import Reason, RebalanceSettings, Role
+from placement.rebalancing.explanation import Explanation, Force, Obstacle, ReplicaExplanation
+from placement.rebalancing.moves import MovedRole, Reason, RebalanceSettings
 from placement.rebalancing.rebalance import rebalance
 from placement.records import Request
 from placement.settings import Settings
@@ -77,21 +77,21 @@ def about(value: float) -> Any:
     return pytest.approx(value)
 
 
-def obstacles(copy: CopyExplanation) -> dict[str, Reason | None]:
+def obstacles(replica: ReplicaExplanation) -> dict[str, Reason | None]:
     return {
         candidate.node: candidate.obstacle and candidate.obstacle.reason
-        for candidate in copy.candidates
+        for candidate in replica.candidates
     }
 
 
-def test_forces_are_the_streams_of_a_copy():
+def test_forces_are_the_streams_of_a_replica():
     answer = explained()
     assert (answer.query, answer.operator) == ("q", "filter")
     assert answer.primary.node == "b"
     assert answer.primary.forces == (
         Force(
             operator="in",
-            copy=Role.PRIMARY,
+            replica=MovedRole.PRIMARY,
             node="source",
             incoming=True,
             rate_bytes_s=100_000,
@@ -101,7 +101,7 @@ def test_forces_are_the_streams_of_a_copy():
         ),
         Force(
             operator="count",
-            copy=Role.PRIMARY,
+            replica=MovedRole.PRIMARY,
             node="b",
             incoming=False,
             rate_bytes_s=10_000,
@@ -111,7 +111,7 @@ def test_forces_are_the_streams_of_a_copy():
         ),
         Force(
             operator="count",
-            copy=Role.SECONDARY,
+            replica=MovedRole.SECONDARY,
             node="c",
             incoming=False,
             rate_bytes_s=10_000,
@@ -125,13 +125,13 @@ def test_forces_are_the_streams_of_a_copy():
     assert answer.secondary.forces[0].usage == pytest.approx(100_000 * 0.03)
 
 
-def test_a_copy_that_stands_best_has_nothing_against_it():
-    copy = explained(running={"filter": ("a", "c"), "count": ("a", "c")}).primary
-    best, second = copy.candidates[:2]
-    assert (copy.node, best.node, best.obstacle) == ("a", "a", None)
+def test_a_replica_that_stands_best_has_nothing_against_it():
+    replica = explained(running={"filter": ("a", "c"), "count": ("a", "c")}).primary
+    best, second = replica.candidates[:2]
+    assert (replica.node, best.node, best.obstacle) == ("a", "a", None)
     assert (best.usage, best.standby, best.load_price, best.crowding) == (0, 200, 0, 0)
-    assert copy.binding is None
-    assert copy.best_rejected == second
+    assert replica.binding is None
+    assert replica.best_rejected == second
     assert second.node == "b"
     assert second.total == pytest.approx(1_000 + 100 + 100)
     assert second.obstacle == Obstacle(
@@ -140,42 +140,42 @@ def test_a_copy_that_stands_best_has_nothing_against_it():
 
 
 def test_a_cheaper_node_that_is_legal_is_a_matter_of_margin():
-    copy = explained().primary
-    assert [c.node for c in copy.candidates[:2]] == ["a", "b"]
-    assert obstacles(copy)["a"] is Reason.MARGIN
-    assert copy.binding is None
-    assert copy.best_rejected == copy.candidates[0]
+    replica = explained().primary
+    assert [c.node for c in replica.candidates[:2]] == ["a", "b"]
+    assert obstacles(replica)["a"] is Reason.MARGIN
+    assert replica.binding is None
+    assert replica.best_rejected == replica.candidates[0]
 
 
-def test_the_failure_domain_and_the_other_copy_bind():
-    copy = explained().secondary
+def test_the_failure_domain_and_the_other_replica_bind():
+    replica = explained().secondary
     # Nearer to the source, but the primary is on b, and a is in its domain.
-    assert obstacles(copy) == {
+    assert obstacles(replica) == {
         "a": Reason.FAILURE_DOMAIN,
         "b": Reason.FAILURE_DOMAIN,
         "c": Reason.MARGIN,
         "d": None,
     }
-    assert copy.binding == Obstacle(reason=Reason.FAILURE_DOMAIN, subject="west")
-    (twin,) = [c.obstacle for c in copy.candidates if c.node == "b"]
-    assert twin == Obstacle(reason=Reason.FAILURE_DOMAIN, subject="b")
+    assert replica.binding == Obstacle(reason=Reason.FAILURE_DOMAIN, subject="west")
+    (peer_replica,) = [c.obstacle for c in replica.candidates if c.node == "b"]
+    assert peer_replica == Obstacle(reason=Reason.FAILURE_DOMAIN, subject="b")
 
 
 def test_capacity_binds():
     """The filter needs 0.95 cores."""
-    copy = explained(view=line(capacity_cores=0.9)).primary
-    assert copy.binding == Obstacle(
+    replica = explained(view=line(capacity_cores=0.9)).primary
+    assert replica.binding == Obstacle(
         reason=Reason.CAPACITY, subject="a", value=about(0.95), limit=0.9
     )
-    assert copy.best_rejected is not None
-    assert copy.best_rejected.node == "a"
+    assert replica.best_rejected is not None
+    assert replica.best_rejected.node == "a"
 
 
 def test_the_deadline_stands_against_detours():
     """Counting on a: to b, back to a and on to d: 50 ms, three hops of 2 ms, 9.6 ms of work."""
     running = {"filter": ("b", "d"), "count": ("d", "c")}
-    copy = explained("count", running=running, deadline_ms=65).primary
-    against = {candidate.node: candidate.obstacle for candidate in copy.candidates}
+    replica = explained("count", running=running, deadline_ms=65).primary
+    against = {candidate.node: candidate.obstacle for candidate in replica.candidates}
     assert against["a"] == Obstacle(
         reason=Reason.DEADLINE, subject="q", value=about(65.6), limit=65
     )
@@ -198,8 +198,8 @@ def test_the_bound_binds():
 
 def test_load_prices_and_crowding():
     """A copy is 10 ms on the axis; b holds both primaries."""
-    copy = explained(settings=BUSY).primary
-    here, there = (next(c for c in copy.candidates if c.node == name) for name in "ba")
+    replica = explained(settings=BUSY).primary
+    here, there = (next(c for c in replica.candidates if c.node == name) for name in "ba")
     assert here.load_price == pytest.approx(100_000 * 0.02)
     assert here.crowding == pytest.approx(10_000 * 0.01)
     assert there.load_price == pytest.approx(100_000 * 0.01)
@@ -219,8 +219,8 @@ def test_the_difference_between_candidates_is_what_moving_gains(settings: Settin
     )
     (move,) = plan.moves
     answer = explained(move.operator, settings=settings)
-    copy = answer.primary if move.role is Role.PRIMARY else answer.secondary
-    total = {candidate.node: candidate.total for candidate in copy.candidates}
+    replica = answer.primary if move.role is MovedRole.PRIMARY else answer.secondary
+    total = {candidate.node: candidate.total for candidate in replica.candidates}
     assert move.gain == pytest.approx(total[move.source] - total[move.target])
 
 

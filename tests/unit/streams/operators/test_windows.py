@@ -25,7 +25,7 @@ def test_now_expires_a_millisecond_later() -> None:
     assert run("RSTREAM(SELECT i FROM s [NOW])", given) == [(10, 1), (11, 1), (13, 1)]
 
 
-def test_rows_counts_tuples_of_one_instant_in_their_order() -> None:
+def test_rows_counts_tuples_of_one_timestamp_in_their_order() -> None:
     given = tuples((1, "a", 1), (2, "b", 2), (2, "c", 3), (2, "d", 4))
     assert run("ISTREAM(SELECT i FROM s [ROWS 2])", given) == [(1, 1), (2, 3), (2, 4)]
     assert run("DSTREAM(SELECT i FROM s [ROWS 2])", given) == [(2, 1)]
@@ -76,7 +76,12 @@ def test_unbounded_keeps_everything() -> None:
 
 
 def test_windows_win_back_the_room_of_what_left() -> None:
-    given = tuples(*((instant, f"k{instant % 7}", instant) for instant in range(1000)))
+    given = tuples(
+        *(
+            (timestamp_group, f"k{timestamp_group % 7}", timestamp_group)
+            for timestamp_group in range(1000)
+        )
+    )
     rows = run("ISTREAM(SELECT count(*) AS n, sum(i) AS t FROM s [ROWS 90])", given)
     assert rows[-1] == (999, 90, sum(range(910, 1000)))
     rows = run("ISTREAM(SELECT count(*) AS n, sum(i) AS t FROM s [PARTITION BY k ROWS 3])", given)

@@ -14,18 +14,18 @@ def latencies(*values_us: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.array(values_us, dtype=np.int64)
 
 
-def test_without_answers_there_is_no_ratio() -> None:
+def test_without_completed_timestamps_there_is_no_ratio() -> None:
     ratio = MissRatio(100, 1000)
     ratio.observe(latencies(), 0)
     assert ratio.ratio_pct is None
     assert ratio.recent_pct(0) is None
-    assert (ratio.answers, ratio.misses) == (0, 0)
+    assert (ratio.completed, ratio.misses) == (0, 0)
 
 
 def test_late_is_what_exceeds_the_deadline() -> None:
     ratio = MissRatio(100, 1000)
     ratio.observe(latencies(99, 100, 101, 500), 0)
-    assert (ratio.answers, ratio.misses) == (4, 2)
+    assert (ratio.completed, ratio.misses) == (4, 2)
     assert ratio.ratio_pct == 50
     assert ratio.recent_pct(0) == 50
 

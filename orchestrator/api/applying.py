@@ -1,0 +1,212 @@
+"""Bringing what manifests say into a cluster, and taking it out again.
+
+Everything is checked before anything is written. Streams are written before the queries that read
+them; each write names the version it rests on, so that what somebody else did meanwhile is never
+overwritten.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+import msgspec
+
+from orchestrator.clock import now_us
+from orchestrator.control.admission import admit
+from orchestrator.control.view import ClusterView, read_view
+from orchestrator.errors import InvalidInput, Unreachable
+from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
+from orchestrator.manifest.document import nearest
+from orchestrator.records import HistoryEvent
+from orchestrator.store import QUERIES, STREAMS, Store
+
+PROTECTED_TIMEOUT_S = 60.0
+"""How long fragments may take to run with a warm standby; a second or two is usual, but a lost
+executor that Spark replaces at this moment takes its time."""
+
+LOOK_EVERY_S = 0.1
+
+
+class Effect(Enum):
+    """What applying does to a stream or a query."""
+
+    NEW = "new"
+    UNCHANGED = "unchanged"
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of one manifest."""
+
+    kind: str
+    name: str
+    effect: Effect
+
+
+def changes(view: ClusterView, manifests: Manifests) -> tuple[Change, ...]:
+    """What applying admitted manifests would do; those that would change what runs are refused
+    on admission, so that a known name means no change."""
+    named = [
+        *(
+            ("Stream", each.record.name, each.record.name in view.streams)
+            for each in manifests.streams
+        ),
+        *(
+            ("Query", each.record.name, each.record.name in view.queries)
+            for each in manifests.queries
+        ),
+    ]
+    return tuple(
+        Change(kind=kind, name=name, effect=Effect.UNCHANGED if known else Effect.NEW)
+        for kind, name, known in named
+    )
+
+
+def check_cluster(view: ClusterView, manifest: ClusterManifest) -> None:
+    """Refuse the manifest of another cluster, or of this one with changes.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the first field that differs.
+    """
+    runs = view.settings
+    subject = f"Cluster {manifest.name}"
+    if manifest.name != runs.name:
+        raise InvalidInput(
+            manifest.file,
+            f"{subject}: name",
+            manifest.name,
+            f"is not the cluster that runs here, {runs.name}",
+            f"Start it: `vivace up -f {manifest.file.rpartition(':')[0]}`.",
+        )
+    wanted = cluster_record(manifest)
+    for field in wanted.__struct_fields__:
+        if getattr(wanted, field) != getattr(runs, field):
+            raise InvalidInput(
+                manifest.file,
+                f"{subject}: {field}",
+                None,
+                "differs from the running cluster's",
+                "A cluster's own settings change with a restart: `vivace down`, `vivace up`.",
+            )
+
+
+def write(store: Store, view: ClusterView, manifests: Manifests) -> None:
+    """Write what is new.
+
+    Raises
+    ------
+    StoreError
+        Somebody else wrote the same name meanwhile; what was written before stays.
+    """
+    for stream in manifests.streams:
+        if stream.record.name not in view.streams:
+            store.create(STREAMS.key(stream.record.name), stream.record)
+            _note(
+                store, "applied", f"stream {stream.record.name}", f"enters at {stream.record.site}"
+            )
+    for query in manifests.queries:
+        if query.record.name not in view.queries:
+            store.create(QUERIES.key(query.record.name), query.record)
+            detail = f"deadline {query.record.deadline_ms:g} ms, "
+            detail += f"recovery bound {query.record.recovery_bound_ms:g} ms"
+            _note(store, "applied", f"query {query.record.name}", detail)
+
+
+def apply(store: Store, manifests: Manifests, on_progress: Callable[[str, str], None]) -> None:
+    """Admit and write all of it, and wait until every fragment runs with a warm standby.
+
+    Raises
+    ------
+    VivaceError
+        It cannot run, or does not come to run.
+    """
+    view = read_view(store)
+    admit(view, manifests.streams, manifests.queries)
+    write(store, view, manifests)
+    await_protected(store, [query.record.name for query in manifests.queries], on_progress)
+
+
+def await_protected(
+    store: Store,
+    queries: Sequence[str],
+    on_progress: Callable[[str, str], None],
+    timeout_s: float = PROTECTED_TIMEOUT_S,
+) -> None:
+    """Wait until every fragment of the queries runs with a warm standby.
+
+    Raises
+    ------
+    Unreachable
+        Naming the fragments that do not.
+    """
+    deadline = time.monotonic() + timeout_s
+    told = ""
+    while True:
+        waiting = _unprotected(read_view(store), queries)
+        if not waiting:
+            return
+        if time.monotonic() > deadline:
+            raise Unreachable(
+                f"A warm standby for {', '.join(waiting)}",
+                "the cluster",
+                f"did not come within {timeout_s:g} s",
+                "`vivace status` shows what each fragment waits for.",
+            )
+        if (now := ", ".join(waiting)) != told:
+            on_progress("starting", now)
+            told = now
+        time.sleep(LOOK_EVERY_S)
+
+
+def _unprotected(view: ClusterView, queries: Sequence[str]) -> list[str]:
+    waiting: list[str] = []
+    for query in queries:
+        for fragment in view.dataflow.of(query):
+            found = view.fragments.get(fragment.key)
+            if found is None or not view.protected(found.record):
+                waiting.append(fragment.name)
+    return waiting
+
+
+def delete(store: Store, view: ClusterView, query: str) -> tuple[str, ...]:
+    """Delete a query and the streams from outside that only it reads; returns those streams.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such query, or another one reads what it makes.
+    """
+    found = view.queries.get(query)
+    if found is None:
+        raise InvalidInput(
+            "command line", "QUERY", query, "is not a query here", nearest(query, view.queries)
+        )
+    others = [name for name in view.queries if name != query]
+    readers = [name for name in others if query in view.dataflow.upstream_queries(name)]
+    if readers:
+        raise InvalidInput(
+            "command line",
+            "QUERY",
+            query,
+            f"makes streams that {', '.join(readers)} reads",
+            "Delete the readers first.",
+        )
+    kept = {stream for name in others for stream in view.dataflow.entering_streams(name)}
+    unused = sorted(view.dataflow.entering_streams(query) - kept)
+    store.delete(QUERIES.key(query), found.version)
+    _note(store, "deleted", f"query {query}", "")
+    for stream in unused:
+        # The version read now: the coordinator sets when a stream starts.
+        now = store.get(STREAMS.key(stream))
+        if now is not None:
+            store.delete(STREAMS.key(stream), now.version)
+            _note(store, "deleted", f"stream {stream}", "nothing reads it any more")
+    return tuple(unused)
+
+
+def _note(store: Store, kind: str, subject: str, detail: str) -> None:
+    event = HistoryEvent(at_us=now_us(), kind=kind, subject=subject, detail=detail)
+    store.append_history(event)

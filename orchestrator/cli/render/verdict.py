@@ -1,0 +1,50 @@
+"""A verdict for people."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.api.demo import Verdict
+from orchestrator.cli.render.figures import against, count, ms
+
+
+def verdict_view(verdict: Verdict) -> RenderableType:
+    """The verdict as a table, and one line that says it all."""
+    table = Table(
+        title="Verdict", title_justify="left", show_header=False, box=None, pad_edge=False
+    )
+    table.add_column(style="bold", min_width=20)
+    table.add_column()
+    v = verdict
+    rows: list[tuple[str, RenderableType]] = [
+        ("input", f"{count(v.input_rows)} tuples replayed"),
+        ("outputs", ", ".join(f"{name} {count(rows)}" for name, rows in v.outputs.items())),
+        ("check of the answer", _holds(v.verified, "equal to Spark SQL's, row for row", "differs")),
+        ("latency", Text.assemble("p50 ", ms(v.latency_ms_p50), ", p99 ",
+                                  against(v.latency_ms_p99, v.deadline_ms))),
+        (
+            "deadline misses",
+            f"{v.deadline_miss_ratio:.3%} of {count(v.completed_timestamps)} results",
+        ),
+        ("killed", f"the executor of {v.killed_node}"),
+        ("detection", ms(v.detection_ms)),
+        ("recovery", against(v.recovery_ms, v.bound_ms)),
+        ("longest silence", f"{ms(v.gap_ms)} in the seconds after the kill"),
+        ("lost, repeated", _holds(not v.lost and not v.repeated, f"{v.lost}, {v.repeated}", "")),
+        ("redundancy restored", f"after {v.redundancy_restored_s:.1f} s"),
+    ]  # fmt: skip
+    for name, value in rows:
+        table.add_row(name, value)
+    parts: list[RenderableType] = [table]
+    parts += [Text(difference, style="red") for difference in v.differences]
+    if v.failures:
+        parts.append(Text(f"✗ {'; '.join(v.failures)}.", style="bold red"))
+    else:
+        parts.append(Text("✓ Everything that was promised holds.", style="bold green"))
+    return Group(*parts)
+
+
+def _holds(holds: bool, good: str, bad: str) -> Text:
+    return Text(good, style="green") if holds else Text(bad or good, style="bold red")

@@ -1,0 +1,195 @@
+"""What each host must run, derived from everything else in the store.
+
+An assignment is never edited: it follows from fragments, queries, streams and live nodes, and is
+written when it differs from what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.control.deadlines import urgency_ms
+from orchestrator.control.problem import estimate
+from orchestrator.control.view import ClusterView
+from orchestrator.host.sink import SINK_PREFIX
+from orchestrator.records import (
+    Assignment,
+    ClusterRecord,
+    FragmentAssignment,
+    FragmentRecord,
+    NodeKind,
+    NodeRecord,
+    Peer,
+    ReplicaId,
+    SinkAssignment,
+    SourceAssignment,
+    StreamRecord,
+)
+
+NO_DEADLINE_MS = 3_600_000.0
+"""An hour: for what leads to no output, where nothing can be late."""
+
+
+def assignments(
+    view: ClusterView,
+    fragments: Mapping[str, FragmentRecord],
+    streams: Mapping[str, StreamRecord],
+) -> dict[str, Assignment]:
+    """The assignment of every live node.
+
+    Parameters
+    ----------
+    view
+        Nodes, queries and settings.
+    fragments, streams
+        By name, as they are to be: the view's with what was just decided.
+    """
+    due_ms = urgency_ms(view.dataflow, view.query_records)
+    return {
+        name: _assignment(view, name, fragments, streams, due_ms) for name in sorted(view.nodes)
+    }
+
+
+def _assignment(
+    view: ClusterView,
+    name: str,
+    fragments: Mapping[str, FragmentRecord],
+    streams: Mapping[str, StreamRecord],
+    due_ms: Mapping[str, float],
+) -> Assignment:
+    node = view.nodes[name].record
+    here = view.replica(name)
+    running = tuple(
+        _replica_in(view, record, here, due_ms)
+        for _, record in sorted(fragments.items())
+        if here in (record.primary, record.secondary) and record.fragment in view.dataflow.fragments
+    )
+    sinks = _sinks(view, node, fragments)
+    read = {stream for replica in running for stream in replica.inputs} | {s.stream for s in sinks}
+    return Assignment(
+        incarnation=node.incarnation,
+        fragments=running,
+        sources=_sources(node, streams),
+        sinks=sinks,
+        producers={stream: _holders(view, stream, fragments, streams) for stream in sorted(read)},
+        peers=_peers(view, node),
+    )
+
+
+def _replica_in(
+    view: ClusterView, record: FragmentRecord, here: ReplicaId, due_ms: Mapping[str, float]
+) -> FragmentAssignment:
+    fragment, query = view.dataflow.fragments[record.fragment], view.query_records[record.query]
+    name = fragment.name
+    readers_ms = {
+        reader: min(due_ms[reader], NO_DEADLINE_MS)
+        for reader, other in view.dataflow.fragments.items()
+        if name in other.inputs
+    }
+    if name in query.outputs:
+        readers_ms[SINK_PREFIX + name] = query.deadline_of(name)
+    primary = record.primary == here
+    peer_replica = record.secondary if primary else record.primary
+    return FragmentAssignment(
+        query=record.query,
+        fragment=record.fragment,
+        statement=fragment.statement,
+        inputs={stream: dict(columns) for stream, columns in fragment.inputs.items()},
+        role="primary" if primary else "secondary",
+        epoch=record.epoch,
+        generation=record.generation,
+        # Named even when it is gone: a secondary learns from it whom to take over from.
+        peer_replica=None if peer_replica is None else peer_replica.node,
+        sub_deadline_ms=record.timing.sub_deadline_ms,
+        standby_lag_ms=record.timing.standby_lag_ms,
+        readers_ms=readers_ms,
+        cost_us=estimate(view.query_records, fragment).cost_us,
+    )
+
+
+def _sources(node: NodeRecord, streams: Mapping[str, StreamRecord]) -> tuple[SourceAssignment, ...]:
+    if node.kind is not NodeKind.SITE:
+        return ()
+    return tuple(
+        SourceAssignment(
+            stream=name,
+            columns=stream.columns,
+            replay=stream.replay,
+            start_at_us=stream.start_at_us,
+            shed=stream.shed,
+        )
+        for name, stream in sorted(streams.items())
+        if stream.site == node.node
+    )
+
+
+def _sinks(
+    view: ClusterView, node: NodeRecord, fragments: Mapping[str, FragmentRecord]
+) -> tuple[SinkAssignment, ...]:
+    placed = {record.fragment for record in fragments.values()}
+    if node.kind is NodeKind.OBSERVER:
+        wanted = set(node.wants) & view.dataflow.columns.keys()
+    else:
+        wanted = {
+            stream
+            for query in view.query_records.values()
+            for stream, site in query.outputs.items()
+            if site == node.node and stream in placed
+        } & view.dataflow.fragments.keys()
+    return tuple(
+        SinkAssignment(
+            stream=stream,
+            columns=dict(view.dataflow.columns[stream]),
+            deadline_ms=_deadline_ms(view, stream),
+        )
+        for stream in sorted(wanted)
+    )
+
+
+def _deadline_ms(view: ClusterView, stream: str) -> float:
+    """Deadline of the query that makes the stream, else the least of those that read it."""
+    queries = view.query_records
+    maker = view.dataflow.fragments.get(stream)
+    if maker is not None:
+        return queries[maker.query].deadline_of(stream)
+    readers = {f.query for f in view.dataflow.fragments.values() if stream in f.inputs}
+    return min((queries[query].deadline_ms for query in readers), default=NO_DEADLINE_MS)
+
+
+def _holders(
+    view: ClusterView,
+    stream: str,
+    fragments: Mapping[str, FragmentRecord],
+    streams: Mapping[str, StreamRecord],
+) -> tuple[str, ...]:
+    """Live nodes that hold a stream, primary first."""
+    if stream in streams:
+        site = streams[stream].site
+        return (site,) if site in view.nodes else ()
+    maker = view.dataflow.fragments[stream]
+    record = fragments.get(maker.key)
+    if record is None:
+        return ()
+    replicas = (record.primary, record.secondary)
+    return tuple(
+        replica.node for replica in replicas if replica is not None and view.alive(replica)
+    )
+
+
+def _peers(view: ClusterView, node: NodeRecord) -> tuple[Peer, ...]:
+    settings = view.settings
+    return tuple(
+        Peer(
+            node=name,
+            incarnation=found.record.incarnation,
+            endpoint=found.record.endpoint,
+            public_key=found.record.public_key,
+            delay_ms=0.0 if name == node.node else _delay_ms(settings, node, found.record),
+        )
+        for name, found in sorted(view.nodes.items())
+    )
+
+
+def _delay_ms(settings: ClusterRecord, source: NodeRecord, target: NodeRecord) -> float:
+    """Delay the link shaper adds; none for regions it was not told of, such as an observer's."""
+    return settings.delays_ms.get(source.region, {}).get(target.region, 0.0)

@@ -1,0 +1,193 @@
+"""The coordinator at work: elect, read, decide, write, and again.
+
+`Coordination` is one step of that on whatever store and clock it is given, for the simulator and
+for tests; `Coordinator` is the thread that takes the steps.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from orchestrator.control.audit_events import audit_events
+from orchestrator.control.decide import DecisionSettings, Write, decide
+from orchestrator.control.election import Election
+from orchestrator.control.view import ClusterView, read_view, with_orphans
+from orchestrator.store.protocol import (
+    FRAGMENTS,
+    LEADER,
+    QUERIES,
+    STREAMS,
+    RecordExists,
+    RecordMissing,
+    SessionState,
+    Store,
+    StoreError,
+    StoreUnavailable,
+    VersionConflict,
+)
+
+INTERVAL_S = 0.2
+"""Longest time between two steps: hosts report that often what they run, and nothing of what is
+decided here is in the data's way."""
+
+_log = logging.getLogger(__name__)
+
+
+class Coordination:
+    """One candidate's steps.
+
+    Parameters
+    ----------
+    store
+        Its own session: leadership goes with it.
+    candidate
+        A name that no other process has or will have.
+    """
+
+    def __init__(
+        self, store: Store, candidate: str, settings: DecisionSettings | None = None
+    ) -> None:
+        self.election = Election(store, candidate)
+        self.problems: tuple[str, ...] = ()
+        """What stood in the way of the last decision."""
+        self._store = store
+        self._settings = settings or DecisionSettings()
+        self._before: ClusterView | None = None
+
+    def run_once(self, now_us: int) -> bool:
+        """Take one step; returns whether there is reason to take the next one at once.
+
+        Never raises for what lies in the store or for the state of the session: a broken record
+        becomes a problem, a conflict is a reason to read again, and without a session nothing
+        is published.
+        """
+        try:
+            if not self.election.stand():
+                self._before = None
+                return False
+            return self._step(now_us)
+        except StoreUnavailable:
+            return False
+        except (VersionConflict, RecordExists, RecordMissing):
+            return True
+        except StoreError as error:
+            self._note_problems((str(error),))
+            return False
+
+    def _step(self, now_us: int) -> bool:
+        view = with_orphans(read_view(self._store), self._before, now_us)
+        if self._before is not None:
+            for event in audit_events(self._before, view, now_us):
+                self._store.append_history(event)
+        self._before = view
+        decision = decide(view, now_us, self._settings)
+        self._note_problems(decision.problems)
+        for write in decision.writes:
+            if not self.election.leads:
+                return False
+            self._apply(write)
+        return bool(decision.writes)
+
+    def _apply(self, write: Write) -> None:
+        if write.record is None:
+            assert write.version is not None
+            self._store.delete(write.key, write.version)
+        elif write.version is None:
+            self._store.create(write.key, write.record)
+        else:
+            self._store.update(write.key, write.record, write.version)
+        if write.event is not None:
+            self._store.append_history(write.event)
+
+    def _note_problems(self, problems: tuple[str, ...]) -> None:
+        for problem in problems:
+            if problem not in self.problems:
+                _log.warning("%s", problem)
+        self.problems = problems
+
+
+class Coordinator:
+    """A candidate that runs in a thread of its own until stopped.
+
+    Parameters
+    ----------
+    make_store
+        Opens the session; the coordinator closes it.
+    candidate
+        A name that no other process has or will have.
+    now_us
+        The cluster's clock.
+    """
+
+    def __init__(
+        self,
+        make_store: Callable[[], Store],
+        candidate: str,
+        now_us: Callable[[], int],
+        settings: DecisionSettings | None = None,
+    ) -> None:
+        self._make_store = make_store
+        self._candidate = candidate
+        self._now_us = now_us
+        self._settings = settings
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._coordination: Coordination | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this candidate may publish now."""
+        return self._coordination is not None and self._coordination.election.leads
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What stood in the way of the last decision."""
+        return () if self._coordination is None else self._coordination.problems
+
+    def start(self) -> None:
+        """Open the session and begin.
+
+        Raises
+        ------
+        Unreachable
+            The store does not answer.
+        """
+        store = self._make_store()
+        self._coordination = Coordination(store, self._candidate, self._settings)
+        store.on_state(self._state_changed)
+        # Nodes report several times a second and are read at every step anyway; what should not
+        # wait for the next step is what people and hosts decide.
+        for folder in (QUERIES, STREAMS, FRAGMENTS):
+            store.watch(folder, self._wake.set)
+        store.watch(LEADER, self._wake.set)
+        self._thread = threading.Thread(
+            target=self._run, args=(store, self._coordination), name="coordinator", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Resign and end the session."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _state_changed(self, state: SessionState) -> None:
+        self._wake.set()
+
+    def _run(self, store: Store, coordination: Coordination) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._wake.wait(INTERVAL_S)
+                self._wake.clear()
+                if coordination.run_once(self._now_us()):
+                    self._wake.set()
+        finally:
+            # Without a session the record goes anyway.
+            with suppress(StoreUnavailable):
+                coordination.election.resign()
+            store.close()

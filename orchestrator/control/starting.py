@@ -1,0 +1,77 @@
+"""When streams start.
+
+A replay must not begin before every query that reads it runs with a warm secondary for each
+fragment and with its sinks listening: what came earlier would be unprotected. Streams that feed
+one query start at the same instant, else one would keep the other waiting for good; so do, by
+extension, all streams connected through queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.control.view import ClusterView
+from orchestrator.records import FragmentRecord, NodeRecord
+
+
+def streams_to_start(
+    view: ClusterView, fragments: Mapping[str, FragmentRecord], begin_us: int
+) -> dict[str, int]:
+    """Streams that can start now → when.
+
+    Parameters
+    ----------
+    fragments
+        As they are to be: what was just moved is not warm.
+    begin_us
+        When streams begin that nothing connects with one that has begun. A stream that joins one
+        that has begun begins when that did, and so catches up with it.
+    """
+    starting: dict[str, int] = {}
+    for streams, queries in _groups(view):
+        waiting = [name for name in streams if view.streams[name].record.start_at_us is None]
+        if waiting and _ready(view, fragments, streams, queries):
+            started = [view.streams[name].record.start_at_us for name in streams]
+            at_us = min((start for start in started if start is not None), default=begin_us)
+            starting |= dict.fromkeys(waiting, at_us)
+    return starting
+
+
+def _groups(view: ClusterView) -> list[tuple[list[str], set[str]]]:
+    """Streams that enter from outside, connected by the queries that read them."""
+    groups: list[tuple[set[str], set[str]]] = []
+    unreadable = {problem.query for problem in view.problems}
+    for query in sorted(view.queries.keys() - unreadable):
+        streams, queries = view.dataflow.entering_streams(query), {query}
+        for group in [group for group in groups if group[0] & streams]:
+            groups.remove(group)
+            streams, queries = streams | group[0], queries | group[1]
+        groups.append((streams, queries))
+    return [(sorted(streams), queries) for streams, queries in groups]
+
+
+def _ready(
+    view: ClusterView,
+    fragments: Mapping[str, FragmentRecord],
+    streams: list[str],
+    queries: set[str],
+) -> bool:
+    for name in streams:
+        site = _live(view, view.streams[name].record.site)
+        if site is None or name not in site.sources:
+            return False
+    for query in queries:
+        for fragment in view.dataflow.of(query):
+            record = fragments.get(fragment.key)
+            if record is None or not view.protected(record):
+                return False
+        for stream, name in view.queries[query].record.outputs.items():
+            site = _live(view, name)
+            if site is None or stream not in site.sinks:
+                return False
+    return True
+
+
+def _live(view: ClusterView, node: str) -> NodeRecord | None:
+    found = view.nodes.get(node)
+    return None if found is None else found.record

@@ -1,0 +1,287 @@
+"""All that a coordinator knows when it decides: one reading of the store, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from ha.roles import ReplicaRole
+from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, sound_dataflow
+from orchestrator.records import (
+    Assignment,
+    ClusterRecord,
+    CostStatus,
+    FragmentRecord,
+    NodeKind,
+    NodeRecord,
+    QueryRecord,
+    Record,
+    ReplicaId,
+    ReplicaStatus,
+    StreamRecord,
+)
+from orchestrator.store.protocol import (
+    ASSIGNMENTS,
+    CLUSTER,
+    FRAGMENTS,
+    NODES,
+    QUERIES,
+    STREAMS,
+    Folder,
+    RecordInvalid,
+    Store,
+    Versioned,
+)
+from streams.chunk import type_names
+
+R = TypeVar("R", bound=Record)
+
+LEAST_SAMPLES = 100
+"""Batches after which a measured cost is believed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """Everything in the store, by name, with versions.
+
+    Attributes
+    ----------
+    fragments
+        By `<query>.<fragment>`.
+    invalid
+        What could not be decoded.
+    orphaned_since_us
+        Fragments whose primary is gone, or has stepped down → when this coordinator first saw
+        that.
+    dataflow, problems
+        The queries that can be compiled, and what is wrong with the others.
+    """
+
+    cluster: Versioned[ClusterRecord] | None = None
+    nodes: Mapping[str, Versioned[NodeRecord]] = field(
+        default_factory=dict[str, Versioned[NodeRecord]]
+    )
+    streams: Mapping[str, Versioned[StreamRecord]] = field(
+        default_factory=dict[str, Versioned[StreamRecord]]
+    )
+    queries: Mapping[str, Versioned[QueryRecord]] = field(
+        default_factory=dict[str, Versioned[QueryRecord]]
+    )
+    fragments: Mapping[str, Versioned[FragmentRecord]] = field(
+        default_factory=dict[str, Versioned[FragmentRecord]]
+    )
+    assignments: Mapping[str, Versioned[Assignment]] = field(
+        default_factory=dict[str, Versioned[Assignment]]
+    )
+    invalid: tuple[RecordInvalid, ...] = ()
+    orphaned_since_us: Mapping[str, int] = field(default_factory=dict[str, int])
+    dataflow: Dataflow = field(init=False)
+    problems: tuple[InvalidQuery, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # What runs comes first, so that a newcomer cannot take a name from it.
+        running = {found.record.query for found in self.fragments.values()}
+        queries = sorted(
+            self.query_records.items(), key=lambda each: (each[0] not in running, each[0])
+        )
+        dataflow, problems = sound_dataflow(self.stream_records, dict(queries))
+        object.__setattr__(self, "dataflow", dataflow)
+        object.__setattr__(self, "problems", problems)
+
+    @property
+    def settings(self) -> ClusterRecord:
+        """What the cluster agrees on; the defaults, undelayed, before it was set up."""
+        if self.cluster is not None:
+            return self.cluster.record
+        return ClusterRecord(name="", delays_ms={})
+
+    @property
+    def stream_records(self) -> dict[str, StreamRecord]:
+        """Streams without versions."""
+        return {name: found.record for name, found in self.streams.items()}
+
+    @property
+    def query_records(self) -> dict[str, QueryRecord]:
+        """Queries without versions."""
+        return {name: found.record for name, found in self.queries.items()}
+
+    @property
+    def hosts(self) -> dict[str, NodeRecord]:
+        """Live executors and sites; observers come and go and carry nothing."""
+        return {
+            name: found.record
+            for name, found in self.nodes.items()
+            if found.record.kind is not NodeKind.OBSERVER
+        }
+
+    @property
+    def executors(self) -> dict[str, NodeRecord]:
+        """Live executors."""
+        return {n: node for n, node in self.hosts.items() if node.kind is NodeKind.EXECUTOR}
+
+    @property
+    def trusted(self) -> dict[str, NodeRecord]:
+        """Hosts that are not suspected."""
+        return {n: node for n, node in self.hosts.items() if not self.suspected(n)}
+
+    def suspected(self, node: str) -> bool:
+        """Whether a secondary has taken over from the node's present life, and the node has not
+        been heard of since.
+
+        A dead host's record stays for as long as its session; its secondaries know better.
+        """
+        record = self.nodes[node].record
+        takeovers = [found.record.took_over for found in self.fragments.values()]
+        return any(
+            each.previous == ReplicaId(node=node, incarnation=record.incarnation)
+            and record.reported_us <= each.detected_at_us
+            for each in takeovers
+            if each is not None
+        )
+
+    def alive(self, replica: ReplicaId | None) -> bool:
+        """Whether that very life of the node is live, as far as anybody knows."""
+        if replica is None or replica.node not in self.nodes:
+            return False
+        living = self.nodes[replica.node].record.incarnation == replica.incarnation
+        return living and not self.suspected(replica.node)
+
+    def dead(self, replica: ReplicaId) -> bool:
+        """Whether that life of the node is over for certain: another one has begun.
+
+        A node without a record may only have lost its session.
+        """
+        if replica.node not in self.nodes:
+            return False
+        return self.nodes[replica.node].record.incarnation != replica.incarnation
+
+    def replica(self, node: str) -> ReplicaId:
+        """A live node in its present life."""
+        return ReplicaId(node=node, incarnation=self.nodes[node].record.incarnation)
+
+    def status(self, replica: ReplicaId | None, fragment: str) -> ReplicaStatus | None:
+        """What a live copy says of itself; None if it is gone or has not begun."""
+        if replica is None or not self.alive(replica):
+            return None
+        return self.nodes[replica.node].record.replicas.get(fragment)
+
+    def measured_cost(self, fragment: Fragment) -> CostStatus | None:
+        """What evaluating a fragment costs where its primary runs; None until that is known."""
+        found = self.fragments.get(fragment.key)
+        status = None if found is None else self.status(found.record.primary, fragment.name)
+        if status is None or status.cost is None or status.cost.samples < LEAST_SAMPLES:
+            return None
+        return status.cost
+
+    def stepped_down(self, record: FragmentRecord) -> bool:
+        """Whether the primary lives but does not act as one any more."""
+        status = self.status(record.primary, record.fragment)
+        return status is not None and status.role is ReplicaRole.STANDBY
+
+    def protected(self, record: FragmentRecord) -> bool:
+        """Whether the fragment runs and a warm secondary stands by."""
+        primary = self.status(record.primary, record.fragment)
+        secondary = self.status(record.secondary, record.fragment)
+        return (
+            primary is not None
+            and secondary is not None
+            and primary.role is ReplicaRole.PRIMARY
+            and secondary.role is ReplicaRole.STANDBY
+        )
+
+
+def read_view(store: Store) -> ClusterView:
+    """Read everything.
+
+    The readings are not of one instant. What is decided on them is written under the versions
+    read, so a change in between is noticed there.
+
+    Raises
+    ------
+    StoreUnavailable
+        The session is not `CONNECTED`.
+    """
+    invalid: list[RecordInvalid] = []
+    try:
+        cluster = store.get(CLUSTER)
+    except RecordInvalid as broken:
+        cluster = None
+        invalid.append(broken)
+    # Fragments and assignments are read before the nodes they name, so that a node that seems
+    # gone is gone.
+    fragments = _sound(store, FRAGMENTS, _fragment_fault, invalid)
+    assignments = _sound(store, ASSIGNMENTS, _no_fault, invalid)
+    queries = _sound(store, QUERIES, _query_fault, invalid)
+    streams = _sound(store, STREAMS, _stream_fault, invalid)
+    nodes = _sound(store, NODES, _node_fault, invalid)
+    return ClusterView(
+        cluster=cluster,
+        nodes=nodes,
+        streams=streams,
+        queries=queries,
+        fragments=fragments,
+        assignments=assignments,
+        invalid=tuple(invalid),
+    )
+
+
+def _sound(
+    store: Store,
+    folder: Folder[R],
+    fault: Callable[[str, R], str | None],
+    invalid: list[RecordInvalid],
+) -> dict[str, Versioned[R]]:
+    """A folder's records without those that contradict their place or themselves."""
+    listing = store.list(folder)
+    invalid += listing.invalid
+    records: dict[str, Versioned[R]] = {}
+    for name, found in listing.records.items():
+        problem = fault(name, found.record)
+        if problem is None:
+            records[name] = found
+        else:
+            invalid.append(RecordInvalid(folder.key(name).path, problem, found.version))
+    return records
+
+
+def _no_fault(name: str, record: Record) -> str | None:
+    return None
+
+
+def _fragment_fault(name: str, record: FragmentRecord) -> str | None:
+    if f"{record.query}.{record.fragment}" != name:
+        return f"calls itself {record.query}.{record.fragment}"
+    if record.secondary is not None and record.secondary.node == record.primary.node:
+        return f"has both copies on {record.primary.node}"
+    return None
+
+
+def _query_fault(name: str, record: QueryRecord) -> str | None:
+    return None if record.name == name else f"calls itself {record.name}"
+
+
+def _stream_fault(name: str, record: StreamRecord) -> str | None:
+    if record.name != name:
+        return f"calls itself {record.name}"
+    unknown = sorted(set(record.columns.values()) - type_names.keys())
+    return f"has columns of unknown type {', '.join(unknown)}" if unknown else None
+
+
+def _node_fault(name: str, record: NodeRecord) -> str | None:
+    return None if record.node == name else f"calls itself {record.node}"
+
+
+def with_orphans(view: ClusterView, before: ClusterView | None, now_us: int) -> ClusterView:
+    """The view, with the times since which fragments lack their primary carried over.
+
+    A record that has changed since starts anew: what was decided needs time to happen.
+    """
+    since_us: dict[str, int] = {}
+    for name, found in view.fragments.items():
+        if view.alive(found.record.primary) and not view.stepped_down(found.record):
+            continue
+        known = before.fragments.get(name) if before is not None else None
+        same = known is not None and known.version == found.version
+        since_us[name] = before.orphaned_since_us.get(name, now_us) if before and same else now_us
+    return replace(view, orphaned_since_us=since_us)

@@ -1,0 +1,228 @@
+"""A ZooKeeper for one machine, out of the jars that PySpark brings.
+
+One server on the loopback interface, started in about a second and ended with the process that
+started it. It is the same server as a production one (same sessions, versions, watches, ACLs and
+durability), but one only: it is no protection against the loss of its machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import socket
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from orchestrator.deploy.embedded.java import Java
+from orchestrator.deploy.embedded.leash import LeashedProcess
+from orchestrator.deploy.embedded.ports import LOOPBACK, PortTaken, free_port, is_free
+from orchestrator.errors import Unreachable
+
+TICK_MS = 200
+"""Expiry of sessions is checked once a tick."""
+
+LEAST_SESSION_MS = 2 * TICK_MS
+"""Shortest session a client can ask for: ZooKeeper allows no less than two ticks."""
+
+START_ATTEMPTS = 3
+"""A port chosen as free may be taken by another program before ZooKeeper binds it."""
+
+_configuration = """\
+tickTime={tick_ms}
+minSessionTimeout={least_session_ms}
+maxSessionTimeout=60000
+dataDir={data}
+clientPort={port}
+clientPortAddress={address}
+maxClientCnxns=0
+admin.enableServer=false
+4lw.commands.whitelist=srvr,envi,mntr
+preAllocSize=4096
+autopurge.snapRetainCount=3
+autopurge.purgeInterval=1
+"""
+
+_logging = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{ISO8601} %p %c{1}: %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+"""
+
+_jvm_options = (
+    "-Xmx128m",
+    "-XX:+UseSerialGC",
+    # The server is up before the optimising compiler would pay, and small stays small.
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Djava.awt.headless=true",
+    "-Dzookeeper.jmx.log4j.disable=true",
+)
+
+
+class EmbeddedZooKeeper:
+    """One ZooKeeper server on this machine.
+
+    Parameters
+    ----------
+    java
+        The runtime it runs on.
+    data_dir
+        Folder for its data, settings and log; made if missing. What an earlier server left in
+        it is what this one starts with.
+    port
+        Where clients connect; a free one is chosen if not given, and kept over restarts.
+    """
+
+    def __init__(self, java: Java, data_dir: Path, port: int | None = None) -> None:
+        self._java = java
+        self._folder = data_dir.absolute()
+        self._asked_port = port
+        self._port = port
+        self._process: LeashedProcess | None = None
+
+    @property
+    def port(self) -> int:
+        """Where it listens, once it was started."""
+        if self._port is None:
+            raise RuntimeError("ZooKeeper was not started yet, so it has no port")
+        return self._port
+
+    @property
+    def connect_string(self) -> str:
+        """What clients are given to find it."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """File with what it has to say: warnings and errors."""
+        return self._folder / "zookeeper.log"
+
+    @property
+    def process(self) -> LeashedProcess | None:
+        """The running server, for drills that crash it."""
+        return self._process
+
+    def start(self, timeout_s: float = 60.0) -> None:
+        """Start the server and wait until it serves; does nothing if it runs.
+
+        Raises
+        ------
+        PortTaken
+            Another program listens on the port that was asked for.
+        Unreachable
+            It ended, or did not serve within `timeout_s`.
+        """
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.stop()
+        (self._folder / "data").mkdir(parents=True, exist_ok=True)
+        attempts = 1 if self._port is not None else START_ATTEMPTS
+        for attempt in range(1, attempts + 1):
+            port = free_port() if self._port is None else self._port
+            if not is_free(port):
+                raise PortTaken("ZooKeeper", port)
+            try:
+                self._launch(port, timeout_s)
+            except Unreachable:
+                self.stop()
+                # It would have ended too if somebody had been faster to take the port.
+                if is_free(port) or attempt == attempts:
+                    raise
+            except BaseException:
+                self.stop()
+                raise
+            else:
+                self._port = port
+                return
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """End the server; its data stays."""
+        if self._process is not None:
+            self._process.stop(timeout_s)
+            self._process = None
+
+    def _launch(self, port: int, timeout_s: float) -> None:
+        configuration = self._folder / "zoo.cfg"
+        configuration.write_text(
+            _configuration.format(
+                tick_ms=TICK_MS,
+                least_session_ms=LEAST_SESSION_MS,
+                data=_escaped(self._folder / "data"),
+                port=port,
+                address=LOOPBACK,
+            ),
+            encoding="utf-8",
+        )
+        logging = self._folder / "log4j2.properties"
+        logging.write_text(_logging, encoding="utf-8")
+        self._process = LeashedProcess(
+            [
+                str(self._java.executable),
+                *_jvm_options,
+                f"-Dlog4j2.configurationFile={logging.as_uri()}",
+                "-cp",
+                str(_jars() / "*"),
+                "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                str(configuration),
+            ],
+            log=self.log,
+            env=self._java.environment(),
+            cwd=self._folder,
+        )
+        self._await_service(self._process, port, timeout_s)
+
+    def _await_service(self, process: LeashedProcess, port: int, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not _serves(port):
+            status = process.poll()
+            if status is not None:
+                raise self._failure(port, f"ended with exit status {status}")
+            if time.monotonic() > deadline:
+                raise self._failure(port, f"does not serve after {timeout_s:g} s")
+            time.sleep(0.02)
+
+    def _failure(self, port: int, problem: str) -> Unreachable:
+        return Unreachable(
+            "The embedded ZooKeeper", f"{LOOPBACK}:{port}", problem, f"Its log is {self.log}."
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def _jars() -> Path:
+    """Folder of PySpark's jars, found without importing PySpark."""
+    package = importlib.util.find_spec("pyspark")
+    if package is None or package.origin is None:
+        raise ImportError("pyspark is not installed; `make setup` installs it")
+    return Path(package.origin).parent / "jars"
+
+
+def _escaped(path: Path) -> str:
+    """A path as the value of a Java property."""
+    return str(path).replace("\\", "\\\\")
+
+
+def _serves(port: int) -> bool:
+    """Whether a ZooKeeper answers there that accepts sessions."""
+    answer = b""
+    with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1.0) as client:
+        client.sendall(b"srvr")
+        while received := client.recv(4096):
+            answer += received
+    return b"Mode: standalone" in answer

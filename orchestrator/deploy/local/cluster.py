@@ -1,0 +1,334 @@
+"""What `vivace up` runs: everything a cluster consists of, started in order and ended in reverse.
+
+One process holds the leash of all others: the embedded ZooKeeper, the sites, and Spark's driver,
+which in turn starts the executors. They end with it, however it ends.
+
+What takes long is done side by side: Spark needs most of the time, and ZooKeeper, the sites and
+the coordinator start meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as StillRunning
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from orchestrator.clock import now_us
+from orchestrator.control.process import Coordinator
+from orchestrator.deploy.embedded.java import Java, find_java
+from orchestrator.deploy.embedded.ports import PortTaken, is_free
+from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
+from orchestrator.deploy.local.readiness import LOOK_EVERY_S, Progress, await_ready
+from orchestrator.deploy.local.sites import Site
+from orchestrator.deploy.local.storage import kept_secret, prepare
+from orchestrator.errors import Unreachable, VivaceError
+from orchestrator.host.process import run_host
+from orchestrator.manifest import ClusterManifest, PlaceManifest, cluster_record
+from orchestrator.records import HostSpec, NodeKind
+from orchestrator.store import ZooKeeperStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from orchestrator.spark.hosts.pool import HostPool, PoolEvent
+
+SUPERVISE_EVERY_S = 0.5
+"""How often it is looked whether everything still runs."""
+
+_log = logging.getLogger("vivace.cluster")
+
+
+class SparkLost(VivaceError):
+    """Spark ended under a running cluster, and all executors with it."""
+
+
+def _silent(_step: str, _detail: str) -> None:
+    """Progress that nobody wants to see."""
+
+
+def _changes(on_progress: Progress) -> Progress:
+    """Progress without repetitions."""
+    told = ("", "")
+
+    def tell(step: str, detail: str) -> None:
+        nonlocal told
+        if (step, detail) != told:
+            told = (step, detail)
+            on_progress(step, detail)
+
+    return tell
+
+
+class LocalCluster:
+    """A cluster on this machine.
+
+    Parameters
+    ----------
+    manifest
+        What it consists of.
+    folder
+        For its data, logs, archive and scratch files; made if missing. ZooKeeper continues with
+        the data of an earlier cluster in the same folder.
+    zookeeper_port
+        Where ZooKeeper listens; a free port if not given.
+    on_progress
+        Told each step; from the thread that calls `start`.
+    """
+
+    def __init__(
+        self,
+        manifest: ClusterManifest,
+        folder: Path,
+        *,
+        zookeeper_port: int | None = None,
+        on_progress: Progress = _silent,
+    ) -> None:
+        self.manifest = manifest
+        self.folder = folder.absolute()
+        self.logs = self.folder / "logs"
+        self.archive = self.folder / "archive"
+        self.secret = ""
+        self._record = cluster_record(manifest)
+        self._port = zookeeper_port
+        self._on_progress = _changes(on_progress)
+        self._zookeeper: EmbeddedZooKeeper | None = None
+        self._store: ZooKeeperStore | None = None
+        self._spark: Future[SparkSession] | None = None
+        self._pool: HostPool | None = None
+        self._coordinator: Coordinator | None = None
+        self._sites: list[Site] = []
+        self._undo: list[tuple[str, Callable[[], None]]] = []
+        self._stopping = threading.Event()
+        self._failure: VivaceError | None = None
+
+    @property
+    def zookeeper(self) -> str:
+        """Where its ZooKeeper is."""
+        assert self._zookeeper is not None, "the cluster was not started"
+        return self._zookeeper.connect_string
+
+    @property
+    def store(self) -> ZooKeeperStore:
+        """Its records."""
+        assert self._store is not None, "the cluster was not started"
+        return self._store
+
+    @property
+    def session(self) -> SparkSession:
+        """Its Spark, on which the hosts run and other jobs find no slot but the driver's."""
+        assert self._spark is not None, "the cluster was not started"
+        return self._spark.result()
+
+    def start(self) -> None:
+        """Start everything, and wait until it is ready for queries.
+
+        Raises
+        ------
+        VivaceError
+            What did not come; everything has been ended again then.
+        """
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop_hosts(self) -> None:
+        """End all hosts but not Spark, whose executors other jobs find free then.
+
+        The coordinator ends first: it would try to heal what is no failure.
+        """
+        if self._coordinator is not None:
+            self._coordinator.stop()
+        if self._pool is not None:
+            self._pool.stop()
+
+    def stop(self) -> None:
+        """End everything in reverse order; does nothing the second time."""
+        self._stopping.set()
+        while self._undo:
+            what, undo = self._undo.pop()
+            _log.info("ending %s", what)
+            try:
+                undo()
+            # Whatever it is, what is left must end even so.
+            except Exception:  # noqa: BLE001
+                _log.exception("%s did not end in order", what)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the cluster's end or for the time; whether it has ended.
+
+        Raises
+        ------
+        SparkLost
+            It ended because Spark did.
+        """
+        ended = self._stopping.wait(timeout_s)
+        if self._failure is not None:
+            raise self._failure
+        return ended
+
+    def _start(self) -> None:
+        if self._port is not None and not is_free(self._port):
+            raise PortTaken("ZooKeeper", self._port)
+        for folder in (self.logs, self.archive):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.secret = kept_secret(self.folder / "secret")
+        self._on_progress("java", "looking for a runtime")
+        java = find_java(self.folder / "java")
+        self._on_progress("java", f"{java.version} in {java.home}")
+        spark = self._begin_spark(java)
+        self._start_zookeeper(java)
+        self._start_sites()
+        self._start_coordinator()
+        self._start_hosts(spark)
+        names = [place.name for place in (*self.manifest.nodes, *self.manifest.sites)]
+        await_ready(self.store, names, self._on_progress, self._check)
+        supervising = threading.Thread(target=self._supervise, name="tend", daemon=True)
+        supervising.start()
+        self._undo.append(("tending", supervising.join))
+
+    def _begin_spark(self, java: Java) -> Future[SparkSession]:
+        # Importing Spark is slow, and only a cluster's process needs it.
+        from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
+
+        settings = SessionSettings(
+            name=f"vivace-{self.manifest.name}",
+            work_dir=self.folder / "spark",
+            executors=len(self.manifest.nodes),
+            executor_memory_mb=self.manifest.executor_memory_bytes // 2**20,
+            java=java,
+        )
+        starter = ThreadPoolExecutor(1, thread_name_prefix="spark")
+        session = starter.submit(start_session, settings)
+        starter.shutdown(wait=False)
+
+        def stop() -> None:
+            # Also when starting was interrupted: it cannot be called off half-way.
+            if session.exception() is None:
+                stop_session(session.result())
+
+        self._undo.append(("Spark", stop))
+        self._spark = session
+        return session
+
+    def _start_zookeeper(self, java: Java) -> None:
+        self._on_progress("zookeeper", "starting")
+        zookeeper = EmbeddedZooKeeper(java, self.folder / "zookeeper", self._port)
+        self._undo.append(("ZooKeeper", zookeeper.stop))
+        zookeeper.start()
+        self._zookeeper = zookeeper
+        self._store = self._new_store()
+        self._undo.append(("the store's session", self._store.close))
+        prepare(self._store, self._record)
+        self._on_progress("zookeeper", f"serves at {zookeeper.connect_string}")
+
+    def _new_store(self) -> ZooKeeperStore:
+        return ZooKeeperStore(self.zookeeper, self.manifest.name, self.secret)
+
+    def _start_sites(self) -> None:
+        machine = socket.gethostname()
+        for place in self.manifest.sites:
+            spec = self._spec(place, NodeKind.SITE, f"{place.name}@{machine}")
+            site = Site(spec, self.logs)
+            self._undo.append((f"site {site.name}", site.stop))
+            site.start()
+            self._sites.append(site)
+
+    def _start_coordinator(self) -> None:
+        candidate = f"{self.manifest.name}-{os.getpid()}-{secrets.token_hex(4)}"
+        coordinator = Coordinator(self._new_store, candidate, now_us)
+        self._undo.append(("the coordinator", coordinator.stop))
+        self._coordinator = coordinator
+        coordinator.start()
+
+    def _start_hosts(self, spark: Future[SparkSession]) -> None:
+        from orchestrator.spark.hosts.pool import HostPool
+
+        count = len(self.manifest.nodes)
+        self._on_progress("spark", f"starting {count} executors")
+        while True:
+            self._check()
+            with contextlib.suppress(StillRunning):
+                session = spark.result(LOOK_EVERY_S)
+                break
+        domain = f"{session.sparkContext.applicationId}@{socket.gethostname()}"
+        specs = [self._spec(place, NodeKind.EXECUTOR, domain) for place in self.manifest.nodes]
+        pool = HostPool(session, specs, run_host, self._on_pool_event)
+        self._undo.append(("the hosts", self.stop_hosts))
+        self._pool = pool
+        pool.start()
+        self._on_progress("spark", f"runs {count} executors")
+
+    def _spec(self, place: PlaceManifest, kind: NodeKind, domain: str) -> HostSpec:
+        return HostSpec(
+            cluster=self.manifest.name,
+            node=place.name,
+            kind=kind,
+            region=place.region,
+            domain=f"{domain}/{place.domain}" if place.domain else domain,
+            zookeeper=self.zookeeper,
+            secret=self.secret,
+            archive=str(self.archive) if kind is NodeKind.SITE else None,
+        )
+
+    def _on_pool_event(self, event: PoolEvent) -> None:
+        from orchestrator.spark.hosts.pool import SessionLost
+
+        _log.info("%s", event)
+        if isinstance(event, SessionLost) and not self._stopping.is_set():
+            self._failure = SparkLost(
+                f"Spark ended, and all executors of cluster {self.manifest.name} with it; "
+                f"its log is {self.folder / 'spark' / 'spark.log'}"
+            )
+            self._stopping.set()
+
+    def _check(self) -> None:
+        """Raise if something that was started has ended while the rest still starts."""
+        if self._failure is not None:
+            raise self._failure
+        for site in self._sites:
+            if (status := site.ended) is not None:
+                raise Unreachable(
+                    f"Site {site.name}",
+                    "this machine",
+                    f"ended with exit status {status}",
+                    f"Its log is {site.log}.",
+                )
+
+    def _supervise(self) -> None:
+        """Start again what ended on its own, as Spark does with executors."""
+        assert self._zookeeper is not None
+        while not self._stopping.wait(SUPERVISE_EVERY_S):
+            process = self._zookeeper.process
+            try:
+                if process is None or process.poll() is not None:
+                    _log.warning("ZooKeeper ended; starting it again")
+                    self._zookeeper.start()
+                for site in self._sites:
+                    if site.ended is not None:
+                        _log.warning("site %s ended with %s", site.name, site.ended)
+                        site.start()
+            except (VivaceError, OSError) as error:
+                _log.warning("%s", error)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()

@@ -1,0 +1,292 @@
+"""What a host runs, kept to what the store assigns it.
+
+The assignment is the whole truth about what should run; this module turns the difference between
+it and what does run into beginnings, changes of role and retirements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ha.cursor import StreamCursor
+from ha.feeding import Producer
+from ha.messages import Unsubscribe
+from ha.output_log import OutputLog
+from ha.replica import Replica
+from ha.roles import ReplicaRole, RoleEvent
+from ha.subscription import Subscription
+from orchestrator.host.events import Command, Report, Send, SourceEmitted
+from orchestrator.host.sink import SINK_PREFIX, Sink
+from orchestrator.records import (
+    Assignment,
+    FragmentAssignment,
+    SinkAssignment,
+    SourceAssignment,
+    SourceStatus,
+)
+from streams.chunk import stream_schema
+from streams.compiler import compile_statement
+from streams.language import QueryError, parse
+from streams.scheduling.shedder import Shedder, value_of
+
+ABSENT_SINK_US = 15_000_000
+"""How long output is kept for a sink whose host has left the store. A copy of a fragment that goes
+has a twin, or gets one, which fetches the state; a sink that only lost its session for a moment
+would miss what was trimmed meanwhile."""
+
+
+@dataclass(slots=True)
+class HostedReplica:
+    """A copy this host runs, with its dealings with others."""
+
+    assignment: FragmentAssignment
+    replica: Replica
+    subscriptions: dict[str, Subscription]
+    snapshot_asked_us: int | None = None
+
+    def supersede(self, epoch: int) -> bool:
+        """Heed a newer epoch; True if this copy was primary until now."""
+        return epoch > self.replica.epoch and self.step_down(epoch)
+
+    def step_down(self, epoch: int) -> bool:
+        """Leave an epoch to another copy; True if this one was primary until now."""
+        replica = self.replica
+        deposed = replica.role is ReplicaRole.PRIMARY
+        replica.epoch = epoch
+        replica.apply(RoleEvent.SUPERSEDED)
+        return deposed
+
+
+@dataclass(slots=True)
+class Source:
+    """A stream this host brings in; a `Producer` without a twin."""
+
+    assignment: SourceAssignment
+    generation: int
+    log: OutputLog
+    shedder: Shedder | None
+    shed: int = 0
+
+    @staticmethod
+    def begin(a: SourceAssignment, now_us: int) -> Source:
+        """A stream of which nothing has entered yet."""
+        schema = stream_schema(a.columns)
+        shedder = None
+        if a.shed is not None:
+            value = None if a.shed.value is None else value_of(a.shed.value, schema)
+            shedder = Shedder(a.shed.tuples, round(a.shed.per_ms * 1000), value)
+        return Source(assignment=a, generation=now_us, log=OutputLog(schema), shedder=shedder)
+
+    def enter(self, emitted: SourceEmitted, now_us: int) -> None:
+        """Take in what has come from outside, or what the load shedder leaves of it."""
+        rows = emitted.rows
+        if self.shedder is not None:
+            admitted = self.shedder.admit(rows, now_us)
+            rows = admitted.kept
+            self.shed += admitted.dropped
+        self.log.append(rows, emitted.watermarks_ms, emitted.ingestion_times_us)
+
+    @property
+    def status(self) -> SourceStatus:
+        """For the host's record in the store."""
+        return SourceStatus(next_seq=self.log.end.next_seq, shed=self.shed)
+
+    @property
+    def stream(self) -> str:
+        """Name of the stream."""
+        return self.assignment.stream
+
+    @property
+    def epoch(self) -> int:
+        """One life, one epoch."""
+        return self.generation
+
+    @property
+    def serves(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def sends(self) -> bool:
+        """Always: it has no twin."""
+        return True
+
+
+class ReplicaManager:
+    """Copies, sources and sinks of one host."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.running: dict[str, HostedReplica] = {}
+        self.sources: dict[str, Source] = {}
+        self.sinks: dict[str, Sink] = {}
+        self.incarnations: dict[str, str] = {}
+        self._absent_since_us: dict[str, int] = {}
+
+    def producers(self) -> Iterator[Producer]:
+        """Everything here that makes a stream."""
+        yield from self.sources.values()
+        for running in self.running.values():
+            yield running.replica
+
+    def producer(self, stream: str) -> Producer | None:
+        """What makes `stream` here and can be relied on."""
+        if (source := self.sources.get(stream)) is not None:
+            return source
+        running = self.running.get(stream)
+        return running.replica if running is not None and running.replica.serves else None
+
+    def subscriptions(self) -> Iterator[tuple[Subscription, StreamCursor]]:
+        """Everything here that reads a stream."""
+        for running in self.running.values():
+            for stream, subscription in running.subscriptions.items():
+                yield subscription, running.replica.inputs[stream].cursor
+        for sink in self.sinks.values():
+            yield sink.subscription, sink.cursor
+
+    def schema_of(self, stream: str) -> pa.Schema | None:
+        """Schema of a stream read or made here."""
+        if (sink := self.sinks.get(stream)) is not None:
+            return sink.schema
+        for running in self.running.values():
+            if stream in running.replica.inputs:
+                return running.replica.inputs[stream].schema
+            if stream == running.replica.stream:
+                return running.replica.log.schema
+        return None
+
+    def apply(self, assignment: Assignment, now_us: int) -> tuple[list[Command], set[str]]:
+        """Run what is assigned and nothing else.
+
+        Returns what to tell others, and the nodes that have gone, or have come back as new
+        processes, since the last assignment.
+        """
+        incarnations = {peer.node: peer.incarnation for peer in assignment.peers}
+        renewed = {n for n, i in incarnations.items() if self.incarnations.get(n) != i}
+        gone = self.incarnations.keys() - (incarnations.keys() - renewed)
+        self.incarnations = incarnations
+        for node in gone:
+            self._absent_since_us[node] = now_us
+            self._drop_subscribers(node, sinks=node in renewed)
+        for node in incarnations:
+            self._absent_since_us.pop(node, None)
+        commands = [
+            *self._fragments(assignment.fragments),
+            *self._sources(assignment.sources, now_us),
+            *self._sinks(assignment.sinks),
+        ]
+        for subscription, _ in self.subscriptions():
+            left = subscription.use(assignment.producers.get(subscription.stream, ()), renewed)
+            commands += _unsubscribe_from(subscription, tuple(left))
+        return commands, set(gone)
+
+    def drop_absent(self, now_us: int) -> None:
+        """Keep nothing any more for sinks that have been away for too long."""
+        for node, since_us in list(self._absent_since_us.items()):
+            if now_us - since_us > ABSENT_SINK_US:
+                del self._absent_since_us[node]
+                self._drop_subscribers(node, sinks=True)
+
+    def _drop_subscribers(self, node: str, *, sinks: bool) -> None:
+        for producer in self.producers():
+            for consumer in producer.log.consumers:
+                if consumer[0] == node and (sinks or not consumer[1].startswith(SINK_PREFIX)):
+                    producer.log.unsubscribe(consumer)
+
+    def _fragments(self, assigned: tuple[FragmentAssignment, ...]) -> Iterator[Command]:
+        wanted = {a.fragment: a for a in assigned}
+        for fragment, running in list(self.running.items()):
+            a = wanted.get(fragment)
+            if a is None or a.generation > running.replica.generation:
+                yield from self.stop_replica(fragment)
+        for fragment, a in wanted.items():
+            if (running := self.running.get(fragment)) is None:
+                yield self._begin(a)
+            else:
+                running.assignment = a
+                yield from _change_role(running, a)
+
+    def stop_replica(self, fragment: str) -> list[Command]:
+        """End a copy."""
+        running = self.running.pop(fragment, None)
+        if running is None:
+            return []
+        role = running.replica.role.value
+        commands: list[Command] = [Report(kind="retired", subject=fragment, detail=role)]
+        for subscription in running.subscriptions.values():
+            commands += _unsubscribe_from(subscription, subscription.producers)
+        return commands
+
+    def shut_down(self) -> list[Command]:
+        """End everything that reads."""
+        commands = [c for fragment in list(self.running) for c in self.stop_replica(fragment)]
+        return [*commands, *self._sinks(())]
+
+    def _begin(self, a: FragmentAssignment) -> Command:
+        try:
+            (statement,) = parse(a.statement)
+            program = compile_statement(statement, a.inputs)
+        except QueryError as error:
+            # The coordinator compiled it before it assigned it: versions differ across hosts.
+            return Report(kind="assignment refused", subject=a.fragment, detail=str(error))
+        schemas = {stream: stream_schema(columns) for stream, columns in a.inputs.items()}
+        replica = Replica(program, schemas, epoch=a.epoch, generation=a.generation)
+        if a.role == "primary":
+            replica.apply(RoleEvent.FOUNDED)
+        self.running[a.fragment] = HostedReplica(
+            assignment=a,
+            replica=replica,
+            subscriptions={stream: Subscription(stream, a.fragment) for stream in a.inputs},
+        )
+        return Report(
+            kind="begun", subject=a.fragment, detail=f"{replica.role.value}, epoch {a.epoch}"
+        )
+
+    def _sources(self, assigned: tuple[SourceAssignment, ...], now_us: int) -> Iterator[Command]:
+        wanted = {a.stream: a for a in assigned}
+        self.sources = {s: source for s, source in self.sources.items() if s in wanted}
+        for stream, a in wanted.items():
+            if stream in self.sources:
+                self.sources[stream].assignment = a
+            else:
+                try:
+                    self.sources[stream] = Source.begin(a, now_us)
+                except QueryError as error:
+                    yield Report(kind="assignment refused", subject=stream, detail=str(error))
+                    continue
+                yield Report(kind="begun", subject=stream, detail="source")
+
+    def _sinks(self, assigned: tuple[SinkAssignment, ...]) -> Iterator[Command]:
+        wanted = {a.stream: a for a in assigned}
+        for stream in [s for s in self.sinks if s not in wanted]:
+            subscription = self.sinks.pop(stream).subscription
+            yield from _unsubscribe_from(subscription, subscription.producers)
+        for stream, a in wanted.items():
+            if stream in self.sinks:
+                self.sinks[stream].use(a)
+            else:
+                self.sinks[stream] = Sink(a)
+                yield Report(kind="begun", subject=stream, detail="sink")
+
+
+def _change_role(running: HostedReplica, a: FragmentAssignment) -> Iterator[Command]:
+    replica = running.replica
+    if a.epoch <= replica.epoch:
+        return
+    if a.role == "secondary":
+        running.supersede(a.epoch)
+    elif replica.role is ReplicaRole.WARMING:
+        yield Report(
+            kind="cannot be primary", subject=a.fragment, detail="its state has not arrived"
+        )
+    else:
+        replica.epoch = a.epoch
+        replica.apply(RoleEvent.PROMOTED)
+
+
+def _unsubscribe_from(subscription: Subscription, nodes: tuple[str, ...]) -> list[Command]:
+    message = Unsubscribe(stream=subscription.stream, consumer=subscription.consumer)
+    return [Send(to=node, message=message) for node in nodes]

@@ -1,0 +1,294 @@
+"""A Spark session whose executors are a cluster's nodes.
+
+By default a `local-cluster`: real executor processes on this machine, from PySpark's own package,
+each of which can be killed without the others noticing. Any other master works as well.
+
+Spark would write executors' folders into its own installation, its logs to the terminal and its
+scratch files to the temporary folder. A local cluster therefore gets a Spark home of its own:
+links to the installed one, with settings and working folders below `work_dir`, where everything
+that Spark leaves behind is found and removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from py4j.java_gateway import JavaGateway
+from pyspark import SparkConf, SparkContext, java_gateway
+from pyspark.sql import SparkSession
+
+import orchestrator
+from orchestrator.deploy.embedded.java import Java, find_java
+from orchestrator.deploy.embedded.ports import LOOPBACK
+from orchestrator.errors import Unreachable, VivaceError
+
+OWNER = "spark.vivace.owner"
+"""Setting that tells a session started here from one that somebody else answers for."""
+
+_launch_gateway: Callable[[SparkConf, Mapping[str, object]], JavaGateway]
+_launch_gateway = vars(java_gateway)["launch_gateway"]
+"""Starts Spark's Java process; PySpark leaves its types out."""
+
+JVM_END_S = 15.0
+"""How long Spark's driver may take to end once asked; it is killed then."""
+
+_small_jvm = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.awt.headless=true"
+"""Many short-lived processes share one machine: start fast, stay small, leave no files."""
+
+_logging = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{ISO8601} %p %c{1}: %m%n%ex
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """What a session is started with.
+
+    Attributes
+    ----------
+    name
+        The application's name.
+    work_dir
+        Folder for logs, scratch files and executors' folders; made if missing.
+    executors
+        How many executors of one core each.
+    executor_memory_mb, driver_memory_mb
+        Java heaps, MB. Spark refuses executors of less than 450.
+    master
+        Spark's master URL; a local cluster of that many executors if not given.
+    java
+        Runtime for the driver and the executors of a local cluster; found if not given.
+    extra
+        Further Spark settings, which win over all others.
+    """
+
+    name: str
+    work_dir: Path
+    executors: int
+    executor_memory_mb: int = 512
+    driver_memory_mb: int = 768
+    master: str | None = None
+    java: Java | None = None
+    extra: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the executors are started by the driver on this machine."""
+        return self.master is None or self.master.startswith("local")
+
+
+class SessionExists(VivaceError):
+    """This process has a Spark session already."""
+
+
+def spark_settings(settings: SessionSettings) -> dict[str, str]:
+    """Spark's configuration for hosts: one task an executor, and each failure told at once."""
+    work = settings.work_dir.absolute()
+    memory = settings.executor_memory_mb
+    configuration = {
+        "spark.app.name": settings.name,
+        "spark.master": settings.master or f"local-cluster[{settings.executors},1,{memory}]",
+        OWNER: str(os.getpid()),
+        "spark.executor.instances": str(settings.executors),
+        "spark.executor.memory": f"{memory}m",
+        "spark.driver.memory": f"{settings.driver_memory_mb}m",
+        # One host an executor: a host is a task that takes all the cores there are.
+        "spark.executor.cores": "1",
+        "spark.task.cpus": "1",
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.speculation": "false",
+        # The first host is submitted when there is room for all.
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        # A lost host is the pool's business: Spark reports it at the first failure …
+        "spark.task.maxFailures": "1",
+        # … and never gives up replacing executors.
+        "spark.deploy.maxExecutorRetries": "-1",
+        # A host must not find the remains of an earlier one in its process, and a cancelled
+        # one is killed without further delay.
+        "spark.python.worker.reuse": "false",
+        "spark.python.task.killTimeout": "0",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": (work / "warehouse").as_uri(),
+    }
+    if settings.is_local:
+        scratch = work / "scratch"
+        # Where Java unpacks native libraries, which a killed process leaves behind.
+        java_options = f'{_small_jvm} "-Djava.io.tmpdir={scratch}"'
+        configuration |= {
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.driver.host": LOOPBACK,
+            "spark.local.dir": str(scratch),
+            "spark.driver.extraJavaOptions": java_options,
+            "spark.executor.extraJavaOptions": java_options,
+            # Executors find the package where this process found it, installed or not.
+            "spark.executorEnv.PYTHONPATH": str(_source_root()),
+        }
+    return configuration | dict(settings.extra)
+
+
+def start_session(settings: SessionSettings) -> SparkSession:
+    """Start Spark; executors may still be on their way when it returns.
+
+    Raises
+    ------
+    SessionExists
+        There is a session in this process; Spark allows one.
+    Unreachable
+        Spark's driver did not start, or not reach its master.
+    NoJava
+        There is no Java to run it on.
+    """
+    present: SparkContext | None = vars(SparkContext).get("_active_spark_context")
+    if present is not None:
+        raise SessionExists(
+            f"this process runs the Spark application {present.appName!r} already: "
+            "stop it first, or hand its session over instead of having one started"
+        )
+    work = settings.work_dir.absolute()
+    (work / "scratch").mkdir(parents=True, exist_ok=True)
+    log = work / "spark.log"
+    configuration = SparkConf(loadDefaults=False).setAll(list(spark_settings(settings).items()))
+    gateway = None
+    with _environment(_variables(settings, work)), _signal_handlers_kept():
+        try:
+            with log.open("ab") as output:
+                gateway = _launch_gateway(
+                    configuration,
+                    {"stdout": output, "stderr": output, "start_new_session": True},
+                )
+            _forget_driver()
+            return SparkSession(SparkContext(conf=configuration, gateway=gateway))
+        except BaseException as error:
+            _end_driver(gateway)
+            if not isinstance(error, Exception):
+                raise
+            raise Unreachable(
+                "Spark",
+                settings.master or "this machine",
+                f"did not start ({type(error).__name__})",
+                f"Its log is {log}.",
+            ) from error
+
+
+def stop_session(session: SparkSession) -> None:
+    """End a session that `start_session` started, executors included; leave others alone."""
+    context = session.sparkContext
+    if context.getConf().get(OWNER) != str(os.getpid()):
+        return
+    gateway: JavaGateway | None = vars(SparkContext).get("_gateway")
+    try:
+        session.stop()
+    finally:
+        _end_driver(gateway)
+
+
+def _variables(settings: SessionSettings, work: Path) -> dict[str, str]:
+    """Environment variables that Spark's scripts and executors go by."""
+    variables = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    if settings.is_local:
+        java = settings.java or find_java(work)
+        variables |= {
+            "JAVA_HOME": str(java.home),
+            "SPARK_HOME": str(_private_home(work)),
+            "SPARK_CONF_DIR": str(work / "spark" / "conf"),
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "SPARK_LAUNCHER_OPTS": _small_jvm,
+        }
+    return variables
+
+
+def _private_home(work: Path) -> Path:
+    """A Spark home of links to PySpark's, with its own settings and working folder."""
+    package = importlib.util.find_spec("pyspark")
+    if package is None or package.origin is None:
+        raise ImportError("pyspark is not installed; `make setup` installs it")
+    installed = Path(package.origin).parent
+    home = work / "spark"
+    (home / "conf").mkdir(parents=True, exist_ok=True)
+    for name in ("bin", "jars", "python"):
+        link = home / name
+        if link.is_symlink() and link.resolve() != installed / name:
+            link.unlink()
+        if not link.is_symlink():
+            link.symlink_to(installed / name)
+    (home / "conf" / "log4j2.properties").write_text(_logging, encoding="utf-8")
+    return home
+
+
+def _source_root() -> Path:
+    """Folder that this package is imported from."""
+    return Path(orchestrator.__file__).resolve().parent.parent
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Generator[None]:
+    """Environment variables for the time of starting Spark; it copies what it needs later."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _signal_handlers_kept() -> Generator[None]:
+    """Keep Spark from taking over Ctrl-C: what it means is for the command to say."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def _forget_driver() -> None:
+    """Have the next context run in a Java process of its own.
+
+    Spark keeps the first one for all contexts that follow, with the settings it was started with.
+    """
+    for name in ("_gateway", "_jvm"):
+        setattr(SparkContext, name, None)
+
+
+def _end_driver(gateway: JavaGateway | None) -> None:
+    """End the Java process behind a session."""
+    _forget_driver()
+    if gateway is None:
+        return
+    gateway.shutdown()
+    driver: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if driver is None:
+        return
+    if driver.stdin is not None:
+        # End of file is what it waits for.
+        driver.stdin.close()
+    try:
+        driver.wait(JVM_END_S)
+    except subprocess.TimeoutExpired:
+        driver.kill()
+        driver.wait()

@@ -1,0 +1,277 @@
+"""One block's part in an iteration of the coordinates, run on an executor.
+
+Each function reads what it needs of the iteration before (all nodes' coordinates: 50 MB for a
+million), moves its own nodes and writes its own file: block Jacobi. What the blocks must agree
+on, a few sums, goes back in a `BlockReport`. The nodes' arrays begin with the block's own, which
+makes its nodes the first ones for `topology.bulk_coordinates`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from orchestrator.spark.jobs.block_files import Array, Layout, read_block, read_from, write_block
+from orchestrator.spark.jobs.peak_memory import executor_peak_mb
+from topology.bulk_coordinates import Averaged, BulkCoordinates, carried_on, relax
+from topology.bulk_embedding import Flattening
+from topology.latency_samples import LatencySamples
+from topology.spectral_initialisation import Basis, Moments, correlate, mean_squares
+
+REPORT_SCHEMA = "block long, report binary"
+
+MEAN_SQUARE = "mean_square"
+ERROR = "error"
+
+
+class BlockReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a block says about its part; reports add up.
+
+    Attributes
+    ----------
+    nodes
+        Number of them.
+    total, products
+        Sums of the nodes' vectors or coordinates (`Moments`).
+    square_sum
+        Sum of the nodes' mean squared round trips, ms².
+    error_sum
+        Sum of their error estimates.
+    rejected, resets
+        Samples refused, coordinates that started over.
+    peak_mb
+        Peak memory of the executor so far.
+    """
+
+    nodes: int = 0
+    total: list[float] = []
+    products: list[list[float]] = []
+    square_sum: float = 0.0
+    error_sum: float = 0.0
+    rejected: int = 0
+    resets: int = 0
+    peak_mb: float = 0.0
+
+    @property
+    def moments(self) -> Moments:
+        """The sums as arrays."""
+        return Moments(
+            count=self.nodes, total=np.array(self.total), products=np.array(self.products)
+        )
+
+    def __add__(self, other: BlockReport) -> BlockReport:
+        moments = self.moments + other.moments
+        return BlockReport(
+            nodes=self.nodes + other.nodes,
+            total=moments.total.tolist(),
+            products=moments.products.tolist(),
+            square_sum=self.square_sum + other.square_sum,
+            error_sum=self.error_sum + other.error_sum,
+            rejected=self.rejected + other.rejected,
+            resets=self.resets + other.resets,
+            peak_mb=max(self.peak_mb, other.peak_mb),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Iteration:
+    """What every block needs to know.
+
+    Attributes
+    ----------
+    samples, before, after
+        Folders: samples by block, the iteration to go on from, this one.
+    layout
+        Of the nodes.
+    dimensions
+        Of the coordinates that are read; of those that are drawn in the first iteration.
+    number
+        Of this iteration; with `seed` and the block it determines all random draws.
+    """
+
+    samples: Path
+    before: Path
+    after: Path
+    layout: Layout
+    dimensions: int
+    number: int
+    seed: int
+
+    def rng(self, block: int) -> np.random.Generator:
+        """Randomness of this block in this iteration, however often it is repeated."""
+        return np.random.default_rng([self.seed, self.number, block])
+
+    def forces(self, block: int) -> LatencySamples:
+        """The block's samples, as `samples_in` counts."""
+        return self.samples_in(self.samples, block)
+
+    def samples_in(self, folder: Path, block: int) -> LatencySamples:
+        """A block's samples, nodes counted from the block's first one on, round."""
+        nodes, peers, rtt_ms = read_block(folder, block, ["node", "peer", "rtt_ms"])
+        start, count = self.layout.start(block), self.layout.nodes
+        return LatencySamples(nodes=nodes - start, peers=(peers - start) % count, rtt_ms=rtt_ms)
+
+    def vectors(self, block: int, name: str = "x") -> Array:
+        """The block's own vectors in the iteration before, shape (its nodes, dimensions)."""
+        columns = read_block(self.before, block, _axes(name, self.dimensions))
+        return np.stack(columns, axis=1)
+
+    def all_vectors(self, block: int, column: str) -> tuple[Array, Array]:
+        """All nodes' vectors in the iteration before, and a column; this block's come first."""
+        names = [*_axes("x", self.dimensions), column]
+        *columns, last = read_from(self.before, self.layout, block, names)
+        return np.stack(columns, axis=1), last
+
+    def write(self, block: int, vectors: dict[str, Array], **columns: Array) -> None:
+        """Write the block's file: node, each vector's axes, further columns."""
+        start = self.layout.start(block)
+        table: dict[str, Array] = {"node": np.arange(start, start + self.layout.size(block))}
+        for name, vector in vectors.items():
+            table |= dict(zip(_axes(name, vector.shape[1]), vector.T, strict=True))
+        write_block(self.after, block, table | columns)
+
+
+def _axes(name: str, dimensions: int) -> list[str]:
+    """Names of a vector's columns."""
+    return [f"{name}{axis}" for axis in range(dimensions)]
+
+
+BlockWork = Callable[[Iteration, int], BlockReport]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """Draw the spectral vectors; sum up each node's samples."""
+
+    def __call__(self, iteration: Iteration, block: int) -> BlockReport:
+        size = iteration.layout.size(block)
+        vectors = iteration.rng(block).normal(size=(size, iteration.dimensions))
+        squares = mean_squares(iteration.forces(block), size)
+        iteration.write(block, {"x": vectors}, mean_square=squares)
+        return _spectral_report(vectors, squares)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Correlate:
+    """One pass of the spectral start, from what the blocks agreed on after the last."""
+
+    basis: Basis
+    grand_mean: float
+
+    def __call__(self, iteration: Iteration, block: int) -> BlockReport:
+        size = iteration.layout.size(block)
+        before, squares = iteration.all_vectors(block, MEAN_SQUARE)
+        correlated = correlate(
+            self.basis.vectors(before),
+            squares,
+            self.grand_mean,
+            iteration.forces(block),
+            size,
+        )
+        iteration.write(block, {"x": correlated}, mean_square=squares[:size])
+        return _spectral_report(correlated, squares[:size])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Relax:
+    """One relaxation.
+
+    Attributes
+    ----------
+    basis
+        For the first one, which takes the spectral vectors as places.
+    flattening
+        For the one before which spare dimensions are given up.
+    """
+
+    timestep: Averaged
+    momentum: float
+    basis: Basis | None = None
+    flattening: Flattening | None = None
+
+    def __call__(self, iteration: Iteration, block: int) -> BlockReport:
+        size = iteration.layout.size(block)
+        now = self._placed(iteration, block)
+        own = BulkCoordinates(positions_ms=now.positions_ms[:size], errors=now.errors[:size])
+        moved = relax(
+            now,
+            iteration.forces(block),
+            rng=iteration.rng(block),
+            timestep=self.timestep,
+            movable=size,
+        )
+        if self.basis is None:
+            last_ms = self._flat(iteration.vectors(block, "last"))
+            before = BulkCoordinates(positions_ms=last_ms, errors=own.errors)
+            moved = carried_on(before, own, moved, self.momentum)
+        vectors = {"x": moved.positions_ms, "last": own.positions_ms}
+        iteration.write(block, vectors, error=moved.errors)
+        moments = Moments.of(moved.positions_ms)
+        return BlockReport(
+            nodes=size,
+            total=moments.total.tolist(),
+            products=moments.products.tolist(),
+            error_sum=float(moved.errors.sum()),
+            rejected=moved.rejected,
+            resets=moved.resets,
+            peak_mb=executor_peak_mb(),
+        )
+
+    def _placed(self, iteration: Iteration, block: int) -> BulkCoordinates:
+        if self.basis is not None:
+            before, _ = iteration.all_vectors(block, MEAN_SQUARE)
+            positions_ms, errors = self.basis.positions_ms(before), np.ones(len(before))
+        else:
+            positions_ms, errors = iteration.all_vectors(block, ERROR)
+        return BulkCoordinates(positions_ms=self._flat(positions_ms), errors=errors)
+
+    def _flat(self, positions_ms: Array) -> Array:
+        if self.flattening is None:
+            return positions_ms
+        return self.flattening.positions_ms(positions_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BlockTask:
+    """What `mapInArrow` runs: rows name blocks, and a report comes back for each."""
+
+    iteration: Iteration
+    work: BlockWork
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for block in batch.column(0).to_pylist():
+                report = msgspec.json.encode(self.work(self.iteration, block))
+                yield pa.RecordBatch.from_pydict({"block": [block], "report": [report]})
+
+
+def _spectral_report(vectors: Array, squares: Array) -> BlockReport:
+    moments = Moments.of(vectors)
+    return BlockReport(
+        nodes=moments.count,
+        total=moments.total.tolist(),
+        products=moments.products.tolist(),
+        square_sum=float(squares.sum()),
+        peak_mb=executor_peak_mb(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HeldOutErrors:
+    """What `mapInArrow` runs in the end: the relative error of each held-out sample."""
+
+    iteration: Iteration
+    held_out: Path
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for block in batch.column(0).to_pylist():
+                positions_ms, own_errors = self.iteration.all_vectors(block, ERROR)
+                placed = BulkCoordinates(positions_ms=positions_ms, errors=own_errors)
+                errors = placed.relative_errors(self.iteration.samples_in(self.held_out, block))
+                yield pa.RecordBatch.from_pydict({"relative_error": errors})

@@ -1,0 +1,54 @@
+"""Starting and ending Spark within one process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestrator.deploy.embedded.java import Java
+from orchestrator.errors import Unreachable
+from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def test_session_can_be_started_again_and_leaves_no_trace(
+    java: Java, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    interrupt = signal.getsignal(signal.SIGINT)
+    before = dict(os.environ)
+    for name in ("first", "second"):
+        settings = SessionSettings(
+            name=name, work_dir=tmp_path / f"the {name}", executors=1, java=java
+        )
+        session = start_session(settings)
+        below = psutil.Process().children(recursive=True)
+        assert session.sparkContext.appName == name
+        assert session.range(10).count() == 10
+        assert list((tmp_path / f"the {name}" / "scratch").glob("liblz4*"))
+        assert signal.getsignal(signal.SIGINT) is interrupt
+        stop_session(session)
+        assert not psutil.wait_procs(below, 10)[1]
+    assert {name for name in os.environ if os.environ[name] != before.get(name)} <= {
+        # Set by Spark for the Python processes it starts.
+        "SPARK_AUTH_SOCKET_TIMEOUT",
+        "SPARK_BUFFER_SIZE",
+    }
+    assert not list(Path.cwd().iterdir())
+    assert capfd.readouterr() == ("", "")
+
+
+def test_master_that_cannot_be_had_is_named_with_the_log(java: Java, tmp_path: Path) -> None:
+    settings = SessionSettings(
+        name="none", work_dir=tmp_path, executors=1, java=java, master="local-cluster[no]"
+    )
+    with pytest.raises(Unreachable, match=r"Spark at local-cluster\[no\] did not start") as refused:
+        start_session(settings)
+    assert str(tmp_path / "spark.log") in str(refused.value)
+    assert not psutil.Process().children()

@@ -1,0 +1,117 @@
+"""What Prometheus is told: read back with its own parser."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from orchestrator.cli.render.metrics import exposition, samples
+from orchestrator.cli.render.status import (
+    FragmentStatus,
+    NodeStatus,
+    OutputStatus,
+    SourceDocument,
+    StatusDocument,
+)
+
+NODE = NodeStatus(
+    node="paris",
+    kind="executor",
+    region='the "Île"',
+    error=0.1,
+    load_ms=0.0,
+    primaries=1,
+    secondaries=0,
+    pid=1,
+    counters={"takeovers": 2, "tuples_in": 17},
+)
+FRAGMENT = FragmentStatus(
+    query="q",
+    fragment="f",
+    epoch=3,
+    primary="paris",
+    primary_alive=True,
+    sub_deadline_ms=12.5,
+    secondary=None,
+    secondary_state="none",
+    redundant=False,
+)
+SOURCE = SourceDocument(stream="s", site="desk", entered=70, shed=30)
+OUTPUT = OutputStatus(
+    query="q",
+    stream="f",
+    site="desk",
+    rows=40,
+    completed_timestamps=9,
+    latency_ms_p50=20.0,
+    latency_ms_p99=80.0,
+    deadline_ms=300.0,
+    deadline_misses=1,
+    late_rows=4,
+    miss_pct=10.0,
+    recent_miss_pct=25.0,
+    lost=5,
+    repeated=6,
+)
+
+
+def document(output: OutputStatus = OUTPUT) -> StatusDocument:
+    return StatusDocument(
+        cluster="c",
+        nodes=(NODE,),
+        fragments=(FRAGMENT,),
+        sources=(SOURCE,),
+        outputs=(output,),
+        problems=(),
+        history=(),
+    )
+
+
+OF_OUTPUT = {"query": "q", "stream": "f", "site": "desk"}
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "value"),
+    [
+        ("vivace_host_up", {"node": "paris", "kind": "executor", "region": 'the "Île"'}, 1),
+        ("vivace_host_events_total", {"node": "paris", "event": "takeovers"}, 2),
+        ("vivace_host_events_total", {"node": "paris", "event": "tuples_in"}, 17),
+        ("vivace_fragment_redundant", {"query": "q", "fragment": "f"}, 0),
+        ("vivace_fragment_epoch", {"query": "q", "fragment": "f"}, 3),
+        ("vivace_fragment_sub_deadline_seconds", {"query": "q", "fragment": "f"}, 0.0125),
+        ("vivace_stream_tuples_total", {"stream": "s", "site": "desk"}, 70),
+        ("vivace_stream_shed_tuples_total", {"stream": "s", "site": "desk"}, 30),
+        ("vivace_output_tuples_total", OF_OUTPUT, 40),
+        ("vivace_output_late_tuples_total", OF_OUTPUT, 4),
+        ("vivace_output_completed_timestamps_total", OF_OUTPUT, 9),
+        ("vivace_output_late_timestamps_total", OF_OUTPUT, 1),
+        ("vivace_output_lost_tuples_total", OF_OUTPUT, 5),
+        ("vivace_output_repeated_tuples_total", OF_OUTPUT, 6),
+        ("vivace_output_deadline_seconds", OF_OUTPUT, 0.3),
+        ("vivace_output_miss_ratio", OF_OUTPUT, 0.25),
+        ("vivace_output_latency_seconds", OF_OUTPUT | {"quantile": "0.5"}, 0.02),
+        ("vivace_output_latency_seconds", OF_OUTPUT | {"quantile": "0.99"}, 0.08),
+    ],
+)
+def test_every_figure_is_told_in_base_units(
+    name: str, labels: dict[str, str], value: float
+) -> None:
+    read = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(exposition(document()))
+        for sample in family.samples
+    }
+    assert read[name, tuple(sorted(labels.items()))] == pytest.approx(value)
+    assert (name, labels, pytest.approx(value)) in [
+        (sample.name, sample.labels, sample.value) for sample in samples(document())
+    ]
+
+
+def test_what_is_not_known_yet_is_left_out() -> None:
+    fresh = msgspec.structs.replace(
+        OUTPUT, latency_ms_p50=None, latency_ms_p99=None, recent_miss_pct=None
+    )
+    told = {sample.name for sample in samples(document(fresh))}
+    assert "vivace_output_tuples_total" in told
+    assert not told & {"vivace_output_latency_seconds", "vivace_output_miss_ratio"}

@@ -1,0 +1,97 @@
+"""How much of every stream there is, until that is measured."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from orchestrator.control.dataflow import dataflow
+from orchestrator.control.problem import Rate, query_graph, rates, row_bytes, taken_by
+from orchestrator.records import Estimate, QueryRecord, ReplaySource, StreamRecord
+from tests.obedient_cluster import query_manifest, stream_manifest
+
+NORTH = stream_manifest("north").record
+"""100,000 bytes a second, in rows of 32: 3,125 tuples a second."""
+
+STATEMENTS = """\
+REGISTER QUERY few RSTREAM(SELECT id, x FROM north [NOW] WHERE x > 0);
+REGISTER QUERY both RSTREAM(SELECT id, x FROM few [NOW] UNION ALL SELECT id, x FROM south [NOW]);
+"""
+
+
+def found(
+    north: StreamRecord = NORTH, batch_ms: float = 10.0, selectivity: float = 0.5
+) -> dict[str, Rate]:
+    streams = {"north": north, "south": stream_manifest("south").record}
+    query = msgspec.structs.replace(
+        query_manifest(statements=STATEMENTS, outputs={"both": "control-centre"}).record,
+        estimates={"few": Estimate(selectivity=selectivity)},
+    )
+    return rates(dataflow(streams, {"proximity": query}), streams, {"proximity": query}, batch_ms)
+
+
+def replayed(interval_ms: int, speed: float) -> StreamRecord:
+    replay = ReplaySource(path="", speed=speed, begin_ms=0, end_ms=1, interval_ms=interval_ms)
+    return msgspec.structs.replace(NORTH, replay=replay)
+
+
+def test_what_comes_within_a_batch_comes_at_once() -> None:
+    assert row_bytes(NORTH.columns) == 32
+    assert found()["north"].tuples_s == 3125
+    assert found()["north"].burst == pytest.approx(31.25)
+    assert found(batch_ms=20.0)["north"].burst == pytest.approx(62.5)
+
+
+def test_at_least_one_tuple_comes_at_once() -> None:
+    assert found(batch_ms=0.0)["north"].burst == 1.0
+    slow = msgspec.structs.replace(NORTH, rate_bytes_s=32.0)
+    assert found(slow)["north"].burst == 1.0
+
+
+def test_a_replay_brings_an_interval_at_once() -> None:
+    assert found(replayed(100, 1.0))["north"].burst == pytest.approx(312.5)
+    # Ten times as fast, the interval is shorter than a batch.
+    assert found(replayed(50, 10.0))["north"].burst == pytest.approx(31.25)
+
+
+def test_what_a_manifest_says_of_bursts_holds() -> None:
+    assert found(msgspec.structs.replace(replayed(100, 1.0), burst=7))["north"].burst == 7
+
+
+def test_fragments_pass_on_their_share_of_a_burst() -> None:
+    made = found()
+    assert made["few"].bytes_s == 50_000
+    assert made["few"].burst == pytest.approx(31.25 / 2)
+    assert made["both"].burst == pytest.approx(31.25 * 1.5)
+    assert made["both"].tuples_s == pytest.approx(3125 * 1.5)
+    assert found(selectivity=0.0)["few"].burst == 0.0
+
+
+def test_nothing_comes_of_nothing() -> None:
+    flow = dataflow(
+        {"north": NORTH},
+        {
+            "q": QueryRecord(
+                name="q",
+                statements="REGISTER QUERY a RSTREAM(SELECT id FROM north [NOW]);",
+                outputs={"a": "x"},
+                deadline_ms=1,
+                recovery_bound_ms=1,
+            )
+        },
+    )
+    nothing = {"north": Rate(bytes_s=0.0, tuples_s=0.0, burst=0.0)}
+    assert taken_by(flow.fragments["a"], nothing) == nothing["north"]
+
+
+def test_nodes_that_primaries_may_take_reach_the_planner() -> None:
+    streams = {"north": NORTH, "south": stream_manifest("south").record}
+    query = msgspec.structs.replace(
+        query_manifest(statements=STATEMENTS, outputs={"both": "control-centre"}).record,
+        primaries={"few": ("paris", "lyon")},
+    )
+    flow = dataflow(streams, {"proximity": query})
+    sites = {"north": "north-receiver", "south": "south-receiver"}
+    graph = query_graph(query, flow, found(), sites, {}, {"proximity": query})
+    assert graph.by_name["few"].allowed == ("paris", "lyon")
+    assert graph.by_name["both"].allowed == ()

@@ -1,0 +1,118 @@
+"""What a host tells of its deadlines."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from ha.messages import Data, Subscribe, Subscribed
+from orchestrator.host.core import HostCore
+from orchestrator.host.events import Assigned, MessageArrived, SourceEmitted
+from orchestrator.host.node_report import node_record
+from orchestrator.records import (
+    Assignment,
+    ClusterRecord,
+    HostSpec,
+    NodeKind,
+    NodeRecord,
+    Shed,
+    SinkAssignment,
+    SourceAssignment,
+)
+from streams.chunk import Position
+from tests.quiet_host import COLUMNS, fragment
+from tests.streams_of_numbers import chunk
+
+NOW_US = 1_000_000
+
+
+def told(core: HostCore) -> NodeRecord:
+    spec = HostSpec(
+        cluster="c",
+        node="one",
+        kind=NodeKind.SITE,
+        region="here",
+        domain="rack-1",
+        zookeeper="",
+        secret="",
+    )
+    return node_record(
+        core,
+        spec,
+        incarnation="1",
+        endpoint="",
+        public_key="",
+        pid=1,
+        machine="here",
+        now_us=NOW_US,
+        wants=(),
+        link_counters=Counter(),
+    )
+
+
+def host(assignment: Assignment) -> HostCore:
+    settings = ClusterRecord(name="c", delays_ms={})
+    core = HostCore("one", settings, np.random.default_rng(1), NOW_US)
+    core.handle(Assigned(assignment=assignment), NOW_US)
+    return core
+
+
+def test_what_streams_have_shed_is_told() -> None:
+    source = SourceAssignment(
+        stream="s",
+        columns=COLUMNS,
+        replay=None,
+        start_at_us=None,
+        shed=Shed(tuples=2, per_ms=100.0, value="number"),
+    )
+    core = host(Assignment(incarnation="1", sources=(source,)))
+    assert (told(core).sources["s"].next_seq, told(core).sources["s"].shed) == (0, 0)
+    part = chunk(0, [(10, 5)])
+    entered = SourceEmitted(
+        stream="s",
+        rows=part.rows,
+        watermarks_ms=part.watermarks_ms,
+        ingestion_times_us=part.ingestion_times_us,
+    )
+    core.handle(entered, NOW_US)
+    status = told(core).sources["s"]
+    # What came in and what was dropped add up to what there was.
+    assert (status.next_seq, status.shed) == (2, 3)
+
+
+def test_what_came_late_is_told() -> None:
+    sink = SinkAssignment(stream="s", columns=COLUMNS, deadline_ms=5.0)
+    core = host(Assignment(incarnation="1", sinks=(sink,), producers={"s": ("one",)}))
+    position = Position(next_seq=0, watermark_ms=0)
+    answer = Subscribed(stream="s", consumer="sink:s", position=position, epoch=1, generation=1)
+    core.handle(MessageArrived(sender="one", message=answer), NOW_US)
+    part = Data(
+        stream="s",
+        epoch=1,
+        generation=1,
+        consumer="sink:s",
+        chunk=chunk(0, [(NOW_US // 1000 - 6, 3), (NOW_US // 1000 - 5, 1)]),
+    )
+    core.handle(MessageArrived(sender="one", message=part), NOW_US)
+    status = told(core).sinks["s"]
+    assert (status.rows, status.late_rows, status.miss_pct) == (4, 3, 75.0)
+    assert (status.completed_timestamps, status.deadline_misses) == (2, 1)
+    assert status.recent_miss_pct == 75.0
+
+
+def test_what_replicas_cost_is_told() -> None:
+    core = host(Assignment(incarnation="1", fragments=(fragment("f"),), producers={"s": ("one",)}))
+    assert told(core).replicas["f"].cost is None
+    position = Position(next_seq=0, watermark_ms=0)
+    answer = Subscribed(stream="s", consumer="f", position=position, epoch=1, generation=1)
+    core.handle(MessageArrived(sender="one", message=answer), NOW_US)
+    asked = Subscribe(stream="f", consumer="sink:f", position=None, generation=None)
+    core.handle(MessageArrived(sender="exit", message=asked), NOW_US)
+    part = Data(stream="s", epoch=1, generation=1, consumer="f", chunk=chunk(0, [(10, 4)]))
+    core.handle(MessageArrived(sender="one", message=part), NOW_US)
+    core.charge(core.work(NOW_US), 4000.0)
+    cost = told(core).replicas["f"].cost
+    assert cost is not None
+    assert (cost.samples, cost.per_tuple_us > 20.0) == (1, True)
+    assert told(core).domain == "rack-1"

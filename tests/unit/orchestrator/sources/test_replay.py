@@ -1,0 +1,172 @@
+"""A recording enters when it is due: never early, nothing left out when late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+from pyarrow import parquet
+
+from orchestrator.host.events import SourceEmitted
+from orchestrator.records import ReplaySource, SourceAssignment
+from orchestrator.sources.replay import Recording, Replay, SourceDrivers
+
+START_US = 5_000_000
+
+NUMBERS = {"number": "int"}
+
+
+def source(
+    folder: Path,
+    times: list[int],
+    *,
+    speed: float = 1.0,
+    end_ms: int = 1400,
+    interval_ms: int = 100,
+    repeat: bool = False,
+) -> ReplaySource:
+    path = folder / "recording.parquet"
+    columns = {"timestamp": pa.array(times, pa.int64()), "number": pa.array(range(len(times)))}
+    parquet.write_table(pa.Table.from_pydict(columns), path)
+    return ReplaySource(
+        path=str(path),
+        speed=speed,
+        begin_ms=1000,
+        end_ms=end_ms,
+        interval_ms=interval_ms,
+        repeat=repeat,
+    )
+
+
+def assigned(replay: ReplaySource | None, start_at_us: int | None = START_US) -> SourceAssignment:
+    return SourceAssignment(stream="s", columns=NUMBERS, replay=replay, start_at_us=start_at_us)
+
+
+def replay_of(replay: ReplaySource) -> Replay:
+    return Replay(assigned(replay), replay)
+
+
+def content(emitted: SourceEmitted | None) -> tuple[list[int], list[int], list[int]] | None:
+    """Timestamps, marks and origins."""
+    if emitted is None:
+        return None
+    times = emitted.rows.column(0).to_pylist()
+    return times, emitted.watermarks_ms.tolist(), emitted.ingestion_times_us.tolist()
+
+
+def test_recording_begins_and_ends_within_its_file(tmp_path: Path) -> None:
+    wanted = source(tmp_path, [900, 1000, 1050, 1100, 1101, 1400, 1401])
+    recording = Recording.load(wanted, NUMBERS)
+    assert recording.watermarks_ms.tolist() == [1000, 1050, 1100, 1101, 1200, 1300, 1400]
+    assert recording.intervals.tolist() == [0, 1, 1, 2, 2, 3, 4]
+    assert recording.row_ends.tolist() == [1, 2, 3, 4, 5, 5, 5, 6]
+
+
+def test_watermarks_come_when_due_with_tuples_or_without(tmp_path: Path) -> None:
+    replay = replay_of(source(tmp_path, [900, 1000, 1050, 1100, 1101, 1400, 1401]))
+    emitted: list[object] = []
+    while (due_us := replay.next_due_us(START_US)) is not None:
+        assert replay.emit(START_US, due_us - 1) is None
+        emitted.append(content(replay.emit(START_US, due_us)))
+    assert emitted == [
+        ([1000], [1000], [START_US]),
+        ([1050, 1100], [1050, 1100], [START_US + 100_000] * 2),
+        ([1101], [1101, 1200], [START_US + 200_000] * 2),
+        ([], [1300], [START_US + 300_000]),
+        ([1400], [1400], [START_US + 400_000]),
+    ]
+    assert replay.emit(START_US, START_US + 10**9) is None
+
+
+def test_late_replay_catches_up_and_keeps_the_ingestion_times(tmp_path: Path) -> None:
+    replay = replay_of(source(tmp_path, [1000, 1250]))
+    assert content(replay.emit(START_US, START_US + 350_000)) == (
+        [1000, 1250],
+        [1000, 1100, 1200, 1250, 1300],
+        [START_US + ms * 1000 for ms in (0, 100, 200, 300, 300)],
+    )
+    assert replay.next_due_us(START_US) == START_US + 400_000
+
+
+def test_repeated_recording_goes_on_in_time(tmp_path: Path) -> None:
+    replay = replay_of(source(tmp_path, [1000, 1400], repeat=True))
+    rounds = [content(replay.emit(START_US, START_US + 10**6)) for _ in range(3)]
+    assert [r[0] for r in rounds if r] == [[1000, 1400], [1500, 1900], [2000]]
+    watermarks_ms = [watermark_ms for r in rounds if r for watermark_ms in r[1]]
+    assert watermarks_ms == list(range(1000, 2001, 100))
+    ingestion_times = [origin - START_US for r in rounds if r for origin in r[2]]
+    assert ingestion_times == [1000 * (watermark_ms - 1000) for watermark_ms in watermarks_ms]
+    assert replay.emit(START_US, START_US + 10**6) is None
+
+
+def test_interval_of_no_whole_number_of_microseconds_is_never_early(tmp_path: Path) -> None:
+    wanted = source(tmp_path, [1000], speed=7.0, end_ms=1014, interval_ms=1, repeat=True)
+    replay = replay_of(wanted)
+    for number in range(60):
+        due_us = replay.next_due_us(START_US)
+        assert due_us is not None
+        assert due_us - START_US >= number * 1000 / 7
+        assert replay.emit(START_US, due_us - 1) is None
+        emitted = replay.emit(START_US, due_us)
+        assert emitted is not None
+        assert emitted.watermarks_ms.tolist() == [1000 + number]
+
+
+def test_empty_recording_still_tells_the_time(tmp_path: Path) -> None:
+    replay = replay_of(source(tmp_path, []))
+    assert content(replay.emit(START_US, START_US + 10**6)) == (
+        [],
+        [1000, 1100, 1200, 1300, 1400],
+        [START_US + 100_000 * n for n in range(5)],
+    )
+
+
+def test_source_driver_waits_until_the_stream_starts(tmp_path: Path) -> None:
+    source_drivers, replay = SourceDrivers(), source(tmp_path, [1000])
+    assert source_drivers.feed([assigned(replay, None)], START_US) == []
+    assert source_drivers.next_due_us([assigned(replay, None)]) is None
+    assert source_drivers.feed([assigned(replay)], START_US - 1) == []
+    assert source_drivers.next_due_us([assigned(replay)]) == START_US
+    (emitted,) = source_drivers.feed([assigned(replay)], START_US)
+    assert (emitted.stream, emitted.watermarks_ms.tolist()) == ("s", [1000])
+
+
+def test_source_driver_forgets_a_stream_that_is_no_longer_assigned(tmp_path: Path) -> None:
+    source_drivers, replay = SourceDrivers(), source(tmp_path, [1000])
+    assert len(source_drivers.feed([assigned(replay)], START_US)) == 1
+    assert source_drivers.feed([], START_US) == []
+    assert source_drivers.next_due_us([assigned(replay)]) is None
+    (again,) = source_drivers.feed([assigned(replay)], START_US)
+    assert again.watermarks_ms.tolist() == [1000]
+
+
+def test_a_stream_without_a_recording_is_not_fed() -> None:
+    source_drivers = SourceDrivers()
+    assert source_drivers.feed([assigned(None)], START_US) == []
+    assert source_drivers.next_due_us([assigned(None)]) is None
+
+
+def test_a_sensors_delay_makes_its_tuples_late_and_no_older(tmp_path: Path) -> None:
+    wanted = msgspec.structs.replace(source(tmp_path, [1000, 1050], repeat=True), delay_ms=4.5)
+    replay = replay_of(wanted)
+    assert replay.next_due_us(START_US) == START_US + 4_500
+    assert replay.emit(START_US, START_US + 4_499) is None
+    assert content(replay.emit(START_US, START_US + 4_500)) == ([1000], [1000], [START_US + 4_500])
+    due_us = replay.next_due_us(START_US)
+    assert due_us == START_US + 104_500
+    assert content(replay.emit(START_US, due_us)) == ([1050], [1050, 1100], [due_us, due_us])
+    replay.emit(START_US, START_US + 404_500)
+    # Once a round, not once more each round.
+    assert replay.next_due_us(START_US) == START_US + 504_500
+
+
+def test_source_driver_gathers_what_comes_due_within_a_batch(tmp_path: Path) -> None:
+    source_drivers, replay = SourceDrivers(batch_us=250_000), source(tmp_path, [1000])
+    (first,) = source_drivers.feed([assigned(replay)], START_US)
+    assert first.watermarks_ms.tolist() == [1000]
+    assert source_drivers.next_due_us([assigned(replay)]) == START_US + 250_000
+    assert source_drivers.feed([assigned(replay)], START_US + 249_999) == []
+    (second,) = source_drivers.feed([assigned(replay)], START_US + 250_000)
+    assert second.watermarks_ms.tolist() == [1100, 1200]
+    assert second.ingestion_times_us.tolist() == [START_US + 100_000, START_US + 200_000]

@@ -1,0 +1,50 @@
+"""The settings that hosts depend on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.spark.hosts.session import SessionSettings, spark_settings
+
+
+def settings(master: str | None = None, **extra: str) -> dict[str, str]:
+    return spark_settings(
+        SessionSettings(
+            name="aircraft", work_dir=Path("/work dir"), executors=6, master=master, extra=extra
+        )
+    )
+
+
+def test_default_is_a_local_cluster_of_one_core_executors() -> None:
+    assert settings()["spark.master"] == "local-cluster[6,1,512]"
+    assert settings()["spark.executor.cores"] == settings()["spark.task.cpus"] == "1"
+
+
+def test_local_cluster_keeps_to_the_loopback_interface_and_its_folder() -> None:
+    assert settings()["spark.driver.host"] == settings()["spark.driver.bindAddress"] == "127.0.0.1"
+    assert settings()["spark.local.dir"] == "/work dir/scratch"
+    assert settings()["spark.sql.warehouse.dir"] == "file:///work%20dir/warehouse"
+
+
+def test_real_cluster_keeps_its_own_addresses_and_folders() -> None:
+    remote = settings("spark://10.0.0.1:7077")
+    assert remote["spark.master"] == "spark://10.0.0.1:7077"
+    assert not {"spark.driver.host", "spark.local.dir", "spark.executorEnv.PYTHONPATH"} & set(
+        remote
+    )
+
+
+@pytest.mark.parametrize("master", [None, "spark://10.0.0.1:7077", "yarn"])
+def test_loss_of_an_executor_fails_its_task_at_once_and_nothing_gives_up(
+    master: str | None,
+) -> None:
+    chosen = settings(master)
+    assert chosen["spark.task.maxFailures"] == "1"
+    assert chosen["spark.deploy.maxExecutorRetries"] == "-1"
+    assert chosen["spark.speculation"] == chosen["spark.dynamicAllocation.enabled"] == "false"
+
+
+def test_extra_settings_win() -> None:
+    assert settings(**{"spark.ui.enabled": "true"})["spark.ui.enabled"] == "true"

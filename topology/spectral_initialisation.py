@@ -1,0 +1,167 @@
+"""Where to begin: first places of many nodes from the spectrum of their squared round trips.
+
+From a random start many springs find many wrong rests: with a dozen random peers a node, a
+thousand batches of Vivaldi leave most of a large network folded. Classical scaling (Torgerson
+1952) needs no start: with all pairs known, the doubly centred squares of the distances are inner
+products, and their leading eigenvectors are the coordinates. With few pairs known, those entries
+averaged over each node's samples still have the same leading eigenvectors, only blurred (as in
+matrix completion: Keshavan, Montanari, Oh 2010), and that is near enough to relax from.
+
+=========  ======================  ======================================================
+symbol     name here               meaning
+=========  ======================  ======================================================
+r_i        mean_squares            mean of rtt² over the samples of node i, ms²
+g          grand_mean              mean of r over all nodes, ms²
+B_ij       product                 −(rtt² − r_i − r_j + g) / 2 ≈ x_i · x_j
+V          vectors                 (n, d), orthonormal columns times √n
+W          correlated              W_i = mean of B_ij V_j over the samples of node i
+λ          strengths               root mean square of each column of W: variance along it, ms²
+=========  ======================  ======================================================
+
+Subspace iteration: V ← W made orthonormal, until it is steady. Coordinates are then V·√λ.
+Each iteration passes over the samples once, node by node, so it can be done in blocks; what
+blocks must agree on is the mean and the d × d products of W's columns (`Moments`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from topology.arrays import FloatArray
+from topology.latency_samples import LatencySamples, possible, sums
+
+ITERATIONS = 12
+"""Passes over the samples; what more of them improve, as many relaxations improve more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Moments:
+    """What is summed over nodes between two iterations; blocks' moments add up.
+
+    Attributes
+    ----------
+    count
+        Nodes.
+    total
+        Sum of their vectors, shape (d,).
+    products
+        Sum of their vectors' outer products, shape (d, d).
+    """
+
+    count: int
+    total: FloatArray
+    products: FloatArray
+
+    @classmethod
+    def of(cls, vectors: FloatArray) -> Moments:
+        """Moments of some nodes' vectors, shape (nodes, d)."""
+        return cls(count=len(vectors), total=vectors.sum(axis=0), products=vectors.T.dot(vectors))
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(
+            count=self.count + other.count,
+            total=self.total + other.total,
+            products=self.products + other.products,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Basis:
+    """Turns W into V, or into coordinates.
+
+    Attributes
+    ----------
+    centre
+        Mean of W, shape (d,).
+    transform
+        (W − centre) · transform is V, shape (d, d).
+    strengths
+        λ, ms², rising, shape (d,).
+    """
+
+    centre: FloatArray
+    transform: FloatArray
+    strengths: FloatArray
+
+    @classmethod
+    def of(cls, moments: Moments) -> Basis:
+        """The basis that makes vectors with these moments orthonormal."""
+        centre = moments.total / moments.count
+        covariance = moments.products / moments.count - np.outer(centre, centre)
+        variances, axes = np.linalg.eigh(covariance)
+        # A direction in which nothing varies (fewer independent nodes than axes) stays empty.
+        floor = max(float(variances[-1]), 0.0) * 1e-12
+        strengths = np.sqrt(np.maximum(variances, 0.0))
+        scale = np.where(variances > floor, 1 / np.maximum(strengths, np.finfo(float).tiny), 0.0)
+        return cls(centre=centre, transform=axes * scale, strengths=strengths)
+
+    def vectors(self, correlated: FloatArray) -> FloatArray:
+        """V of some nodes' W, shape (nodes, d)."""
+        return (correlated - self.centre).dot(self.transform)
+
+    def positions_ms(self, correlated: FloatArray) -> FloatArray:
+        """Coordinates of nodes from their W, ms, shape (nodes, d)."""
+        return self.vectors(correlated) * np.sqrt(self.strengths)
+
+
+def mean_squares(samples: LatencySamples, count: int) -> FloatArray:
+    """r of the first `count` nodes, ms²; 0 for those without samples."""
+    total = sums(samples.nodes, samples.rtt_ms**2, count)
+    return total / np.maximum(np.bincount(samples.nodes, minlength=count), 1)
+
+
+def correlate(
+    vectors: FloatArray, squares: FloatArray, grand_mean: float, samples: LatencySamples, count: int
+) -> FloatArray:
+    """W of the first `count` nodes, shape (count, d).
+
+    Parameters
+    ----------
+    vectors, squares
+        V and r of these nodes and all their peers, shapes (n, d) and (n,).
+    grand_mean
+        g.
+    samples
+        Possible ones only.
+    """
+    nodes, peers = samples.nodes, samples.peers
+    product = (squares[nodes] + squares[peers] - grand_mean - samples.rtt_ms**2) / 2
+    product /= np.bincount(nodes, minlength=count)[nodes]
+    columns = [
+        sums(nodes, product * vectors[peers, axis], count) for axis in range(vectors.shape[1])
+    ]
+    return np.stack(columns, axis=1)
+
+
+def spectral_initialisation(
+    samples: LatencySamples,
+    count: int,
+    dimensions: int,
+    rng: np.random.Generator,
+    iterations: int = ITERATIONS,
+) -> FloatArray:
+    """First places of nodes, ms, shape (count, dimensions).
+
+    Parameters
+    ----------
+    samples
+        Both ways (`LatencySamples.both_ways`): a node without samples stays in the middle.
+    count, dimensions
+        Nodes and dimensions, ≥ 1.
+    rng
+        Draws the vectors that the iteration begins with.
+    iterations
+        ≥ 1.
+    """
+    usable = samples.take(possible(samples))
+    squares = mean_squares(usable, count)
+    grand_mean = float(squares.mean())
+    vectors = rng.normal(size=(count, dimensions))
+    basis, correlated = Basis.of(Moments.of(vectors)), vectors
+    for _ in range(iterations):
+        vectors = basis.vectors(correlated)
+        correlated = correlate(vectors, squares, grand_mean, usable, count)
+        basis = Basis.of(Moments.of(correlated))
+    return basis.positions_ms(correlated)
