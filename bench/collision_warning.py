@@ -16,7 +16,12 @@ O3, O4, O7 to O21" are run on V2V tuples and nothing else, and 100 tuples of the
 from __future__ import annotations
 
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.records import DeadlineNode, DeadlineOperator, Output, Source
+from placement.deadline.records import (
+    DeadlineNode,
+    DeadlineOperator,
+    DeadlineOutput,
+    DeadlineSource,
+)
 
 TUPLE_MS = 1.0
 TUPLE_BYTES = 100.0
@@ -67,14 +72,14 @@ def collision_warning(
         nodes=(DeadlineNode(name="node1"), DeadlineNode(name="node2")),
         operators=tuple(operators),
         sources=(
-            Source(stream="onboard", nodes=one),
-            Source(stream="v2v", nodes=one),
-            Source(stream="centre", nodes=two),
+            DeadlineSource(stream="onboard", nodes=one),
+            DeadlineSource(stream="v2v", nodes=one),
+            DeadlineSource(stream="centre", nodes=two),
         ),
         outputs=(
-            Output(stream=control, deadline_ms=30.0, sink="node1"),
-            Output(stream=stream, deadline_ms=300.0, sink="node2"),
-            Output(stream=told, deadline_ms=3000.0, sink="node2"),
+            DeadlineOutput(stream=control, deadline_ms=30.0, sink="node1"),
+            DeadlineOutput(stream=stream, deadline_ms=300.0, sink="node2"),
+            DeadlineOutput(stream=told, deadline_ms=3000.0, sink="node2"),
         ),
         rates_bytes_s={name: TUPLE_BYTES * much / PERIOD_S for name, much in tuples.items()},
     )

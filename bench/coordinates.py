@@ -11,7 +11,7 @@ On each network nodes find their coordinates by Vivaldi alone, from measurements
    depends on the network which of them errs least; taken is the one that errs least on its last
    measurements, each before it moved anything. Nothing else of the table is looked at.
 
-Against it stands the best that any coordinates of as many dimensions do (`topology.embedding`),
+Against it stands the best that any coordinates of as many dimensions do (`bench.best_embedding`),
 made from the whole table at once, under the same three weights. Compared is the relative error
 |distance − rtt| / rtt over all pairs. `live_median_relative_error` is that of the protocol without
 settling, for as many measurements: what hosts have at any time.
@@ -28,12 +28,12 @@ from typing import Any, cast
 import numpy as np
 
 from bench import million
+from bench.best_embedding import Embedding, RelativeErrors, best, relative_errors
 from bench.registry import Settings, benchmark
 from orchestrator.errors import InvalidInput
 from topology.arrays import FloatArray
 from topology.backbones import backbone
 from topology.bulk_coordinates import Averaged, BulkCoordinates, Timestep, relax, unplaced
-from topology.embedding import Embedding, RelativeErrors, best, relative_errors
 from topology.generators import TransitStub, transit_stub
 from topology.latency import LatencyMatrixError
 from topology.latency_samples import LatencySamples

@@ -1,7 +1,7 @@
 """Trials of the collision warning: the same manifests in the simulated world and on real executors.
 
 A trial is a round of the example's recording. In an *alloc*, o3 runs where the deadline program
-puts it, or where least traffic does (`placement.deadline.traffic_baseline`); hosts work by earliest
+puts it, or where least traffic does (`bench.traffic_baseline`); hosts work by earliest
 deadline first or first come first served. That makes the four combinations of deadline placement,
 §6.1.
 
@@ -26,6 +26,7 @@ import numpy as np
 
 from bench.cluster import await_end, running
 from bench.collision_warning import collision_warning
+from bench.traffic_baseline import place_by_traffic
 from examples.collision_rounds import BEGIN_MS, ROUND_MS, rounds
 from orchestrator.drills.measurement import Delivered
 from orchestrator.manifest import Manifests, load
@@ -33,7 +34,6 @@ from orchestrator.records import StreamRecord
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.simulation.world import Costs
 from orchestrator.store import FRAGMENTS, Store
-from placement.deadline.traffic_baseline import place_by_traffic
 from streams.chunk import TIMESTAMP
 from streams.scheduling.run_queue import Policy
 

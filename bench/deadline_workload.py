@@ -16,7 +16,12 @@ from __future__ import annotations
 import numpy as np
 
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.records import DeadlineNode, DeadlineOperator, Output, Source
+from placement.deadline.records import (
+    DeadlineNode,
+    DeadlineOperator,
+    DeadlineOutput,
+    DeadlineSource,
+)
 from topology.arrays import FloatArray
 
 COST_MS = (1.0, 5.0)
@@ -56,12 +61,12 @@ def random_queries(
         one_way_ms = np.asarray(np.linalg.norm(points[:, None] - points, axis=2), np.float64)
     entries = names[: max(1, int(gateways * nodes))]
     placed: list[DeadlineOperator] = []
-    sources: list[Source] = []
-    outputs: list[Output] = []
+    sources: list[DeadlineSource] = []
+    outputs: list[DeadlineOutput] = []
     queries = -(-operators // OPERATORS_A_QUERY)
     for q, part in enumerate(np.array_split(np.arange(operators), queries)):
         site, sink = (str(name) for name in rng.choice(entries, size=2))
-        sources.append(Source(stream=f"q{q}.in", nodes=(site,)))
+        sources.append(DeadlineSource(stream=f"q{q}.in", nodes=(site,)))
         pool = names
         if one_way_ms is not None:
             way_ms = one_way_ms[names.index(site)] + one_way_ms[:, names.index(sink)]
@@ -70,7 +75,7 @@ def random_queries(
         placed += operators_here
         work_ms = sum(operator.cost_ms for operator in operators_here)
         outputs.append(
-            Output(
+            DeadlineOutput(
                 stream=operators_here[-1].outputs[0],
                 deadline_ms=work_ms * float(rng.uniform(*LOOSENESS)),
                 sink=sink,
@@ -124,7 +129,7 @@ def _tightened(
         demand_ms = max(work_ms / len(draft.nodes), *tied_ms.values())
         most = max(most, demand_ms / pair.proportional_ms)
     outputs = tuple(
-        Output(
+        DeadlineOutput(
             stream=output.stream,
             deadline_ms=output.deadline_ms * most / tightness,
             sink=output.sink,

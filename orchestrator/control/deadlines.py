@@ -28,7 +28,13 @@ from orchestrator.records import QueryRecord, Timing
 from placement.deadline.demand import admit, tightest, work_of
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.proportional import proportional_sub_deadlines
-from placement.deadline.records import Admitted, DeadlineNode, DeadlineOperator, Output, Source
+from placement.deadline.records import (
+    Admitted,
+    DeadlineNode,
+    DeadlineOperator,
+    DeadlineOutput,
+    DeadlineSource,
+)
 from placement.deadline.settings import SolverSettings
 from placement.deadline.solver import place_by_deadline
 from placement.network import NetworkView
@@ -126,7 +132,7 @@ class DeadlineTask:
             ),
             operators=operators,
             sources=tuple(
-                Source(stream=stream, nodes=(self.where[stream],))
+                DeadlineSource(stream=stream, nodes=(self.where[stream],))
                 for stream in sorted(read.difference(names))
             ),
             outputs=tuple(self._outputs(read)),
@@ -170,7 +176,7 @@ class DeadlineTask:
         work = tightest(node, self.running.get(node, ()))
         return work is not None and work.slack_ms < 0
 
-    def _outputs(self, read: set[str]) -> Iterator[Output]:
+    def _outputs(self, read: set[str]) -> Iterator[DeadlineOutput]:
         for *_, fragment in self.chains:
             query, name = self.queries[fragment.query], fragment.name
             sink = query.outputs.get(name)
@@ -178,7 +184,7 @@ class DeadlineTask:
                 # Nobody reads it yet; it has to be done in time all the same.
                 sink = self.candidates[name][0]
             if sink is not None:
-                yield Output(stream=name, deadline_ms=query.deadline_of(name), sink=sink)
+                yield DeadlineOutput(stream=name, deadline_ms=query.deadline_of(name), sink=sink)
 
 
 def chains(

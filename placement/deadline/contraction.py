@@ -44,18 +44,18 @@ class Contraction:
 
     def expand(self, placement: DeadlinePlacement) -> DeadlinePlacement:
         """A placement of the contracted problem as one of the whole."""
-        shares_ms: dict[tuple[str, str], float] = {}
-        for (output, name), ms in placement.shares_ms.items():
+        pair_deadlines_ms: dict[tuple[str, str], float] = {}
+        for (output, name), ms in placement.pair_deadlines_ms.items():
             all_ms = self.problem.cost_ms(name)
             for part in self.parts[name]:
-                shares_ms[output, part] = ms * (self.whole.cost_ms(part) / all_ms)
+                pair_deadlines_ms[output, part] = ms * (self.whole.cost_ms(part) / all_ms)
         places = {
             part: node for name, node in placement.places.items() for part in self.parts[name]
         }
         return replace(
             placement,
             places={name: places[name] for name in self.whole.order},
-            shares_ms=shares_ms,
+            pair_deadlines_ms=pair_deadlines_ms,
         )
 
 

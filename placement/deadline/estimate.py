@@ -20,15 +20,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placement.deadline.demand_table import DemandTable
-from placement.deadline.division import divide
 from placement.deadline.errors import DeadlinesUnattainable
 from placement.deadline.heuristic import place_greedily
-from placement.deadline.local_search import Leveller
+from placement.deadline.local_search import LocalSearch
 from placement.deadline.lower_bounds import LowerBounds
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.result import LEAST_OBJECTIVE, DeadlinePlacement, unfairness
+from placement.deadline.result import LEAST_OBJECTIVE, DeadlinePlacement, deviation
 from placement.deadline.settings import SolverSettings
 from placement.deadline.solver_model import SolverModel
+from placement.deadline.sub_deadlines import best_sub_deadlines
 from placement.deadline.usage import network_usage
 from placement.program import MilpSettings
 from topology.arrays import FloatArray
@@ -80,7 +80,7 @@ def estimate(problem: DeadlineProblem, settings: SolverSettings) -> Estimate:
     curve_ms = np.maximum(curve_ms, lower_bounds.least_ms)
     bound, wishes = bound_by_queries(problem, lower_bounds.least_ms, settings)
     for start in (places, places | wishes) if wishes else (places,):
-        levelled = Leveller(problem, start, curve_ms).level(ROUNDS)
+        levelled = LocalSearch(problem, start, curve_ms).level(ROUNDS)
         better = placed(problem, levelled, settings)
         if best is None or (better is not None and better.objective < best.objective):
             best, places = better, levelled
@@ -137,14 +137,14 @@ def placed(
     problem: DeadlineProblem, places: Mapping[str, str], settings: SolverSettings
 ) -> DeadlinePlacement | None:
     """A placement with its own best sub-deadlines; None if it has none."""
-    shares_ms = divide(problem, places)
-    if shares_ms is None:
+    pair_deadlines_ms = best_sub_deadlines(problem, places)
+    if pair_deadlines_ms is None:
         return None
     usage = settings.usage_weight * network_usage(problem, places)
     return DeadlinePlacement(
         places=dict(places),
-        shares_ms=shares_ms,
-        objective=unfairness(problem, shares_ms) + usage,
+        pair_deadlines_ms=pair_deadlines_ms,
+        objective=deviation(problem, pair_deadlines_ms) + usage,
         bound=0.0,
         optimal=False,
     )

@@ -9,8 +9,8 @@ moved while that brings the objective down.
 from __future__ import annotations
 
 from placement.deadline.demand_table import DemandTable
-from placement.deadline.division import source_ms
 from placement.deadline.problem import DeadlineProblem
+from placement.deadline.sub_deadlines import source_ms
 
 NEGLIGIBLE = 1e-9
 """Less than this is no improvement, in units of (3)."""
@@ -28,7 +28,7 @@ def place_greedily(problem: DeadlineProblem, rounds: int = 4) -> dict[str, str]:
     -------
     dict of str to str
         Operator → node. Nothing says that there are sub-deadlines for it
-        (`placement.deadline.division`).
+        (`placement.deadline.sub_deadlines`).
     """
     demand_table = DemandTable(problem)
     by_deadline = sorted(problem.order, key=problem.first.__getitem__)

@@ -25,7 +25,7 @@ NEGLIGIBLE = 1e-9
 """Excess lowered by less is no improvement."""
 
 
-class Leveller:
+class LocalSearch:
     """Demand by node against a curve.
 
     Parameters

@@ -34,7 +34,7 @@ from __future__ import annotations
 from placement.deadline.demand import demand_rows
 from placement.deadline.errors import DeadlinesUnattainable, TooManyPaths
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.result import DeadlinePlacement, unfairness
+from placement.deadline.result import DeadlinePlacement, deviation
 from placement.errors import SolverStopped
 from placement.program import MilpSettings, Program, Term
 
@@ -64,7 +64,7 @@ class PaperModel:
             for name in self._problem.order
         }
 
-    def shares_ms(self, x: list[float]) -> dict[tuple[str, str], float]:
+    def pair_deadlines_ms(self, x: list[float]) -> dict[tuple[str, str], float]:
         """d_{s,o} in a solution."""
         return {key: x[column] for key, column in self._share.items()}
 
@@ -179,11 +179,11 @@ def place_by_paper_model(
     if answer.x is None:
         raise SolverStopped("of the deadline model", answer.message)
     values = answer.x.tolist()
-    shares_ms = model.shares_ms(values)
-    objective = unfairness(problem, shares_ms)
+    pair_deadlines_ms = model.pair_deadlines_ms(values)
+    objective = deviation(problem, pair_deadlines_ms)
     return DeadlinePlacement(
         places=model.places(values),
-        shares_ms=shares_ms,
+        pair_deadlines_ms=pair_deadlines_ms,
         objective=objective,
         bound=min(max(answer.bound, 0.0), objective),
         optimal=answer.optimal,

@@ -6,7 +6,7 @@ symbol                    name here             meaning
 N, O, S, T                nodes, operators,     T, the output streams, within S, all streams
                           streams, outputs
 In(o), Out(o)             inputs, outputs       streams of an operator
-Src(n, s)                 Source.nodes          nodes on which a source supplies s
+Src(n, s)                 DeadlineSource.nodes  nodes on which a source supplies s
 Node(o)                   candidates            nodes that o may take
 Pre(s)                    needed[s]             operators that output s needs
 Paths(s)                  paths(s)              operator paths that end in s
@@ -32,7 +32,13 @@ import numpy as np
 
 from placement.deadline.checks import check
 from placement.deadline.errors import DeadlineProblemError
-from placement.deadline.records import DeadlineNode, DeadlineOperator, Output, Pair, Source
+from placement.deadline.records import (
+    DeadlineNode,
+    DeadlineOperator,
+    DeadlineOutput,
+    DeadlineSource,
+    Pair,
+)
 from topology.arrays import FloatArray
 
 SAME_DIGITS = 9
@@ -74,16 +80,16 @@ class DeadlineProblem:
 
     nodes: tuple[DeadlineNode, ...]
     operators: tuple[DeadlineOperator, ...]
-    sources: tuple[Source, ...]
-    outputs: tuple[Output, ...]
+    sources: tuple[DeadlineSource, ...]
+    outputs: tuple[DeadlineOutput, ...]
     one_way_ms: FloatArray | None = None
     rates_bytes_s: Mapping[str, float] = field(default_factory=dict[str, float])
     node_index: dict[str, int] = field(init=False, repr=False)
     by_name: dict[str, DeadlineOperator] = field(init=False, repr=False)
-    output: dict[str, Output] = field(init=False, repr=False)
+    output: dict[str, DeadlineOutput] = field(init=False, repr=False)
     producer: dict[str, str] = field(init=False, repr=False)
     consumers: dict[str, tuple[str, ...]] = field(init=False, repr=False)
-    source: dict[str, Source] = field(init=False, repr=False)
+    source: dict[str, DeadlineSource] = field(init=False, repr=False)
     order: tuple[str, ...] = field(init=False, repr=False)
     needed: dict[str, tuple[str, ...]] = field(init=False, repr=False)
     work_ms: dict[str, float] = field(init=False, repr=False)

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from placement.deadline.division import Delay
 from placement.deadline.problem import DeadlineProblem
+from placement.deadline.sub_deadlines import Delay
 
 MOST_STEPS = 100
 """Paths that are followed; a handful in practice, each steeper than the one before."""

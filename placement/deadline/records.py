@@ -64,7 +64,7 @@ class DeadlineOperator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class DeadlineSource:
     """Where a stream enters, on one node or alike on several."""
 
     stream: str
@@ -72,7 +72,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class DeadlineOutput:
     """A stream that a sink waits for.
 
     Attributes

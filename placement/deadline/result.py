@@ -18,7 +18,7 @@ class DeadlinePlacement:
     ----------
     places
         Operator → node.
-    shares_ms
+    pair_deadlines_ms
         d_{s,o} by output and operator, ms.
     objective
         (3), and the weighted network usage where it was asked for.
@@ -29,7 +29,7 @@ class DeadlinePlacement:
     """
 
     places: dict[str, str]
-    shares_ms: dict[tuple[str, str], float]
+    pair_deadlines_ms: dict[tuple[str, str], float]
     objective: float
     bound: float
     optimal: bool
@@ -45,16 +45,16 @@ class DeadlinePlacement:
     def sub_deadlines_ms(self) -> dict[str, float]:
         """min_s d_{s,o} by operator, ms: what EDF goes by."""
         least: dict[str, float] = {}
-        for (_, name), ms in self.shares_ms.items():
+        for (_, name), ms in self.pair_deadlines_ms.items():
             least[name] = min(ms, least.get(name, ms))
         return least
 
 
-def unfairness(problem: DeadlineProblem, shares_ms: dict[tuple[str, str], float]) -> float:
+def deviation(problem: DeadlineProblem, pair_deadlines_ms: dict[tuple[str, str], float]) -> float:
     """(3): how far the normalised laxity ratios are from equal, summed over pairs."""
     return sum(
         problem.by_name[pair.operator].weight
-        * abs(pair.proportional_ms - shares_ms[pair.output, pair.operator])
+        * abs(pair.proportional_ms - pair_deadlines_ms[pair.output, pair.operator])
         / problem.cost_ms(pair.operator)
         for pair in problem.pairs
     )

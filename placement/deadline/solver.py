@@ -1,6 +1,6 @@
 """Placement and sub-deadlines, fast: a good placement at once, and HiGHS for what is left.
 
-1. `placement.deadline.heuristic` places, `placement.deadline.division` finds sub-deadlines. If
+1. `placement.deadline.heuristic` places, `placement.deadline.sub_deadlines` finds sub-deadlines. If
    all of them are fair shares, (3) is 0, which nothing beats: no program is solved.
 2. Else `placement.deadline.estimate` levels it and finds a bound, which often is the same.
 3. Else HiGHS looks for something better (`placement.deadline.solver_model`). SciPy hands it

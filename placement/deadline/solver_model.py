@@ -34,8 +34,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from placement.deadline.division import source_ms
 from placement.deadline.problem import DeadlineProblem
+from placement.deadline.sub_deadlines import source_ms
 from placement.program import Program, Term
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from placement.deadline.division import source_ms
 from placement.deadline.problem import DeadlineProblem
+from placement.deadline.sub_deadlines import source_ms
 
 
 def network_usage(problem: DeadlineProblem, places: Mapping[str, str]) -> float:

@@ -17,6 +17,7 @@ import pytest
 from pyarrow import parquet
 
 from bench.collision_warning import collision_warning
+from bench.traffic_baseline import place_by_traffic
 from orchestrator.control.assignments import assignments
 from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import Delivered
@@ -35,7 +36,6 @@ from orchestrator.simulation.world import World
 from orchestrator.store import ASSIGNMENTS, FRAGMENTS, QUERIES, STREAMS
 from placement.deadline.contraction import contract
 from placement.deadline.solver import place_by_deadline
-from placement.deadline.traffic_baseline import place_by_traffic
 from streams.chunk import stream_schema
 from streams.scheduling.run_queue import Policy
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
+from bench.best_embedding import Embedding, RelativeErrors, relative_errors
 from bench.coordinates import (
     GAIN,
     RTT_EXPONENTS,
@@ -22,7 +23,6 @@ from bench.coordinates import (
 from bench.registry import Settings
 from orchestrator.errors import InvalidInput
 from topology.bulk_coordinates import Averaged, relax
-from topology.embedding import Embedding, RelativeErrors, relative_errors
 from topology.generators import TransitStub, transit_stub
 from topology.vivaldi import Adaptive
 

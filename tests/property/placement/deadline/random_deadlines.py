@@ -6,16 +6,16 @@ from itertools import product
 
 import numpy as np
 
-from placement.deadline.division import divide
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import (
     Admitted,
     DeadlineNode,
     DeadlineOperator,
-    Output,
-    Source,
+    DeadlineOutput,
+    DeadlineSource,
 )
-from placement.deadline.result import unfairness
+from placement.deadline.result import deviation
+from placement.deadline.sub_deadlines import best_sub_deadlines
 
 
 def random_problem(
@@ -48,10 +48,10 @@ def random_problem(
     rng = np.random.default_rng(seed)
     names = [f"n{i}" for i in range(nodes)]
     placed: list[DeadlineOperator] = []
-    sources: list[Source] = []
+    sources: list[DeadlineSource] = []
     ends: list[str] = []
     for q in range(queries):
-        sources.append(Source(stream=f"s{q}", nodes=(str(rng.choice(names)),)))
+        sources.append(DeadlineSource(stream=f"s{q}", nodes=(str(rng.choice(names)),)))
         streams = [f"s{q}"]
         for i in range(operators):
             pool = [*streams, *(ends if shared and i == 0 else [])]
@@ -75,7 +75,7 @@ def _with_deadlines(
     rng: np.random.Generator,
     names: list[str],
     placed: list[DeadlineOperator],
-    sources: list[Source],
+    sources: list[DeadlineSource],
     ends: list[str],
     looseness: tuple[float, float],
     latency_ms: float,
@@ -104,7 +104,9 @@ def _with_deadlines(
         ),
         operators=tuple(placed),
         sources=tuple(sources),
-        outputs=tuple(Output(stream=s, deadline_ms=1.0, sink=str(rng.choice(names))) for s in ends),
+        outputs=tuple(
+            DeadlineOutput(stream=s, deadline_ms=1.0, sink=str(rng.choice(names))) for s in ends
+        ),
         one_way_ms=one_way_ms,
         rates_bytes_s={s.stream: 1000.0 for s in sources},
     )
@@ -113,7 +115,7 @@ def _with_deadlines(
         operators=draft.operators,
         sources=draft.sources,
         outputs=tuple(
-            Output(
+            DeadlineOutput(
                 stream=output.stream,
                 deadline_ms=draft.work_ms[output.stream] * float(rng.uniform(*looseness)),
                 sink=output.sink,
@@ -129,8 +131,13 @@ def best_of_all(problem: DeadlineProblem) -> float | None:
     """The least (3) of all placements there are; None if none keeps the deadlines."""
     choices = [problem.by_name[name].candidates for name in problem.order]
     found = [
-        unfairness(problem, shares_ms)
+        deviation(problem, pair_deadlines_ms)
         for nodes in product(*choices)
-        if (shares_ms := divide(problem, dict(zip(problem.order, nodes, strict=True)))) is not None
+        if (
+            pair_deadlines_ms := best_sub_deadlines(
+                problem, dict(zip(problem.order, nodes, strict=True))
+            )
+        )
+        is not None
     ]
     return min(found, default=None)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from bench.traffic_baseline import place_by_traffic
 from placement.deadline.contraction import contract
 from placement.deadline.decomposed import place_in_parts
 from placement.deadline.demand import ROUNDING_MS, admit, work_of
@@ -18,10 +19,9 @@ from placement.deadline.errors import DeadlinesUnattainable
 from placement.deadline.lower_bounds import LowerBounds
 from placement.deadline.paper_model import place_by_paper_model
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.result import DeadlinePlacement, unfairness
+from placement.deadline.result import DeadlinePlacement, deviation
 from placement.deadline.settings import SolverSettings
 from placement.deadline.solver import place_by_deadline, relax
-from placement.deadline.traffic_baseline import place_by_traffic
 from placement.errors import SolverStopped
 from placement.program import MilpSettings
 from tests.property.placement.deadline.edf import Edf
@@ -70,12 +70,12 @@ def check(problem: DeadlineProblem, found: DeadlinePlacement) -> None:
         for path in problem.paths(output.stream):
             nodes = [index[found.places[name]] for name in path] + [index[output.sink]]
             way_ms = sum(float(ms[n, m]) for n, m in pairwise(nodes))
-            spent_ms = sum(found.shares_ms[output.stream, name] for name in path)
+            spent_ms = sum(found.pair_deadlines_ms[output.stream, name] for name in path)
             assert spent_ms + way_ms <= output.deadline_ms + ROUNDING_MS
     work = work_of(problem, found.places, found.sub_deadlines_ms)
     assert admit(problem.nodes, work).admitted
     assert found.bound <= found.objective
-    assert found.objective == pytest.approx(unfairness(problem, found.shares_ms))
+    assert found.objective == pytest.approx(deviation(problem, found.pair_deadlines_ms))
 
 
 @small
@@ -168,7 +168,7 @@ def test_one_later_deadline_leaves_what_was_found_valid(seed: int, later_ms: flo
     assert admit(relaxed.nodes, work).admitted
     for output in relaxed.outputs:
         for path in relaxed.paths(output.stream):
-            spent_ms = sum(found.shares_ms[output.stream, name] for name in path)
+            spent_ms = sum(found.pair_deadlines_ms[output.stream, name] for name in path)
             assert spent_ms <= output.deadline_ms + ROUNDING_MS
 
 
@@ -242,10 +242,10 @@ def test_contracted_it_costs_the_same(seed: int) -> None:
     assert found is not None
     whole = contraction.expand(found)
     assert set(whole.places) == set(problem.by_name)
-    assert whole.objective == pytest.approx(unfairness(problem, whole.shares_ms), abs=1e-6)
+    assert whole.objective == pytest.approx(deviation(problem, whole.pair_deadlines_ms), abs=1e-6)
     for output in problem.outputs:
         for path in problem.paths(output.stream):
-            spent_ms = sum(whole.shares_ms[output.stream, name] for name in path)
+            spent_ms = sum(whole.pair_deadlines_ms[output.stream, name] for name in path)
             assert spent_ms <= output.deadline_ms + ROUNDING_MS
 
 

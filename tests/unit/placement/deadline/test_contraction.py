@@ -6,7 +6,7 @@ import pytest
 
 from placement.deadline.contraction import contract
 from placement.deadline.errors import DeadlinesUnattainable
-from placement.deadline.result import unfairness
+from placement.deadline.result import deviation
 from placement.deadline.solver import place_by_deadline
 from tests.unit.placement.deadline.two_nodes import chain, operator, problem
 
@@ -64,7 +64,7 @@ def test_expanding_leaves_the_objective_as_it_was() -> None:
     found = place_by_deadline(contraction.problem)
     whole = contraction.expand(found)
     assert found.objective > 0.1
-    assert unfairness(two, whole.shares_ms) == pytest.approx(found.objective)
+    assert deviation(two, whole.pair_deadlines_ms) == pytest.approx(found.objective)
 
 
 def test_rates_within_a_chain_go_with_it() -> None:

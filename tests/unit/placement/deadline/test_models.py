@@ -10,7 +10,7 @@ from placement.deadline.errors import DeadlinesUnattainable, TooManyPaths
 from placement.deadline.paper_model import MOST_PATHS, place_by_paper_model
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import Admitted
-from placement.deadline.result import DeadlinePlacement, unfairness
+from placement.deadline.result import DeadlinePlacement, deviation
 from placement.deadline.settings import SolverSettings
 from placement.deadline.solver import place_by_deadline, relax
 from placement.deadline.solver_model import SolverModel
@@ -68,7 +68,7 @@ def test_later_work_gives_way_as_little_as_can_be(place: Place) -> None:
     """4 ms and 4 ms in a row on one node, 12 ms: 4 and 8 instead of 6 and 6."""
     found = place(chain(4, 4, deadline_ms=12, tied={"o0": "a", "o1": "a"}))
     assert found.objective == pytest.approx(1)
-    assert found.shares_ms == pytest.approx({("o1.out", "o0"): 4, ("o1.out", "o1"): 8})
+    assert found.pair_deadlines_ms == pytest.approx({("o1.out", "o0"): 4, ("o1.out", "o1"): 8})
     assert found.optimal
 
 
@@ -137,7 +137,9 @@ def test_a_small_weight_of_network_usage_decides_between_equally_fair_ones() -> 
     settings = SolverSettings(usage_weight=1e-3)
     found = place_by_deadline(loose, settings)
     assert found.places == {"o": "a"}
-    assert found.objective == pytest.approx(unfairness(loose, found.shares_ms) + 1e-3, rel=1e-3)
+    assert found.objective == pytest.approx(
+        deviation(loose, found.pair_deadlines_ms) + 1e-3, rel=1e-3
+    )
 
 
 def test_a_limit_is_told_from_infeasibility() -> None:

@@ -12,7 +12,7 @@ from placement.deadline.demand_table import DemandTable
 from placement.deadline.errors import DeadlinesUnattainable
 from placement.deadline.estimate import queries
 from placement.deadline.heuristic import place_greedily
-from placement.deadline.local_search import Leveller
+from placement.deadline.local_search import LocalSearch
 from placement.deadline.lower_bounds import LowerBounds
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import Admitted
@@ -70,7 +70,7 @@ def test_greedy_parts_what_does_not_fit_together() -> None:
 def test_local_search_moves_and_exchanges() -> None:
     """5 + 4 and 3 + 3 + 3 fit under 9 ms each; all of it on one node does not."""
     five = separate(5, 4, 3, 3, 3, deadline_ms=9)
-    leveller = Leveller(five, dict.fromkeys(five.order, "a"), DemandTable(five).proportional_ms)
+    leveller = LocalSearch(five, dict.fromkeys(five.order, "a"), DemandTable(five).proportional_ms)
     places = leveller.level(20)
     assert leveller.excess < 1e-9
     assert {n for name, n in places.items() if name in ("o0", "o1")} in ({"a"}, {"b"})
@@ -80,7 +80,7 @@ def test_local_search_exchanges_where_no_move_helps() -> None:
     """6 + 3 | 4 + 5 under 9: from 6 + 4 | 3 + 5 no single move lowers the sum."""
     four = separate(6, 4, 3, 5, deadline_ms=9)
     start = {"o0": "a", "o1": "a", "o2": "b", "o3": "b"}
-    places = Leveller(four, start, DemandTable(four).proportional_ms).level(20)
+    places = LocalSearch(four, start, DemandTable(four).proportional_ms).level(20)
     assert places["o0"] == places["o2"]
     assert places["o1"] == places["o3"]
 

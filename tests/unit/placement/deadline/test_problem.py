@@ -9,7 +9,7 @@ import pytest
 
 from placement.deadline.errors import DeadlineProblemError
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.records import Admitted, DeadlineNode, Output, Source
+from placement.deadline.records import Admitted, DeadlineNode, DeadlineOutput, DeadlineSource
 from tests.unit.placement.deadline.two_nodes import chain, operator, problem
 
 diamond = problem(
@@ -38,8 +38,8 @@ def test_fair_shares_divide_a_deadline_by_cost() -> None:
 
 
 def test_pairs_come_by_fair_share_and_operators_count_from_their_first() -> None:
-    shares_ms = [pair.proportional_ms for pair in diamond.pairs]
-    assert shares_ms == sorted(shares_ms)
+    pair_deadlines_ms = [pair.proportional_ms for pair in diamond.pairs]
+    assert pair_deadlines_ms == sorted(pair_deadlines_ms)
     assert diamond.first == {"r": 0, "root": 1, "l": 4, "join": 5}
 
 
@@ -124,7 +124,7 @@ def test_latencies_are_checked(one_way_ms: list[list[float]], told: str) -> None
         DeadlineProblem(
             nodes=(DeadlineNode(name="a"), DeadlineNode(name="b")),
             operators=(operator("o", 1, "in"),),
-            sources=(Source(stream="in", nodes=("a",)),),
-            outputs=(Output(stream="o.out", deadline_ms=5, sink="a"),),
+            sources=(DeadlineSource(stream="in", nodes=("a",)),),
+            outputs=(DeadlineOutput(stream="o.out", deadline_ms=5, sink="a"),),
             one_way_ms=np.array(one_way_ms),
         )

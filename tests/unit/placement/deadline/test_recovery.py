@@ -7,7 +7,12 @@ import pytest
 
 from placement.deadline.errors import NoStandby
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.records import DeadlineNode, DeadlineOperator, Output, Source
+from placement.deadline.records import (
+    DeadlineNode,
+    DeadlineOperator,
+    DeadlineOutput,
+    DeadlineSource,
+)
 from placement.deadline.recovery import keep_recoverable, recoverable
 
 NODES = ("a", "b", "c")
@@ -56,8 +61,8 @@ def network() -> DeadlineProblem:
                 name="p", cost_ms=1, inputs=("o.out",), outputs=("p.out",), candidates=NODES
             ),
         ),
-        sources=(Source(stream="in", nodes=("a",)),),
-        outputs=(Output(stream="p.out", deadline_ms=100, sink="a"),),
+        sources=(DeadlineSource(stream="in", nodes=("a",)),),
+        outputs=(DeadlineOutput(stream="p.out", deadline_ms=100, sink="a"),),
         one_way_ms=one_way_ms,
     )
 

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.records import Admitted, DeadlineNode, DeadlineOperator, Output, Source
+from placement.deadline.records import (
+    Admitted,
+    DeadlineNode,
+    DeadlineOperator,
+    DeadlineOutput,
+    DeadlineSource,
+)
 
 BOTH = ("a", "b")
 
@@ -48,9 +54,10 @@ def problem(
             for name, speed in zip(BOTH, speeds, strict=True)
         ),
         operators=tuple(operators),
-        sources=tuple(Source(stream=name, nodes=("a",)) for name in sources),
+        sources=tuple(DeadlineSource(stream=name, nodes=("a",)) for name in sources),
         outputs=tuple(
-            Output(stream=name, deadline_ms=ms, sink=sink) for name, ms in deadlines_ms.items()
+            DeadlineOutput(stream=name, deadline_ms=ms, sink=sink)
+            for name, ms in deadlines_ms.items()
         ),
         one_way_ms=np.array([[0.0, latency_ms], [latency_ms, 0.0]]) if latency_ms else None,
         rates_bytes_s=rates_bytes_s or {},

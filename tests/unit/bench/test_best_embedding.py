@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from sklearn.manifold import smacof as reference
 
-from topology.embedding import (
+from bench.best_embedding import (
     EmbeddingError,
     best,
     classical,

@@ -28,7 +28,7 @@ ROUNDING_MS = 1e-9
 """By which a path of fair shares may exceed the deadline that it equals on paper."""
 
 
-def divide(
+def best_sub_deadlines(
     problem: DeadlineProblem, places: Mapping[str, str]
 ) -> dict[tuple[str, str], float] | None:
     """Sub-deadlines d_{s,o}, ms, that keep (4)–(6) at the least objective; None if there are none.
@@ -48,14 +48,14 @@ def divide(
         by_output[pair.output][pair.operator] = at
     least_ms = demand_table.least_ms
     high_ms = np.maximum(demand_table.proportional_ms, least_ms)
-    shares_ms: dict[tuple[str, str], float] = {}
+    pair_deadlines_ms: dict[tuple[str, str], float] = {}
     for output, columns in by_output.items():
         down_ms = _go_down(delay, output, columns, least_ms, high_ms, demand_table.price)
         if down_ms is None:
             return None
         for name, at in columns.items():
-            shares_ms[output, name] = float(high_ms[at]) - down_ms[name]
-    return shares_ms
+            pair_deadlines_ms[output, name] = float(high_ms[at]) - down_ms[name]
+    return pair_deadlines_ms
 
 
 class Delay:
@@ -83,12 +83,12 @@ class Delay:
         maker = self._at[self._problem.producer[output]]
         return wanted.deadline_ms - float(self._ms[maker, self._problem.node_index[wanted.sink]])
 
-    def longest_ms(self, output: str, shares_ms: Mapping[str, float]) -> float:
+    def longest_ms(self, output: str, pair_deadlines_ms: Mapping[str, float]) -> float:
         """The longest path of sub-deadlines and latencies, up to the maker of the output."""
         done = {"": 0.0}
         for name in self._problem.needed[output]:
             waits = self.before_ms(output, name).items()
-            done[name] = shares_ms[name] + max(done[before] + ms for before, ms in waits)
+            done[name] = pair_deadlines_ms[name] + max(done[before] + ms for before, ms in waits)
         return done[self._problem.producer[output]]
 
 

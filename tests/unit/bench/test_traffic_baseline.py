@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bench.traffic_baseline import place_by_traffic, traffic_bytes_s
 from placement.deadline.records import Admitted
 from placement.deadline.solver import place_by_deadline
-from placement.deadline.traffic_baseline import place_by_traffic, traffic_bytes_s
 from tests.unit.placement.deadline.two_nodes import chain, operator, problem
 
 

@@ -28,9 +28,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement.deadline.division import divide
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import DeadlinePlacement
+from placement.deadline.sub_deadlines import best_sub_deadlines
 from placement.errors import SolverStopped
 from placement.program import MilpSettings, Program, Term
 
@@ -50,20 +50,20 @@ class TrafficBaseline:
         Between nodes, from sources elsewhere and to sinks elsewhere included.
     busiest_ms
         B.
-    shares_ms
+    pair_deadlines_ms
         d_{s,o} by output and operator, ms: borrowed, so demand may exceed them.
     """
 
     places: dict[str, str]
     traffic_bytes_s: float
     busiest_ms: float
-    shares_ms: dict[tuple[str, str], float]
+    pair_deadlines_ms: dict[tuple[str, str], float]
 
     @property
     def sub_deadlines_ms(self) -> dict[str, float]:
         """min_s d_{s,o} by operator, ms: what EDF goes by."""
         least: dict[str, float] = {}
-        for (_, name), ms in self.shares_ms.items():
+        for (_, name), ms in self.pair_deadlines_ms.items():
             least[name] = min(ms, least.get(name, ms))
         return least
 
@@ -100,14 +100,18 @@ def place_by_traffic(
     balanced = model.program.solve(settings)
     x = least.x if balanced.x is None else balanced.x
     places = model.places(x.tolist())
-    shares_ms = divide(problem, places) if lender is None else lender.shares_ms
-    if shares_ms is None:
-        shares_ms = {(pair.output, pair.operator): pair.proportional_ms for pair in problem.pairs}
+    pair_deadlines_ms = (
+        best_sub_deadlines(problem, places) if lender is None else lender.pair_deadlines_ms
+    )
+    if pair_deadlines_ms is None:
+        pair_deadlines_ms = {
+            (pair.output, pair.operator): pair.proportional_ms for pair in problem.pairs
+        }
     return TrafficBaseline(
         places=places,
         traffic_bytes_s=traffic_bytes_s(problem, places),
         busiest_ms=max(_work_ms(problem, places).values()),
-        shares_ms=dict(shares_ms),
+        pair_deadlines_ms=dict(pair_deadlines_ms),
     )
 
 
