@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,12 +12,11 @@ from orchestrator.control.view import read_view
 from orchestrator.deploy.local import LocalCluster
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import Manifests
+from orchestrator.progress import Progress
 from orchestrator.store import Store
 
 FINISHED_S = 60.0
 """How much longer than the recording the last answers may take."""
-
-Progress = Callable[[str, str], None]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ overwritten.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 
 import msgspec
@@ -19,6 +19,7 @@ from orchestrator.control.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.manifest.document import nearest
+from orchestrator.progress import Progress
 from orchestrator.records import HistoryEvent
 from orchestrator.store import QUERIES, STREAMS, Store
 
@@ -115,7 +116,7 @@ def write(store: Store, view: ClusterView, manifests: Manifests) -> None:
             _note(store, "applied", f"query {query.record.name}", detail)
 
 
-def apply(store: Store, manifests: Manifests, on_progress: Callable[[str, str], None]) -> None:
+def apply(store: Store, manifests: Manifests, on_progress: Progress) -> None:
     """Admit and write all of it, and wait until every fragment runs with a warm standby.
 
     Raises
@@ -132,7 +133,7 @@ def apply(store: Store, manifests: Manifests, on_progress: Callable[[str, str], 
 def await_protected(
     store: Store,
     queries: Sequence[str],
-    on_progress: Callable[[str, str], None],
+    on_progress: Progress,
     timeout_s: float = PROTECTED_TIMEOUT_S,
 ) -> None:
     """Wait until every fragment of the queries runs with a warm standby.

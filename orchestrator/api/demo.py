@@ -27,6 +27,7 @@ from orchestrator.drills.kill_executor import DrillFailed, Killed, outage
 from orchestrator.drills.measurement import Delivered, sequence_faults
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, Manifests, StreamManifest, load
+from orchestrator.progress import Progress
 from orchestrator.records import ReplaySource
 from orchestrator.sinks.archive import SEQUENCE
 from orchestrator.store import Store
@@ -47,8 +48,6 @@ STALLED_S = 60.0
 """Without progress for so long, the replay is given up."""
 
 LOOK_S = 0.2
-
-Progress = Callable[[str, str], None]
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

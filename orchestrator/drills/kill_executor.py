@@ -18,6 +18,7 @@ from orchestrator.control.dataflow import Fragment
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.drills.measurement import Delivered, longest_silence
 from orchestrator.errors import Refused, VivaceError
+from orchestrator.progress import Progress
 from orchestrator.records import FragmentRecord, NodeKind
 from orchestrator.spark.hosts.executors import kill_executor as sigkill
 from orchestrator.store import Store
@@ -37,8 +38,6 @@ OUTAGE_WINDOW_US = 5_000_000
 """How long after the kill silences are looked for."""
 
 LOOK_S = 0.1
-
-Progress = Callable[[str, str], None]
 
 
 class DrillFailed(VivaceError):

@@ -15,6 +15,7 @@ from orchestrator.drills.kill_executor import DrillFailed, Killed, choose_protec
 from orchestrator.drills.measurement import Delivered, sequence_faults
 from orchestrator.host.events import Deliver
 from orchestrator.host.observer import Observer, Reach
+from orchestrator.progress import Progress
 from orchestrator.store import Store
 from streams.chunk import stream_schema
 
@@ -24,8 +25,6 @@ FLOW_TIMEOUT_S = 15.0
 CALM_S = 1.0
 """Watched before the kill and after everything is restored, so that what is lost at either edge
 would show."""
-
-Progress = Callable[[str, str], None]
 
 
 class DrillReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,6 @@ from pathlib import Path
 import psutil
 
 from orchestrator.deploy.context import ClusterContext, withdraw
-from orchestrator.deploy.local.readiness import Progress
 from orchestrator.deploy.local.service import (
     EXIT_BUG,
     Failed,
@@ -27,6 +26,7 @@ from orchestrator.deploy.local.service import (
     read_news,
 )
 from orchestrator.errors import VivaceError
+from orchestrator.progress import Progress
 
 END_TIMEOUT_S = 60.0
 """How long a cluster may take to end in order; Spark is what takes the time."""

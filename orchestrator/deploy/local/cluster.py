@@ -27,12 +27,13 @@ from orchestrator.control.process import Coordinator
 from orchestrator.deploy.embedded.java import Java, find_java
 from orchestrator.deploy.embedded.ports import PortTaken, is_free
 from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
-from orchestrator.deploy.local.readiness import LOOK_EVERY_S, Progress, await_ready
+from orchestrator.deploy.local.readiness import LOOK_EVERY_S, await_ready
 from orchestrator.deploy.local.sites import Site
 from orchestrator.deploy.local.storage import kept_secret, prepare
 from orchestrator.errors import Unreachable, VivaceError
 from orchestrator.host.process import run_host
 from orchestrator.manifest import ClusterManifest, PlaceManifest, cluster_record
+from orchestrator.progress import Progress
 from orchestrator.records import HostSpec, NodeKind
 from orchestrator.store import ZooKeeperStore
 

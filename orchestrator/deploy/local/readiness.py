@@ -14,10 +14,10 @@ from statistics import median
 import msgspec
 
 from orchestrator.errors import Unreachable
+from orchestrator.progress import Progress
 from orchestrator.records import NodeRecord
 from orchestrator.store import NODES, Store
 
-Progress = Callable[[str, str], None]
 """Told the step of starting that is under way, and how far it has come."""
 
 SETTLED_ERROR = 0.4

@@ -21,9 +21,9 @@ import psutil
 
 from orchestrator.deploy.context import ClusterContext, claim, publish, started_s, withdraw
 from orchestrator.deploy.local.cluster import LocalCluster
-from orchestrator.deploy.local.readiness import Progress
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import ClusterManifest
+from orchestrator.progress import Progress
 
 EXIT_BUG = 1
 
