@@ -33,12 +33,12 @@ class Producer(Protocol):
         ...
 
     @property
-    def serves(self) -> bool:
+    def accepts_subscribers(self) -> bool:
         """Whether it has a log that consumers may rely on."""
         ...
 
     @property
-    def sends(self) -> bool:
+    def feeds_subscribers(self) -> bool:
         """Whether it is the one copy that sends."""
         ...
 
@@ -73,10 +73,10 @@ def acknowledge(producer: Producer, sender: str, ack: Ack) -> None:
 
 def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:
     """What has yet to be sent, and to which node."""
-    if not producer.sends:
+    if not producer.feeds_subscribers:
         return
     for node, consumer in producer.log.consumers:
-        for chunk in producer.log.feed_subscribers((node, consumer)):
+        for chunk in producer.log.take_unsent((node, consumer)):
             yield (
                 node,
                 Data(

@@ -151,7 +151,7 @@ class OutputLog:
         self._trim()
         return True
 
-    def feed_subscribers(self, consumer: Consumer) -> list[Chunk]:
+    def take_unsent(self, consumer: Consumer) -> list[Chunk]:
         """What `consumer` has not been sent yet; it counts as sent from now on."""
         subscriber = self._subscribers[consumer]
         fresh = list(self._after(subscriber.sent))

@@ -23,7 +23,7 @@ from streams.engine import Evaluated, FragmentEngine
 
 
 @dataclass(slots=True)
-class Input:
+class InputStream:
     """One input stream of a copy.
 
     Attributes
@@ -70,7 +70,7 @@ class Replica:
         self.role = ReplicaRole.WARMING
         self.epoch = epoch
         self.generation = generation
-        self.inputs = {stream: Input(schema=schema) for stream, schema in schemas.items()}
+        self.inputs = {stream: InputStream(schema=schema) for stream, schema in schemas.items()}
         self.engine = FragmentEngine(program)
         self.log = OutputLog(self.engine.schema)
 
@@ -80,12 +80,12 @@ class Replica:
         return self.program.name
 
     @property
-    def serves(self) -> bool:
+    def accepts_subscribers(self) -> bool:
         """Whether its log is one that consumers may rely on."""
         return self.role is not ReplicaRole.WARMING
 
     @property
-    def sends(self) -> bool:
+    def feeds_subscribers(self) -> bool:
         """Whether it sends its output, rather than keep it for the day its twin dies."""
         return self.role is ReplicaRole.PRIMARY
 
@@ -124,7 +124,7 @@ class Replica:
         return self.role is not ReplicaRole.WARMING and self.engine.ready
 
     @property
-    def watermark_ms(self) -> int | None:
+    def output_watermark_ms(self) -> int | None:
         """The last instant it has evaluated; None before the first."""
         watermark_ms = self.log.end.watermark_ms
         return None if watermark_ms == NO_WATERMARK else watermark_ms

@@ -29,7 +29,7 @@ class RoleEvent(Enum):
     STATE_INSTALLED = "state installed"
     STATE_BROKEN = "state broken"
     """Input was lost that only the twin's state can make good."""
-    PEER_REPLICA_LOST = "twin lost"
+    PEER_REPLICA_LOST = "peer replica lost"
     PROMOTED = "promoted"
     """Told by a newer plan to be primary."""
     SUPERSEDED = "superseded"

@@ -75,7 +75,7 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
 
     role: ReplicaRole
     epoch: int
-    watermark_ms: int | None
+    output_watermark_ms: int | None
     cost: CostStatus | None = None
     """As measured; None until enough was."""
 

@@ -112,7 +112,7 @@ class ObedientHost:
                 a.fragment: ReplicaStatus(
                     role=self._role(a.role),
                     epoch=a.epoch,
-                    watermark_ms=None,
+                    output_watermark_ms=None,
                     cost=self.costs.get(a.fragment),
                 )
                 for a in assignment.fragments

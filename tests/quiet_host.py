@@ -57,29 +57,29 @@ class QuietHost:
     ) -> None:
         self.now_us = 0
         self.replica_manager = ReplicaManager("one")
-        self.dispatcher = Dispatcher(self.replica_manager.running, policy, round(batch_ms * MS))
+        self.dispatcher = Dispatcher(self.replica_manager.replicas, policy, round(batch_ms * MS))
         self.assign(*copies)
 
     def assign(self, *copies: FragmentAssignment) -> None:
         """Run these and nothing else."""
-        before = {name: each.replica for name, each in self.replica_manager.running.items()}
+        before = {name: each.replica for name, each in self.replica_manager.replicas.items()}
         self.replica_manager.apply(Assignment(incarnation="1", fragments=copies), self.now_us)
-        for name, running in self.replica_manager.running.items():
-            if before.get(name) is not running.replica:
+        for name, hosted in self.replica_manager.replicas.items():
+            if before.get(name) is not hosted.replica:
                 self._begin(name)
         self.dispatcher.rebuild_tasks(self.now_us)
 
     def change_role(self, name: str, event: RoleEvent) -> None:
         """Something happens to a copy."""
-        self.replica_manager.running[name].replica.apply(event)
+        self.replica_manager.replicas[name].replica.apply(event)
         self.dispatcher.rebuild_tasks(self.now_us)
 
     def arrive(self, stream: str, part: Chunk) -> None:
         """A chunk comes for everybody here that reads the stream."""
-        for name, running in self.replica_manager.running.items():
-            if stream in running.subscriptions:
+        for name, hosted in self.replica_manager.replicas.items():
+            if stream in hosted.subscriptions:
                 data = Data(stream=stream, epoch=1, generation=1, consumer=name, chunk=part)
-                running.replica.receive(data)
+                hosted.replica.receive(data)
                 self.dispatcher.arrived(name, self.now_us)
 
     def step(self, took_us: int = 0) -> Dispatch | None:
@@ -87,14 +87,14 @@ class QuietHost:
         dispatch = self.dispatcher.pop(self.now_us)
         if dispatch is None:
             return None
-        replica = self.replica_manager.running[dispatch.fragment].replica
+        replica = self.replica_manager.replicas[dispatch.fragment].replica
         first_seq = replica.log.end.next_seq
         evaluated = replica.evaluate(dispatch.timestamp_groups, dispatch.tuples)
         assert evaluated is not None, "dispatched without work"
         self.dispatcher.done(dispatch.fragment, self.now_us)
         self.now_us += took_us
         self.dispatcher.charge(dispatch.fragment, evaluated.tuples_in, took_us)
-        if replica.sends:
+        if replica.feeds_subscribers:
             self.arrive(
                 dispatch.fragment,
                 Chunk(
@@ -116,13 +116,11 @@ class QuietHost:
     @property
     def with_work(self) -> set[str]:
         """Copies that could evaluate something."""
-        return {
-            n for n, running in self.replica_manager.running.items() if running.replica.has_work
-        }
+        return {n for n, hosted in self.replica_manager.replicas.items() if hosted.replica.has_work}
 
     def _begin(self, name: str) -> None:
-        running = self.replica_manager.running[name]
-        for each in running.replica.inputs.values():
+        hosted = self.replica_manager.replicas[name]
+        for each in hosted.replica.inputs.values():
             each.cursor.start(Position(), 1)
-        if running.assignment.role == "secondary":
-            running.replica.apply(RoleEvent.STATE_INSTALLED)
+        if hosted.assignment.role == "secondary":
+            hosted.replica.apply(RoleEvent.STATE_INSTALLED)

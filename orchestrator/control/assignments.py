@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from orchestrator.control.deadlines import urgency_ms
 from orchestrator.control.problem import estimate
 from orchestrator.control.view import ClusterView
-from orchestrator.host.sink import SINK_PREFIX
+from orchestrator.host.hosted_sink import SINK_PREFIX
 from orchestrator.records import (
     Assignment,
     ClusterRecord,

@@ -33,7 +33,7 @@ from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import Subscription
 from orchestrator.host.dispatcher import Dispatch, Dispatcher
 from orchestrator.host.events import (
-    Assigned,
+    AssignmentReceived,
     Command,
     CpuMeasured,
     EpochSuperseded,
@@ -47,9 +47,9 @@ from orchestrator.host.events import (
     SetPeers,
     SourceEmitted,
 )
+from orchestrator.host.hosted_sink import HostedSink
 from orchestrator.host.prober import Prober
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
-from orchestrator.host.sink import Sink
 from orchestrator.records import Assignment, ClusterRecord, ReplicaStatus
 
 BATCHES_PER_TURN = 32
@@ -112,7 +112,7 @@ class HostCore:
             round(settings.suspect_after_ms * 1000), self._heartbeat_us
         )
         batch_us = round(settings.batch_ms * 1000)
-        self._dispatcher = Dispatcher(self.replica_manager.running, settings.scheduling, batch_us)
+        self._dispatcher = Dispatcher(self.replica_manager.replicas, settings.scheduling, batch_us)
         self._emulate_costs = settings.emulate_costs
         self._to_itself: deque[Message] = deque()
         self._commands: list[Command] = []
@@ -128,7 +128,7 @@ class HostCore:
             case PeerLost(node=node):
                 self.counters["peers_lost"] += 1
                 self._on_peer_replica_lost(node, "connection lost", now_us)
-            case Assigned(assignment=assignment):
+            case AssignmentReceived(assignment=assignment):
                 self._on_assigned(assignment, now_us)
             case SourceEmitted(stream=stream):
                 if (source := self.replica_manager.sources.get(stream)) is not None:
@@ -137,7 +137,7 @@ class HostCore:
             case EpochSuperseded(fragment=fragment, epoch=epoch):
                 self._leave_epoch(fragment, epoch, now_us)
             case ReplicaReplaced(fragment=fragment):
-                self.counters["copies_dismissed"] += 1
+                self.counters["replicas_stopped"] += 1
                 self._commands += self.replica_manager.stop_replica(fragment)
                 self._dispatcher.rebuild_tasks(now_us)
             case CpuMeasured(load=load):
@@ -195,15 +195,15 @@ class HostCore:
         )
 
     def _evaluate(self, dispatch: Dispatch, now_us: int) -> Worked:
-        running = self.replica_manager.running[dispatch.fragment]
-        evaluated = running.replica.evaluate(dispatch.timestamp_groups, dispatch.tuples)
+        hosted = self.replica_manager.replicas[dispatch.fragment]
+        evaluated = hosted.replica.evaluate(dispatch.timestamp_groups, dispatch.tuples)
         assert evaluated is not None, "a task is dispatched when it has work"
         self.counters["dispatches"] += 1
         self.counters["tuples_in"] += evaluated.tuples_in
         self.counters["tuples_out"] += evaluated.rows.num_rows
-        self._publish(running.replica)
+        self._publish(hosted.replica)
         self._dispatcher.done(dispatch.fragment, now_us)
-        cost_us = evaluated.tuples_in * running.assignment.cost_us
+        cost_us = evaluated.tuples_in * hosted.assignment.cost_us
         return Worked(
             commands=self._take_commands(),
             fragment=dispatch.fragment,
@@ -217,16 +217,16 @@ class HostCore:
         if worked.fragment is not None:
             self._dispatcher.charge(worked.fragment, worked.tuples, took_us)
 
-    def replicas(self) -> dict[str, ReplicaStatus]:
+    def replica_statuses(self) -> dict[str, ReplicaStatus]:
         """What the host says of its copies."""
         return {
             name: ReplicaStatus(
-                role=running.replica.role,
-                epoch=running.replica.epoch,
-                watermark_ms=running.replica.watermark_ms,
+                role=hosted.replica.role,
+                epoch=hosted.replica.epoch,
+                output_watermark_ms=hosted.replica.output_watermark_ms,
                 cost=self._dispatcher.cost(name),
             )
-            for name, running in self.replica_manager.running.items()
+            for name, hosted in self.replica_manager.replicas.items()
         }
 
     def shut_down(self) -> list[Command]:
@@ -236,8 +236,8 @@ class HostCore:
 
     def check_invariants(self) -> None:
         """Raise unless every part is consistent; tests call this after every step."""
-        for running in self.replica_manager.running.values():
-            running.replica.check_invariants()
+        for hosted in self.replica_manager.replicas.values():
+            hosted.replica.check_invariants()
         for source in self.replica_manager.sources.values():
             source.log.check_invariants()
 
@@ -249,24 +249,24 @@ class HostCore:
         self._commands += commands
         alive = self.replica_manager.incarnations
         self.prober.use(tuple(node for node in alive if node != self.node))
-        peer_replicas = {r.assignment.peer_replica for r in self.replica_manager.running.values()}
+        peer_replicas = {r.assignment.peer_replica for r in self.replica_manager.replicas.values()}
         self._detector.watch({t for t in peer_replicas if t is not None and t in alive}, now_us)
-        for running in list(self.replica_manager.running.values()):
-            peer_replica = running.assignment.peer_replica
+        for hosted in list(self.replica_manager.replicas.values()):
+            peer_replica = hosted.assignment.peer_replica
             if peer_replica is not None and (peer_replica in gone or peer_replica not in alive):
-                self._take_over(running, "gone from the store", now_us)
+                self._take_over(hosted, "gone from the store", now_us)
         for producer in self.replica_manager.producers():
             self._publish(producer)
         self._request(now_us)
         self._dispatcher.rebuild_tasks(now_us)
 
     def _on_peer_replica_lost(self, node: str, cause: str, now_us: int) -> None:
-        for running in self.replica_manager.running.values():
-            if running.assignment.peer_replica == node:
-                self._take_over(running, cause, now_us)
+        for hosted in self.replica_manager.replicas.values():
+            if hosted.assignment.peer_replica == node:
+                self._take_over(hosted, cause, now_us)
 
-    def _take_over(self, running: HostedReplica, cause: str, now_us: int) -> None:
-        replica, a = running.replica, running.assignment
+    def _take_over(self, hosted: HostedReplica, cause: str, now_us: int) -> None:
+        replica, a = hosted.replica, hosted.assignment
         before = replica.role
         replica.apply(RoleEvent.PEER_REPLICA_LOST)
         if before is not ReplicaRole.STANDBY:
@@ -287,13 +287,13 @@ class HostCore:
         self._dispatcher.rebuild_tasks(now_us)
 
     def _adopt_epoch(self, fragment: str, epoch: int, now_us: int) -> None:
-        running = self.replica_manager.running.get(fragment)
-        if running is not None and epoch > running.replica.epoch:
+        hosted = self.replica_manager.replicas.get(fragment)
+        if hosted is not None and epoch > hosted.replica.epoch:
             self._leave_epoch(fragment, epoch, now_us)
 
     def _leave_epoch(self, fragment: str, epoch: int, now_us: int) -> None:
-        running = self.replica_manager.running.get(fragment)
-        if running is not None and running.step_down(max(epoch, running.replica.epoch)):
+        hosted = self.replica_manager.replicas.get(fragment)
+        if hosted is not None and hosted.step_down(max(epoch, hosted.replica.epoch)):
             self.counters["demotions"] += 1
             self._report("stepped down", fragment, f"epoch {epoch} has another primary")
             self._dispatcher.rebuild_tasks(now_us)
@@ -322,9 +322,9 @@ class HostCore:
                 for fragment, epoch in epochs.items():
                     self._adopt_epoch(fragment, epoch, now_us)
             case SnapshotRequest(fragment=fragment):
-                running = self.replica_manager.running.get(fragment)
-                if running is not None and running.replica.serves:
-                    self._send(sender, running.replica.snapshot())
+                hosted = self.replica_manager.replicas.get(fragment)
+                if hosted is not None and hosted.replica.accepts_subscribers:
+                    self._send(sender, hosted.replica.snapshot())
             case Snapshot():
                 self._on_snapshot(message, now_us)
             case Ping():
@@ -334,15 +334,15 @@ class HostCore:
 
     def _on_data(self, sender: str, data: Data, now_us: int) -> None:
         sink = self.replica_manager.sinks.get(data.stream)
-        running = self.replica_manager.running.get(data.consumer)
+        hosted = self.replica_manager.replicas.get(data.consumer)
         if sink is not None and data.consumer == sink.subscription.consumer:
             self._deliver(sender, sink, data, now_us)
-        elif running is not None and data.stream in running.subscriptions:
-            self._take_in(sender, running, data, now_us)
+        elif hosted is not None and data.stream in hosted.subscriptions:
+            self._take_in(sender, hosted, data, now_us)
         else:
             self.counters["chunks_unasked"] += 1
 
-    def _deliver(self, sender: str, sink: Sink, data: Data, now_us: int) -> None:
+    def _deliver(self, sender: str, sink: HostedSink, data: Data, now_us: int) -> None:
         receipt, delivery = sink.receive(data, now_us)
         if receipt is Receipt.GAP and sink.subscription.unrecoverable(sender, sink.cursor):
             lost = sink.skip_to(data)
@@ -352,8 +352,8 @@ class HostCore:
             self._commands.append(delivery)
         self._note_receipt(receipt, sender, sink.subscription, sink.cursor, now_us)
 
-    def _take_in(self, sender: str, running: HostedReplica, data: Data, now_us: int) -> None:
-        replica, subscription = running.replica, running.subscriptions[data.stream]
+    def _take_in(self, sender: str, hosted: HostedReplica, data: Data, now_us: int) -> None:
+        replica, subscription = hosted.replica, hosted.subscriptions[data.stream]
         cursor = replica.inputs[data.stream].cursor
         receipt = replica.receive(data).receipt
         if receipt is Receipt.GAP and subscription.unrecoverable(sender, cursor):
@@ -363,16 +363,16 @@ class HostCore:
                 self.counters["tuples_lost"] += lost
                 self._report("input lost", data.stream, f"{lost} tuples that no producer keeps")
             else:
-                self._discard_state(running, now_us)
+                self._discard_state(hosted, now_us)
         else:
             self._note_receipt(receipt, sender, subscription, cursor, now_us)
         self._dispatcher.arrived(data.consumer, now_us)
 
-    def _discard_state(self, running: HostedReplica, now_us: int) -> None:
+    def _discard_state(self, hosted: HostedReplica, now_us: int) -> None:
         self.counters["states_broken"] += 1
-        running.replica.discard_state()
-        running.snapshot_asked_us = None
-        for subscription in running.subscriptions.values():
+        hosted.replica.discard_state()
+        hosted.snapshot_asked_us = None
+        for subscription in hosted.subscriptions.values():
             subscription.ask_again()
         self._dispatcher.rebuild_tasks(now_us)
 
@@ -392,20 +392,20 @@ class HostCore:
 
     def _on_subscribed(self, sender: str, answer: Subscribed, now_us: int) -> None:
         sink = self.replica_manager.sinks.get(answer.stream)
-        running = self.replica_manager.running.get(answer.consumer)
+        hosted = self.replica_manager.replicas.get(answer.consumer)
         if sink is not None and answer.consumer == sink.subscription.consumer:
             sink.subscription.answered(sender, answer, sink.cursor)
-        elif running is not None and answer.stream in running.subscriptions:
-            cursor = running.replica.inputs[answer.stream].cursor
-            running.subscriptions[answer.stream].answered(sender, answer, cursor)
-            self._ask_snapshot(running, now_us)
+        elif hosted is not None and answer.stream in hosted.subscriptions:
+            cursor = hosted.replica.inputs[answer.stream].cursor
+            hosted.subscriptions[answer.stream].answered(sender, answer, cursor)
+            self._ask_snapshot(hosted, now_us)
 
     def _on_snapshot(self, snapshot: Snapshot, now_us: int) -> None:
-        running = self.replica_manager.running.get(snapshot.fragment)
-        if running is None or running.replica.role is not ReplicaRole.WARMING:
+        hosted = self.replica_manager.replicas.get(snapshot.fragment)
+        if hosted is None or hosted.replica.role is not ReplicaRole.WARMING:
             return
-        if running.replica.install(snapshot):
-            self._report("warm", snapshot.fragment, f"epoch {running.replica.epoch}")
+        if hosted.replica.install(snapshot):
+            self._report("warm", snapshot.fragment, f"epoch {hosted.replica.epoch}")
             self._dispatcher.rebuild_tasks(now_us)
         else:
             self.counters["snapshots_unusable"] += 1
@@ -414,10 +414,10 @@ class HostCore:
 
     def _send_heartbeats(self) -> None:
         epochs: dict[str, dict[str, int]] = {}
-        for fragment, running in self.replica_manager.running.items():
-            if running.assignment.peer_replica is not None:
-                shared = epochs.setdefault(running.assignment.peer_replica, {})
-                shared[fragment] = running.replica.epoch
+        for fragment, hosted in self.replica_manager.replicas.items():
+            if hosted.assignment.peer_replica is not None:
+                shared = epochs.setdefault(hosted.assignment.peer_replica, {})
+                shared[fragment] = hosted.replica.epoch
         for peer_replica, known in epochs.items():
             self._send(peer_replica, Heartbeat(epochs=known))
 
@@ -425,24 +425,24 @@ class HostCore:
         for subscription, cursor in self.replica_manager.subscriptions():
             for node, request in subscription.requests(cursor, now_us):
                 self._send(node, request)
-        for running in self.replica_manager.running.values():
-            self._ask_snapshot(running, now_us)
+        for hosted in self.replica_manager.replicas.values():
+            self._ask_snapshot(hosted, now_us)
 
-    def _ask_snapshot(self, running: HostedReplica, now_us: int) -> None:
-        peer_replica, asked_us = running.assignment.peer_replica, running.snapshot_asked_us
-        if running.replica.role is not ReplicaRole.WARMING or peer_replica is None:
+    def _ask_snapshot(self, hosted: HostedReplica, now_us: int) -> None:
+        peer_replica, asked_us = hosted.assignment.peer_replica, hosted.snapshot_asked_us
+        if hosted.replica.role is not ReplicaRole.WARMING or peer_replica is None:
             return
-        if not all(subscription.confirmed for subscription in running.subscriptions.values()):
+        if not all(subscription.confirmed for subscription in hosted.subscriptions.values()):
             return
         if asked_us is None or now_us - asked_us >= SNAPSHOT_RETRY_US:
-            running.snapshot_asked_us = now_us
-            self._send(peer_replica, SnapshotRequest(fragment=running.assignment.fragment))
+            hosted.snapshot_asked_us = now_us
+            self._send(peer_replica, SnapshotRequest(fragment=hosted.assignment.fragment))
 
     def _acknowledge(self) -> None:
-        for running in self.replica_manager.running.values():
-            for stream, position in running.replica.processed().items():
-                cursor = running.replica.inputs[stream].cursor
-                for node, ack in running.subscriptions[stream].acks(position, cursor):
+        for hosted in self.replica_manager.replicas.values():
+            for stream, position in hosted.replica.processed().items():
+                cursor = hosted.replica.inputs[stream].cursor
+                for node, ack in hosted.subscriptions[stream].acks(position, cursor):
                     self._send(node, ack)
         for sink in self.replica_manager.sinks.values():
             if sink.cursor.position is not None:

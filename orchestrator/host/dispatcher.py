@@ -90,7 +90,7 @@ class Dispatcher:
 
     Parameters
     ----------
-    running
+    replicas
         What the host runs; looked at, never changed.
     policy
         In which order tasks run.
@@ -98,8 +98,10 @@ class Dispatcher:
         Least time between two beginnings of a task.
     """
 
-    def __init__(self, running: Mapping[str, HostedReplica], policy: Policy, batch_us: int) -> None:
-        self._running = running
+    def __init__(
+        self, replicas: Mapping[str, HostedReplica], policy: Policy, batch_us: int
+    ) -> None:
+        self._replicas = replicas
         self._policy = policy
         self._batch_us = batch_us
         self._tasks: dict[str, _Task] = {}
@@ -127,7 +129,7 @@ class Dispatcher:
             self._queue.discard(name)
         self._resting.clear()
         self._discard_state()
-        self._ready = {name for name, each in self._running.items() if each.replica.has_work}
+        self._ready = {name for name, each in self._replicas.items() if each.replica.has_work}
         self._mixed = len({task.standby for task in self._tasks.values()}) > 1
         tightest_us = min((t.sub_deadline_us for t in self._tasks.values()), default=0)
         least_us, most_us = BATCH_US
@@ -142,7 +144,7 @@ class Dispatcher:
             return
         self._look(fragment)
         if fragment == task.name:
-            input_watermark_ms = self._running[fragment].replica.engine.input_watermark_ms
+            input_watermark_ms = self._replicas[fragment].replica.engine.input_watermark_ms
             entered_ms = task.entered[-1][0] if task.entered else NO_WATERMARK
             if input_watermark_ms > max(entered_ms, self._left_ms(task)):
                 task.entered.append((input_watermark_ms, now_us))
@@ -200,9 +202,9 @@ class Dispatcher:
 
     def _primaries(self) -> list[_Task]:
         here = {
-            name: running.assignment
-            for name, running in self._running.items()
-            if running.replica.role is ReplicaRole.PRIMARY
+            name: hosted.assignment
+            for name, hosted in self._replicas.items()
+            if hosted.replica.role is ReplicaRole.PRIMARY
         }
         operators: list[TaskOperator] = []
         for name, a in here.items():
@@ -236,15 +238,15 @@ class Dispatcher:
                 name=name,
                 operators=(name,),
                 generations=self._generations((name,)),
-                sub_deadline_us=round(running.assignment.standby_lag_ms * 1000),
+                sub_deadline_us=round(hosted.assignment.standby_lag_ms * 1000),
                 standby=True,
             )
-            for name, running in self._running.items()
-            if running.replica.role is ReplicaRole.STANDBY
+            for name, hosted in self._replicas.items()
+            if hosted.replica.role is ReplicaRole.STANDBY
         ]
 
     def _generations(self, operators: tuple[str, ...]) -> tuple[int, ...]:
-        return tuple(self._running[name].replica.generation for name in operators)
+        return tuple(self._replicas[name].replica.generation for name in operators)
 
     def _await(self, task: _Task, now_us: int) -> None:
         if not self._has_work(task):
@@ -260,7 +262,7 @@ class Dispatcher:
         if self._policy is Policy.FIFO:
             # First come to the system, not to this operator: what is old is not overtaken by what
             # has come since (deadline placement, §4.1).
-            ingestion_time_us = self._running[task.name].replica.engine.oldest_ingestion_time_us
+            ingestion_time_us = self._replicas[task.name].replica.engine.oldest_ingestion_time_us
             released_us = now_us if ingestion_time_us is None else ingestion_time_us
         self._queue.put(
             Instance(
@@ -276,21 +278,21 @@ class Dispatcher:
         return not self._ready.isdisjoint(task.operators[after_first:])
 
     def _look(self, fragment: str) -> None:
-        if self._running[fragment].replica.has_work:
+        if self._replicas[fragment].replica.has_work:
             self._ready.add(fragment)
         else:
             self._ready.discard(fragment)
 
     def _left_ms(self, task: _Task) -> int:
         """The last instant that has been through the whole task."""
-        return self._running[task.operators[-1]].replica.log.end.watermark_ms
+        return self._replicas[task.operators[-1]].replica.log.end.watermark_ms
 
     def _waiting_us(self, task: _Task) -> float:
         """How long what waits will take; asked for only where standbys wait for slack."""
         if not self._mixed:
             return 0.0
         return sum(
-            self._cost_of(name).cost_us(self._running[name].replica.engine.waiting)
+            self._cost_of(name).cost_us(self._replicas[name].replica.engine.waiting)
             for name in task.operators
             if name in self._ready
         )
@@ -313,11 +315,11 @@ class Dispatcher:
 
     def _cost_of(self, fragment: str) -> CostModel:
         if fragment not in self._costs:
-            estimate_us = self._running[fragment].assignment.cost_us
+            estimate_us = self._replicas[fragment].assignment.cost_us
             self._costs[fragment] = CostModel(max(estimate_us, LEAST_COST_US))
         return self._costs[fragment]
 
     def _discard_state(self) -> None:
         """What was learnt of copies that have gone."""
-        for name in self._costs.keys() - self._running.keys():
+        for name in self._costs.keys() - self._replicas.keys():
             del self._costs[name]

@@ -28,7 +28,7 @@ class PeerLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assigned:
+class AssignmentReceived:
     """The store has this assignment for this incarnation of the host."""
 
     assignment: Assignment
@@ -72,7 +72,7 @@ class CpuMeasured:
 Event = (
     MessageArrived
     | PeerLost
-    | Assigned
+    | AssignmentReceived
     | SourceEmitted
     | EpochSuperseded
     | ReplicaReplaced

@@ -8,11 +8,11 @@ from orchestrator.host.core import HostCore
 from orchestrator.records import HostSpec, NodeRecord
 
 
-def running_now(core: HostCore) -> tuple[object, ...]:
+def readiness(core: HostCore) -> tuple[object, ...]:
     """What others wait for: when this changes, the host's record should not be late."""
     replica_manager = core.replica_manager
     return (
-        {f: (r.replica.role, r.replica.epoch) for f, r in replica_manager.running.items()},
+        {f: (r.replica.role, r.replica.epoch) for f, r in replica_manager.replicas.items()},
         frozenset(replica_manager.sources),
         frozenset(s for s, sink in replica_manager.sinks.items() if sink.subscription.confirmed),
     )
@@ -54,7 +54,7 @@ def node_record(
         reported_us=now_us,
         coordinate=core.prober.coordinate,
         latencies_ms=core.prober.latencies_ms,
-        replicas=core.replicas(),
+        replicas=core.replica_statuses(),
         sources={s: source.status for s, source in replica_manager.sources.items()},
         sinks={s: sink.status(now_us) for s, sink in replica_manager.sinks.items()},
         wants=wants,

@@ -38,10 +38,10 @@ from orchestrator.host.events import (
     Send,
     SetPeers,
 )
-from orchestrator.host.node_report import node_record, running_now
+from orchestrator.host.node_report import node_record, readiness
 from orchestrator.host.parent_watchdog import ParentWatchdog
 from orchestrator.host.store_link import StoreLink, StoreThread
-from orchestrator.host.transport import Arrived, Keys, Lost, Transport
+from orchestrator.host.transport import ConnectionLost, FramesArrived, Keys, Transport
 from orchestrator.host.warm_up import warm_up
 from orchestrator.host.wire import UnknownStream, WireError, decode, encode
 from orchestrator.records import HostSpec, NodeRecord, ReplicaId, SourceAssignment
@@ -97,9 +97,9 @@ class HostProcess:
         self._transport = Transport(spec.node, self._keys, spec.bind, now_us)
         rng = np.random.default_rng(int(self._identity.incarnation, 16))
         self._core = HostCore(spec.node, found.record, rng, now_us())
-        self._arrived: deque[Arrived | Lost] = deque()
+        self._arrived: deque[FramesArrived | ConnectionLost] = deque()
         self._source_drivers = SourceDrivers(round(found.record.batch_ms * 1000))
-        self._running: object = None
+        self._replicas: object = None
         self._next_publish_us = 0
         self._busy_until_us = 0
         self._is_busy = False
@@ -167,11 +167,11 @@ class HostProcess:
         self._busy_until_us = began_us + round(lasts_us)
         time.sleep(max(self._busy_until_us - now_us(), 0) / 1e6)
 
-    def _take(self, item: Arrived | Lost) -> None:
+    def _take(self, item: FramesArrived | ConnectionLost) -> None:
         match item:
-            case Lost(node=node):
+            case ConnectionLost(node=node):
                 self._dispatch(PeerLost(node=node))
-            case Arrived(sender=sender, frames=frames):
+            case FramesArrived(sender=sender, frames=frames):
                 try:
                     message = decode(frames, self._core.replica_manager.schema_of)
                 except UnknownStream:
@@ -215,10 +215,10 @@ class HostProcess:
 
     def _publish(self) -> None:
         now = now_us()
-        running = running_now(self._core)
-        if now < self._next_publish_us and running == self._running:
+        running = readiness(self._core)
+        if now < self._next_publish_us and running == self._replicas:
             return
-        self._running = running
+        self._replicas = running
         self._next_publish_us = now + PUBLISH_US
         if (load := self._cpu.load(now)) is not None:
             self._dispatch(CpuMeasured(load=load))

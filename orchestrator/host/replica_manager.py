@@ -19,7 +19,7 @@ from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import Subscription
 from orchestrator.host.events import Command, Report, Send, SourceEmitted
-from orchestrator.host.sink import SINK_PREFIX, Sink
+from orchestrator.host.hosted_sink import SINK_PREFIX, HostedSink
 from orchestrator.records import (
     Assignment,
     FragmentAssignment,
@@ -47,7 +47,7 @@ class HostedReplica:
     subscriptions: dict[str, Subscription]
     snapshot_asked_us: int | None = None
 
-    def supersede(self, epoch: int) -> bool:
+    def adopt_epoch(self, epoch: int) -> bool:
         """Heed a newer epoch; True if this copy was primary until now."""
         return epoch > self.replica.epoch and self.step_down(epoch)
 
@@ -61,7 +61,7 @@ class HostedReplica:
 
 
 @dataclass(slots=True)
-class Source:
+class HostedSource:
     """A stream this host brings in; a `Producer` without a twin."""
 
     assignment: SourceAssignment
@@ -71,14 +71,14 @@ class Source:
     shed: int = 0
 
     @staticmethod
-    def begin(a: SourceAssignment, now_us: int) -> Source:
+    def begin(a: SourceAssignment, now_us: int) -> HostedSource:
         """A stream of which nothing has entered yet."""
         schema = stream_schema(a.columns)
         shedder = None
         if a.shed is not None:
             value = None if a.shed.value is None else value_of(a.shed.value, schema)
             shedder = Shedder(a.shed.tuples, round(a.shed.per_ms * 1000), value)
-        return Source(assignment=a, generation=now_us, log=OutputLog(schema), shedder=shedder)
+        return HostedSource(assignment=a, generation=now_us, log=OutputLog(schema), shedder=shedder)
 
     def enter(self, emitted: SourceEmitted, now_us: int) -> None:
         """Take in what has come from outside, or what the load shedder leaves of it."""
@@ -105,12 +105,12 @@ class Source:
         return self.generation
 
     @property
-    def serves(self) -> bool:
+    def accepts_subscribers(self) -> bool:
         """Always."""
         return True
 
     @property
-    def sends(self) -> bool:
+    def feeds_subscribers(self) -> bool:
         """Always: it has no twin."""
         return True
 
@@ -120,30 +120,30 @@ class ReplicaManager:
 
     def __init__(self, node: str) -> None:
         self.node = node
-        self.running: dict[str, HostedReplica] = {}
-        self.sources: dict[str, Source] = {}
-        self.sinks: dict[str, Sink] = {}
+        self.replicas: dict[str, HostedReplica] = {}
+        self.sources: dict[str, HostedSource] = {}
+        self.sinks: dict[str, HostedSink] = {}
         self.incarnations: dict[str, str] = {}
         self._absent_since_us: dict[str, int] = {}
 
     def producers(self) -> Iterator[Producer]:
         """Everything here that makes a stream."""
         yield from self.sources.values()
-        for running in self.running.values():
-            yield running.replica
+        for hosted in self.replicas.values():
+            yield hosted.replica
 
     def producer(self, stream: str) -> Producer | None:
         """What makes `stream` here and can be relied on."""
         if (source := self.sources.get(stream)) is not None:
             return source
-        running = self.running.get(stream)
-        return running.replica if running is not None and running.replica.serves else None
+        hosted = self.replicas.get(stream)
+        return hosted.replica if hosted is not None and hosted.replica.accepts_subscribers else None
 
     def subscriptions(self) -> Iterator[tuple[Subscription, StreamCursor]]:
         """Everything here that reads a stream."""
-        for running in self.running.values():
-            for stream, subscription in running.subscriptions.items():
-                yield subscription, running.replica.inputs[stream].cursor
+        for hosted in self.replicas.values():
+            for stream, subscription in hosted.subscriptions.items():
+                yield subscription, hosted.replica.inputs[stream].cursor
         for sink in self.sinks.values():
             yield sink.subscription, sink.cursor
 
@@ -151,11 +151,11 @@ class ReplicaManager:
         """Schema of a stream read or made here."""
         if (sink := self.sinks.get(stream)) is not None:
             return sink.schema
-        for running in self.running.values():
-            if stream in running.replica.inputs:
-                return running.replica.inputs[stream].schema
-            if stream == running.replica.stream:
-                return running.replica.log.schema
+        for hosted in self.replicas.values():
+            if stream in hosted.replica.inputs:
+                return hosted.replica.inputs[stream].schema
+            if stream == hosted.replica.stream:
+                return hosted.replica.log.schema
         return None
 
     def apply(self, assignment: Assignment, now_us: int) -> tuple[list[Command], set[str]]:
@@ -198,31 +198,31 @@ class ReplicaManager:
 
     def _fragments(self, assigned: tuple[FragmentAssignment, ...]) -> Iterator[Command]:
         wanted = {a.fragment: a for a in assigned}
-        for fragment, running in list(self.running.items()):
+        for fragment, hosted in list(self.replicas.items()):
             a = wanted.get(fragment)
-            if a is None or a.generation > running.replica.generation:
+            if a is None or a.generation > hosted.replica.generation:
                 yield from self.stop_replica(fragment)
         for fragment, a in wanted.items():
-            if (running := self.running.get(fragment)) is None:
+            if (hosted := self.replicas.get(fragment)) is None:
                 yield self._begin(a)
             else:
-                running.assignment = a
-                yield from _change_role(running, a)
+                hosted.assignment = a
+                yield from _change_role(hosted, a)
 
     def stop_replica(self, fragment: str) -> list[Command]:
         """End a copy."""
-        running = self.running.pop(fragment, None)
-        if running is None:
+        hosted = self.replicas.pop(fragment, None)
+        if hosted is None:
             return []
-        role = running.replica.role.value
+        role = hosted.replica.role.value
         commands: list[Command] = [Report(kind="retired", subject=fragment, detail=role)]
-        for subscription in running.subscriptions.values():
+        for subscription in hosted.subscriptions.values():
             commands += _unsubscribe_from(subscription, subscription.producers)
         return commands
 
     def shut_down(self) -> list[Command]:
         """End everything that reads."""
-        commands = [c for fragment in list(self.running) for c in self.stop_replica(fragment)]
+        commands = [c for fragment in list(self.replicas) for c in self.stop_replica(fragment)]
         return [*commands, *self._sinks(())]
 
     def _begin(self, a: FragmentAssignment) -> Command:
@@ -236,7 +236,7 @@ class ReplicaManager:
         replica = Replica(program, schemas, epoch=a.epoch, generation=a.generation)
         if a.role == "primary":
             replica.apply(RoleEvent.FOUNDED)
-        self.running[a.fragment] = HostedReplica(
+        self.replicas[a.fragment] = HostedReplica(
             assignment=a,
             replica=replica,
             subscriptions={stream: Subscription(stream, a.fragment) for stream in a.inputs},
@@ -253,7 +253,7 @@ class ReplicaManager:
                 self.sources[stream].assignment = a
             else:
                 try:
-                    self.sources[stream] = Source.begin(a, now_us)
+                    self.sources[stream] = HostedSource.begin(a, now_us)
                 except QueryError as error:
                     yield Report(kind="assignment refused", subject=stream, detail=str(error))
                     continue
@@ -268,16 +268,16 @@ class ReplicaManager:
             if stream in self.sinks:
                 self.sinks[stream].use(a)
             else:
-                self.sinks[stream] = Sink(a)
+                self.sinks[stream] = HostedSink(a)
                 yield Report(kind="begun", subject=stream, detail="sink")
 
 
-def _change_role(running: HostedReplica, a: FragmentAssignment) -> Iterator[Command]:
-    replica = running.replica
+def _change_role(hosted: HostedReplica, a: FragmentAssignment) -> Iterator[Command]:
+    replica = hosted.replica
     if a.epoch <= replica.epoch:
         return
     if a.role == "secondary":
-        running.supersede(a.epoch)
+        hosted.adopt_epoch(a.epoch)
     elif replica.role is ReplicaRole.WARMING:
         yield Report(
             kind="cannot be primary", subject=a.fragment, detail="its state has not arrived"

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 
 from orchestrator.host.events import (
-    Assigned,
+    AssignmentReceived,
     EpochSuperseded,
     Event,
     RecordTakeover,
@@ -159,7 +159,7 @@ class StoreLink:
             return
         if found.record != self._assignment:
             self._assignment = found.record
-            self.events.append(Assigned(assignment=found.record))
+            self.events.append(AssignmentReceived(assignment=found.record))
 
 
 class StoreThread:

@@ -64,7 +64,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class FramesArrived:
     """Frames that a peer sent."""
 
     sender: str
@@ -72,7 +72,7 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class ConnectionLost:
     """A connection to a peer that broke."""
 
     node: str
@@ -122,7 +122,7 @@ class Transport:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._outlets: dict[str, Outlet] = {}
         self._owners: dict[bytes, str] = {}
-        self._held: list[tuple[int, int, Arrived | Lost]] = []
+        self._held: list[tuple[int, int, FramesArrived | ConnectionLost]] = []
         self._order = 0
         self._waker, self._woken = socket.socketpair()
         self._waker.setblocking(False)
@@ -187,7 +187,7 @@ class Transport:
                 self.counters["sends_to_full_queue"] += len(outlet.lengths)
             outlet.frames, outlet.lengths = [], []
 
-    def receive(self, timeout_us: int) -> list[Arrived | Lost]:
+    def receive(self, timeout_us: int) -> list[FramesArrived | ConnectionLost]:
         """What is due now, in order of arrival; waits for something at most `timeout_us`."""
         self.flush()
         until_us = self._clock_us() + timeout_us
@@ -296,17 +296,17 @@ class Transport:
                 continue
             (sent_us,) = _sent_at.unpack_from(bundle[0])
             for frames in messages:
-                self._hold(outlet, sent_us, Arrived(sender, frames))
+                self._hold(outlet, sent_us, FramesArrived(sender, frames))
 
     def _drain_monitor(self, outlet: Outlet) -> None:
         while outlet.monitor.poll(0):
             event = recv_monitor_message(outlet.monitor)["event"]
             # A connection that was turned away, since its peer did not know us yet, is no loss.
             if event == zmq.EVENT_DISCONNECTED and outlet.established:
-                self._hold(outlet, self._clock_us(), Lost(outlet.peer.node))
+                self._hold(outlet, self._clock_us(), ConnectionLost(outlet.peer.node))
             outlet.established = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
 
-    def _hold(self, outlet: Outlet, sent_us: int, item: Arrived | Lost) -> None:
+    def _hold(self, outlet: Outlet, sent_us: int, item: FramesArrived | ConnectionLost) -> None:
         now_us = self._clock_us()
         delay_us = round(outlet.peer.delay_ms * 1000)
         # A link is FIFO and never delivers before now, nor (whatever the sender's clock says)
@@ -316,8 +316,8 @@ class Transport:
         self._order += 1
         heapq.heappush(self._held, (due_us, self._order, item))
 
-    def _due(self) -> list[Arrived | Lost]:
-        items: list[Arrived | Lost] = []
+    def _due(self) -> list[FramesArrived | ConnectionLost]:
+        items: list[FramesArrived | ConnectionLost] = []
         now_us = self._clock_us()
         while self._held and self._held[0][0] <= now_us:
             items.append(heapq.heappop(self._held)[2])

@@ -31,7 +31,7 @@ from orchestrator.host.events import (
     Send,
     SetPeers,
 )
-from orchestrator.host.node_report import node_record, running_now
+from orchestrator.host.node_report import node_record, readiness
 from orchestrator.host.store_link import StoreLink
 from orchestrator.records import ClusterRecord, HostSpec, Peer, ReplicaId, SourceAssignment
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
@@ -295,7 +295,7 @@ class World:
                     )
 
     def _publish(self, host: SimulatedHost) -> None:
-        running = running_now(host.core)
+        running = readiness(host.core)
         if self.now_us < host.next_publish_us and running == host.running:
             return
         host.running = running

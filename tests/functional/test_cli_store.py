@@ -108,7 +108,7 @@ def run_fragment(store: ZooKeeperStore) -> None:
     )
     roles = {"paris": ReplicaRole.PRIMARY, "lyon": ReplicaRole.STANDBY}
     for name, role in roles.items():
-        status = ReplicaStatus(role=role, epoch=3, watermark_ms=1000)
+        status = ReplicaStatus(role=role, epoch=3, output_watermark_ms=1000)
         record = msgspec.structs.replace(host(name), replicas={"high_ones": status})
         store.update(NODES.key(name), record, 0)
     sink = SinkStatus(

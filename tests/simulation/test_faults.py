@@ -48,7 +48,9 @@ def history(scenario: Scenario) -> list[str]:
 def roles(scenario: Scenario, name: str) -> list[ReplicaRole]:
     """What live hosts say of their copies of a fragment."""
     statuses = [
-        host.core.replicas().get(name) for host in scenario.world.hosts.values() if host.alive
+        host.core.replica_statuses().get(name)
+        for host in scenario.world.hosts.values()
+        if host.alive
     ]
     return sorted((s.role for s in statuses if s is not None), key=lambda role: role.value)
 

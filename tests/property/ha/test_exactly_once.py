@@ -50,7 +50,7 @@ def test_what_a_broken_link_swallows_is_noticed_and_sent_again(
     log.subscribe(consumer, None)
     for chunk in cut(timestamp_groups, ends):
         log.append(chunk.rows, chunk.watermarks_ms, chunk.ingestion_times_us)
-        for sent in log.feed_subscribers(consumer):
+        for sent in log.take_unsent(consumer):
             if draw.draw(st.booleans(), label="swallowed"):
                 continue
             received = cursor.receive(data(sent, epoch=1))
@@ -58,7 +58,7 @@ def test_what_a_broken_link_swallows_is_noticed_and_sent_again(
                 log.subscribe(consumer, cursor.position)
             taken += [received.chunk] if received.chunk is not None else []
     log.subscribe(consumer, cursor.position)
-    for sent in log.feed_subscribers(consumer):
+    for sent in log.take_unsent(consumer):
         received = cursor.receive(data(sent, epoch=1))
         taken += [received.chunk] if received.chunk is not None else []
     assert numbers(taken) == numbers(cut(timestamp_groups, []))

@@ -27,9 +27,9 @@ def test_sends_each_chunk_to_each_consumer_once() -> None:
     log = log_of((10, 2), (20, 1))
     log.subscribe(ALICE, None)
     log.subscribe(BOB, Position(next_seq=2, watermark_ms=10))
-    assert numbers(log.feed_subscribers(ALICE)) == [0, 1, 2]
-    assert numbers(log.feed_subscribers(BOB)) == [2]
-    assert log.feed_subscribers(ALICE) == []
+    assert numbers(log.take_unsent(ALICE)) == [0, 1, 2]
+    assert numbers(log.take_unsent(BOB)) == [2]
+    assert log.take_unsent(ALICE) == []
 
 
 def test_keeps_what_any_consumer_has_not_acknowledged() -> None:
@@ -69,10 +69,10 @@ def test_an_older_acknowledgement_changes_nothing() -> None:
 def test_takeover_sends_again_from_what_is_acknowledged() -> None:
     log = log_of((10, 2), (20, 1))
     log.subscribe(ALICE, None)
-    log.feed_subscribers(ALICE)
+    log.take_unsent(ALICE)
     log.acknowledge(ALICE, Position(next_seq=2, watermark_ms=10))
     log.rewind()
-    assert numbers(log.feed_subscribers(ALICE)) == [2]
+    assert numbers(log.take_unsent(ALICE)) == [2]
 
 
 def test_a_consumer_from_before_the_log_is_told_where_it_begins() -> None:

@@ -12,7 +12,7 @@ import pytest
 from ha.messages import Ping, Pong
 from orchestrator.clock import now_us
 from orchestrator.host.prober import COORDINATE_EXCHANGES, LINK_EXCHANGES, Prober
-from orchestrator.host.transport import Arrived, Keys, Transport
+from orchestrator.host.transport import FramesArrived, Keys, Transport
 from orchestrator.host.wire import decode, encode
 from orchestrator.records import Peer
 from topology.cpu import Linear
@@ -39,7 +39,7 @@ class Host:
     def turn(self) -> None:
         """Take in what has come; answer probes."""
         for item in self.transport.receive(500):
-            assert isinstance(item, Arrived)
+            assert isinstance(item, FramesArrived)
             message = decode(item.frames, _no_stream)
             if isinstance(message, Ping):
                 self.transport.send(item.sender, encode(self.prober.answer(message)))

@@ -10,7 +10,13 @@ import pytest
 import zmq
 
 from orchestrator.clock import now_us
-from orchestrator.host.transport import MAX_FRAME_BYTES, Arrived, Keys, Lost, Transport
+from orchestrator.host.transport import (
+    MAX_FRAME_BYTES,
+    ConnectionLost,
+    FramesArrived,
+    Keys,
+    Transport,
+)
 from orchestrator.records import Peer
 from tests.conftest import WaitUntil
 
@@ -21,7 +27,7 @@ class Host:
     def __init__(self, name: str) -> None:
         self.keys = Keys.generate()
         self.transport = Transport(name, self.keys, "127.0.0.1", now_us)
-        self.received: list[Arrived | Lost] = []
+        self.received: list[FramesArrived | ConnectionLost] = []
 
     def peer(self, delay_ms: float = 0.0, incarnation: str = "1") -> Peer:
         return Peer(
@@ -33,12 +39,12 @@ class Host:
         )
 
     @property
-    def arrived(self) -> list[Arrived]:
-        return [item for item in self.received if isinstance(item, Arrived)]
+    def arrived(self) -> list[FramesArrived]:
+        return [item for item in self.received if isinstance(item, FramesArrived)]
 
     @property
     def lost(self) -> list[str]:
-        return [item.node for item in self.received if isinstance(item, Lost)]
+        return [item.node for item in self.received if isinstance(item, ConnectionLost)]
 
 
 Hosts = Callable[..., list[Host]]
@@ -138,7 +144,7 @@ def test_who_sent_it_is_told_by_the_key_and_not_by_what_the_sender_claims(
             return bool(one.arrived)
 
         wait_until(came)
-    assert one.arrived == [Arrived("liar", [b"I am honest"])]
+    assert one.arrived == [FramesArrived("liar", [b"I am honest"])]
 
 
 def test_what_is_sent_between_two_flushes_travels_together(
@@ -191,7 +197,7 @@ def test_a_bundle_that_is_not_what_its_head_says_is_refused_and_counted(
             return bool(one.arrived)
 
         wait_until(came)
-    assert one.arrived == [Arrived("peer", [b"in order"])]
+    assert one.arrived == [FramesArrived("peer", [b"in order"])]
     assert one.transport.counters["bundles_refused"] == 1
 
 

@@ -71,7 +71,7 @@ def come(host: QuietHost, chain: Chain) -> None:
 
 
 def drop_what_left(host: QuietHost, chain: Chain) -> None:
-    watermark_ms = host.replica_manager.running[chain.names[-1]].replica.watermark_ms or 0
+    watermark_ms = host.replica_manager.replicas[chain.names[-1]].replica.output_watermark_ms or 0
     chain.entered = [
         (timestamp_group, at)
         for timestamp_group, at in chain.entered
@@ -96,7 +96,7 @@ def test_work_is_never_forgotten(
                 host.step(took_us=MS)
             case "role":
                 name = chain.names[number % len(chain.names)]
-                primary = host.replica_manager.running[name].replica.role is ReplicaRole.PRIMARY
+                primary = host.replica_manager.replicas[name].replica.role is ReplicaRole.PRIMARY
                 host.change_role(
                     name, RoleEvent.SUPERSEDED if primary else RoleEvent.PEER_REPLICA_LOST
                 )
@@ -108,7 +108,7 @@ def test_work_is_never_forgotten(
         assert host.step() is not None
     assert not host.with_work
     for chain in chains:
-        first = host.replica_manager.running[chain.names[0]].replica
+        first = host.replica_manager.replicas[chain.names[0]].replica
         assert first.log.end.next_seq == chain.next_seq
 
 

@@ -26,7 +26,7 @@ from ha.messages import (
 from ha.roles import ReplicaRole
 from orchestrator.host.core import HostCore
 from orchestrator.host.events import (
-    Assigned,
+    AssignmentReceived,
     Command,
     Deliver,
     EpochSuperseded,
@@ -94,7 +94,7 @@ def assigned(
     )
 
 
-def running(*fragments: FragmentAssignment, at: Sequence[Peer] = ()) -> Assignment:
+def assignment_of(*fragments: FragmentAssignment, at: Sequence[Peer] = ()) -> Assignment:
     return Assignment(
         incarnation="1",
         fragments=fragments,
@@ -119,7 +119,7 @@ class Driven:
         self.handle(MessageArrived(sender=sender, message=message))
 
     def assign(self, assignment: Assignment) -> None:
-        self.handle(Assigned(assignment=assignment))
+        self.handle(AssignmentReceived(assignment=assignment))
 
     def work(self) -> None:
         while (due_us := self.core.next_work_us) is not None:
@@ -148,11 +148,11 @@ class Driven:
 
     @property
     def role(self) -> ReplicaRole:
-        return self.core.replica_manager.running["f"].replica.role
+        return self.core.replica_manager.replicas["f"].replica.role
 
     @property
     def epoch(self) -> int:
-        return self.core.replica_manager.running["f"].replica.epoch
+        return self.core.replica_manager.replicas["f"].replica.epoch
 
 
 def data(part: Chunk, stream: str = "s", consumer: str = "f", epoch: int = 1) -> Data:
@@ -172,7 +172,7 @@ def subscribed(next_seq: int = 0, watermark_ms: int = 0, stream: str = "s") -> S
 def primary() -> Driven:
     """Primary of `f` on `one`, subscribed to `s`, with the sink at `exit` subscribed to it."""
     made = Driven("one")
-    made.assign(running(assigned("primary", peer_replica="two")))
+    made.assign(assignment_of(assigned("primary", peer_replica="two")))
     made.hear("site", subscribed())
     made.hear("exit", Subscribe(stream="f", consumer="sink:f", position=None, generation=None))
     return made
@@ -182,7 +182,7 @@ def standby() -> Driven:
     """Standby of `f` on `two`, bootstrapped from the primary above."""
     peer_replica = primary()
     made = Driven("two")
-    made.assign(running(assigned("secondary", peer_replica="one")))
+    made.assign(assignment_of(assigned("secondary", peer_replica="one")))
     made.hear("site", subscribed())
     assert made.sent_to("one", SnapshotRequest) == [SnapshotRequest(fragment="f")]
     peer_replica.commands.clear()
@@ -272,7 +272,7 @@ def test_standby_evaluates_but_sends_nothing() -> None:
     host.hear("site", data(chunk(0, [(10, 4)])))
     host.work()
     assert host.take(Data) == []
-    assert host.core.replica_manager.running["f"].replica.watermark_ms == 10
+    assert host.core.replica_manager.replicas["f"].replica.output_watermark_ms == 10
 
 
 def test_standby_takes_over_at_once_and_sends_what_was_not_acknowledged() -> None:
@@ -306,7 +306,7 @@ def test_loss_of_somebody_else_changes_nothing() -> None:
 
 def test_a_secondary_without_state_does_not_take_over() -> None:
     host = Driven("two")
-    host.assign(running(assigned("secondary", peer_replica="one")))
+    host.assign(assignment_of(assigned("secondary", peer_replica="one")))
     host.handle(PeerLost(node="one"))
     assert host.take(RecordTakeover) == []
     assert host.role is ReplicaRole.WARMING
@@ -333,7 +333,7 @@ def test_silence_of_the_peer_replica_is_a_loss_and_a_heartbeat_is_not_silence() 
 def test_peer_replica_gone_from_the_store_is_a_loss() -> None:
     host = standby()
     host.assign(
-        running(assigned("secondary", peer_replica="one"), at=peers(("two", "site", "exit")))
+        assignment_of(assigned("secondary", peer_replica="one"), at=peers(("two", "site", "exit")))
     )
     (takeover,) = host.take(RecordTakeover)
     assert takeover.cause == "gone from the store"
@@ -379,7 +379,7 @@ def test_new_secondary_joins_the_snapshot_to_what_came_meanwhile() -> None:
     peer_replica.hear("site", data(chunk(0, [(10, 3)])))
     peer_replica.work()
     host = Driven("two")
-    host.assign(running(assigned("secondary", peer_replica="one")))
+    host.assign(assignment_of(assigned("secondary", peer_replica="one")))
     host.hear("site", subscribed())
     host.hear("site", data(chunk(0, [(10, 3), (20, 2)])))
     assert host.core.next_work_us is None
@@ -401,7 +401,7 @@ def test_new_secondary_joins_the_snapshot_to_what_came_meanwhile() -> None:
 
 def test_a_peer_replica_without_state_gives_none_and_is_asked_again() -> None:
     host = Driven("two")
-    host.assign(running(assigned("secondary", peer_replica="one")))
+    host.assign(assignment_of(assigned("secondary", peer_replica="one")))
     host.hear("site", subscribed())
     host.commands.clear()
     host.hear("one", SnapshotRequest(fragment="f"))
@@ -481,9 +481,9 @@ def test_probe_is_answered() -> None:
 def test_replica_no_longer_assigned_is_retired_and_its_producers_are_told() -> None:
     host = primary()
     host.commands.clear()
-    host.assign(running())
+    host.assign(assignment_of())
     assert host.sent_to("site", Unsubscribe) == [Unsubscribe(stream="s", consumer="f")]
-    assert host.core.replicas() == {}
+    assert host.core.replica_statuses() == {}
 
 
 def test_dismissed_replica_ends() -> None:
@@ -491,16 +491,16 @@ def test_dismissed_replica_ends() -> None:
     host.commands.clear()
     host.handle(ReplicaReplaced(fragment="f"))
     assert host.sent_to("site", Unsubscribe) == [Unsubscribe(stream="s", consumer="f")]
-    assert host.core.replicas() == {}
+    assert host.core.replica_statuses() == {}
 
 
 def test_roles_follow_newer_epochs_of_the_plan_and_ignore_older_ones() -> None:
     host = primary()
-    host.assign(running(assigned("secondary", epoch=1, peer_replica="two")))
+    host.assign(assignment_of(assigned("secondary", epoch=1, peer_replica="two")))
     assert host.role is ReplicaRole.PRIMARY
-    host.assign(running(assigned("secondary", epoch=2, peer_replica="two")))
+    host.assign(assignment_of(assigned("secondary", epoch=2, peer_replica="two")))
     assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 2)
-    host.assign(running(assigned("primary", epoch=3, peer_replica="two")))
+    host.assign(assignment_of(assigned("primary", epoch=3, peer_replica="two")))
     assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 3)
 
 
@@ -508,14 +508,14 @@ def test_a_new_generation_begins_from_nothing() -> None:
     host = primary()
     host.hear("site", data(chunk(0, [(10, 4)])))
     host.work()
-    host.assign(running(assigned("primary", epoch=2, generation=2, peer_replica="two")))
-    replica = host.core.replica_manager.running["f"].replica
+    host.assign(assignment_of(assigned("primary", epoch=2, generation=2, peer_replica="two")))
+    replica = host.core.replica_manager.replicas["f"].replica
     assert (replica.generation, replica.log.end) == (2, Position())
 
 
 def test_a_fragment_may_begin_in_the_middle_of_a_stream() -> None:
     host = Driven("one")
-    host.assign(running(assigned("primary", peer_replica="two")))
+    host.assign(assignment_of(assigned("primary", peer_replica="two")))
     host.hear("site", subscribed(40, 400))
     host.hear("exit", Subscribe(stream="f", consumer="sink:f", position=None, generation=None))
     host.hear("site", data(chunk(40, [(410, 2)])))
@@ -595,12 +595,12 @@ def test_watermarks_without_tuples_run_down_a_chain_in_one_turn() -> None:
 
 def test_measured_costs_are_told() -> None:
     host = primary()
-    assert host.core.replicas()["f"].cost is None
+    assert host.core.replica_statuses()["f"].cost is None
     for timestamp_group in range(1, 41):
         host.hear("site", data(chunk(4 * (timestamp_group - 1), [(10 * timestamp_group, 4)])))
         host.now_us += 20 * MS
         host.core.charge(host.core.work(host.now_us), 4 * 500.0)
-    cost = host.core.replicas()["f"].cost
+    cost = host.core.replica_statuses()["f"].cost
     assert cost is not None
     assert cost.samples == 40
     assert cost.fixed_us + 4 * cost.per_tuple_us == pytest.approx(2000.0, rel=0.05)
@@ -630,7 +630,7 @@ def test_takeover_makes_its_work_urgent() -> None:
         sub_deadline_ms=1000.0,
         readers_ms={"sink:g": 2000.0},
     )
-    host.assign(running(spare, other))
+    host.assign(assignment_of(spare, other))
     host.hear("site", subscribed())
     peer_replica = primary()
     peer_replica.commands.clear()

@@ -111,7 +111,7 @@ def test_batch_ends_at_the_deadline_of_what_it_takes() -> None:
         batch = host.dispatcher.pop(host.now_us)
         assert batch is not None
         sizes.append(batch.tuples)
-        host.replica_manager.running["a"].replica.evaluate(batch.timestamp_groups, batch.tuples)
+        host.replica_manager.replicas["a"].replica.evaluate(batch.timestamp_groups, batch.tuples)
         host.dispatcher.done("a", host.now_us)
         host.now_us += batch.tuples * MS
     # Six of a sixth of the sub-deadline; what is due now is let out one by one; then it is late.
@@ -253,7 +253,7 @@ def test_tasks_are_formed_anew_when_a_replica_takes_over_or_steps_down() -> None
     )
 
     def order() -> list[str]:
-        seq = host.replica_manager.running["a"].replica.log.end.next_seq
+        seq = host.replica_manager.replicas["a"].replica.log.end.next_seq
         host.now_us += 1000 * MS
         host.arrive("s", chunk(seq, [(seq + 1, 1)]))
         host.arrive("t", chunk(seq, [(seq + 1, 1)]))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ha.messages import Data, Subscribe, Subscribed
 from orchestrator.host.core import HostCore
-from orchestrator.host.events import Assigned, MessageArrived, SourceEmitted
+from orchestrator.host.events import AssignmentReceived, MessageArrived, SourceEmitted
 from orchestrator.host.node_report import node_record
 from orchestrator.records import (
     Assignment,
@@ -54,7 +54,7 @@ def told(core: HostCore) -> NodeRecord:
 def host(assignment: Assignment) -> HostCore:
     settings = ClusterRecord(name="c", delays_ms={})
     core = HostCore("one", settings, np.random.default_rng(1), NOW_US)
-    core.handle(Assigned(assignment=assignment), NOW_US)
+    core.handle(AssignmentReceived(assignment=assignment), NOW_US)
     return core
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.host.events import (
-    Assigned,
+    AssignmentReceived,
     EpochSuperseded,
     RecordTakeover,
     ReplicaReplaced,
@@ -158,7 +158,7 @@ def test_assignment_is_told_once_and_only_to_the_incarnation_it_is_for(
     outside.update(key, mine, 0)
     link.exchange()
     link.exchange()
-    assert list(link.events) == [Assigned(assignment=mine)]
+    assert list(link.events) == [AssignmentReceived(assignment=mine)]
 
 
 def test_while_suspended_nothing_is_written_and_afterwards_everything_is(

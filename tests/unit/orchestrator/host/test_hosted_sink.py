@@ -6,14 +6,14 @@ import pytest
 
 from ha.cursor import Receipt
 from ha.messages import Data
-from orchestrator.host.sink import MISS_WINDOW_US, Sink
+from orchestrator.host.hosted_sink import MISS_WINDOW_US, HostedSink
 from orchestrator.records import SinkAssignment
 from streams.chunk import Chunk, Position
 from tests.streams_of_numbers import chunk, numbers
 
 
-def sink() -> Sink:
-    made = Sink(SinkAssignment(stream="s", columns={"number": "int"}, deadline_ms=5))
+def sink() -> HostedSink:
+    made = HostedSink(SinkAssignment(stream="s", columns={"number": "int"}, deadline_ms=5))
     made.cursor.start(Position(), 1)
     return made
 

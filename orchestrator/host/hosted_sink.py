@@ -31,7 +31,7 @@ MISS_WINDOW_US = 10_000_000
 """How far back the recent deadline-miss ratio looks."""
 
 
-class Sink:
+class HostedSink:
     """One stream delivered at this host."""
 
     def __init__(self, assignment: SinkAssignment) -> None:
