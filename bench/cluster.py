@@ -33,7 +33,7 @@ def running(manifests: Manifests, work: Path, progress: Progress) -> Generator[L
     assert manifests.cluster is not None, "there is no cluster without its manifest"
     cluster = LocalCluster(manifests.cluster, work, on_progress=progress)
     with cluster:
-        apply(cluster.store, manifests, progress)
+        apply(cluster.store, manifests, on_progress=progress)
         yield cluster
 
 

@@ -13,6 +13,7 @@ from enum import Enum
 
 import msgspec
 
+from orchestrator.api.plans import PlanDocument, plan_document
 from orchestrator.clock import now_us
 from orchestrator.control.admission import admit
 from orchestrator.control.view import ClusterView, read_view
@@ -116,8 +117,46 @@ def write(store: Store, view: ClusterView, manifests: Manifests) -> None:
             _note(store, "applied", f"query {query.record.name}", detail)
 
 
-def apply(store: Store, manifests: Manifests, on_progress: Progress) -> None:
-    """Admit and write all of it, and wait until every fragment runs with a warm standby.
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """What was applied, and where it runs.
+
+    Attributes
+    ----------
+    plan
+        What runs where, once everything was seen to run; else what was planned.
+    applied
+        False after a dry run.
+    protected
+        Whether every fragment of the queries has been seen to run with a warm standby.
+    """
+
+    cluster: str
+    changes: tuple[Change, ...]
+    plan: PlanDocument
+    applied: bool
+    protected: bool
+
+
+def _silent(step: str, detail: str) -> None:
+    """Progress that nobody wants to see."""
+
+
+def apply(
+    store: Store,
+    manifests: Manifests,
+    *,
+    dry_run: bool = False,
+    wait: bool = True,
+    on_progress: Progress = _silent,
+) -> Applied:
+    """Check and plan all of it, write it, and wait until every fragment runs with a warm standby.
+
+    Parameters
+    ----------
+    dry_run
+        Check and plan, but change nothing.
+    wait
+        Whether to wait for the fragments.
 
     Raises
     ------
@@ -125,9 +164,24 @@ def apply(store: Store, manifests: Manifests, on_progress: Progress) -> None:
         It cannot run, or does not come to run.
     """
     view = read_view(store)
-    admit(view, manifests.streams, manifests.queries)
-    write(store, view, manifests)
-    await_protected(store, [query.record.name for query in manifests.queries], on_progress)
+    if manifests.cluster is not None:
+        check_cluster(view, manifests.cluster)
+    plan = admit(view, manifests.streams, manifests.queries)
+    made = changes(view, manifests)
+    if not dry_run:
+        write(store, view, manifests)
+        if wait:
+            await_protected(store, [each.record.name for each in manifests.queries], on_progress)
+        view = read_view(store)
+        if wait:
+            plan = admit(view, (), ())
+    return Applied(
+        cluster=view.settings.name,
+        changes=made,
+        plan=plan_document(view, plan),
+        applied=not dry_run,
+        protected=wait and not dry_run,
+    )
 
 
 def await_protected(

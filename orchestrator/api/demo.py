@@ -212,7 +212,7 @@ class Demo:
         example = self._example
         with LocalCluster(example.cluster, work, on_progress=self._on_step) as cluster:
             store = cluster.store
-            apply(store, example.manifests, self._on_step)
+            apply(store, example.manifests, on_progress=self._on_step)
             view = read_view(store)
             self._on_plan(view, admit(view, (), ()))
             with ThreadPoolExecutor(1, thread_name_prefix="drill") as drill:

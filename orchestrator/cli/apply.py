@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Group, RenderableType
 
-from orchestrator.api.applying import Change, Effect, await_protected, changes, check_cluster, write
+from orchestrator.api.applying import Applied, Effect, apply
 from orchestrator.cli.invocation import (
     ClusterOption,
     FilesOption,
@@ -18,23 +17,8 @@ from orchestrator.cli.invocation import (
     show,
 )
 from orchestrator.cli.render.changes import changes_view
-from orchestrator.cli.render.plan import PlanDocument, plan_document, plan_view
-from orchestrator.control.admission import admit
-from orchestrator.control.view import read_view
+from orchestrator.cli.render.plan import plan_view
 from orchestrator.manifest import load
-
-
-class ApplyDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What was applied, and where it was planned to run.
-
-    `protected` says whether every new fragment has been seen to run with a warm standby.
-    """
-
-    cluster: str
-    changes: tuple[Change, ...]
-    plan: PlanDocument
-    applied: bool
-    protected: bool
 
 
 def command(
@@ -53,35 +37,15 @@ def command(
     [bold]Example:[/] vivace apply -f examples/aircraft
     """
     manifests = load(files)
-    found = context(cluster)
-    with found.open_store() as store, progress("Applying") as line:
-        view = read_view(store)
-        if manifests.cluster is not None:
-            check_cluster(view, manifests.cluster)
-        plan = admit(view, manifests.streams, manifests.queries)
-        made = changes(view, manifests)
-        if not dry_run:
-            write(store, view, manifests)
-            if wait:
-                await_protected(store, [q.record.name for q in manifests.queries], line.tell)
-            view = read_view(store)
-            if wait:
-                # What runs, rather than what admission expected: the leader plans for itself.
-                plan = admit(view, (), ())
-    document = ApplyDocument(
-        cluster=found.cluster,
-        changes=made,
-        plan=plan_document(plan, [record.record for record in view.fragments.values()]),
-        applied=not dry_run,
-        protected=wait and not dry_run,
-    )
+    with context(cluster).open_store() as store, progress("Applying") as line:
+        applied = apply(store, manifests, dry_run=dry_run, wait=wait, on_progress=line.tell)
+    show(applied, as_json, lambda: _view(applied, with_queries=bool(manifests.queries)))
 
-    def show_all() -> RenderableType:
-        parts: list[RenderableType] = [changes_view(made, dry_run=dry_run)]
-        if any(change.effect is Effect.NEW for change in made):
-            parts += ["", plan_view(document.plan)]
-        if document.protected and manifests.queries:
-            parts += ["", "[green]✓[/] Every fragment runs, with a warm standby."]
-        return Group(*parts)
 
-    show(document, as_json, show_all)
+def _view(applied: Applied, *, with_queries: bool) -> RenderableType:
+    parts: list[RenderableType] = [changes_view(applied.changes, dry_run=not applied.applied)]
+    if any(change.effect is Effect.NEW for change in applied.changes):
+        parts += ["", plan_view(applied.plan)]
+    if applied.protected and with_queries:
+        parts += ["", "[green]✓[/] Every fragment runs, with a warm standby."]
+    return Group(*parts)

@@ -17,10 +17,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from orchestrator.api.demo import Demo, Example
+from orchestrator.api.plans import plan_document
 from orchestrator.cli.invocation import JsonOption, Throttle, messages, show
 from orchestrator.cli.render.map import draw
 from orchestrator.cli.render.mapping import coordinate_map
-from orchestrator.cli.render.plan import plan_document, plan_view
+from orchestrator.cli.render.plan import plan_view
 from orchestrator.cli.render.verdict import verdict_view
 from orchestrator.control.dataflow import dataflow
 from orchestrator.control.view import ClusterView
@@ -134,5 +135,5 @@ def _show_plan(
         ),
         picture,
     )
-    running = [found.record for found in view.fragments.values()]
-    console.print(plan_view(plan_document(plan, running, str(picture))))
+    document = msgspec.structs.replace(plan_document(view, plan), map=str(picture))
+    console.print(plan_view(document))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
+from orchestrator.api.plans import NOTHING, plan_document
 from orchestrator.cli.invocation import ClusterOption, JsonOption, context, show
 from orchestrator.cli.render.map import draw
 from orchestrator.cli.render.mapping import coordinate_map
-from orchestrator.cli.render.plan import plan_document, plan_view
+from orchestrator.cli.render.plan import plan_view
 from orchestrator.control.admission import admit
 from orchestrator.control.dataflow import dataflow
 from orchestrator.control.view import ClusterView, read_view
@@ -37,14 +39,14 @@ def command(
     [bold]Example:[/] vivace plan --map map.png
     """
     _check_map(map_file)
-    manifests = load(files) if files else Manifests(cluster=None, streams=(), queries=())
+    manifests = load(files) if files else NOTHING
     with context(cluster).open_store() as store:
         view = read_view(store)
     plan = admit(view, manifests.streams, manifests.queries)
+    document = plan_document(view, plan)
     if map_file is not None:
         _draw(view, manifests, plan, map_file)
-    running = [found.record for found in view.fragments.values()]
-    document = plan_document(plan, running, str(map_file) if map_file else None)
+        document = msgspec.structs.replace(document, map=str(map_file))
     show(document, as_json, lambda: plan_view(document))
 
 

@@ -1,111 +1,25 @@
-"""A plan: who runs each fragment, who stands by, and what that promises."""
+"""A plan as tables: who runs each fragment, who stands by, and what that promises."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 
-import msgspec
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.api.plans import PlanDocument
 from orchestrator.cli.render.figures import against, bytes_text, ms
-from orchestrator.records import FragmentRecord
-from placement.records import PlacedOperator, Plan
-
-
-class FragmentPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One fragment; `runs` says whether it is at these places now."""
-
-    query: str
-    fragment: str
-    primary: str
-    secondary: str
-    detection_ms: float
-    transfer_ms: float
-    reprocess_ms: float
-    recovery_ms: float
-    bound_ms: float
-    runs: bool
-
-
-class QueryPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One query: `latency_ms` of its slowest output, along `path`."""
-
-    query: str
-    latency_ms: float
-    deadline_ms: float
-    recovery_ms: float
-    bound_ms: float
-    network_usage_bytes: float
-    standby_usage_bytes: float
-    path: tuple[str, ...]
-
-
-class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What `vivace plan` says."""
-
-    fragments: tuple[FragmentPlan, ...]
-    queries: tuple[QueryPlan, ...]
-    map: str | None = None
-
-
-def plan_document(
-    plan: Plan, running: Sequence[FragmentRecord], map_file: str | None = None
-) -> PlanDocument:
-    """A plan, beside what runs."""
-    places = {
-        (r.query, r.fragment): (r.primary.node, r.secondary.node if r.secondary else None)
-        for r in running
-    }
-    bounds = {query.query: query.bound_ms for query in plan.queries}
-    return PlanDocument(
-        fragments=tuple(_fragment(placed, bounds, places) for placed in plan.placements),
-        queries=tuple(
-            QueryPlan(
-                query=query.query,
-                latency_ms=query.latency_ms,
-                deadline_ms=query.deadline_ms,
-                recovery_ms=query.recovery_ms,
-                bound_ms=query.bound_ms,
-                network_usage_bytes=query.network_usage,
-                standby_usage_bytes=query.standby_usage,
-                path=query.path,
-            )
-            for query in plan.queries
-        ),
-        map=map_file,
-    )
 
 
 def plan_view(document: PlanDocument) -> RenderableType:
-    """The same for people."""
+    """A table of fragments and one of queries."""
     if not document.queries:
         return Text("No query runs here; `vivace apply -f …` brings one.")
     parts: list[RenderableType] = [_fragments(document), _queries(document)]
     if document.map:
         parts.append(Text.assemble("Map of the coordinates: ", (document.map, "cyan")))
     return Group(*parts)
-
-
-def _fragment(
-    placed: PlacedOperator,
-    bounds: Mapping[str, float],
-    places: Mapping[tuple[str, str], tuple[str, str | None]],
-) -> FragmentPlan:
-    return FragmentPlan(
-        query=placed.query,
-        fragment=placed.operator,
-        primary=placed.primary,
-        secondary=placed.secondary,
-        detection_ms=placed.detection_ms,
-        transfer_ms=placed.transfer_ms,
-        reprocess_ms=placed.reprocess_ms,
-        recovery_ms=placed.recovery_ms,
-        bound_ms=bounds[placed.query],
-        runs=places.get((placed.query, placed.operator)) == (placed.primary, placed.secondary),
-    )
 
 
 def _fragments(document: PlanDocument) -> Table:
