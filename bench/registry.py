@@ -10,7 +10,6 @@ the functions that need it.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import InvalidInput
+from topology.suggestions import nearest
 
 Figures = Mapping[str, float]
 """Results under flat dotted keys, units last: `spark.gap_ms_median`."""
@@ -103,6 +103,4 @@ def find(name: str) -> Benchmark:
     known = benchmarks()
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=1)
-    remedy = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
-    raise InvalidInput("bench", "name", name, "is not a benchmark", remedy)
+    raise InvalidInput("bench", "name", name, "is not a benchmark", nearest(name, known))

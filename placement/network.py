@@ -10,7 +10,6 @@ nodes are fetched from the tree until no other could be nearer.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from scipy.spatial.distance import cdist
 
 from placement.errors import NetworkError
 from topology.arrays import BoolArray, FloatArray, IntArray
+from topology.suggestions import hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -150,9 +150,7 @@ class NetworkView:
         try:
             return self.by_name[name]
         except KeyError:
-            close = difflib.get_close_matches(name, sorted(self.by_name), n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise NetworkError(f"no node is named {name!r}{hint}") from None
+            raise NetworkError(f"no node is named {name!r}{hint(name, self.by_name)}") from None
 
     def _at(self, name: str) -> int:
         return self.index[self.node(name).name]

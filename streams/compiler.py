@@ -22,9 +22,9 @@ from streams.expressions import (
 )
 from streams.language import QueryError
 from streams.language.ast import Select, Statement, Window
-from streams.language.errors import nearest
 from streams.program import GroupPlan, Program, SelectPlan, SourcePlan, WindowPlan
 from streams.resolver import Resolver, Scope
+from topology.suggestions import hint
 
 Catalogue = Mapping[str, Mapping[str, str]]
 """Stream → column → type, one of `streams.chunk.type_names`."""
@@ -120,8 +120,8 @@ class _Compiler:
         for source in select.sources:
             columns = self._catalogue.get(source.stream)
             if columns is None:
-                hint = nearest(source.stream, self._catalogue)
-                raise self._error(source.start, f"there is no stream {source.stream}{hint}")
+                suggestion = hint(source.stream, self._catalogue)
+                raise self._error(source.start, f"there is no stream {source.stream}{suggestion}")
             if source.alias in aliases:
                 message = f"two sources are called {source.alias}; rename one with AS"
                 raise self._error(source.start, message)
@@ -130,8 +130,8 @@ class _Compiler:
                 raise self._error(source.start, message)
             for column in source.window.partition_by:
                 if column.name not in columns:
-                    hint = nearest(column.name, columns)
-                    message = f"{source.stream} has no column {column.name}{hint}"
+                    suggestion = hint(column.name, columns)
+                    message = f"{source.stream} has no column {column.name}{suggestion}"
                     raise self._error(column.start, message)
             aliases.add(source.alias)
             streams.append(source.stream)

@@ -10,8 +10,8 @@ from streams.expressions import Apply, Constant, Field, Typed, fields
 from streams.functions import functions, written
 from streams.language import QueryError
 from streams.language.ast import Call, Column, Expression, Item, Literal, Select, Window
-from streams.language.errors import nearest
 from streams.program import AggregatePlan, GroupPlan
+from topology.suggestions import hint
 
 aggregate_names = ("count", "sum", "avg", "min", "max")
 
@@ -167,8 +167,8 @@ class Resolver:
     def _index(self, column: Column) -> int:
         scope = self._scope
         if column.source is not None and column.source not in scope.aliases:
-            hint = nearest(column.source, scope.aliases)
-            raise self._error(column, f"there is no {column.source} in FROM{hint}")
+            suggestion = hint(column.source, scope.aliases)
+            raise self._error(column, f"there is no {column.source} in FROM{suggestion}")
         found = scope.find(column.source, column.name)
         if not found:
             known = [
@@ -177,8 +177,8 @@ class Resolver:
                 if column.source in (None, scope.aliases[scope.source_of(index)])
             ]
             where = column.source or " or ".join(scope.aliases)
-            hint = nearest(column.name, known)
-            raise self._error(column, f"{where} has no column {column.name}{hint}")
+            suggestion = hint(column.name, known)
+            raise self._error(column, f"{where} has no column {column.name}{suggestion}")
         if len(found) > 1:
             options = " or ".join(scope.field(index).name for index in found)
             raise self._error(column, f"{column.name} is ambiguous: {options}?")
@@ -188,8 +188,8 @@ class Resolver:
         known = functions.get(call.function)
         if known is None or (call.function in written and not call.infix):
             names = [name for name in functions if name not in written]
-            hint = nearest(call.function, [*names, *aggregate_names])
-            raise self._error(call, f"there is no function {call.function}{hint}")
+            suggestion = hint(call.function, [*names, *aggregate_names])
+            raise self._error(call, f"there is no function {call.function}{suggestion}")
         shown = written.get(call.function, call.function)
         if call.star:
             raise self._error(call, f"{shown} takes {known.takes}, not *")

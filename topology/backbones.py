@@ -12,7 +12,6 @@ which something could run; paths lead through all.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterator
 from importlib import resources
@@ -24,6 +23,7 @@ import topohub
 
 from topology.latency import LatencyMatrix, LatencyMatrixError
 from topology.latency_graph import LatencyGraph, links
+from topology.suggestions import closest
 
 FIBRE_MS_PER_KM = 4.9e-3
 """One way, ms per km of fibre: its refractive index of 1.468 over the speed of light, 299,792 km/s.
@@ -38,8 +38,8 @@ class UnknownBackbone(LatencyMatrixError):
     """A map that the package does not have."""
 
     def __init__(self, key: str, known: list[str]) -> None:
-        close = difflib.get_close_matches(key, known, n=3)
-        remedy = f"did you mean {' or '.join(close)}?" if close else "see https://www.topohub.org"
+        close = closest(key, known)
+        remedy = f"did you mean {close}?" if close else "see https://www.topohub.org"
         super().__init__(f"no backbone {key!r}; {remedy}")
         self.key = key
 

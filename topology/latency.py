@@ -13,7 +13,6 @@ what the missing row or column would have said is known from the other direction
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import math
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from topology.arrays import FloatArray
+from topology.suggestions import hint
 
 WITHIN_REGION_ONE_WAY_MS = 0.5
 """One-way delay, ms, between two nodes of one region when the table leaves its diagonal blank:
@@ -36,7 +36,7 @@ class UnknownRegion(LatencyMatrixError):
     """A region that the table does not have."""
 
     def __init__(self, region: str, known: Sequence[str]) -> None:
-        super().__init__(f"no region {region!r} in the latency matrix{_nearest(region, known)}")
+        super().__init__(f"no region {region!r} in the latency matrix{hint(region, known)}")
         self.region = region
 
 
@@ -170,7 +170,7 @@ def _check_square(name: str, columns: tuple[str, ...], rows: tuple[str, ...]) ->
         return
     without_row = [f"column {column!r} has no row" for column in columns if column not in rows]
     without_column = [
-        f"row {row!r} has no column{_nearest(row, columns)}" for row in rows if row not in columns
+        f"row {row!r} has no column{hint(row, columns)}" for row in rows if row not in columns
     ]
     raise LatencyMatrixError(
         f"{name}: {len(rows)} rows and {len(columns)} columns are not square: "
@@ -201,9 +201,3 @@ def _symmetric(rtt_ms: FloatArray) -> FloatArray:
     symmetric = np.where(np.isnan(rtt_ms), back, np.where(np.isnan(back), rtt_ms, mean))
     symmetric.setflags(write=False)
     return symmetric
-
-
-def _nearest(word: str, known: Sequence[str]) -> str:
-    folded = {name.casefold(): name for name in known}
-    close = difflib.get_close_matches(word.casefold(), list(folded), n=1)
-    return f"; did you mean {folded[close[0]]!r}?" if close else ""

@@ -19,10 +19,10 @@ from orchestrator.control.admission import admit
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
-from orchestrator.manifest.document import nearest
 from orchestrator.progress import Progress
 from orchestrator.records import HistoryEvent
 from orchestrator.store import QUERIES, STREAMS, Store
+from topology.suggestions import nearest
 
 PROTECTED_TIMEOUT_S = 60.0
 """How long fragments may take to run with a warm standby; a second or two is usual, but a lost

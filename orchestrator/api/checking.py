@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from orchestrator.control.dataflow import Dataflow, InvalidQuery, dataflow
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import Manifests, QueryManifest, cluster_record
-from orchestrator.manifest.document import nearest
+from topology.suggestions import nearest
 
 
 def check(manifests: Manifests) -> Dataflow:

@@ -15,7 +15,7 @@ from orchestrator.control.view import ClusterView, read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.errors import InvalidInput
 from orchestrator.host.observer import Observer
-from orchestrator.manifest.document import nearest
+from topology.suggestions import nearest
 
 POLL_S = 0.5
 """Ctrl-C is noticed at least this often."""

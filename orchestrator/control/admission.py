@@ -16,7 +16,6 @@ from orchestrator.control.planning import Planning, living_places, living_timing
 from orchestrator.control.problem import settled
 from orchestrator.control.view import ClusterView
 from orchestrator.errors import InvalidInput, Refused
-from orchestrator.manifest.document import nearest
 from orchestrator.manifest.kinds import QueryManifest, StreamManifest
 from orchestrator.records import NodeKind, QueryRecord, Record, StreamRecord
 from placement.deadline.errors import DeadlinesUnattainable
@@ -28,6 +27,7 @@ from placement.errors import (
     SolverStopped,
 )
 from placement.records import Plan
+from topology.suggestions import nearest
 
 
 def admit(

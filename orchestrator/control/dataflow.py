@@ -12,11 +12,11 @@ from functools import lru_cache
 
 import msgspec
 
-from orchestrator.manifest.document import nearest
 from orchestrator.records import QueryRecord, StreamRecord
 from streams.compiler import compile_statement
 from streams.language import QueryError, parse
 from streams.language.ast import Statement
+from topology.suggestions import nearest
 
 Columns = Mapping[str, str]
 """Column → type, in order."""

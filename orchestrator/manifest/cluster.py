@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from orchestrator.errors import InvalidInput
-from orchestrator.manifest.document import nearest
 from orchestrator.manifest.kinds import ClusterManifest
 from orchestrator.records import ClusterRecord
 from topology.latency import LatencyMatrix, LatencyMatrixError, UnknownLatency, read_csv
+from topology.suggestions import nearest
 
 
 def cluster_record(manifest: ClusterManifest) -> ClusterRecord:

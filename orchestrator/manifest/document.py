@@ -6,7 +6,6 @@ lines, and because a mapping with the same key twice is a mistake that plain val
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -18,24 +17,12 @@ import yaml
 
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest.units import UnitError
+from topology.suggestions import closest, nearest
 
 T = TypeVar("T", float, int)
 
 _identifier = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _slug = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A question that names the nearest known name, and a list of all when none is near.
-
-    >>> nearest("deadlin", ["deadline", "name"])
-    'Did you mean deadline?'
-    """
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    if close:
-        return f"Did you mean {close[0]}?"
-    return f"Known: {', '.join(names)}." if names else "There is none."
 
 
 def slug(name: str) -> str:
@@ -223,7 +210,7 @@ class Section:
         found = self.get(name)
         if found is None:
             unasked = [given for given in self._pairs if given not in self._asked]
-            for typo in difflib.get_close_matches(name, unasked, n=1):
+            if typo := closest(name, unasked):
                 self._pairs[typo][0].refuse("is an unknown field", f"Did you mean {name}?")
             prefix = self.resource or (f"{self.of.name}." if self.of.name else "")
             raise InvalidInput(

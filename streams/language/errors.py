@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from difflib import get_close_matches
-
 
 class QueryError(ValueError):
     """A query that cannot be understood.
@@ -27,16 +24,3 @@ class QueryError(ValueError):
         caret = " " * (self.column - 1) + "^"
         place = f"line {self.line}, column {self.column}"
         super().__init__(f"{place}: {message}\n  {shown}\n  {caret}")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint at the known name most like this one, or at what there is; starts with '; '."""
-    names = sorted(set(known))
-    by_lower = {candidate.lower(): candidate for candidate in names}
-    close = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
-    if close:
-        return f"; did you mean {by_lower[close[0]]}?"
-    if not names:
-        return ""
-    listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    return f"; there is {listed}"

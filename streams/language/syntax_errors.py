@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from streams.language.errors import QueryError, nearest
+from streams.language.errors import QueryError
+from topology.suggestions import hint as hinted
 
 readable = {
     "NAME": "a name",
@@ -47,7 +48,7 @@ def explain_unexpected(text: str, unexpected: UnexpectedInput) -> QueryError:
         found = "the text ends" if ended else f"{str(token)!r} is not expected here"
         expected = set(unexpected.accepts or unexpected.expected)
         keywords = {name for name in expected if name not in readable}
-        hint = nearest(str(token), keywords) if not ended else ""
+        hint = hinted(str(token), keywords) if not ended else ""
         if hint.startswith("; did you mean"):
             return QueryError(text, offset, found + hint)
         return QueryError(text, offset, f"{found}; expected {_listed(expected)}")

@@ -64,7 +64,7 @@ def test_a_region_with_only_a_row_is_known_from_it():
 
 
 def test_an_unknown_region_is_answered_with_the_nearest_name():
-    with pytest.raises(UnknownRegion, match=r"no region 'west europ'.*did you mean 'West Europe'"):
+    with pytest.raises(UnknownRegion, match=r"no region 'west europ'.*did you mean West Europe"):
         read_csv(EUROPE, "latency.csv").one_way_ms("west europ", "UK South")
 
 
@@ -81,7 +81,7 @@ def test_an_unknown_pair_names_both():
         ("x,a,b\na,,inf\nb,1,\n", "t: row 'a', column 'b': 'inf' is no round-trip time"),
         ("x,a,b\na,,nan\nb,1,\n", "t: row 'a', column 'b': 'nan' is no round-trip time"),
         ("x,a,b\na,,3\n", "t: 1 rows and 2 columns are not square: column 'b' has no row"),
-        ("x,west\nwest,\nwets,1\n", "row 'wets' has no column; did you mean 'west'"),
+        ("x,west\nwest,\nwets,1\n", "row 'wets' has no column; did you mean west"),
         ("x,a,b\na,,3\nb,1\n", "t: row 'b' has 1 values for 2 columns"),
         ("x,a,a\na,,3\nb,1,\n", "t: column 'a' occurs twice"),
         ("x,a,b\na,,3\na,1,\n", "t: row 'a' occurs twice"),

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+
+from topology.suggestions import closest, hint, nearest
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "found"),
+    [
+        ("high", ["hihg", "low"], "hihg"),
+        ("WEST EUROP", ["UK South", "West Europe"], "West Europe"),
+        ("x", ["altitude"], None),
+        ("x", [], None),
+    ],
+)
+def test_closest_ignores_case(name: str, known: list[str], found: str | None) -> None:
+    assert closest(name, known) == found
+
+
+def test_known_names_are_listed_when_none_is_near() -> None:
+    assert nearest("x", ["beta", "alpha", "beta"]) == "Known: alpha, beta."
+    assert hint("x", ["beta", "alpha"]) == "; there is alpha, beta"
+    many = [f"name-{i:02}" for i in range(20)]
+    assert nearest("x", many).endswith("name-11, ….")
+
+
+def test_nothing_known_is_said() -> None:
+    assert nearest("x", []) == "There is none."
+    assert hint("x", []) == ""
