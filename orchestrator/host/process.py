@@ -1,9 +1,7 @@
 """The real world of a host: sockets, clocks, ZooKeeper and a loop around `HostCore`.
 
-Inside a Spark executor `run_host` is the whole of the node's one long task. Sites, where streams
-enter and leave, run the same as processes of their own: `python -m orchestrator.host.process`
-reads its `HostSpec` as a line of JSON from standard input, so that the secret in it shows in no
-process list.
+Inside a Spark executor `run_host` is the whole of the node's one long task. A site runs the same
+`HostProcess` as a process of its own (`orchestrator.deploy.site`).
 """
 
 from __future__ import annotations
@@ -11,15 +9,11 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import signal
 import socket
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from orchestrator.clock import now_us
@@ -45,7 +39,6 @@ from orchestrator.host.transport import ConnectionLost, FramesArrived, Keys, Tra
 from orchestrator.host.warm_up import warm_up
 from orchestrator.host.wire import UnknownStream, WireError, decode, encode
 from orchestrator.records import HostSpec, NodeRecord, ReplicaId, SourceAssignment
-from orchestrator.sinks.archive import Archive
 from orchestrator.sources.replay import SourceDrivers
 from orchestrator.store import CLUSTER, Store, ZooKeeperStore
 
@@ -256,43 +249,3 @@ def run_host(spec: HostSpec) -> None:
 
 def _nobody(delivery: Deliver) -> None:
     raise AssertionError(f"an executor was delivered {delivery.stream}")
-
-
-def main() -> None:
-    """Be a site until SIGTERM."""
-    spec = msgspec.json.decode(sys.stdin.readline(), type=HostSpec)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    stopping = False
-
-    def stop(_signal: int, _frame: object) -> None:
-        nonlocal stopping
-        stopping = True
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    warm_up()
-    store = ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)
-    archive = Archive(Path(spec.archive)) if spec.archive is not None else None
-    flushed_at = time.monotonic()
-
-    def ended() -> bool:
-        nonlocal flushed_at
-        if archive is not None and time.monotonic() - flushed_at > 0.2:
-            flushed_at = time.monotonic()
-            archive.flush()
-        return stopping
-
-    try:
-        HostProcess(spec, store, archive.keep if archive is not None else _drop).run(ended)
-    finally:
-        if archive is not None:
-            archive.close()
-        store.close()
-
-
-def _drop(_: Deliver) -> None:
-    """A site without an archive only measures."""
-
-
-if __name__ == "__main__":
-    main()

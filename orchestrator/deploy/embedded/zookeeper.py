@@ -8,7 +8,6 @@ durability), but one only: it is no protection against the loss of its machine.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import socket
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Self
 
 from orchestrator.deploy.embedded.java import Java
 from orchestrator.deploy.embedded.leash import LeashedProcess
+from orchestrator.deploy.embedded.packages import pyspark_folder
 from orchestrator.deploy.embedded.ports import LOOPBACK, PortTaken, free_port, is_free
 from orchestrator.errors import Unreachable
 
@@ -167,7 +167,7 @@ class EmbeddedZooKeeper:
                 *_jvm_options,
                 f"-Dlog4j2.configurationFile={logging.as_uri()}",
                 "-cp",
-                str(_jars() / "*"),
+                str(pyspark_folder() / "jars" / "*"),
                 "org.apache.zookeeper.server.quorum.QuorumPeerMain",
                 str(configuration),
             ],
@@ -203,14 +203,6 @@ class EmbeddedZooKeeper:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
-
-
-def _jars() -> Path:
-    """Folder of PySpark's jars, found without importing PySpark."""
-    package = importlib.util.find_spec("pyspark")
-    if package is None or package.origin is None:
-        raise ImportError("pyspark is not installed; `make setup` installs it")
-    return Path(package.origin).parent / "jars"
 
 
 def _escaped(path: Path) -> str:

@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import secrets
-import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,38 +19,32 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from orchestrator.clock import now_us
+import msgspec
+
 from orchestrator.control.process import Coordinator
+from orchestrator.deploy.config import ProcessConfig
+from orchestrator.deploy.coordinator import start_coordinator
 from orchestrator.deploy.embedded.java import Java, find_java
 from orchestrator.deploy.embedded.ports import PortTaken, is_free
 from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
+from orchestrator.deploy.host_pool import SparkLost, start_hosts, start_spark
 from orchestrator.deploy.local.readiness import LOOK_EVERY_S, await_ready
 from orchestrator.deploy.local.sites import Site
-from orchestrator.deploy.local.storage import kept_secret, prepare
+from orchestrator.deploy.local.storage import kept_secret, remove_former_processes
 from orchestrator.errors import Unreachable, VivaceError
-from orchestrator.host.process import run_host
-from orchestrator.manifest import ClusterManifest, PlaceManifest, cluster_record
-from orchestrator.progress import Progress
-from orchestrator.records import HostSpec, NodeKind
+from orchestrator.manifest import ClusterManifest
+from orchestrator.progress import Progress, silent
 from orchestrator.store import ZooKeeperStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from orchestrator.spark.hosts.pool import HostPool, PoolEvent
+    from orchestrator.spark.hosts.pool import HostPool
 
 SUPERVISE_EVERY_S = 0.5
 """How often it is looked whether everything still runs."""
 
 _log = logging.getLogger("vivace.cluster")
-
-
-class SparkLost(VivaceError):
-    """Spark ended under a running cluster, and all executors with it."""
-
-
-def _silent(_step: str, _detail: str) -> None:
-    """Progress that nobody wants to see."""
 
 
 def _changes(on_progress: Progress) -> Progress:
@@ -91,16 +82,15 @@ class LocalCluster:
         folder: Path,
         *,
         zookeeper_port: int | None = None,
-        on_progress: Progress = _silent,
+        on_progress: Progress = silent,
     ) -> None:
         self.manifest = manifest
         self.folder = folder.absolute()
         self.logs = self.folder / "logs"
         self.archive = self.folder / "archive"
-        self.secret = ""
-        self._record = cluster_record(manifest)
         self._port = zookeeper_port
         self._on_progress = _changes(on_progress)
+        self._config: ProcessConfig | None = None
         self._zookeeper: EmbeddedZooKeeper | None = None
         self._store: ZooKeeperStore | None = None
         self._spark: Future[SparkSession] | None = None
@@ -112,10 +102,10 @@ class LocalCluster:
         self._failure: VivaceError | None = None
 
     @property
-    def zookeeper(self) -> str:
-        """Where its ZooKeeper is."""
-        assert self._zookeeper is not None, "the cluster was not started"
-        return self._zookeeper.connect_string
+    def config(self) -> ProcessConfig:
+        """The configuration of its processes: ZooKeeper's address, the secret."""
+        assert self._config is not None, "the cluster was not started"
+        return self._config
 
     @property
     def store(self) -> ZooKeeperStore:
@@ -183,38 +173,45 @@ class LocalCluster:
             raise PortTaken("ZooKeeper", self._port)
         for folder in (self.logs, self.archive):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.secret = kept_secret(self.folder / "secret")
+        secret_file = self.folder / "secret"
+        config = ProcessConfig(
+            file=self.manifest.file,
+            cluster=self.manifest.name,
+            zookeeper="",
+            secret=kept_secret(secret_file),
+            manifest=self.manifest,
+            archive=self.archive,
+            work=self.folder / "spark",
+        )
         self._on_progress("java", "looking for a runtime")
         java = find_java(self.folder / "java")
         self._on_progress("java", f"{java.version} in {java.home}")
-        spark = self._begin_spark(java)
-        self._start_zookeeper(java)
-        self._start_sites()
-        self._start_coordinator()
-        self._start_hosts(spark)
+        spark = self._begin_spark(config, java)
+        config = self._start_zookeeper(config, java)
+        self._coordinator = start_coordinator(config)
+        self._undo.append(("the coordinator", self._coordinator.stop))
+        for place in self.manifest.sites:
+            site = Site(config, place, secret_file, self.logs)
+            self._undo.append((f"site {site.name}", site.stop))
+            site.start()
+            self._sites.append(site)
+        self._start_hosts(config, spark)
         names = [place.name for place in (*self.manifest.nodes, *self.manifest.sites)]
         await_ready(self.store, names, self._on_progress, self._check)
-        supervising = threading.Thread(target=self._supervise, name="tend", daemon=True)
-        supervising.start()
-        self._undo.append(("tending", supervising.join))
+        supervisor = threading.Thread(target=self._supervise, name="supervise", daemon=True)
+        supervisor.start()
+        self._undo.append(("the supervisor", supervisor.join))
 
-    def _begin_spark(self, java: Java) -> Future[SparkSession]:
+    def _begin_spark(self, config: ProcessConfig, java: Java) -> Future[SparkSession]:
         # Importing Spark is slow, and only a cluster's process needs it.
-        from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
+        from orchestrator.spark.hosts.session import stop_session
 
-        settings = SessionSettings(
-            name=f"vivace-{self.manifest.name}",
-            work_dir=self.folder / "spark",
-            executors=len(self.manifest.nodes),
-            executor_memory_mb=self.manifest.executor_memory_bytes // 2**20,
-            java=java,
-        )
         starter = ThreadPoolExecutor(1, thread_name_prefix="spark")
-        session = starter.submit(start_session, settings)
+        session = starter.submit(start_spark, config, java)
         starter.shutdown(wait=False)
 
         def stop() -> None:
-            # Also when starting was interrupted: it cannot be called off half-way.
+            # Also waits for a start that was interrupted, which cannot be called off half-way.
             if session.exception() is None:
                 stop_session(session.result())
 
@@ -222,39 +219,22 @@ class LocalCluster:
         self._spark = session
         return session
 
-    def _start_zookeeper(self, java: Java) -> None:
+    def _start_zookeeper(self, config: ProcessConfig, java: Java) -> ProcessConfig:
+        """Start ZooKeeper and open the store; the configuration with ZooKeeper's address."""
         self._on_progress("zookeeper", "starting")
         zookeeper = EmbeddedZooKeeper(java, self.folder / "zookeeper", self._port)
         self._undo.append(("ZooKeeper", zookeeper.stop))
         zookeeper.start()
         self._zookeeper = zookeeper
-        self._store = self._new_store()
+        config = msgspec.structs.replace(config, zookeeper=zookeeper.connect_string)
+        self._config = config
+        self._store = config.open_store()
         self._undo.append(("the store's session", self._store.close))
-        prepare(self._store, self._record)
+        remove_former_processes(self._store)
         self._on_progress("zookeeper", f"serves at {zookeeper.connect_string}")
+        return config
 
-    def _new_store(self) -> ZooKeeperStore:
-        return ZooKeeperStore(self.zookeeper, self.manifest.name, self.secret)
-
-    def _start_sites(self) -> None:
-        machine = socket.gethostname()
-        for place in self.manifest.sites:
-            spec = self._spec(place, NodeKind.SITE, f"{place.name}@{machine}")
-            site = Site(spec, self.logs)
-            self._undo.append((f"site {site.name}", site.stop))
-            site.start()
-            self._sites.append(site)
-
-    def _start_coordinator(self) -> None:
-        candidate = f"{self.manifest.name}-{os.getpid()}-{secrets.token_hex(4)}"
-        coordinator = Coordinator(self._new_store, candidate, now_us)
-        self._undo.append(("the coordinator", coordinator.stop))
-        self._coordinator = coordinator
-        coordinator.start()
-
-    def _start_hosts(self, spark: Future[SparkSession]) -> None:
-        from orchestrator.spark.hosts.pool import HostPool
-
+    def _start_hosts(self, config: ProcessConfig, spark: Future[SparkSession]) -> None:
         count = len(self.manifest.nodes)
         self._on_progress("spark", f"starting {count} executors")
         while True:
@@ -262,35 +242,13 @@ class LocalCluster:
             with contextlib.suppress(StillRunning):
                 session = spark.result(LOOK_EVERY_S)
                 break
-        domain = f"{session.sparkContext.applicationId}@{socket.gethostname()}"
-        specs = [self._spec(place, NodeKind.EXECUTOR, domain) for place in self.manifest.nodes]
-        pool = HostPool(session, specs, run_host, self._on_pool_event)
         self._undo.append(("the hosts", self.stop_hosts))
-        self._pool = pool
-        pool.start()
+        self._pool = start_hosts(config, session, self._on_lost)
         self._on_progress("spark", f"runs {count} executors")
 
-    def _spec(self, place: PlaceManifest, kind: NodeKind, domain: str) -> HostSpec:
-        return HostSpec(
-            cluster=self.manifest.name,
-            node=place.name,
-            kind=kind,
-            region=place.region,
-            domain=f"{domain}/{place.domain}" if place.domain else domain,
-            zookeeper=self.zookeeper,
-            secret=self.secret,
-            archive=str(self.archive) if kind is NodeKind.SITE else None,
-        )
-
-    def _on_pool_event(self, event: PoolEvent) -> None:
-        from orchestrator.spark.hosts.pool import SessionLost
-
-        _log.info("%s", event)
-        if isinstance(event, SessionLost) and not self._stopping.is_set():
-            self._failure = SparkLost(
-                f"Spark ended, and all executors of cluster {self.manifest.name} with it; "
-                f"its log is {self.folder / 'spark' / 'spark.log'}"
-            )
+    def _on_lost(self, failure: SparkLost) -> None:
+        if not self._stopping.is_set():
+            self._failure = failure
             self._stopping.set()
 
     def _check(self) -> None:

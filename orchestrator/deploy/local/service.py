@@ -118,7 +118,7 @@ def serve(order: Order, on_progress: Progress, on_ready: Callable[[ClusterContex
         )
         cluster.start()
         context = msgspec.structs.replace(
-            context, zookeeper=cluster.zookeeper, secret=cluster.secret
+            context, zookeeper=cluster.config.zookeeper, secret=cluster.config.secret
         )
         publish(context, order.home)
         on_ready(context)

@@ -1,4 +1,4 @@
-"""Sites on this machine: host processes of their own, beside Spark."""
+"""Sites on this machine: processes of their own, through the entry point `deploy.site`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-import orchestrator
+from orchestrator.deploy.config import SECRET_VARIABLE, VARIABLES, ProcessConfig
 from orchestrator.deploy.embedded.leash import LeashedProcess
-from orchestrator.records import HostSpec
-
-_shell = 'exec "$@" < "$0"'
-"""Gives a program a file as its standard input, and becomes it."""
+from orchestrator.deploy.embedded.packages import source_root
+from orchestrator.manifest import PlaceManifest
+from orchestrator.records import NodeKind
 
 
 class Site:
@@ -21,33 +20,52 @@ class Site:
 
     Parameters
     ----------
-    spec
-        What it is started with. The secret in it travels through a file that only its owner can
-        read, because a leashed process is given no other input, and arguments are public.
+    config
+        The cluster's configuration.
+    place
+        The site.
+    secret_file
+        Holds the cluster's secret; only its owner can read it.
     folder
-        For its log and that file.
+        For the site's log and configuration file.
     """
 
-    def __init__(self, spec: HostSpec, folder: Path) -> None:
-        self.name = spec.node
-        self.log = folder / f"site-{spec.node}.log"
-        self._spec_file = folder / f".site-{spec.node}.json"
-        self._spec = spec
+    def __init__(
+        self, config: ProcessConfig, place: PlaceManifest, secret_file: Path, folder: Path
+    ) -> None:
+        self.name = place.name
+        self.log = folder / f"site-{place.name}.log"
+        self._config_file = folder / f".site-{place.name}.json"
+        spec = config.host_spec(place, NodeKind.SITE, place.name)
+        self._config = {
+            "cluster": spec.cluster,
+            "zookeeper": spec.zookeeper,
+            "secretFile": str(secret_file),
+            "site": spec.node,
+            "region": spec.region,
+            "domain": spec.domain,
+            "archive": spec.archive,
+        }
         self._process: LeashedProcess | None = None
 
     def start(self) -> None:
-        """Start the process; what is left of an earlier one is ended first."""
+        """Start the process; a remaining one is ended first."""
         self.stop()
-        handle = os.open(self._spec_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(msgspec.json.encode(self._spec) + b"\n")
-        root = str(Path(orchestrator.__file__).resolve().parent.parent)
-        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-        program = [sys.executable, "-m", "orchestrator.host.process"]
+        self._config_file.write_bytes(msgspec.json.encode(self._config))
+        # The user's own variables must not win over the cluster's configuration.
+        ours = {*VARIABLES.values(), SECRET_VARIABLE}
+        inherited = {name: value for name, value in os.environ.items() if name not in ours}
+        path = os.pathsep.join(filter(None, [str(source_root()), os.environ.get("PYTHONPATH")]))
         self._process = LeashedProcess(
-            ["/bin/sh", "-c", _shell, str(self._spec_file), *program],
+            [
+                sys.executable,
+                "-m",
+                "orchestrator.deploy.site",
+                "--config",
+                str(self._config_file),
+            ],
             log=self.log,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**inherited, "PYTHONPATH": path},
         )
 
     @property
@@ -60,4 +78,4 @@ class Site:
         if self._process is not None:
             self._process.stop()
             self._process = None
-        self._spec_file.unlink(missing_ok=True)
+        self._config_file.unlink(missing_ok=True)

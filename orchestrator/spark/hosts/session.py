@@ -12,7 +12,6 @@ that Spark leaves behind is found and removed.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import signal
 import subprocess
@@ -26,8 +25,8 @@ from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
-import orchestrator
 from orchestrator.deploy.embedded.java import Java, find_java
+from orchestrator.deploy.embedded.packages import pyspark_folder, source_root
 from orchestrator.deploy.embedded.ports import LOOPBACK
 from orchestrator.errors import Unreachable, VivaceError
 
@@ -139,7 +138,7 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
             "spark.driver.extraJavaOptions": java_options,
             "spark.executor.extraJavaOptions": java_options,
             # Executors find the package where this process found it, installed or not.
-            "spark.executorEnv.PYTHONPATH": str(_source_root()),
+            "spark.executorEnv.PYTHONPATH": str(source_root()),
         }
     return configuration | dict(settings.extra)
 
@@ -217,10 +216,7 @@ def _variables(settings: SessionSettings, work: Path) -> dict[str, str]:
 
 def _private_home(work: Path) -> Path:
     """A Spark home of links to PySpark's, with its own settings and working folder."""
-    package = importlib.util.find_spec("pyspark")
-    if package is None or package.origin is None:
-        raise ImportError("pyspark is not installed; `make setup` installs it")
-    installed = Path(package.origin).parent
+    installed = pyspark_folder()
     home = work / "spark"
     (home / "conf").mkdir(parents=True, exist_ok=True)
     for name in ("bin", "jars", "python"):
@@ -231,11 +227,6 @@ def _private_home(work: Path) -> Path:
             link.symlink_to(installed / name)
     (home / "conf" / "log4j2.properties").write_text(_logging, encoding="utf-8")
     return home
-
-
-def _source_root() -> Path:
-    """Folder that this package is imported from."""
-    return Path(orchestrator.__file__).resolve().parent.parent
 
 
 @contextlib.contextmanager

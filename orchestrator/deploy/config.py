@@ -1,0 +1,231 @@
+"""The configuration of one process of a cluster: a file, and variables that win over it.
+
+The entry points `orchestrator.deploy.coordinator`, `.site` and `.host_pool` read the same format,
+so one file can serve all processes of a deployment. The file is YAML (or JSON, which is YAML):
+
+    manifest: cluster.yaml          # the Cluster manifest; relative to this file
+    zookeeper: zk-0:2181,zk-1:2181
+    secretFile: /run/secrets/vivace
+
+Every field but `sparkSettings` can be set by a variable instead: `zookeeper` by
+`VIVACE_ZOOKEEPER`, `secretFile` by `VIVACE_SECRET_FILE`. The secret itself is read from a file or
+from `VIVACE_SECRET`; neither the configuration file nor the command line may hold it, because both
+are shown to people who must not know it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from orchestrator.deploy.embedded.ports import LOOPBACK
+from orchestrator.errors import InvalidInput
+from orchestrator.manifest import ClusterManifest, PlaceManifest, load
+from orchestrator.manifest.document import documents
+from orchestrator.records import HostSpec, NodeKind
+from orchestrator.store import ZooKeeperStore
+from topology.suggestions import nearest
+
+_texts = ("cluster", "zookeeper", "site", "region", "domain", "bind", "sparkMaster")
+_paths = ("manifest", "secretFile", "archive", "work")
+
+SECRET_VARIABLE = "VIVACE_SECRET"
+
+VARIABLES: Mapping[str, str] = {
+    name: "VIVACE_" + re.sub("([A-Z])", r"_\1", name).upper() for name in (*_texts, *_paths)
+}
+"""Field → the environment variable that wins over it."""
+
+
+class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process of a cluster is started with.
+
+    Attributes
+    ----------
+    file
+        Where the configuration was read.
+    cluster
+        The cluster's name; by default the one in the manifest.
+    zookeeper
+        `host:port` of the servers, separated by commas.
+    secret
+        Digest credential for the store; never logged.
+    manifest
+        The Cluster manifest. A site whose `region` is set needs none.
+    site, region
+        The site to be, and its region; by default the region that the manifest gives the site.
+    domain
+        Failure domain; by default the site, or the Spark application, on its machine.
+    bind
+        Address on which hosts listen.
+    archive
+        Folder in which a site keeps its outputs; a site without one only measures them.
+    work
+        Folder for Spark's logs and scratch files.
+    spark_master, spark_settings
+        Spark's master URL, by default a cluster on this machine; further Spark settings.
+    """
+
+    file: str
+    cluster: str
+    zookeeper: str
+    secret: str
+    manifest: ClusterManifest | None = None
+    site: str = ""
+    region: str = ""
+    domain: str = ""
+    bind: str = LOOPBACK
+    archive: Path | None = None
+    work: Path | None = None
+    spark_master: str | None = None
+    spark_settings: dict[str, str] = {}
+
+    def open_store(self) -> ZooKeeperStore:
+        """Open a session with the cluster's store.
+
+        Raises
+        ------
+        Unreachable
+            ZooKeeper does not answer.
+        """
+        return ZooKeeperStore(self.zookeeper, self.cluster, self.secret)
+
+    def cluster_manifest(self) -> ClusterManifest:
+        """The Cluster manifest, for processes that need one."""
+        if self.manifest is None:
+            raise _missing(self.file, "manifest")
+        return self.manifest
+
+    def work_folder(self) -> Path:
+        """The folder for Spark's files, for processes that start Spark."""
+        if self.work is None:
+            raise _missing(self.file, "work")
+        return self.work
+
+    def host_spec(self, place: PlaceManifest, kind: NodeKind, owner: str) -> HostSpec:
+        """What the host of a node or site is started with.
+
+        Parameters
+        ----------
+        owner
+            The process that takes the host along when it fails. It is the failure domain, together
+            with its machine, unless `domain` is set.
+        """
+        domain = self.domain or f"{owner}@{socket.gethostname()}"
+        return HostSpec(
+            cluster=self.cluster,
+            node=place.name,
+            kind=kind,
+            region=place.region,
+            domain=f"{domain}/{place.domain}" if place.domain else domain,
+            zookeeper=self.zookeeper,
+            secret=self.secret,
+            bind=self.bind,
+            archive=str(self.archive) if kind is NodeKind.SITE and self.archive else None,
+        )
+
+    def site_spec(self) -> HostSpec:
+        """What the host of this site is started with.
+
+        Raises
+        ------
+        InvalidInput
+            No site is named, or the manifest has no such site and no region is set.
+        """
+        if not self.site:
+            raise _missing(self.file, "site")
+        sites = {site.name: site for site in (self.manifest.sites if self.manifest else ())}
+        place = sites.get(self.site)
+        if self.region:
+            domain = place.domain if place else ""
+            place = PlaceManifest(name=self.site, region=self.region, file=self.file, domain=domain)
+        elif self.manifest is None:
+            raise _missing(self.file, "region")
+        elif place is None:
+            problem = f"is no site of {self.manifest.file}"
+            raise InvalidInput(self.file, "site", self.site, problem, nearest(self.site, sites))
+        return self.host_spec(place, NodeKind.SITE, self.site)
+
+
+def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> ProcessConfig:
+    """Read a configuration file; environment variables win over its fields.
+
+    Raises
+    ------
+    InvalidInput
+        The file, or one that it names, cannot be used; a field is unknown or missing.
+    """
+    found = documents(file)
+    if len(found) != 1:
+        problem = f"holds {len(found)} documents"
+        raise InvalidInput(str(file), "", None, problem, "Write a single one.")
+    section = found[0].section()
+    given: dict[str, str] = {}
+    for name, variable in VARIABLES.items():
+        field = section.get(name)
+        if value := environment.get(variable) or (field.text() if field else ""):
+            given[name] = value
+    settings = section.get("sparkSettings")
+    spark_settings = {
+        key.name.removeprefix("sparkSettings."): value.text()
+        for key, value in (settings.entries() if settings else ())
+    }
+    section.close()
+    paths = {
+        # A path in the file is relative to the file, a path in a variable to the working folder.
+        name: (Path() if environment.get(VARIABLES[name]) else file.parent).absolute() / given[name]
+        for name in _paths
+        if name in given
+    }
+    manifest = None
+    if "manifest" in paths:
+        manifest = load([paths["manifest"]]).cluster
+        if manifest is None:
+            problem = "holds no manifest of kind Cluster"
+            raise InvalidInput(str(paths["manifest"]), "", None, problem, "Name another file.")
+        given.setdefault("cluster", manifest.name)
+    secret = environment.get(SECRET_VARIABLE) or _secret(str(file), paths.get("secretFile"))
+    for name in ("cluster", "zookeeper"):
+        if name not in given:
+            raise _missing(str(file), name)
+    return ProcessConfig(
+        file=str(file),
+        cluster=given["cluster"],
+        zookeeper=given["zookeeper"],
+        secret=secret,
+        manifest=manifest,
+        site=given.get("site", ""),
+        region=given.get("region", ""),
+        domain=given.get("domain", ""),
+        bind=given.get("bind", LOOPBACK),
+        archive=paths.get("archive"),
+        work=paths.get("work"),
+        spark_master=given.get("sparkMaster"),
+        spark_settings=spark_settings,
+    )
+
+
+def _secret(file: str, secret_file: Path | None) -> str:
+    if secret_file is None:
+        raise _missing(file, "secretFile", f"{VARIABLES['secretFile']} or {SECRET_VARIABLE}")
+    try:
+        secret = secret_file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        problem = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        refusal = f"cannot be read ({problem})"
+    else:
+        if secret:
+            return secret
+        refusal = "is empty"
+    remedy = "Write the cluster's secret into it."
+    raise InvalidInput(file, "secretFile", str(secret_file), refusal, remedy)
+
+
+def _missing(file: str, name: str, variables: str = "") -> InvalidInput:
+    remedy = f"Add the field, or set {variables or VARIABLES[name]}."
+    return InvalidInput(file, name, None, "is missing", remedy)

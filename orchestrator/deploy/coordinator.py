@@ -1,0 +1,80 @@
+"""A coordinator: `python -m orchestrator.deploy.coordinator --config FILE`.
+
+It publishes the settings that all processes of the cluster must agree on, stands for election, and
+plans while it leads. Several coordinators may run: when the leader ends, another one takes over.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from orchestrator.clock import now_us
+from orchestrator.control.process import Coordinator
+from orchestrator.deploy.config import ProcessConfig
+from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
+from orchestrator.manifest import cluster_record
+from orchestrator.records import ClusterRecord
+from orchestrator.store import CLUSTER, RecordExists, RecordMissing, Store, VersionConflict
+
+
+def start_coordinator(config: ProcessConfig) -> Coordinator:
+    """Publish the cluster's settings and start a candidate for election.
+
+    Raises
+    ------
+    InvalidInput
+        There is no Cluster manifest, or its table of latencies cannot be used.
+    StoreError
+        The secret does not open the cluster's records.
+    Unreachable
+        ZooKeeper does not answer.
+    """
+    settings = cluster_record(config.cluster_manifest())
+    store = config.open_store()
+    try:
+        _publish(store, msgspec.structs.replace(settings, name=config.cluster))
+    finally:
+        store.close()
+    candidate = f"{config.cluster}-{os.getpid()}-{secrets.token_hex(4)}"
+    coordinator = Coordinator(config.open_store, candidate, now_us)
+    coordinator.start()
+    return coordinator
+
+
+def _publish(store: Store, settings: ClusterRecord) -> None:
+    """Make the store hold these settings."""
+    while (found := store.get(CLUSTER)) is None or found.record != settings:
+        # On failure another coordinator, started at the same time, was faster: compare again.
+        try:
+            if found is None:
+                store.create(CLUSTER, settings)
+            else:
+                store.update(CLUSTER, settings, found.version)
+        except (RecordExists, RecordMissing, VersionConflict):
+            continue
+
+
+def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
+    """Be a coordinator until `ended` says so."""
+    coordinator = start_coordinator(config)
+    try:
+        while not ended():
+            time.sleep(LOOK_EVERY_S)
+    finally:
+        coordinator.stop()
+
+
+def main() -> int:
+    """Run the entry point; its exit status."""
+    about = "Coordinate a cluster: elect a leader, which plans and heals."
+    return run("coordinator", about, serve)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

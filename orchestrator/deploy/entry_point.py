@@ -1,0 +1,71 @@
+"""What the entry points share: arguments, log, signals and exit status."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orchestrator.deploy.config import SECRET_VARIABLE, VARIABLES, ProcessConfig, read_config
+from orchestrator.errors import VivaceError
+
+LOOK_EVERY_S = 0.1
+"""How often a process that only waits looks whether it should end."""
+
+Serve = Callable[[ProcessConfig, Callable[[], bool]], None]
+"""A process's work: serves until the function it is given says that the process should end."""
+
+_epilog = """\
+example:
+  {variable}=… python -m orchestrator.deploy.{name} --config vivace.yaml
+
+Environment variables win over the file:
+  {variables}
+SIGTERM ends the process in order. Exit status: 0 ended in order, 2 the configuration was refused,
+3 ZooKeeper or Spark cannot be reached."""
+
+
+def run(name: str, about: str, serve: Serve, arguments: Sequence[str] | None = None) -> int:
+    """Run an entry point until SIGTERM or SIGINT; its exit status.
+
+    Parameters
+    ----------
+    name
+        Module below `orchestrator.deploy`.
+    about
+        What the process does, for `--help`.
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"python -m orchestrator.deploy.{name}",
+        description=about,
+        epilog=_epilog.format(
+            name=name,
+            variable=SECRET_VARIABLE,
+            variables="\n  ".join((SECRET_VARIABLE, *VARIABLES.values())),
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--config", type=Path, required=True, metavar="FILE", help="configuration, YAML or JSON"
+    )
+    file: Path = parser.parse_args(arguments).config
+    ending = False
+
+    def end(_number: int, _frame: object) -> None:
+        nonlocal ending
+        ending = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr
+    )
+    try:
+        serve(read_config(file), lambda: ending)
+    except VivaceError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return error.exit_status
+    return 0

@@ -1,0 +1,126 @@
+"""The host pool: `python -m orchestrator.deploy.host_pool --config FILE`.
+
+It starts a Spark application with an executor for each node of the Cluster manifest, runs a host on
+each, and replaces hosts whose executor dies. It ends when Spark does.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from orchestrator.deploy.config import ProcessConfig
+from orchestrator.deploy.embedded.java import Java
+from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
+from orchestrator.errors import EXIT_UNREACHABLE, VivaceError
+from orchestrator.records import NodeKind
+
+if TYPE_CHECKING:
+    # Importing Spark is slow, and only the process that starts it needs it.
+    from pyspark.sql import SparkSession
+
+    from orchestrator.spark.hosts.pool import HostPool
+
+_log = logging.getLogger("vivace.cluster")
+
+
+class SparkLost(VivaceError):
+    """Spark ended under a running cluster, and all executors with it."""
+
+    exit_status = EXIT_UNREACHABLE
+
+
+def start_spark(config: ProcessConfig, java: Java | None = None) -> SparkSession:
+    """Start Spark with an executor for each node.
+
+    Raises
+    ------
+    Unreachable
+        Spark did not start.
+    NoJava
+        No runtime was given, and there is none for a cluster on this machine.
+    """
+    from orchestrator.spark.hosts.session import SessionSettings, start_session
+
+    manifest = config.cluster_manifest()
+    return start_session(
+        SessionSettings(
+            name=f"vivace-{config.cluster}",
+            work_dir=config.work_folder(),
+            executors=len(manifest.nodes),
+            executor_memory_mb=manifest.executor_memory_bytes // 2**20,
+            master=config.spark_master,
+            java=java,
+            extra=config.spark_settings,
+        )
+    )
+
+
+def start_hosts(
+    config: ProcessConfig, session: SparkSession, on_lost: Callable[[SparkLost], None]
+) -> HostPool:
+    """Run a host on an executor for each node, until the pool is stopped.
+
+    Parameters
+    ----------
+    on_lost
+        Told, on a thread of the pool, that Spark has ended.
+    """
+    from orchestrator.host.process import run_host
+    from orchestrator.spark.hosts.pool import HostPool, PoolEvent, SessionLost
+
+    def on_event(event: PoolEvent) -> None:
+        _log.info("%s", event)
+        if isinstance(event, SessionLost):
+            on_lost(
+                SparkLost(
+                    f"Spark ended, and all executors of cluster {config.cluster} with it; "
+                    f"its log is {config.work_folder() / 'spark.log'}"
+                )
+            )
+
+    application = session.sparkContext.applicationId
+    nodes = config.cluster_manifest().nodes
+    specs = [config.host_spec(node, NodeKind.EXECUTOR, application) for node in nodes]
+    pool = HostPool(session, specs, run_host, on_event)
+    pool.start()
+    return pool
+
+
+def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
+    """Run the hosts until `ended` says so.
+
+    Raises
+    ------
+    SparkLost
+        Spark ended by itself.
+    """
+    from orchestrator.spark.hosts.session import stop_session
+
+    # Refused here rather than by every executor.
+    config.open_store().close()
+    session = start_spark(config)
+    lost: list[SparkLost] = []
+    try:
+        pool = start_hosts(config, session, lost.append)
+        try:
+            while not ended() and not lost:
+                time.sleep(LOOK_EVERY_S)
+        finally:
+            pool.stop()
+    finally:
+        stop_session(session)
+    if lost:
+        raise lost[0]
+
+
+def main() -> int:
+    """Run the entry point; its exit status."""
+    return run("host_pool", "Run the hosts of a cluster's nodes on Spark executors.", serve)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""A site: `python -m orchestrator.deploy.site --config FILE`.
+
+Streams enter and leave a cluster at its sites. A site runs the same host as a Spark executor does,
+as a process of its own, with the drivers of its sources and sinks.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from orchestrator.deploy.config import ProcessConfig
+from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
+from orchestrator.host.events import Deliver
+from orchestrator.host.process import HostProcess
+from orchestrator.host.warm_up import warm_up
+from orchestrator.sinks.archive import Archive
+from orchestrator.store import CLUSTER, Store
+
+FLUSH_EVERY_S = 0.2
+"""How often outputs in an archive become visible to its readers."""
+
+_log = logging.getLogger("vivace.site")
+
+
+def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
+    """Be a site until `ended` says so.
+
+    Raises
+    ------
+    InvalidInput
+        The configuration names no site of the cluster.
+    Unreachable
+        ZooKeeper does not answer.
+    """
+    spec = config.site_spec()
+    warm_up()
+    store = config.open_store()
+    archive = Archive(Path(spec.archive)) if spec.archive is not None else None
+    flushed_at = time.monotonic()
+
+    def ended_after_flush() -> bool:
+        nonlocal flushed_at
+        if archive is not None and time.monotonic() - flushed_at > FLUSH_EVERY_S:
+            flushed_at = time.monotonic()
+            archive.flush()
+        return ended()
+
+    try:
+        if _await_settings(store, ended):
+            deliver = archive.keep if archive is not None else _drop
+            HostProcess(spec, store, deliver).run(ended_after_flush)
+    finally:
+        if archive is not None:
+            archive.close()
+        store.close()
+
+
+def _await_settings(store: Store, ended: Callable[[], bool]) -> bool:
+    """Wait until a coordinator has published the cluster's settings; False if ended before."""
+    said = False
+    while not ended():
+        if store.get(CLUSTER) is not None:
+            return True
+        if not said:
+            _log.info("waiting for a coordinator to publish the cluster's settings")
+            said = True
+        time.sleep(LOOK_EVERY_S)
+    return False
+
+
+def _drop(_: Deliver) -> None:
+    """A site without an archive only measures."""
+
+
+def main() -> int:
+    """Run the entry point; its exit status."""
+    return run("site", "Be a site, where streams enter and leave a cluster.", serve)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
