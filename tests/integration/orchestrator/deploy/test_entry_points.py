@@ -1,0 +1,125 @@
+"""The processes of a cluster, started one by one as a chart would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.deploy.embedded.packages import source_root
+from orchestrator.deploy.embedded.ports import free_port
+from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
+from orchestrator.store import CLUSTER, LEADER, NODES, ZooKeeperStore
+
+pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
+
+CLUSTER_MANIFEST = """\
+kind: Cluster
+name: entry
+nodes: [{name: a, region: x}, {name: b, region: y}]
+sites: [{name: north, region: x}, {name: south, region: y}]
+"""
+
+SECRET = "never-to-be-shown"
+
+PATIENCE_S = 60.0
+
+WaitUntil = Callable[[Callable[[], bool], float], None]
+
+
+class Processes:
+    """Entry points in a folder of their own, and what they said."""
+
+    def __init__(self, folder: Path, zookeeper: str) -> None:
+        self.folder = folder
+        self._running: list[subprocess.Popen[bytes]] = []
+        (folder / "cluster.yaml").write_text(CLUSTER_MANIFEST)
+        (folder / "secret").write_text(SECRET)
+        (folder / "vivace.yaml").write_text(
+            f"manifest: cluster.yaml\nzookeeper: {zookeeper}\nsecretFile: secret\n"
+        )
+
+    def start(self, name: str, **variables: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"orchestrator.deploy.{name}", "--config", "vivace.yaml"]
+        with (self.folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env={**os.environ, "PYTHONPATH": str(source_root()), **variables},
+                stdout=log,
+                stderr=log,
+            )
+        self._running.append(process)
+        return process
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def kill(self) -> None:
+        for process in self._running:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def processes(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Processes]:
+    started = Processes(tmp_path, zookeeper.connect_string)
+    yield started
+    started.kill()
+
+
+def end(process: subprocess.Popen[bytes]) -> int:
+    process.send_signal(signal.SIGTERM)
+    return process.wait(PATIENCE_S)
+
+
+def test_coordinator_and_sites_appear_in_the_store_and_end_in_order(
+    zookeeper: EmbeddedZooKeeper, processes: Processes, wait_until: WaitUntil
+) -> None:
+    # The sites come first: they wait for the coordinator.
+    north = processes.start("site", VIVACE_SITE="north")
+    south = processes.start("site", VIVACE_SITE="south", VIVACE_DOMAIN="mast")
+    wait_until(lambda: processes.log.count("waiting for a coordinator") == 2, PATIENCE_S)
+    coordinator = processes.start("coordinator")
+
+    store = ZooKeeperStore(zookeeper.connect_string, "entry", SECRET)
+    try:
+        wait_until(lambda: len(store.list(NODES).records) == 2, PATIENCE_S)
+        wait_until(lambda: store.get(LEADER) is not None, PATIENCE_S)
+        settings = store.get(CLUSTER)
+        assert settings is not None
+        assert settings.record.name == "entry"
+        sites = {name: found.record for name, found in store.list(NODES).records.items()}
+        assert sites["north"].region == "x"
+        assert sites["south"].domain == "mast"
+
+        assert [end(process) for process in (north, south)] == [0, 0]
+        wait_until(lambda: not store.list(NODES).records, PATIENCE_S)
+        assert end(coordinator) == 0
+        assert store.get(LEADER) is None
+    finally:
+        store.close()
+    assert SECRET not in processes.log
+
+
+def test_unknown_field_is_refused_with_exit_status_2(processes: Processes) -> None:
+    with (processes.folder / "vivace.yaml").open("a") as file:
+        file.write("nodes: [a]\n")
+    assert processes.start("coordinator").wait(PATIENCE_S) == 2
+    assert "vivace.yaml:4: nodes: " in processes.log
+
+
+@pytest.mark.parametrize("name", ["coordinator", "site", "host_pool"])
+def test_missing_zookeeper_is_reported_with_exit_status_3(name: str, processes: Processes) -> None:
+    process = processes.start(
+        name, VIVACE_ZOOKEEPER=f"127.0.0.1:{free_port()}", VIVACE_SITE="north", VIVACE_WORK="work"
+    )
+    assert process.wait(PATIENCE_S) == 3
+    assert "ZooKeeper at 127.0.0.1" in processes.log
+    assert SECRET not in processes.log
