@@ -155,7 +155,7 @@ def standby_usage(
     graph: QueryGraph, primaries: Places, secondaries: Places, view: NetworkView
 ) -> float:
     """Network usage (2) of what Active Standby adds: the same streams to the secondaries, bytes."""
-    links = [link for name in graph.to_place for link in graph.inputs[name]]
+    links = [link for name in graph.to_place if name in secondaries for link in graph.inputs[name]]
     return _usage(links, primaries, secondaries, view)
 
 

@@ -152,24 +152,48 @@ def place_query(
             primaries, standbys = choose(apart=True)
         except (NoNode, DeadlineUnattainable):
             raise unattainable from None
+    return described(request, primaries, standbys, view, settings.hop_overhead_ms, points_ms)
+
+
+def described(
+    request: Request,
+    primaries: Places,
+    standbys: Mapping[str, Standby],
+    view: NetworkView,
+    hop_overhead_ms: float,
+    points_ms: Mapping[str, FloatArray] | None = None,
+) -> tuple[list[PlacedOperator], QueryFigures]:
+    """Evaluate a placement of one query, whoever chose it.
+
+    Parameters
+    ----------
+    primaries
+        Node of every operator, pinned ones included.
+    standbys
+        Secondary of every operator to be placed. An operator without one is described with an
+        infinite recovery time.
+    points_ms
+        Of `free_points`, if the placement was chosen by them.
+    """
+    graph = request.graph
     placed = [
         PlacedOperator(
             query=graph.name,
             operator=name,
             primary=primaries[name],
-            secondary=standby.node,
-            detection_ms=standby.recovery.detection_ms,
-            transfer_ms=standby.recovery.transfer_ms,
-            reprocess_ms=standby.recovery.reprocess_ms,
-            recovery_ms=standby.recovery.total_ms,
-            point_ms=tuple(points_ms[name].tolist()),
+            secondary=standby.node if standby else "",
+            detection_ms=request.detection_ms,
+            transfer_ms=standby.recovery.transfer_ms if standby else math.inf,
+            reprocess_ms=standby.recovery.reprocess_ms if standby else 0.0,
+            recovery_ms=standby.recovery.total_ms if standby else math.inf,
+            point_ms=tuple(points_ms[name].tolist()) if points_ms else (),
         )
-        for name, standby in standbys.items()
+        for name in graph.to_place
+        for standby in [standbys.get(name)]
     ]
-    path = evaluate.longest_path(graph, primaries, view, settings.hop_overhead_ms)
-    standby_usage = evaluate.standby_usage(
-        graph, primaries, {p.operator: p.secondary for p in placed}, view
-    )
+    path = evaluate.longest_path(graph, primaries, view, hop_overhead_ms)
+    protected = {name: standby.node for name, standby in standbys.items()}
+    standby_usage = evaluate.standby_usage(graph, primaries, protected, view)
     return placed, QueryFigures(
         query=graph.name,
         latency_ms=path.latency_ms,

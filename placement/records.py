@@ -23,8 +23,11 @@ class PlacedOperator:
 
     Attributes
     ----------
+    secondary
+        Empty while none runs; the recovery time is infinite then.
     point_ms
-        Where relaxation would put it if nodes were everywhere.
+        Where relaxation would put it if nodes were everywhere; empty for a placement that was not
+        chosen by its point.
     """
 
     query: str

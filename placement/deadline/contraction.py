@@ -1,54 +1,68 @@
-"""Chains that never part, as one operator each.
+"""Chains that always share a node are contracted to one operator each.
 
 (6) charges all operators of a node as if they waited at once. The operators of a chain never do:
-each has its input only when the one before is done. Where such a chain is bound to one node anyway
-it is one task there (§5.3), and only as one does the paper's own example have a solution: sixteen
-operators of 7.5 ms in a row on node 2 would need sub-deadlines of 7.5, 15, … 120 ms, together more
-than 1 s, of the 300 ms there are; as one operator of 120 ms they have 240 ms.
+each has its input only when the one before is done. A chain on one node is one task there (deadline
+placement, §5.3), and the example of that paper has a solution only if the chain is charged as one:
+sixteen operators of 7.5 ms in a row on node 2 would need sub-deadlines of 7.5, 15, … 120 ms,
+together more than 1 s, of the 300 ms there are; as one operator of 120 ms they have 240 ms.
 
-Two operators are contracted if both have the same single candidate, the first makes one stream
-only, no output, and the second is its only consumer and takes nothing else in. The whole has the
-costs, weights and fair shares of its parts in sum. Parts get their shares of it by their costs,
-which leaves every normalised laxity ratio, hence (3), as it was.
+An operator is contracted with the next one if it has one stream, which is no output and has one
+consumer, which takes nothing else in, and if the two stay together: by default because both have
+the same single candidate. The contracted operator has the summed costs, weights and proportional
+sub-deadlines of its parts. The parts share its sub-deadline by their costs, which leaves every
+normalised laxity ratio, hence (3), as it was.
 
-Whoever runs the parts must run them as one task, with the whole's sub-deadline; demand of the
-parts one by one (`placement.deadline.demand.work_of`) has to be reckoned on the contracted problem.
+Whoever runs the parts must run them as one task, with the sub-deadline of the contracted operator.
+The demand test (`placement.deadline.demand.work_of`) must be made of the contracted problem.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import DeadlineOperator
 from placement.deadline.result import DeadlinePlacement
+from streams.scheduling.chains import merge_chains
+
+Together = Callable[[str, str], bool]
+"""(operator, its consumer) → whether both are always on one node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Contraction:
-    """A problem with fewer operators that has the same placements.
+    """A problem and the smaller one that has the same placements.
 
     Attributes
     ----------
     whole
-        The problem that was contracted.
+        The problem as it was stated.
     problem
-        With chains as one operator each, named `first…last`.
+        The contracted problem: every chain is one operator, named `first…last`.
     parts
-        Operator of `problem` → those of `whole` that it stands for, in their order.
+        Operator of `problem` → the operators of `whole` that it stands for, in their order.
     """
 
     whole: DeadlineProblem
     problem: DeadlineProblem
     parts: dict[str, tuple[str, ...]]
 
+    def shares(self, operator: str, sub_deadline_ms: float) -> dict[str, float]:
+        """Sub-deadlines of the parts of a contracted operator, ms: each by its cost."""
+        all_ms = self.problem.cost_ms(operator)
+        return {
+            part: sub_deadline_ms * (self.whole.cost_ms(part) / all_ms)
+            for part in self.parts[operator]
+        }
+
     def expand(self, placement: DeadlinePlacement) -> DeadlinePlacement:
         """A placement of the contracted problem as one of the whole."""
-        pair_deadlines_ms: dict[tuple[str, str], float] = {}
-        for (output, name), ms in placement.pair_deadlines_ms.items():
-            all_ms = self.problem.cost_ms(name)
-            for part in self.parts[name]:
-                pair_deadlines_ms[output, part] = ms * (self.whole.cost_ms(part) / all_ms)
+        pair_deadlines_ms = {
+            (output, part): part_ms
+            for (output, name), ms in placement.pair_deadlines_ms.items()
+            for part, part_ms in self.shares(name, ms).items()
+        }
         places = {
             part: node for name, node in placement.places.items() for part in self.parts[name]
         }
@@ -59,45 +73,44 @@ class Contraction:
         )
 
 
-def contract(problem: DeadlineProblem) -> Contraction:
-    """Make one operator of every chain that is bound to one node."""
-    following = {name: after for name in problem.order if (after := _next(problem, name))}
-    heads = [name for name in problem.order if name not in set(following.values())]
-    chains = {head: _chain(following, head) for head in heads}
-    operators = {head: _merged(problem, chain) for head, chain in chains.items()}
+def contract(problem: DeadlineProblem, together: Together | None = None) -> Contraction:
+    """Make one operator of every chain that stays together.
+
+    Parameters
+    ----------
+    together
+        Whether an operator and its only consumer stay together; they must have the same
+        candidates. None: if both have the same single candidate.
+    """
+
+    def bound(name: str, consumer: str) -> bool:
+        first, second = problem.by_name[name], problem.by_name[consumer]
+        return len(first.candidates) == 1 and first.candidates == second.candidates
+
+    stay = together or bound
+
+    def followers(name: str, consumers: Sequence[str]) -> list[str]:
+        operator = problem.by_name[name]
+        if len(operator.outputs) != 1 or operator.outputs[0] in problem.output:
+            return []
+        return [each for each in consumers if len(consumers) == 1 and stay(name, each)]
+
+    inputs = {
+        name: [
+            problem.producer.get(stream, f"source of {stream}")
+            for stream in problem.by_name[name].inputs
+        ]
+        for name in problem.order
+    }
+    chains = merge_chains(inputs, followers)
+    operators = tuple(_merged(problem, chain) for chain in chains)
     return Contraction(
         whole=problem,
-        problem=DeadlineProblem(
-            nodes=problem.nodes,
-            operators=tuple(operators.values()),
-            sources=problem.sources,
-            outputs=problem.outputs,
-            one_way_ms=problem.one_way_ms,
-            rates_bytes_s=_remaining_rates(problem, tuple(operators.values())),
+        problem=replace(
+            problem, operators=operators, rates_bytes_s=_remaining_rates(problem, operators)
         ),
-        parts={operators[head].name: chain for head, chain in chains.items()},
+        parts={operator.name: chain for operator, chain in zip(operators, chains, strict=True)},
     )
-
-
-def _next(problem: DeadlineProblem, name: str) -> str | None:
-    """The operator that always runs right after this one, on the same node."""
-    operator = problem.by_name[name]
-    if len(operator.candidates) > 1 or len(operator.outputs) != 1:
-        return None
-    (stream,) = operator.outputs
-    consumers = problem.consumers[stream]
-    if stream in problem.output or len(consumers) != 1:
-        return None
-    after = problem.by_name[consumers[0]]
-    alike = after.candidates == operator.candidates and after.inputs == (stream,)
-    return after.name if alike else None
-
-
-def _chain(following: dict[str, str], head: str) -> tuple[str, ...]:
-    chain = [head]
-    while chain[-1] in following:
-        chain.append(following[chain[-1]])
-    return tuple(chain)
 
 
 def _merged(problem: DeadlineProblem, chain: tuple[str, ...]) -> DeadlineOperator:
@@ -117,6 +130,6 @@ def _merged(problem: DeadlineProblem, chain: tuple[str, ...]) -> DeadlineOperato
 def _remaining_rates(
     problem: DeadlineProblem, operators: tuple[DeadlineOperator, ...]
 ) -> dict[str, float]:
-    """Streams within a chain are gone."""
+    """Rates without those of streams within a chain, which the contracted problem lacks."""
     left = {stream for operator in operators for stream in operator.outputs} | set(problem.source)
     return {stream: rate for stream, rate in problem.rates_bytes_s.items() if stream in left}

@@ -1,8 +1,8 @@
 """Operators of a node → tasks, the units that its scheduler calls.
 
 Each call costs time whatever it does, so operators that would run right after each other anyway
-are called together. Which ones is said in deadline placement, §5.3: at first every operator is a
-task; then
+are called together. Deadline placement, §5.3, gives the rule: at first every operator is a task;
+then
 
 - an operator with one output stream is merged with the operator that takes it in, if that has
   one input stream;
@@ -20,22 +20,24 @@ T            Task                    operators that are called together, in orde
 d_T          Task.sub_deadline_ms    Σ of d_o over o in T, ms
 ===========  ======================  ======================================================
 
-In the paper an operator has a stream for every successor. Here it has one stream that any number
-of consumers take in, so its *branches* are counted instead: a branch for each consumer on this
-node, and one for all consumers elsewhere and sinks together, which no operator can be merged into.
-If that one is the most urgent, the operator stands alone. Of equally urgent branches it takes one
-that it can be merged into, by the smallest name.
+In deadline placement an operator has a stream for every successor. Here it has one stream that any
+number of consumers take in, so its *branches* are counted instead: one for each consumer on this
+node, and one for all sinks and consumers elsewhere together. No operator can be merged into the
+latter: if it is the most urgent branch, the operator stays alone. Among equally urgent consumers
+the operator is merged with the one of the smallest name that takes in nothing else.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from streams.scheduling.chains import merge_chains
 
 
 class TaskError(ValueError):
-    """Operators that no plan of one node would hold.
+    """Operators that cannot be the operators of one node.
 
     Attributes
     ----------
@@ -51,7 +53,7 @@ class TaskError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOperator:
-    """An operator of a node, with what decides whether it is merged.
+    """An operator of a node, with the deadlines that decide whether it is merged.
 
     Attributes
     ----------
@@ -65,8 +67,8 @@ class TaskOperator:
         The least end-to-end deadline of the outputs that need it, ms, > 0; infinite if none has
         a deadline.
     elsewhere_ms
-        The same of those outputs that its stream reaches by a sink or a consumer on another node;
-        None: there are no such, all its consumers are on this node.
+        The least end-to-end deadline of the outputs that its stream reaches through a sink or a
+        consumer on another node; None: all its consumers are on this node.
     """
 
     name: str
@@ -83,10 +85,10 @@ class Task:
     Attributes
     ----------
     name
-        Of the first operator: what enters it enters the task.
+        Of the first operator, whose input is the task's input.
     operators
-        In the order in which they are called; each but the first takes in only what the one
-        before it gives.
+        In the order in which they are called; each but the first takes in only the stream of the
+        operator before it.
     sub_deadline_ms
         d_T, ms.
     """
@@ -112,7 +114,7 @@ def extract_tasks(operators: Sequence[TaskOperator]) -> tuple[Task, ...]:
     Raises
     ------
     TaskError
-        An operator occurs twice, has no input, or a deadline that is none.
+        An operator occurs twice, has no input, or a deadline that is not a number above 0.
 
     Examples
     --------
@@ -129,22 +131,23 @@ def extract_tasks(operators: Sequence[TaskOperator]) -> tuple[Task, ...]:
         if operator.name in by_name:
             raise TaskError(operator.name, "occurs twice on one node")
         by_name[operator.name] = operator
-    consumers: dict[str, list[TaskOperator]] = {name: [] for name in by_name}
-    for name in sorted(by_name):
-        for stream in set(by_name[name].inputs) & by_name.keys():
-            consumers[stream].append(by_name[name])
-    merged = {
-        name: successor
-        for name, operator in by_name.items()
-        if (successor := _merged_with(operator, consumers[name])) is not None
-    }
+
+    def most_urgent(name: str, consumers: Sequence[str]) -> list[str]:
+        elsewhere_ms = by_name[name].elsewhere_ms
+        branches_ms = [by_name[consumer].deadline_ms for consumer in consumers]
+        if elsewhere_ms is not None:
+            branches_ms.append(elsewhere_ms)
+        least_ms = min(branches_ms, default=0.0)
+        return [each for each in consumers if by_name[each].deadline_ms == least_ms]
+
+    inputs = {name: by_name[name].inputs for name in sorted(by_name)}
     return tuple(
         Task(
-            name=path[0],
-            operators=path,
-            sub_deadline_ms=sum(by_name[name].sub_deadline_ms for name in path),
+            name=chain[0],
+            operators=chain,
+            sub_deadline_ms=sum(by_name[name].sub_deadline_ms for name in chain),
         )
-        for path in _paths(by_name, merged)
+        for chain in sorted(merge_chains(inputs, most_urgent))
     )
 
 
@@ -160,38 +163,3 @@ def _check(operator: TaskOperator) -> None:
             raise TaskError(
                 operator.name, f"an end-to-end deadline is {deadline_ms} ms; give a number > 0"
             )
-
-
-def _merged_with(operator: TaskOperator, consumers: Sequence[TaskOperator]) -> str | None:
-    """The consumer on this node, of those given by name, that is called right after."""
-    branches_ms = [consumer.deadline_ms for consumer in consumers]
-    if operator.elsewhere_ms is not None:
-        branches_ms.append(operator.elsewhere_ms)
-    least_ms = min(branches_ms, default=0.0)
-    for consumer in consumers:
-        if consumer.deadline_ms == least_ms and len(set(consumer.inputs)) == 1:
-            return consumer.name
-    return None
-
-
-def _paths(names: Mapping[str, TaskOperator], merged: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Who is merged with whom, followed from each beginning.
-
-    An operator is merged with at most one before it, the only one that it takes input from, and
-    with at most one after it; so these are paths, or cycles that nothing enters.
-    """
-    followers = set(merged.values())
-    beginnings = sorted(names.keys() - followers)
-    paths: list[tuple[str, ...]] = []
-    seen: set[str] = set()
-    # Whoever is not seen from a beginning is in a cycle; it is cut before its smallest name.
-    for name in (*beginnings, *sorted(followers)):
-        path: list[str] = []
-        at: str | None = name
-        while at is not None and at not in seen:
-            seen.add(at)
-            path.append(at)
-            at = merged.get(at)
-        if path:
-            paths.append(tuple(path))
-    return sorted(paths)

@@ -74,3 +74,12 @@ def test_rates_within_a_chain_go_with_it() -> None:
         rates_bytes_s={"in": 3.0, "o.out": 2.0, "p.out": 1.0},
     )
     assert contract(rated).problem.rates_bytes_s == {"in": 3.0, "p.out": 1.0}
+
+
+def test_operators_that_move_together_are_contracted_although_they_have_a_choice() -> None:
+    line = chain(1, 2, 3, deadline_ms=100)
+    assert set(contract(line).parts) == {"o0", "o1", "o2"}
+    contraction = contract(line, lambda _, consumer: consumer != "o2")
+    assert contraction.parts == {"o0…o1": ("o0", "o1"), "o2": ("o2",)}
+    assert contraction.problem.by_name["o0…o1"].candidates == ("a", "b")
+    assert contraction.shares("o0…o1", 30.0) == pytest.approx({"o0": 10.0, "o1": 20.0})
