@@ -1,35 +1,52 @@
-"""What a host says of itself in the store."""
+"""What a host reports about itself in the store."""
 
 from __future__ import annotations
 
 from collections import Counter
+
+import msgspec
 
 from orchestrator.host.core import HostCore
 from orchestrator.records import HostSpec, NodeRecord
 
 
 def readiness(core: HostCore) -> tuple[object, ...]:
-    """What others wait for: when this changes, the host's record should not be late."""
+    """What others wait for: when this changes, the host publishes its record at once."""
     replica_manager = core.replica_manager
     return (
-        {f: (r.replica.role, r.replica.epoch) for f, r in replica_manager.replicas.items()},
+        {f: (h.replica.role, h.replica.epoch) for f, h in replica_manager.replicas.items()},
         frozenset(replica_manager.sources),
         frozenset(s for s, sink in replica_manager.sinks.items() if sink.subscription.confirmed),
     )
 
 
-def node_record(
-    core: HostCore,
+def host_identity(
     spec: HostSpec,
-    *,
     incarnation: str,
     endpoint: str,
-    public_key: str,
-    pid: int,
-    machine: str,
-    now_us: int,
-    wants: tuple[str, ...],
-    link_counters: Counter[str],
+    *,
+    public_key: str = "",
+    pid: int = 0,
+    machine: str = "",
+    wants: tuple[str, ...] = (),
+) -> NodeRecord:
+    """The part of a host's record that stays the same as long as its process lives."""
+    return NodeRecord(
+        node=spec.node,
+        incarnation=incarnation,
+        kind=spec.kind,
+        region=spec.region,
+        endpoint=endpoint,
+        public_key=public_key,
+        domain=spec.domain,
+        pid=pid,
+        machine=machine,
+        wants=wants,
+    )
+
+
+def node_record(
+    core: HostCore, identity: NodeRecord, now_us: int, link_counters: Counter[str]
 ) -> NodeRecord:
     """The host's record, as of now."""
     replica_manager = core.replica_manager
@@ -41,22 +58,13 @@ def node_record(
             "coordinate_resets": core.prober.resets,
         }
     )
-    return NodeRecord(
-        node=spec.node,
-        incarnation=incarnation,
-        kind=spec.kind,
-        region=spec.region,
-        endpoint=endpoint,
-        public_key=public_key,
-        domain=spec.domain,
-        pid=pid,
-        machine=machine,
+    return msgspec.structs.replace(
+        identity,
         reported_us=now_us,
         coordinate=core.prober.coordinate,
         latencies_ms=core.prober.latencies_ms,
         replicas=core.replica_statuses(),
         sources={s: source.status for s, source in replica_manager.sources.items()},
         sinks={s: sink.status(now_us) for s, sink in replica_manager.sinks.items()},
-        wants=wants,
         counters=dict(core.counters + link_counters + dropped),
     )

@@ -58,6 +58,8 @@ class StoreLink:
     ----------
     events
         What has come from the store; appended to here, taken by the host's loop.
+    nudge
+        Called when there is something new to write.
     superseded
         Set when another process has taken over the host's name: this one must end.
     """
@@ -65,6 +67,7 @@ class StoreLink:
     def __init__(self, store: Store, replica_of: ReplicaId) -> None:
         self.events: deque[Event] = deque()
         self.superseded = False
+        self.nudge: Callable[[], None] = lambda: None
         self.store = store
         self.replica_of = replica_of
         self._record = EphemeralRecord(store, NODES.key(replica_of.node))
@@ -77,10 +80,12 @@ class StoreLink:
     def publish(self, record: NodeRecord) -> None:
         """Make this the host's record; the newest wins."""
         self._newest = record
+        self.nudge()
 
     def record_takeover(self, takeover: RecordTakeover) -> None:
         """Make the store know that this host's copy is primary."""
         self._takeovers.append(takeover)
+        self.nudge()
 
     def exchange(self) -> None:
         """Write what is to be written, read what there is to read.
@@ -183,11 +188,8 @@ class StoreThread:
         store = self._link.store
         store.watch(ASSIGNMENTS.key(self._link.replica_of.node), self._something.set)
         store.on_state(lambda _: self._something.set())
+        self._link.nudge = self._something.set
         self._thread.start()
-
-    def nudge(self) -> None:
-        """There is something to write."""
-        self._something.set()
 
     def stop(self) -> None:
         """Withdraw the host's record and end."""

@@ -32,6 +32,7 @@ import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
+from orchestrator.host.events import PeerLost
 from orchestrator.records import Peer
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
@@ -69,13 +70,6 @@ class FramesArrived:
 
     sender: str
     frames: list[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLost:
-    """A connection to a peer that broke."""
-
-    node: str
 
 
 @dataclass(slots=True)
@@ -122,7 +116,7 @@ class Transport:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._outlets: dict[str, Outlet] = {}
         self._owners: dict[bytes, str] = {}
-        self._held: list[tuple[int, int, FramesArrived | ConnectionLost]] = []
+        self._held: list[tuple[int, int, FramesArrived | PeerLost]] = []
         self._order = 0
         self._waker, self._woken = socket.socketpair()
         self._waker.setblocking(False)
@@ -187,7 +181,7 @@ class Transport:
                 self.counters["sends_to_full_queue"] += len(outlet.lengths)
             outlet.frames, outlet.lengths = [], []
 
-    def receive(self, timeout_us: int) -> list[FramesArrived | ConnectionLost]:
+    def receive(self, timeout_us: int) -> list[FramesArrived | PeerLost]:
         """What is due now, in order of arrival; waits for something at most `timeout_us`."""
         self.flush()
         until_us = self._clock_us() + timeout_us
@@ -303,10 +297,10 @@ class Transport:
             event = recv_monitor_message(outlet.monitor)["event"]
             # A connection that was turned away, since its peer did not know us yet, is no loss.
             if event == zmq.EVENT_DISCONNECTED and outlet.established:
-                self._hold(outlet, self._clock_us(), ConnectionLost(outlet.peer.node))
+                self._hold(outlet, self._clock_us(), PeerLost(node=outlet.peer.node))
             outlet.established = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
 
-    def _hold(self, outlet: Outlet, sent_us: int, item: FramesArrived | ConnectionLost) -> None:
+    def _hold(self, outlet: Outlet, sent_us: int, item: FramesArrived | PeerLost) -> None:
         now_us = self._clock_us()
         delay_us = round(outlet.peer.delay_ms * 1000)
         # A link is FIFO and never delivers before now, nor (whatever the sender's clock says)
@@ -316,8 +310,8 @@ class Transport:
         self._order += 1
         heapq.heappush(self._held, (due_us, self._order, item))
 
-    def _due(self) -> list[FramesArrived | ConnectionLost]:
-        items: list[FramesArrived | ConnectionLost] = []
+    def _due(self) -> list[FramesArrived | PeerLost]:
+        items: list[FramesArrived | PeerLost] = []
         now_us = self._clock_us()
         while self._held and self._held[0][0] <= now_us:
             items.append(heapq.heappop(self._held)[2])

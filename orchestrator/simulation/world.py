@@ -14,28 +14,17 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from ha.messages import Message
-from orchestrator.host.core import HostCore, Worked
-from orchestrator.host.events import (
-    Command,
-    Deliver,
-    Event,
-    MessageArrived,
-    PeerLost,
-    RecordTakeover,
-    Report,
-    Send,
-    SetPeers,
-)
-from orchestrator.host.node_report import node_record, readiness
-from orchestrator.host.store_link import StoreLink
-from orchestrator.records import ClusterRecord, HostSpec, Peer, ReplicaId, SourceAssignment
+from orchestrator.host.core import Worked
+from orchestrator.host.events import Deliver, Event, MessageArrived, PeerLost, Report
+from orchestrator.host.loop import HostLoop
+from orchestrator.host.node_report import host_identity
+from orchestrator.records import ClusterRecord, HostSpec, Peer
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
-from orchestrator.sources.replay import SourceDrivers
 from orchestrator.store import CLUSTER, StoreError
 
 START_US = 1_000_000_000_000_000
@@ -47,7 +36,6 @@ EXCHANGE_US = 50_000
 SESSION_TIMEOUT_US = 10_000_000
 """How long the store keeps the record of a host that died."""
 
-PUBLISH_US = 1_000_000
 COORDINATE_US = 200_000
 """Between two rounds of the coordinator."""
 
@@ -84,27 +72,104 @@ class Traced:
     report: Report
 
 
-@dataclass(slots=True)
 class SimulatedHost:
-    """One life of one host."""
+    """One life of one host: the simulated `Surroundings` of a `HostLoop`.
 
-    spec: HostSpec
-    incarnation: str
-    core: HostCore
-    link: StoreLink
-    store: MemoryStore
-    source_drivers: SourceDrivers
-    inbox: list[Event] = field(default_factory=list[Event])
-    peers: dict[str, Peer] = field(default_factory=dict[str, Peer])
-    alive: bool = True
-    busy_until_us: int = 0
-    next_run_us: int | None = None
-    next_publish_us: int = 0
-    running: object = None
+    Attributes
+    ----------
+    peers
+        The hosts that this host accepts messages from, and sends messages to.
+    alive
+        False as soon as the host is killed, or another process has taken its name.
+    """
 
-    def assigned_sources(self) -> list[SourceAssignment]:
-        """Streams that enter here."""
-        return [source.assignment for source in self.core.replica_manager.sources.values()]
+    def __init__(self, world: World, spec: HostSpec, incarnation: str) -> None:
+        self.world = world
+        self.spec = spec
+        self.incarnation = incarnation
+        self.store = world.server.connect()
+        self.peers: dict[str, Peer] = {}
+        self.alive = True
+        self.link_counters: Counter[str] = Counter()
+        identity = host_identity(spec, incarnation, f"sim://{spec.node}", machine="simulated")
+        self.loop = HostLoop(self, lambda: world.now_us, world.cluster, self.store, identity)
+        self.core = self.loop.core
+        self._inbox: list[Event] = []
+        self._busy_until_us = 0
+        self._next_run_us: int | None = None
+
+    def send(self, to: str, message: Message) -> None:
+        """Put a message on its way."""
+        self.world.transmit(self, to, message)
+
+    def flush(self) -> None:
+        """Messages never wait to be sent."""
+
+    def set_peers(self, peers: tuple[Peer, ...]) -> None:
+        """Accept messages from exactly these hosts."""
+        self.peers = {peer.node: peer for peer in peers}
+
+    def deliver(self, delivery: Deliver) -> None:
+        """Hand a delivery to whoever made the world."""
+        self.world.deliver(self.spec.node, delivery)
+
+    def report(self, report: Report) -> None:
+        """Add a report to the trace."""
+        node = self.spec.node
+        self.world.trace.append(Traced(at_us=self.world.now_us, node=node, report=report))
+
+    def cpu_load(self, _now_us: int) -> None:
+        """Simulated hosts measure no CPU use."""
+
+    def finish(self, worked: Worked, began_us: int, then: Callable[[], None]) -> float:
+        """Draw how long a batch takes; the host is busy and its output held back until then."""
+        if not worked.commands and worked.fragment is None:
+            return 0.0
+        took_us = self.world.costs.of(worked, self.world.cost_rng)
+        self._busy_until_us = began_us + took_us
+        self.world.at(self._busy_until_us, lambda: then() if self.alive else None)
+        return took_us
+
+    def exchange(self) -> None:
+        """Look at the store, now and every `EXCHANGE_US` from now on."""
+        if not self.alive:
+            return
+        try:
+            self.loop.link.exchange()
+        except StoreError as error:
+            self.report(Report(kind="store", subject=type(error).__name__, detail=str(error)))
+        while self.loop.link.events:
+            self.arrive(self.loop.link.events.popleft())
+        if self.loop.link.superseded:
+            self.alive = False
+            return
+        self.world.at(self.world.now_us + EXCHANGE_US, self.exchange)
+
+    def arrive(self, event: Event) -> None:
+        """Have an event handled in the next turn."""
+        if self.alive:
+            self._inbox.append(event)
+            self.schedule(self.world.now_us)
+
+    def schedule(self, when_us: int) -> None:
+        """Take a turn at `when_us`, or as soon after that as the host is not busy."""
+        when_us = max(when_us, self._busy_until_us, self.world.now_us)
+        if self._next_run_us is not None and self._next_run_us <= when_us:
+            return
+        self._next_run_us = when_us
+        # Events that arrive at the same moment are handled in the same turn.
+        self.world.at(when_us, lambda: self._run(when_us), last=True)
+
+    def _run(self, scheduled_us: int) -> None:
+        # If an earlier turn has been scheduled since, that one counts.
+        if not self.alive or self._next_run_us != scheduled_us:
+            return
+        self._next_run_us = None
+        inbox, self._inbox = self._inbox, []
+        self.loop.turn(inbox)
+        if self.world.check_invariants:
+            self.core.check_invariants()
+        self.schedule(self.loop.next_due_us)
 
 
 class World:
@@ -135,16 +200,16 @@ class World:
         self.server = MemoryServer()
         self.hosts: dict[str, SimulatedHost] = {}
         self.trace: list[Traced] = []
-        self._cluster = cluster
+        self.cluster = cluster
+        self.deliver = deliver
+        self.costs = costs or Costs()
+        self.cost_rng = np.random.default_rng((seed, 1))
+        self.check_invariants = False
         self._rng = np.random.default_rng(seed)
-        self._cost_rng = np.random.default_rng((seed, 1))
-        self._deliver = deliver
-        self._costs = costs or Costs()
         self._agenda: list[tuple[int, bool, int, Callable[[], None]]] = []
         self._order = 0
         self._last_due_us: dict[tuple[str, str], int] = {}
         self._cut: set[tuple[str, str]] = set()
-        self._check_invariants = False
         self.server.connect().create(CLUSTER, cluster)
         for spec in specs:
             self.start_host(spec)
@@ -164,20 +229,10 @@ class World:
 
     def start_host(self, spec: HostSpec) -> SimulatedHost:
         """Start a host: a new process of a node that has none."""
-        incarnation = f"{int(self._rng.integers(2**62)):016x}"
-        store = self.server.connect()
-        rng = np.random.default_rng(int(incarnation, 16))
-        host = SimulatedHost(
-            spec=spec,
-            incarnation=incarnation,
-            core=HostCore(spec.node, self._cluster, rng, self.now_us),
-            link=StoreLink(store, ReplicaId(node=spec.node, incarnation=incarnation)),
-            store=store,
-            source_drivers=SourceDrivers(round(self._cluster.batch_ms * 1000)),
-        )
+        host = SimulatedHost(self, spec, f"{int(self._rng.integers(2**62)):016x}")
         self.hosts[spec.node] = host
-        self._exchange(host)
-        self._schedule(host, self.now_us)
+        host.exchange()
+        host.schedule(self.now_us)
         return host
 
     def kill(self, node: str) -> None:
@@ -225,144 +280,35 @@ class World:
     def run_for(self, seconds: float, *, check_invariants: bool = False) -> None:
         """Let time pass; if asked to, check each host whenever it has done something."""
         end_us = self.now_us + round(seconds * 1e6)
-        self._check_invariants = check_invariants
+        self.check_invariants = check_invariants
         while self._agenda and self._agenda[0][0] <= end_us:
             self.now_us, _, _, action = heapq.heappop(self._agenda)
             action()
         self.now_us = end_us
 
-    # Hosts
-
-    def _schedule(self, host: SimulatedHost, when_us: int) -> None:
-        when_us = max(when_us, host.busy_until_us, self.now_us)
-        if host.next_run_us is not None and host.next_run_us <= when_us:
-            return
-        host.next_run_us = when_us
-
-        def run() -> None:
-            # An earlier turn may have been scheduled since; that one counts.
-            if host.alive and host.next_run_us == when_us:
-                host.next_run_us = None
-                self._turn(host)
-
-        # Whatever arrives at the same moment is there when the host decides what to do next.
-        self.at(when_us, run, last=True)
-
-    def _turn(self, host: SimulatedHost) -> None:
-        """One turn of a host's loop, as in `orchestrator.host.process`."""
-        core, now = host.core, self.now_us
-        inbox, host.inbox = host.inbox, []
-        for event in inbox:
-            self._execute(host, core.handle(event, now))
-        for emitted in host.source_drivers.feed(host.assigned_sources(), now):
-            self._execute(host, core.handle(emitted, now))
-        if now >= core.next_tick_us:
-            self._execute(host, core.tick(now))
-        worked = core.work(now)
-        if worked.commands or worked.fragment is not None:
-            took_us = self._costs.of(worked, self._cost_rng)
-            core.charge(worked, took_us)
-            host.busy_until_us = now + took_us
-            self.at(host.busy_until_us, lambda: self._execute(host, worked.commands))
-        if self._check_invariants:
-            core.check_invariants()
-        self._publish(host)
-        due = [core.next_tick_us]
-        if (emission_us := host.source_drivers.next_due_us(host.assigned_sources())) is not None:
-            due.append(emission_us)
-        if (work_us := core.next_work_us) is not None:
-            due.append(work_us)
-        if host.inbox:
-            due.append(now)
-        self._schedule(host, min(due))
-
-    def _execute(self, host: SimulatedHost, commands: list[Command]) -> None:
-        if not host.alive:
-            return
-        for command in commands:
-            match command:
-                case Send(to=to, message=message):
-                    self._send(host, to, message)
-                case SetPeers(peers=peers):
-                    host.peers = {peer.node: peer for peer in peers}
-                case Deliver():
-                    self._deliver(host.spec.node, command)
-                case RecordTakeover():
-                    host.link.record_takeover(command)
-                case Report():
-                    self.trace.append(
-                        Traced(at_us=self.now_us, node=host.spec.node, report=command)
-                    )
-
-    def _publish(self, host: SimulatedHost) -> None:
-        running = readiness(host.core)
-        if self.now_us < host.next_publish_us and running == host.running:
-            return
-        host.running = running
-        host.next_publish_us = self.now_us + PUBLISH_US
-        host.link.publish(
-            node_record(
-                host.core,
-                host.spec,
-                incarnation=host.incarnation,
-                endpoint=f"sim://{host.spec.node}",
-                public_key="",
-                pid=0,
-                machine="simulated",
-                now_us=self.now_us,
-                wants=(),
-                link_counters=Counter(),
-            )
-        )
-
-    def _exchange(self, host: SimulatedHost) -> None:
-        if not host.alive:
-            return
-        try:
-            host.link.exchange()
-        except StoreError as error:
-            self.trace.append(
-                Traced(
-                    at_us=self.now_us,
-                    node=host.spec.node,
-                    report=Report(kind="store", subject=type(error).__name__, detail=str(error)),
-                )
-            )
-        while host.link.events:
-            self._arrive(host, host.link.events.popleft())
-        if host.link.superseded:
-            host.alive = False
-            return
-        self.at(self.now_us + EXCHANGE_US, lambda: self._exchange(host))
-
     # Links
 
-    def _send(self, host: SimulatedHost, to: str, message: Message) -> None:
+    def transmit(self, host: SimulatedHost, to: str, message: Message) -> None:
+        """Have a message arrive one link delay later, in order, unless the link is broken."""
         sender, target = host.spec.node, self.hosts.get(to)
         if target is None or to not in host.peers:
             return
         if not target.alive or (sender, to) in self._cut:
             return
-        due_us = max(self.now_us + self._delay_us(host, to), self._last_due_us.get((sender, to), 0))
+        due_us = max(self.now_us + _delay_us(host, to), self._last_due_us.get((sender, to), 0))
         self._last_due_us[sender, to] = due_us
 
         def deliver() -> None:
-            if target.alive and sender in target.peers:
-                self._arrive(target, MessageArrived(sender=sender, message=message))
+            if sender in target.peers:
+                target.arrive(MessageArrived(sender=sender, message=message))
 
         self.at(due_us, deliver)
 
     def _break(self, host: SimulatedHost, node: str) -> None:
-        def lose() -> None:
-            if host.alive:
-                self._arrive(host, PeerLost(node=node))
+        lost = PeerLost(node=node)
+        self.at(self.now_us + _delay_us(host, node), lambda: host.arrive(lost))
 
-        self.at(self.now_us + self._delay_us(host, node), lose)
 
-    def _delay_us(self, host: SimulatedHost, to: str) -> int:
-        peer = host.peers.get(to)
-        return round(peer.delay_ms * 1000) if peer is not None else 0
-
-    def _arrive(self, host: SimulatedHost, event: Event) -> None:
-        host.inbox.append(event)
-        self._schedule(host, self.now_us)
+def _delay_us(host: SimulatedHost, to: str) -> int:
+    peer = host.peers.get(to)
+    return round(peer.delay_ms * 1000) if peer is not None else 0

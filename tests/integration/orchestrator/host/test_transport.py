@@ -10,9 +10,9 @@ import pytest
 import zmq
 
 from orchestrator.clock import now_us
+from orchestrator.host.events import PeerLost
 from orchestrator.host.transport import (
     MAX_FRAME_BYTES,
-    ConnectionLost,
     FramesArrived,
     Keys,
     Transport,
@@ -27,7 +27,7 @@ class Host:
     def __init__(self, name: str) -> None:
         self.keys = Keys.generate()
         self.transport = Transport(name, self.keys, "127.0.0.1", now_us)
-        self.received: list[FramesArrived | ConnectionLost] = []
+        self.received: list[FramesArrived | PeerLost] = []
 
     def peer(self, delay_ms: float = 0.0, incarnation: str = "1") -> Peer:
         return Peer(
@@ -44,7 +44,7 @@ class Host:
 
     @property
     def lost(self) -> list[str]:
-        return [item.node for item in self.received if isinstance(item, ConnectionLost)]
+        return [item.node for item in self.received if isinstance(item, PeerLost)]
 
 
 Hosts = Callable[..., list[Host]]

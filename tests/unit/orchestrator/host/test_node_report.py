@@ -9,7 +9,7 @@ import numpy as np
 from ha.messages import Data, Subscribe, Subscribed
 from orchestrator.host.core import HostCore
 from orchestrator.host.events import AssignmentReceived, MessageArrived, SourceEmitted
-from orchestrator.host.node_report import node_record
+from orchestrator.host.node_report import host_identity, node_record
 from orchestrator.records import (
     Assignment,
     ClusterRecord,
@@ -37,18 +37,7 @@ def told(core: HostCore) -> NodeRecord:
         zookeeper="",
         secret="",
     )
-    return node_record(
-        core,
-        spec,
-        incarnation="1",
-        endpoint="",
-        public_key="",
-        pid=1,
-        machine="here",
-        now_us=NOW_US,
-        wants=(),
-        link_counters=Counter(),
-    )
+    return node_record(core, host_identity(spec, "1", ""), NOW_US, Counter())
 
 
 def host(assignment: Assignment) -> HostCore:

@@ -1,0 +1,175 @@
+"""One loop around `HostCore`, for the real and for the simulated host.
+
+`HostLoop` decides in which order a host does things. Its `Surroundings` provide what differs
+between the worlds: links to other hosts, how time passes during an evaluation, and where
+delivered tuples and reports go. `process.HostProcess` provides sockets and the machine's clock,
+`orchestrator.simulation.world` a virtual network and clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import numpy as np
+
+from ha.messages import Message
+from orchestrator.host.core import HostCore, Worked
+from orchestrator.host.events import (
+    Command,
+    CpuMeasured,
+    Deliver,
+    Event,
+    RecordTakeover,
+    Report,
+    Send,
+    SetPeers,
+)
+from orchestrator.host.node_report import node_record, readiness
+from orchestrator.host.store_link import StoreLink
+from orchestrator.records import ClusterRecord, NodeRecord, Peer, ReplicaId, SourceAssignment
+from orchestrator.sources.replay import SourceDrivers
+from orchestrator.store import Store
+
+PUBLISH_US = 1_000_000
+"""Interval between two versions of a host's record, unless its readiness changes earlier."""
+
+
+class Surroundings(Protocol):
+    """The world around a host's loop."""
+
+    @property
+    def link_counters(self) -> Counter[str]:
+        """Events counted by the links, for the host's record."""
+        ...
+
+    def send(self, to: str, message: Message, /) -> None:
+        """Send a message to a peer, at the latest with the next `flush`."""
+        ...
+
+    def flush(self) -> None:
+        """Hand every message sent so far to the network."""
+        ...
+
+    def set_peers(self, peers: tuple[Peer, ...], /) -> None:
+        """Keep links to exactly these hosts."""
+        ...
+
+    def deliver(self, delivery: Deliver, /) -> None:
+        """Take tuples that a sink of this host has received."""
+        ...
+
+    def report(self, report: Report, /) -> None:
+        """Log a report."""
+        ...
+
+    def finish(self, worked: Worked, began_us: int, then: Callable[[], None], /) -> float:
+        """Return how long a batch takes, µs, and call `then` when that time has passed."""
+        ...
+
+    def cpu_load(self, now_us: int, /) -> float | None:
+        """CPU use of this host, in cores; None if there is no new measurement."""
+        ...
+
+
+class HostLoop:
+    """A host's core, its link to the store and its source drivers, driven turn by turn.
+
+    Parameters
+    ----------
+    surroundings
+        The world the host runs in.
+    clock_us
+        The cluster's clock.
+    settings
+        The cluster's settings.
+    store
+        An open store of the cluster.
+    identity
+        The part of the host's record that does not change.
+    """
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        clock_us: Callable[[], int],
+        settings: ClusterRecord,
+        store: Store,
+        identity: NodeRecord,
+    ) -> None:
+        self._surroundings = surroundings
+        self._clock_us = clock_us
+        self._identity = identity
+        rng = np.random.default_rng(int(identity.incarnation, 16))
+        self.core = HostCore(identity.node, settings, rng, clock_us())
+        replica_id = ReplicaId(node=identity.node, incarnation=identity.incarnation)
+        self.link = StoreLink(store, replica_id)
+        self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000))
+        self._published: object = None
+        self._next_publish_us = 0
+
+    @property
+    def next_due_us(self) -> int:
+        """When the next turn is due even if no event arrives before."""
+        due = (
+            self.core.next_tick_us,
+            self.core.next_work_us,
+            self._source_drivers.next_due_us(self._assigned_sources()),
+        )
+        return min(due_us for due_us in due if due_us is not None)
+
+    def turn(self, events: Iterable[Event]) -> None:
+        """Handle events, read sources, do what the timers ask for, and evaluate one batch."""
+        for event in events:
+            self._handle(event)
+        while self.link.events:
+            self._handle(self.link.events.popleft())
+        for emitted in self._source_drivers.feed(self._assigned_sources(), self._clock_us()):
+            self._handle(emitted)
+        if self._clock_us() >= self.core.next_tick_us:
+            self.execute(self.core.tick(self._clock_us()))
+        # Messages sent so far must not wait until the batch is evaluated.
+        self._surroundings.flush()
+        self._work()
+        self.publish()
+
+    def publish(self) -> None:
+        """Give the store the host's record if it is due, or if the host's readiness has changed."""
+        now_us = self._clock_us()
+        ready = readiness(self.core)
+        if now_us < self._next_publish_us and ready == self._published:
+            return
+        self._published = ready
+        self._next_publish_us = now_us + PUBLISH_US
+        if (load := self._surroundings.cpu_load(now_us)) is not None:
+            self._handle(CpuMeasured(load=load))
+        counters = self._surroundings.link_counters
+        self.link.publish(node_record(self.core, self._identity, self._clock_us(), counters))
+
+    def execute(self, commands: list[Command]) -> None:
+        """Carry out commands of the core, in their order."""
+        for command in commands:
+            match command:
+                case Send(to=to, message=message):
+                    self._surroundings.send(to, message)
+                case Deliver():
+                    self._surroundings.deliver(command)
+                case SetPeers(peers=peers):
+                    self._surroundings.set_peers(peers)
+                case RecordTakeover():
+                    self.link.record_takeover(command)
+                case Report():
+                    self._surroundings.report(command)
+
+    def _handle(self, event: Event) -> None:
+        self.execute(self.core.handle(event, self._clock_us()))
+
+    def _work(self) -> None:
+        began_us = self._clock_us()
+        worked = self.core.work(began_us)
+        took_us = self._surroundings.finish(worked, began_us, lambda: self.execute(worked.commands))
+        self.core.charge(worked, took_us)
+
+    def _assigned_sources(self) -> list[SourceAssignment]:
+        return [source.assignment for source in self.core.replica_manager.sources.values()]
