@@ -8,6 +8,7 @@ durability), but one only: it is no protection against the loss of its machine.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
 import time
 from pathlib import Path
@@ -146,8 +147,15 @@ class EmbeddedZooKeeper:
         if self._process is not None:
             self._process.stop(timeout_s)
             self._process = None
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    @property
+    def _temporary(self) -> Path:
+        """Folder for Java's temporary files, which a killed process leaves behind."""
+        return self._folder / "tmp"
 
     def _launch(self, port: int, timeout_s: float) -> None:
+        self._temporary.mkdir(exist_ok=True)
         configuration = self._folder / "zoo.cfg"
         configuration.write_text(
             _configuration.format(
@@ -165,6 +173,7 @@ class EmbeddedZooKeeper:
             [
                 str(self._java.executable),
                 *_jvm_options,
+                f"-Djava.io.tmpdir={self._temporary}",
                 f"-Dlog4j2.configurationFile={logging.as_uri()}",
                 "-cp",
                 str(pyspark_folder() / "jars" / "*"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,11 +32,17 @@ from orchestrator.deploy.embedded.ports import LOOPBACK
 from orchestrator.errors import Unreachable, VivaceError
 
 OWNER = "spark.vivace.owner"
-"""Setting that tells a session started here from one that somebody else answers for."""
+"""Setting that names the process which started the session, and alone may end it."""
+
+WORK_FOLDER = "spark.vivace.workFolder"
+"""Setting that names the session's folder."""
 
 _launch_gateway: Callable[[SparkConf, Mapping[str, object]], JavaGateway]
 _launch_gateway = vars(java_gateway)["launch_gateway"]
 """Starts Spark's Java process; PySpark leaves its types out."""
+
+SCRATCH = "scratch"
+"""Folder of temporary files within a session's folder; removed when the session ends."""
 
 JVM_END_S = 15.0
 """How long Spark's driver may take to end once asked; it is killed then."""
@@ -100,10 +107,14 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
     """Spark's configuration for hosts: one task an executor, and each failure told at once."""
     work = settings.work_dir.absolute()
     memory = settings.executor_memory_mb
+    scratch = work / SCRATCH
+    # Java unpacks native libraries there (lz4-java, for one), and a killed process leaves them.
+    temporary_files = f'"-Djava.io.tmpdir={scratch}"'
     configuration = {
         "spark.app.name": settings.name,
         "spark.master": settings.master or f"local-cluster[{settings.executors},1,{memory}]",
         OWNER: str(os.getpid()),
+        WORK_FOLDER: str(work),
         "spark.executor.instances": str(settings.executors),
         "spark.executor.memory": f"{memory}m",
         "spark.driver.memory": f"{settings.driver_memory_mb}m",
@@ -126,17 +137,17 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": (work / "warehouse").as_uri(),
+        # The default options, not the extra ones: `settings.extra` may replace those.
+        "spark.driver.defaultJavaOptions": temporary_files,
+        "spark.driver.extraJavaOptions": _small_jvm,
     }
     if settings.is_local:
-        scratch = work / "scratch"
-        # Where Java unpacks native libraries, which a killed process leaves behind.
-        java_options = f'{_small_jvm} "-Djava.io.tmpdir={scratch}"'
         configuration |= {
             "spark.driver.bindAddress": LOOPBACK,
             "spark.driver.host": LOOPBACK,
             "spark.local.dir": str(scratch),
-            "spark.driver.extraJavaOptions": java_options,
-            "spark.executor.extraJavaOptions": java_options,
+            "spark.executor.defaultJavaOptions": temporary_files,
+            "spark.executor.extraJavaOptions": _small_jvm,
             # Executors find the package where this process found it, installed or not.
             "spark.executorEnv.PYTHONPATH": str(source_root()),
         }
@@ -162,7 +173,9 @@ def start_session(settings: SessionSettings) -> SparkSession:
             "stop it first, or hand its session over instead of having one started"
         )
     work = settings.work_dir.absolute()
-    (work / "scratch").mkdir(parents=True, exist_ok=True)
+    # A session that was killed left its own temporary files there.
+    shutil.rmtree(work / SCRATCH, ignore_errors=True)
+    (work / SCRATCH).mkdir(parents=True)
     log = work / "spark.log"
     configuration = SparkConf(loadDefaults=False).setAll(list(spark_settings(settings).items()))
     gateway = None
@@ -176,7 +189,7 @@ def start_session(settings: SessionSettings) -> SparkSession:
             _forget_driver()
             return SparkSession(SparkContext(conf=configuration, gateway=gateway))
         except BaseException as error:
-            _end_driver(gateway)
+            _end_driver(gateway, work)
             if not isinstance(error, Exception):
                 raise
             raise Unreachable(
@@ -193,10 +206,11 @@ def stop_session(session: SparkSession) -> None:
     if context.getConf().get(OWNER) != str(os.getpid()):
         return
     gateway: JavaGateway | None = vars(SparkContext).get("_gateway")
+    work = Path(context.getConf().get(WORK_FOLDER, ""))
     try:
         session.stop()
     finally:
-        _end_driver(gateway)
+        _end_driver(gateway, work)
 
 
 def _variables(settings: SessionSettings, work: Path) -> dict[str, str]:
@@ -266,20 +280,19 @@ def _forget_driver() -> None:
         setattr(SparkContext, name, None)
 
 
-def _end_driver(gateway: JavaGateway | None) -> None:
-    """End the Java process behind a session."""
+def _end_driver(gateway: JavaGateway | None, work: Path) -> None:
+    """End the Java process behind a session, and remove its temporary files."""
     _forget_driver()
-    if gateway is None:
-        return
-    gateway.shutdown()
+    if gateway is not None:
+        gateway.shutdown()
     driver: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    if driver is None:
-        return
-    if driver.stdin is not None:
-        # End of file is what it waits for.
-        driver.stdin.close()
-    try:
-        driver.wait(JVM_END_S)
-    except subprocess.TimeoutExpired:
-        driver.kill()
-        driver.wait()
+    if driver is not None:
+        if driver.stdin is not None:
+            # The driver ends at the end of this file.
+            driver.stdin.close()
+        try:
+            driver.wait(JVM_END_S)
+        except subprocess.TimeoutExpired:
+            driver.kill()
+            driver.wait()
+    shutil.rmtree(work / SCRATCH, ignore_errors=True)

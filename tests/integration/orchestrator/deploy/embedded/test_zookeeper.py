@@ -47,7 +47,12 @@ def test_data_and_port_survive_a_restart(java: Java, tmp_path: Path) -> None:
     server = EmbeddedZooKeeper(java, tmp_path / "with space")
     with server, client_of(server) as client:
         port = server.port
+        temporary = tmp_path / "with space" / "tmp"
+        assert server.process is not None
+        below = psutil.Process(server.process.pid).children(recursive=True)
+        assert any(f"-Djava.io.tmpdir={temporary}" in child.cmdline() for child in below)
         client.create_async("/kept", b"value").get()
+    assert not temporary.exists()
     with server, client_of(server) as client:
         assert client.get_async("/kept").get()[0] == b"value"
         assert server.port == port

@@ -25,16 +25,26 @@ def test_session_can_be_started_again_and_leaves_no_trace(
     before = dict(os.environ)
     for name in ("first", "second"):
         settings = SessionSettings(
-            name=name, work_dir=tmp_path / f"the {name}", executors=1, java=java
+            name=name,
+            work_dir=tmp_path / f"the {name}",
+            executors=1,
+            java=java,
+            # As `bench.failover` does: options of one's own must not move the temporary files.
+            extra={"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"},
         )
+        scratch = settings.work_dir / "scratch"
         session = start_session(settings)
-        below = psutil.Process().children(recursive=True)
         assert session.sparkContext.appName == name
         assert session.range(10).count() == 10
-        assert list((tmp_path / f"the {name}" / "scratch").glob("liblz4*"))
+        below = psutil.Process().children(recursive=True)
+        assert list(scratch.glob("liblz4*"))
+        java_commands = [c for c in (p.cmdline() for p in below) if c and c[0].endswith("java")]
+        assert len(java_commands) == 2
+        assert all(f"-Djava.io.tmpdir={scratch}" in command for command in java_commands)
         assert signal.getsignal(signal.SIGINT) is interrupt
         stop_session(session)
         assert not psutil.wait_procs(below, 10)[1]
+        assert not scratch.exists()
     assert {name for name in os.environ if os.environ[name] != before.get(name)} <= {
         # Set by Spark for the Python processes it starts.
         "SPARK_AUTH_SOCKET_TIMEOUT",

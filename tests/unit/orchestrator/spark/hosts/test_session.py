@@ -48,3 +48,12 @@ def test_loss_of_an_executor_fails_its_task_at_once_and_nothing_gives_up(
 
 def test_extra_settings_win() -> None:
     assert settings(**{"spark.ui.enabled": "true"})["spark.ui.enabled"] == "true"
+
+
+def test_extra_java_options_leave_temporary_files_in_the_sessions_folder() -> None:
+    options = "spark.executor.extraJavaOptions"
+    chosen = settings(**{options: "-Xss1m"})
+    assert chosen[options] == "-Xss1m"
+    for process in ("driver", "executor"):
+        name = f"spark.{process}.defaultJavaOptions"
+        assert chosen[name] == '"-Djava.io.tmpdir=/work dir/scratch"'
