@@ -1,6 +1,6 @@
 """Query language, operators and the engine that runs one statement.
 
-The way of a query, from text to tuples:
+From the text of a query to its output:
 
     from streams.language import parse, QueryError
     from streams.compiler import compile_statement
@@ -12,7 +12,7 @@ The way of a query, from text to tuples:
     engine = FragmentEngine(program)                  # .schema of the output rows
     engine.offer(stream, chunk)                       # in order, without gaps, else ChunkError
     while engine.ready:
-        evaluated = engine.advance(64)                # .rows .marks .ingestion_times_us .tuples_in
+        evaluated = engine.advance(64)     # .rows .watermarks_ms .ingestion_times_us .tuples_in
     engine.positions(); data = engine.snapshot(); engine.restore(data)   # else SnapshotError
 
 `QueryError` (`.line`, `.column`, `.message`; `str()` shows the line with a caret) comes from

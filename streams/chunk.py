@@ -1,13 +1,13 @@
-"""The unit in which a stream travels: consecutive tuples, and how far its time has come.
+"""The unit in which a stream travels: consecutive tuples, with watermarks.
 
-A stream is a sequence of tuples, numbered from 0 and ordered by timestamp. It moves in chunks.
-A chunk holds *closed instants* only: its last mark says that no tuple with that timestamp or an
-earlier one will follow. Because chunks are closed, a consumer may evaluate an instant as soon as
-every input has a mark at or past it, and nothing ever arrives late.
+A stream is a sequence of tuples, numbered from 0 and ordered by event timestamp. It travels in
+chunks. A *watermark* promises that no tuple with that timestamp or an earlier one follows, and a
+chunk ends with one: it holds complete timestamp groups only. A consumer may therefore evaluate a
+timestamp group as soon as every input has a watermark at or past it, and no tuple is ever late.
 
-How a stream is cut into chunks carries no meaning. A primary and its secondary cut differently,
-so everything that reads chunks (deduplication, trimming, evaluation) works on sequence numbers
-and marks, never on chunk boundaries.
+Chunk boundaries carry no meaning. A primary and its secondary cut their output differently, so all
+code that reads chunks (deduplication, trimming, evaluation) works on sequence numbers and
+watermarks, never on chunk boundaries.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ type_names = {
     "string": pa.string(),
     "bool": pa.bool_(),
 }
-"""Column types of the query language, and what carries them."""
+"""Column types of the query language, with the Arrow types that carry them."""
 
 TIMESTAMP = "_ts"
 """Name of the timestamp column (int64, milliseconds), first in every chunk's rows."""
 
 
 NO_WATERMARK = -(2**62)
-"""Progress, ms, of a stream of which nothing is closed yet: before every instant."""
+"""The watermark, ms, of a stream that has none yet: before every event timestamp."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """A cut through a stream: everything before it is known, nothing after it.
+    """A cut through a stream, between two tuples.
 
     Attributes
     ----------
     next_seq
         Sequence number of the first tuple after the cut.
     watermark_ms
-        The last closed instant before the cut.
+        The last watermark before the cut.
     """
 
     next_seq: int = 0
@@ -53,7 +53,7 @@ class Position:
 
 
 class ChunkError(ValueError):
-    """Rows or marks that no well-behaved producer would have sent."""
+    """Rows or watermarks that break the promises of `Chunk`."""
 
 
 def stream_schema(columns: Mapping[str, str]) -> pa.Schema:
@@ -71,20 +71,20 @@ def stream_schema(columns: Mapping[str, str]) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Consecutive tuples of one stream, complete up to its last mark.
+    """Consecutive tuples of one stream, complete up to the last watermark.
 
     Attributes
     ----------
     first_seq
-        Sequence number of the first row; of the next row to come when there is none.
+        Sequence number of the first row; without rows, of the next row to come.
     rows
         The tuples in order, with `stream_schema`'s columns; timestamps never fall.
-    marks
-        int64, shape (m,), ms, strictly rising, m ≥ 1: instants that are closed. Every row's
-        timestamp is at most the last watermark.
+    watermarks_ms
+        int64, shape (m,), ms, strictly rising, m ≥ 1. No row's timestamp is past the last one.
     ingestion_times_us
-        int64, shape (m,), µs on the cluster's clock: when the newest source tuple that could
-        have caused output at that instant entered the system. Latency is counted from it.
+        int64, shape (m,), µs on the cluster's clock, one for each watermark: when the newest
+        source tuple that could have caused output up to that watermark entered the system.
+        Latency is counted from it.
     """
 
     first_seq: int
@@ -99,7 +99,7 @@ class Chunk:
 
     @property
     def watermark_ms(self) -> int:
-        """The last closed instant."""
+        """The last watermark."""
         return int(self.watermarks_ms[-1])
 
     @property
@@ -108,12 +108,12 @@ class Chunk:
         return self.rows.column(0).to_numpy(zero_copy_only=False)
 
     def check(self, schema: pa.Schema) -> None:
-        """Refuse what breaks the promises above.
+        """Check the promises above.
 
         Raises
         ------
         ChunkError
-            Naming what is wrong with it.
+            The message names the promise that is broken.
         """
         if not self.rows.schema.equals(schema):
             raise ChunkError(f"rows have schema {self.rows.schema}, the stream has {schema}")
@@ -121,12 +121,11 @@ class Chunk:
             raise ChunkError(f"first sequence number {self.first_seq} is negative")
         if len(self.watermarks_ms) == 0 or len(self.watermarks_ms) != len(self.ingestion_times_us):
             raise ChunkError(
-                f"{len(self.watermarks_ms)} marks with {len(self.ingestion_times_us)} origins"
+                f"{len(self.watermarks_ms)} watermarks with "
+                f"{len(self.ingestion_times_us)} ingestion times"
             )
-        if len(self.watermarks_ms) > 1 and np.any(
-            self.watermarks_ms[1:] <= self.watermarks_ms[:-1]
-        ):
-            raise ChunkError("marks do not rise")
+        if np.any(self.watermarks_ms[1:] <= self.watermarks_ms[:-1]):
+            raise ChunkError("watermarks do not rise")
         if self.rows.num_rows == 0:
             return
         if self.rows.column(0).null_count:
@@ -147,15 +146,15 @@ class Chunk:
 
     def after(self, cut: Position) -> Chunk | None:
         """The part of the chunk that lies after a cut; None if there is none."""
-        skip_watermarks = int(np.searchsorted(self.watermarks_ms, cut.watermark_ms, side="right"))
-        if skip_watermarks == len(self.watermarks_ms):
+        watermarks = int(np.searchsorted(self.watermarks_ms, cut.watermark_ms, side="right"))
+        if watermarks == len(self.watermarks_ms):
             return None
-        skip_rows = min(max(cut.next_seq - self.first_seq, 0), self.rows.num_rows)
-        if not skip_rows and not skip_watermarks:
+        rows = min(max(cut.next_seq - self.first_seq, 0), self.rows.num_rows)
+        if not rows and not watermarks:
             return self
         return Chunk(
-            first_seq=self.first_seq + skip_rows,
-            rows=self.rows.slice(skip_rows),
-            watermarks_ms=self.watermarks_ms[skip_watermarks:],
-            ingestion_times_us=self.ingestion_times_us[skip_watermarks:],
+            first_seq=self.first_seq + rows,
+            rows=self.rows.slice(rows),
+            watermarks_ms=self.watermarks_ms[watermarks:],
+            ingestion_times_us=self.ingestion_times_us[watermarks:],
         )

@@ -1,14 +1,16 @@
-"""Syntax tree to program: names resolved, types checked, conditions put where they belong.
+"""Compile a syntax tree to a program: resolve names, check types, push conditions down.
 
-Conditions of WHERE are split at AND. One that concerns a single source is applied to what enters
-and leaves that source's window, before any join; the others are applied to joined rows, cheapest
-first (numbers before trigonometry before strings). The order is free because a row is selected
-only if every condition is true, and no condition can fail.
+The conditions of WHERE are split at AND. A condition on a single source is applied to the rows that
+enter and leave that source's window, before any join. The other conditions are applied to joined
+rows, cheapest first (numbers before trigonometry before strings). Any order is correct, because a
+row is selected only if every condition is true, and no condition can fail.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
+from itertools import accumulate
 
 from streams.explain import explain
 from streams.expressions import (
@@ -43,8 +45,8 @@ def compile_statement(statement: Statement, catalogue: Catalogue) -> Program:
     Raises
     ------
     QueryError
-        Naming an unknown stream, column or function and the nearest known one, or what does not
-        fit together, and where.
+        A stream, column or function is unknown (the message names the nearest known one), or
+        types do not fit together. The error carries the place.
 
     Examples
     --------
@@ -61,7 +63,7 @@ def compile_statement(statement: Statement, catalogue: Catalogue) -> Program:
 
 
 class _Compiler:
-    """Gathers the inputs and windows of a statement while it goes through its selects."""
+    """Compiles one statement; collects its inputs and windows on the way."""
 
     def __init__(self, statement: Statement, catalogue: Catalogue) -> None:
         self._statement = statement
@@ -113,7 +115,7 @@ class _Compiler:
         return QueryError(self._statement.source, offset, message)
 
     def _scope(self, select: Select) -> Scope:
-        """What the sources of a select offer; every window checked."""
+        """The columns that the sources of a select offer. Checks every window."""
         aliases: set[str] = set()
         streams: list[str] = []
         windows: list[Window] = []
@@ -171,12 +173,8 @@ class _Compiler:
         group: GroupPlan | None,
         outputs: tuple[Typed, ...],
     ) -> SelectPlan:
-        """Move fields to where the columns that are read lie; push conditions down."""
-        starts: list[int] = []
-        width = 0
-        for stream in scope.streams:
-            starts.append(width)
-            width += len(reads[stream])
+        """Renumber fields to the columns that the program reads; push conditions down."""
+        starts = [0, *accumulate(len(reads[stream]) for stream in scope.streams)]
 
         def within_source(field: Field) -> Field:
             stream = scope.streams[scope.source_of(field.index)]
@@ -215,7 +213,6 @@ class _Compiler:
 
 
 def _all_of(conditions: list[Typed]) -> Typed | None:
-    whole: Typed | None = None
-    for condition in conditions:
-        whole = condition if whole is None else Apply("and", (whole, condition), "bool")
-    return whole
+    if not conditions:
+        return None
+    return reduce(lambda one, other: Apply("and", (one, other), "bool"), conditions)

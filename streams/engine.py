@@ -1,13 +1,15 @@
-"""A fragment at work: chunks of its inputs in, rows and marks of its output out.
+"""The engine of a fragment: chunks of its inputs in, rows and watermarks of its output out.
 
-An instant is evaluated once every input has a mark at or past it. The output has a mark at every
-mark of any input up to there. Rows that a firing point emits between two marks are closed by the
-next one.
+How watermarks merge: the *input watermark* of a fragment is the least of its inputs' last
+watermarks. A timestamp group is evaluated once the input watermark reaches it. The output gets a
+watermark at every watermark of any input up to the input watermark. Rows that a firing point emits
+between two output watermarks are covered by the later one.
 
-*Origin* of an output mark m: over the inputs, the newest of the origins of their first marks at
-or past m. Those are the marks whose arrival made m's evaluation possible, so latency counted from
-the origin is the time that transport and processing took after the last thing that was needed.
-For an instant that is a mark of every input it is the newest origin of the marks at that instant.
+The *ingestion time* of an output watermark w: of each input, take the first watermark at or past w;
+the newest of their ingestion times counts. The arrival of these watermarks made the evaluation of w
+possible, so a latency counted from that ingestion time is the time that transport and processing
+took after the last necessary input. If w is a watermark of every input, it is simply the newest of
+their ingestion times at w.
 """
 
 from __future__ import annotations
@@ -22,11 +24,8 @@ from streams.chunk import Chunk, Position, stream_schema
 from streams.input_queue import InputQueue
 from streams.program import Program
 from streams.state import (
-    InputRecord,
-    OperatorRecord,
     SnapshotError,
     SnapshotRecord,
-    State,
     read_snapshot,
     write_snapshot,
 )
@@ -37,16 +36,16 @@ from topology.arrays import IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """Output of consecutive closed instants, numbered by whoever sends it on.
+    """Output of consecutive timestamp groups. The caller numbers it.
 
     Attributes
     ----------
     rows
-        With the output's schema; timestamps never fall and none is past the last mark.
-    marks, ingestion_times_us
+        With the output's schema; timestamps never fall and none is past the last watermark.
+    watermarks_ms, ingestion_times_us
         As in `Chunk`.
     tuples_in
-        Input tuples that were consumed.
+        Number of input tuples that were consumed.
     """
 
     rows: pa.RecordBatch
@@ -61,7 +60,7 @@ class FragmentEngine:
     Parameters
     ----------
     program
-        What to run.
+        The compiled statement.
 
     Attributes
     ----------
@@ -96,36 +95,36 @@ class FragmentEngine:
     def skip_to(self, stream: str, next_seq: int) -> None:
         """Expect this tuple of an input next.
 
-        For an input that is read from somewhere in its middle, that has a hole which nobody can
-        fill, or whose producer began anew and numbers from 0 again.
+        Used for an input that is read from its middle, that has a gap which no producer can fill,
+        or whose producer started over and numbers from 0 again.
         """
         self._queues[stream].skip_to(next_seq)
 
     @property
     def ready(self) -> bool:
-        """Whether `advance` would evaluate anything: some instant is closed on every input."""
-        frontier_ms = self.input_watermark_ms
+        """Whether `advance` would evaluate anything: some watermark is reached on every input."""
+        input_watermark_ms = self.input_watermark_ms
         firsts = (queue.first_watermark_ms for queue in self._queues.values())
-        return any(first is not None and first <= frontier_ms for first in firsts)
+        return any(first is not None and first <= input_watermark_ms for first in firsts)
 
     def advance(self, limit: int, tuples: int | None = None) -> Evaluated | None:
-        """Evaluate the next closed instants.
+        """Evaluate the next complete timestamp groups.
 
         Parameters
         ----------
         limit
-            At most so many marks; at least 1.
+            The most watermarks to advance by; at least 1.
         tuples
-            At most so many tuples, but at least one mark; None: however many.
+            The most tuples to consume, though at least one watermark is advanced; None: any number.
 
         Returns
         -------
         Evaluated or None
-            None if nothing is closed.
+            None if the input watermark allows no evaluation.
         """
         if limit < 1:
-            raise ValueError(f"cannot advance by {limit} instants; give 1 or more")
-        watermarks_ms, ingestion_times_us = self._completed_watermarks_ms(limit)
+            raise ValueError(f"cannot advance by {limit} watermarks; give 1 or more")
+        watermarks_ms, ingestion_times_us = self._next_watermarks(limit)
         if not len(watermarks_ms):
             return None
         if tuples is not None and tuples < self.waiting:
@@ -133,15 +132,13 @@ class FragmentEngine:
                 [queue.count_until(watermarks_ms) for queue in self._queues.values()], axis=0
             )
             fitting = max(int(np.searchsorted(count, tuples, side="right")), 1)
-            watermarks_ms, ingestion_times_us = (
-                watermarks_ms[:fitting],
-                ingestion_times_us[:fitting],
-            )
+            watermarks_ms = watermarks_ms[:fitting]
+            ingestion_times_us = ingestion_times_us[:fitting]
         until_ms = int(watermarks_ms[-1])
         first_seqs = {name: queue.position.next_seq for name, queue in self._queues.items()}
         taken = {name: queue.take(until_ms) for name, queue in self._queues.items()}
         with np.errstate(all="ignore"):
-            # Results that are no numbers are NULL; nothing to warn of.
+            # Results that are not numbers become NULL: numpy need not warn.
             rows = self._evaluation.run(taken, first_seqs, until_ms)
         return Evaluated(
             rows=rows,
@@ -152,42 +149,37 @@ class FragmentEngine:
 
     @property
     def input_watermark_ms(self) -> int:
-        """The last instant that is closed on every input."""
+        """The least of the inputs' last watermarks."""
         return min(queue.watermark_ms for queue in self._queues.values())
 
     @property
     def oldest_ingestion_time_us(self) -> int | None:
-        """Origin of the first mark that was offered and not evaluated; None if there is none."""
-        ingestion_times = [queue.first_ingestion_time_us for queue in self._queues.values()]
-        return min(
-            (ingestion_time for ingestion_time in ingestion_times if ingestion_time is not None),
-            default=None,
-        )
+        """Oldest ingestion time of the offered, unevaluated watermarks; None if there is none."""
+        times_us = [queue.first_ingestion_time_us for queue in self._queues.values()]
+        return min((time_us for time_us in times_us if time_us is not None), default=None)
 
     @property
     def waiting(self) -> int:
-        """Input tuples that were offered and not consumed."""
+        """Number of input tuples that were offered and not consumed."""
         return sum(queue.waiting for queue in self._queues.values())
 
-    def _completed_watermarks_ms(self, limit: int) -> tuple[IntArray, IntArray]:
-        """The first marks that can be evaluated, at most `limit`, and their origins.
+    def _next_watermarks(self, limit: int) -> tuple[IntArray, IntArray]:
+        """The next output watermarks, at most `limit`, and their ingestion times.
 
-        The first `limit` marks of all inputs together are among the first `limit` of each.
+        The first `limit` watermarks of all inputs together are among the first `limit` of each.
         """
         heads = [queue.head(limit) for queue in self._queues.values()]
         if len(heads) == 1:
             watermarks_ms, ingestion_times_us = heads[0]
             return watermarks_ms[:limit], ingestion_times_us[:limit]
-        frontier_ms = self.input_watermark_ms
-        closed = [
-            watermarks_ms[: np.searchsorted(watermarks_ms, frontier_ms, side="right")]
-            for watermarks_ms, _ in heads
-        ]
-        merged = np.unique(np.concatenate(closed))[:limit]
+        offered = np.unique(np.concatenate([watermarks_ms for watermarks_ms, _ in heads]))
+        reached = np.searchsorted(offered, self.input_watermark_ms, side="right")
+        merged = offered[: min(reached, limit)]
         if not len(merged):
             return merged, merged
-        # Every input has a mark at or past the frontier, and a head that ends before a mark of
-        # `merged` would have brought `limit` earlier ones: none of these runs over the end.
+        # Every input has a watermark at or past the input watermark. A head that ended before an
+        # element of `merged` would have contributed `limit` earlier ones. So no search below runs
+        # past the end of its head.
         firsts = [
             ingestion_times_us[np.searchsorted(watermarks_ms, merged)]
             for watermarks_ms, ingestion_times_us in heads
@@ -199,28 +191,22 @@ class FragmentEngine:
         return {stream: queue.position for stream, queue in self._queues.items()}
 
     def snapshot(self) -> bytes:
-        """Everything that output after the present positions depends on.
+        """All state that output after the present positions depends on.
 
-        What was offered and not evaluated is left out; offer it again after `restore`, from
-        `positions` on.
+        Chunks that were offered and not evaluated are left out. Offer them again after `restore`,
+        from `positions` on.
         """
-        inputs = {
-            stream: InputRecord(position.next_seq, position.watermark_ms)
-            for stream, position in self.positions().items()
-        }
-        operators: dict[str, OperatorRecord] = {}
-        for name, operator in self._evaluation.stateful():
-            state = operator.save()
-            operators[name] = OperatorRecord(dict(state.values), dict(state.frames))
-        return write_snapshot(SnapshotRecord(self._program.text, inputs, operators))
+        operators = {name: operator.save() for name, operator in self._evaluation.stateful()}
+        return write_snapshot(SnapshotRecord(self._program.text, self.positions(), operators))
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot of an engine with the same program.
+        """Continue from a snapshot of an engine with the same program.
 
         Raises
         ------
         SnapshotError
-            It is damaged, of another format or of another statement; the engine is unchanged.
+            The snapshot is damaged, of another format or of another statement. The engine is
+            unchanged.
         """
         record = read_snapshot(data)
         if record.statement != self._program.text:
@@ -231,13 +217,11 @@ class FragmentEngine:
             raise SnapshotError("the snapshot has other inputs or operators than the statement")
         try:
             for name, saved in record.operators.items():
-                stateful[name].load(State(saved.values, saved.frames))
+                stateful[name].load(saved)
         except (KeyError, ValueError, TypeError) as failed:
             if isinstance(failed, SnapshotError):
                 raise
             raise SnapshotError(f"the snapshot cannot be understood: {failed!r}") from failed
         self._evaluation = evaluation
-        for stream, saved in record.inputs.items():
-            self._queues[stream].restore(
-                Position(next_seq=saved.next_seq, watermark_ms=saved.watermark_ms)
-            )
+        for stream, position in record.inputs.items():
+            self._queues[stream].restore(position)

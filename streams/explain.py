@@ -1,4 +1,4 @@
-"""The operators of a program, in words."""
+"""Describes the operators of a program for people."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _explain_select(program: Program, select: SelectPlan, add: _Add) -> None:
 
 
 def describe_window(window: WindowPlan, columns: tuple[str, ...]) -> str:
-    """A window as one writes it."""
+    """A window as it is written in a query."""
     parts: list[str] = []
     if window.partition_by:
         parts.append("PARTITION BY " + ", ".join(columns[index] for index in window.partition_by))

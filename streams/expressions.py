@@ -1,4 +1,4 @@
-"""Typed expressions, and what evaluates them column by column."""
+"""Typed expressions and their evaluators, which work column by column."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from streams.functions import functions, written
-from streams.vector import Columns, Frame, Rows, Vector, finite, storage
+from streams.vector import Columns, Frame, Rows, Vector, finite, storage, truth
+from topology.arrays import BoolArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ Evaluator = Callable[[Columns], Vector]
 
 
 def evaluator(expression: Typed) -> Evaluator:
-    """What computes an expression. Its result broadcasts to the length of the columns."""
+    """A function that computes an expression; its result broadcasts to the columns' length."""
     raw = _raw(expression)
     if not _may_overflow(expression):
         return raw
@@ -80,17 +81,14 @@ def _may_overflow(expression: Typed) -> bool:
 
 
 def project(evaluators: tuple[Evaluator, ...], rows: Rows) -> Frame:
-    """Evaluate expressions on rows, one value a row each."""
-    shape = (rows.length,)
-    columns: list[Vector] = []
-    for evaluate in evaluators:
-        values, valid = evaluate(rows)
-        if np.shape(values) != shape:
-            values = np.broadcast_to(values, shape)
-        if valid is not None and np.shape(valid) != shape:
-            valid = np.broadcast_to(valid, shape)
-        columns.append(Vector(values, valid))
-    return Frame(tuple(columns), rows.length)
+    """Evaluate expressions on rows: one column for each, with one value a row."""
+    length = rows.length
+    return Frame(tuple(evaluate(rows).filled_to(length) for evaluate in evaluators), length)
+
+
+def holds(condition: Evaluator, columns: Columns, shape: tuple[int, ...]) -> BoolArray:
+    """True where a condition is true, broadcast to a shape."""
+    return np.broadcast_to(truth(condition(columns)), shape)
 
 
 def fields(expression: Typed) -> Iterator[Field]:
@@ -125,7 +123,7 @@ def conjuncts(expression: Typed) -> list[Typed]:
 
 
 STRING_COST = 20.0
-"""Touching an element of a string column, against adding two floats."""
+"""Cost of reading an element of a string column; adding two floats costs 1."""
 
 
 def cost(expression: Typed) -> float:

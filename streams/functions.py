@@ -1,8 +1,9 @@
-"""The functions and operators of expressions: what they take, what they give, how.
+"""The functions and operators of expressions: argument types, result type and computation.
 
-NULL in, NULL out, except AND, OR (Kleene's three values), IS NULL, and `least` and `greatest`,
-which pass NULLs over. An operation without a result — division by zero, the square root of a
-negative number, a float too large — gives NULL; integers are of 64 bits and wrap around.
+A NULL argument gives a NULL result, with these exceptions: AND and OR use Kleene's three values,
+IS NULL tells, and `least` and `greatest` ignore NULLs. An operation without a result (division by
+zero, the square root of a negative number, a float too large) gives NULL. Integers have 64 bits
+and wrap around.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from topology.arrays import BoolArray
 
 Kernel = Callable[[Sequence[Vector]], Vector]
 TypeRule = Callable[[Sequence[str]], str | None]
-"""Types of the arguments → type of the result; None: the function does not take those."""
+"""Types of the arguments → type of the result; None: the function does not accept them."""
 
 LARGEST_FLOAT_INTEGER = 2.0**63
-"""Floats from here on have no 64-bit integer."""
+"""The least float that no 64-bit integer equals."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Function:
     """One function.
 
@@ -32,29 +33,31 @@ class Function:
     ----------
     takes
         Its arguments, in words, for messages.
-    least_arguments, most_arguments
-        How many.
+    arguments
+        Their number, or the least number if `most_arguments` is given.
     result
         Type rule.
     kernel
         The computation.
     cost
-        Relative cost an element; an addition is 1.
+        Relative cost of one element; an addition is 1.
     overflows
-        Float results may be infinite or not a number and are made NULL where they are used.
+        Float results may be infinite or not a number. They become NULL where they are used.
     passes
-        Takes such results as arguments and passes them on, so that a sum of products is checked
-        once and not at every step.
+        The function accepts such float results as arguments and passes them on, so that a sum of
+        products is checked once and not at every step.
+    most_arguments
+        The greatest number of arguments; None: `arguments`.
     """
 
     takes: str
-    least_arguments: int
-    most_arguments: int
+    arguments: int
     result: TypeRule
     kernel: Kernel
     cost: float = 1.0
     overflows: bool = False
     passes: bool = False
+    most_arguments: int | None = None
 
 
 def _numbers(kinds: Sequence[str]) -> str | None:
@@ -73,8 +76,12 @@ def _alike(kinds: Sequence[str]) -> str | None:
     return _numbers(kinds) or (kinds[0] if len(set(kinds)) == 1 else None)
 
 
+def _alike_ordered(kinds: Sequence[str]) -> str | None:
+    return None if "bool" in kinds else _alike(kinds)
+
+
 def _ordered(kinds: Sequence[str]) -> str | None:
-    return "bool" if _alike(kinds) and "bool" not in kinds else None
+    return "bool" if _alike_ordered(kinds) else None
 
 
 def _comparable(kinds: Sequence[str]) -> str | None:
@@ -113,7 +120,7 @@ def _modulo(arguments: Sequence[Vector]) -> Vector:
 
 
 def _to_integer(rounding: Callable[[Array], Array]) -> Kernel:
-    """Round to an integer; NULL where it has no 64 bits."""
+    """Round to an integer; NULL where it does not fit into 64 bits."""
 
     def kernel(arguments: Sequence[Vector]) -> Vector:
         (argument,) = arguments
@@ -138,11 +145,11 @@ def _round(values: Array) -> Array:
 
 
 def _power(base: Array, exponent: Array) -> Array:
-    # A whole-number exponent of 2 is the common one, and pow() is slow.
+    base = np.asarray(base, dtype=np.float64)
+    # Squares are the common case, and pow() is slow.
     if np.ndim(exponent) == 0 and exponent == 2:
-        squared = np.asarray(base, dtype=np.float64)
-        return squared * squared
-    return np.power(np.asarray(base, dtype=np.float64), np.asarray(exponent, dtype=np.float64))
+        return base * base
+    return np.power(base, np.asarray(exponent, dtype=np.float64))
 
 
 def _extreme(better: Callable[[Array, Array], Array]) -> Kernel:
@@ -159,12 +166,12 @@ def _extreme(better: Callable[[Array, Array], Array]) -> Kernel:
 
 def _better_of(one: Vector, other: Vector, better: Callable[[Array, Array], Array]) -> Vector:
     takes_other: BoolArray = np.asarray(better(other.values, one.values))
+    valid: BoolArray | None = None
     if one.valid is not None or other.valid is not None:
         one_known, other_known = known_of(one), known_of(other)
         takes_other = other_known & (takes_other | ~one_known)
         valid = one_known | other_known
-        return Vector(np.where(takes_other, other.values, one.values), valid)
-    return Vector(np.where(takes_other, other.values, one.values), None)
+    return Vector(np.where(takes_other, other.values, one.values), valid)
 
 
 def _and(arguments: Sequence[Vector]) -> Vector:
@@ -172,7 +179,7 @@ def _and(arguments: Sequence[Vector]) -> Vector:
     if one.valid is None and other.valid is None:
         return Vector(one.values & other.values, None)
     one_known, other_known = known_of(one), known_of(other)
-    # One false decides; otherwise both must be known.
+    # One false argument decides; otherwise both must be known.
     false = (one_known & ~one.values) | (other_known & ~other.values)
     known = false | (one_known & other_known)
     return Vector(known & ~false, known)
@@ -191,96 +198,56 @@ def _is_null(arguments: Sequence[Vector]) -> Vector:
     return Vector(~known_of(arguments[0]), None)
 
 
-def _binary(
-    takes: str, result: TypeRule, kernel: Kernel, *, overflows: bool = False, passes: bool = False
-) -> Function:
-    return Function(
-        takes=takes,
-        least_arguments=2,
-        most_arguments=2,
-        result=result,
-        kernel=kernel,
-        overflows=overflows,
-        passes=passes,
-    )
-
-
-def _unary(
-    takes: str,
-    result: TypeRule,
-    kernel: Kernel,
-    *,
-    cost: float = 1.0,
-    overflows: bool = False,
-    passes: bool = False,
-) -> Function:
-    return Function(
-        takes=takes,
-        least_arguments=1,
-        most_arguments=1,
-        result=result,
-        kernel=kernel,
-        cost=cost,
-        overflows=overflows,
-        passes=passes,
-    )
-
-
 _two_numbers = "two numbers"
 _two_alike = "two numbers or two values of one type"
 _two_ordered = "two numbers or two strings"
-_several = "two or more numbers, or strings"
+_an_angle = "an angle in radians"
+
+
+def _arithmetic(takes: str, arguments: int, compute: Callable[..., Any]) -> Function:
+    """An operation whose float results are checked only at the end of a sum of products."""
+    return Function(takes, arguments, _numbers, _strict(compute), overflows=True, passes=True)
+
+
+def _comparison(compute: Callable[..., Any]) -> Function:
+    return Function(_two_ordered, 2, _ordered, _strict(compute))
+
+
+def _choice(better: Callable[[Array, Array], Array]) -> Function:
+    takes = "two or more numbers, or strings"
+    return Function(takes, 2, _alike_ordered, _extreme(better), cost=3, most_arguments=100)
+
 
 functions: dict[str, Function] = {
-    "add": _binary(_two_numbers, _numbers, _strict(np.add), overflows=True, passes=True),
-    "subtract": _binary(_two_numbers, _numbers, _strict(np.subtract), overflows=True, passes=True),
-    "multiply": _binary(_two_numbers, _numbers, _strict(np.multiply), overflows=True, passes=True),
-    "divide": _binary(_two_numbers, _to("float"), _strict(np.true_divide), overflows=True),
-    "modulo": _binary(_two_numbers, _numbers, _modulo),
-    "negate": _unary("a number", _numbers, _strict(np.negative), overflows=True, passes=True),
-    "equal": _binary(_two_alike, _comparable, _strict(np.equal)),
-    "not_equal": _binary(_two_alike, _comparable, _strict(np.not_equal)),
-    "less": _binary(_two_ordered, _ordered, _strict(np.less)),
-    "less_equal": _binary(_two_ordered, _ordered, _strict(np.less_equal)),
-    "greater": _binary(_two_ordered, _ordered, _strict(np.greater)),
-    "greater_equal": _binary(_two_ordered, _ordered, _strict(np.greater_equal)),
-    "and": _binary("two conditions", _conditions, _and),
-    "or": _binary("two conditions", _conditions, _or),
-    "not": _unary("a condition", _conditions, _strict(np.logical_not)),
-    "is_null": _unary("one value", lambda kinds: "bool", _is_null),
-    "abs": _unary("a number", _numbers, _strict(np.abs), overflows=True, passes=True),
-    "floor": _unary("a number", _to("int"), _to_integer(np.floor)),
-    "ceil": _unary("a number", _to("int"), _to_integer(np.ceil)),
-    "round": _unary("a number", _numbers, _strict(_round)),
-    "sqrt": _unary("a number", _to("float"), _strict(np.sqrt), cost=4, overflows=True),
-    "cos": _unary("an angle in radians", _to("float"), _strict(np.cos), cost=15),
-    "sin": _unary("an angle in radians", _to("float"), _strict(np.sin), cost=15),
-    "radians": _unary("an angle in degrees", _to("float"), _strict(np.radians)),
+    "add": _arithmetic(_two_numbers, 2, np.add),
+    "subtract": _arithmetic(_two_numbers, 2, np.subtract),
+    "multiply": _arithmetic(_two_numbers, 2, np.multiply),
+    "divide": Function(_two_numbers, 2, _to("float"), _strict(np.true_divide), overflows=True),
+    "modulo": Function(_two_numbers, 2, _numbers, _modulo),
+    "negate": _arithmetic("a number", 1, np.negative),
+    "equal": Function(_two_alike, 2, _comparable, _strict(np.equal)),
+    "not_equal": Function(_two_alike, 2, _comparable, _strict(np.not_equal)),
+    "less": _comparison(np.less),
+    "less_equal": _comparison(np.less_equal),
+    "greater": _comparison(np.greater),
+    "greater_equal": _comparison(np.greater_equal),
+    "and": Function("two conditions", 2, _conditions, _and),
+    "or": Function("two conditions", 2, _conditions, _or),
+    "not": Function("a condition", 1, _conditions, _strict(np.logical_not)),
+    "is_null": Function("one value", 1, lambda kinds: "bool", _is_null),
+    "abs": _arithmetic("a number", 1, np.abs),
+    "floor": Function("a number", 1, _to("int"), _to_integer(np.floor)),
+    "ceil": Function("a number", 1, _to("int"), _to_integer(np.ceil)),
+    "round": Function("a number", 1, _numbers, _strict(_round)),
+    "sqrt": Function("a number", 1, _to("float"), _strict(np.sqrt), cost=4, overflows=True),
+    "cos": Function(_an_angle, 1, _to("float"), _strict(np.cos), cost=15),
+    "sin": Function(_an_angle, 1, _to("float"), _strict(np.sin), cost=15),
+    "radians": Function("an angle in degrees", 1, _to("float"), _strict(np.radians)),
     "power": Function(
-        takes="a base and an exponent",
-        least_arguments=2,
-        most_arguments=2,
-        result=_to("float"),
-        kernel=_strict(_power),
-        cost=10,
-        overflows=True,
+        "a base and an exponent", 2, _to("float"), _strict(_power), cost=10, overflows=True
     ),
-    "least": Function(
-        takes=_several,
-        least_arguments=2,
-        most_arguments=100,
-        result=lambda kinds: _alike(kinds) if "bool" not in kinds else None,
-        kernel=_extreme(np.less),
-        cost=3,
-    ),
-    "greatest": Function(
-        takes=_several,
-        least_arguments=2,
-        most_arguments=100,
-        result=lambda kinds: _alike(kinds) if "bool" not in kinds else None,
-        kernel=_extreme(np.greater),
-        cost=3,
-    ),
+    "least": _choice(np.less),
+    "greatest": _choice(np.greater),
 }
 """Every function and operator by its name in the syntax tree."""
 

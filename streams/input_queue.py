@@ -1,4 +1,4 @@
-"""An input of a fragment: what has been offered and not yet been evaluated."""
+"""The queue of one input of a fragment: chunks that were offered and not yet evaluated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class InputQueue:
         self._chunks: deque[Chunk] = deque()
         self._end = Position()
         self.position = Position()
-        """What has been taken."""
+        """The cut up to which tuples have been taken."""
 
     def offer(self, chunk: Chunk) -> None:
         """Add the next chunk.
@@ -33,7 +33,7 @@ class InputQueue:
         chunk.check(self._schema)
         if chunk.first_seq != self._end.next_seq:
             raise ChunkError(
-                f"stream {self._stream}: tuple {chunk.first_seq} came, "
+                f"stream {self._stream}: tuple {chunk.first_seq} arrived, "
                 f"tuple {self._end.next_seq} is next"
             )
         earliest = int(chunk.watermarks_ms[0])
@@ -42,61 +42,62 @@ class InputQueue:
         if earliest <= self._end.watermark_ms:
             raise ChunkError(
                 f"stream {self._stream}: a chunk brings {earliest} ms, "
-                f"but {self._end.watermark_ms} ms is closed"
+                f"after the watermark {self._end.watermark_ms} ms"
             )
         self._chunks.append(chunk)
         self._end = chunk.end
 
     def skip_to(self, next_seq: int) -> None:
-        """Expect this tuple next: what lies between does not come, or numbering starts over."""
+        """Expect this tuple next: earlier ones will not arrive, or numbering starts over."""
         self._end = Position(next_seq=next_seq, watermark_ms=self._end.watermark_ms)
         if not self._chunks:
             self.position = self._end
 
     def restore(self, position: Position) -> None:
-        """Forget what was offered; go on after a cut."""
+        """Discard all chunks; continue after a cut."""
         self._chunks.clear()
         self._end = self.position = position
 
     @property
     def watermark_ms(self) -> int:
-        """The last closed instant."""
+        """The last watermark that was offered."""
         return self._end.watermark_ms
 
     @property
     def waiting(self) -> int:
-        """Tuples offered and not taken."""
+        """Number of tuples offered and not taken."""
         return self._chunks[-1].next_seq - self._chunks[0].first_seq if self._chunks else 0
 
     @property
     def first_watermark_ms(self) -> int | None:
-        """The earliest mark offered and not taken."""
+        """The earliest watermark offered and not taken."""
         return int(self._chunks[0].watermarks_ms[0]) if self._chunks else None
 
     @property
     def first_ingestion_time_us(self) -> int | None:
-        """Its origin."""
+        """The ingestion time of the earliest watermark offered and not taken."""
         return int(self._chunks[0].ingestion_times_us[0]) if self._chunks else None
 
     def head(self, limit: int) -> tuple[IntArray, IntArray]:
-        """The first marks offered and not taken, at least `limit` if there are that many, and
-        their origins.
+        """The first watermarks offered and not taken, with their ingestion times.
 
-        Looks at no more chunks than that takes: a long queue must not cost more than a short one.
+        Gives at least `limit` of them, if there are that many. Reads only as many chunks as that
+        takes: a long queue must not cost more than a short one.
         """
-        watermarks_ms: list[IntArray] = []
-        ingestion_times: list[IntArray] = []
+        chunks: list[Chunk] = []
         count = 0
         for chunk in self._chunks:
             if count >= limit:
                 break
-            watermarks_ms.append(chunk.watermarks_ms)
-            ingestion_times.append(chunk.ingestion_times_us)
+            chunks.append(chunk)
             count += len(chunk.watermarks_ms)
-        return _concatenated(watermarks_ms), _concatenated(ingestion_times)
+        return (
+            _concatenated([chunk.watermarks_ms for chunk in chunks]),
+            _concatenated([chunk.ingestion_times_us for chunk in chunks]),
+        )
 
     def count_until(self, watermarks_ms: IntArray) -> IntArray:
-        """How many tuples there are up to each of some rising marks, shape (m,)."""
+        """Number of tuples up to each of some rising watermarks, shape (m,)."""
         count = np.zeros(len(watermarks_ms), dtype=np.int64)
         for chunk in self._chunks:
             if chunk.rows.num_rows:
@@ -107,23 +108,20 @@ class InputQueue:
         return count
 
     def take(self, until_ms: int) -> pa.RecordBatch | None:
-        """Remove everything up to a closed instant; its rows, None if there are none."""
+        """Remove everything up to a watermark; return the rows, None if there are none."""
         parts: list[pa.RecordBatch] = []
         next_seq = self.position.next_seq
         while self._chunks:
             chunk = self._chunks[0]
-            whole = chunk.watermark_ms <= until_ms
             rows = chunk.rows
-            if not whole:
+            if chunk.watermark_ms > until_ms:
                 count = int(np.searchsorted(chunk.timestamps, until_ms, side="right"))
                 rows = rows.slice(0, count)
             if rows.num_rows:
                 parts.append(rows)
             next_seq = chunk.first_seq + rows.num_rows
-            if not whole:
-                cut = Position(next_seq=next_seq, watermark_ms=until_ms)
-                rest = chunk.after(cut)
-                assert rest is not None
+            rest = chunk.after(Position(next_seq=next_seq, watermark_ms=until_ms))
+            if rest is not None:
                 self._chunks[0] = rest
                 break
             self._chunks.popleft()

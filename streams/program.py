@@ -1,4 +1,4 @@
-"""A compiled statement: what the engine runs, typed and resolved."""
+"""A compiled statement: the typed and resolved program that the engine runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streams.language.ast import ToStream
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorInfo:
-    """One operator of a fragment, for people."""
+    """The description of one operator of a fragment, for people."""
 
     name: str
     kind: str
@@ -40,7 +40,7 @@ class WindowPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePlan:
-    """What a select reads: a window, and the condition that concerns it alone.
+    """One source of a select: a window, and the condition on that source alone.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class AggregatePlan:
     function
         count, sum, avg, min or max.
     argument
-        What is aggregated; None: `*`.
+        The aggregated expression; None: `*`.
     kind
         Type of the result.
     """
@@ -75,13 +75,13 @@ class AggregatePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """GROUP BY and the aggregates; without keys, one group that is always there."""
+    """GROUP BY and the aggregates. Without keys there is one group, which always exists."""
 
     keys: tuple[Typed, ...]
     aggregates: tuple[AggregatePlan, ...]
 
     def relocated(self, move: Callable[[Field], Field]) -> GroupPlan:
-        """The same over rows whose columns lie elsewhere."""
+        """The same plan over rows with other column positions."""
         return GroupPlan(
             keys=tuple(relocated(key, move) for key in self.keys),
             aggregates=tuple(
@@ -136,7 +136,7 @@ class Program:
     reads
         Input → the columns that the program uses, in the stream's order.
     windows, selects, to_stream
-        What is computed.
+        The parts of the computation.
     """
 
     name: str
@@ -157,11 +157,9 @@ class Program:
 
     @property
     def stateless(self) -> bool:
-        """Whether an instant's output depends on that instant's tuples alone, row by row."""
-        return self.to_stream is ToStream.RSTREAM and all(
-            len(select.sources) == 1
-            and select.group is None
-            and self.windows[select.sources[0].window].range_ms == 1
-            and self.windows[select.sources[0].window].rows is None
-            for select in self.selects
+        """Whether each timestamp's output depends on that timestamp's tuples alone, row by row."""
+        return (
+            self.to_stream is ToStream.RSTREAM
+            and all(len(select.sources) == 1 and select.group is None for select in self.selects)
+            and all(window.range_ms == 1 and window.rows is None for window in self.windows)
         )

@@ -1,4 +1,4 @@
-"""Names of one SELECT to columns of its sources, and expressions to types."""
+"""Resolve the names of one SELECT to columns of its sources, and type its expressions."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from streams.program import AggregatePlan, GroupPlan
 from topology.suggestions import hint
 
 aggregate_names = ("count", "sum", "avg", "min", "max")
+_literal_kinds = {bool: "bool", int: "int", float: "float", str: "string"}
 
 
 class Scope:
@@ -30,14 +31,14 @@ class Scope:
         self.aliases = aliases
         self.streams = streams
         self.windows = windows
-        self.columns: list[str] = []
-        self.kinds: list[str] = []
-        self._sources: list[int] = []
-        for source, stream in enumerate(streams):
-            for name, kind in catalogue[stream].items():
-                self.columns.append(name)
-                self.kinds.append(kind)
-                self._sources.append(source)
+        columns = [
+            (source, name, kind)
+            for source, stream in enumerate(streams)
+            for name, kind in catalogue[stream].items()
+        ]
+        self._sources = [source for source, _, _ in columns]
+        self.columns = [name for _, name, _ in columns]
+        self._kinds = [kind for _, _, kind in columns]
 
     def source_of(self, index: int) -> int:
         """Position in FROM of the source that a column belongs to."""
@@ -47,15 +48,12 @@ class Scope:
         """A column as an expression; its name tells the source where there are several."""
         name = self.columns[index]
         shown = name if len(self.aliases) == 1 else f"{self.aliases[self.source_of(index)]}.{name}"
-        return Field(index, self.kinds[index], shown)
+        return Field(index, self._kinds[index], shown)
 
-    def find(self, source: str | None, name: str) -> list[int]:
-        """The columns of that name."""
-        return [
-            index
-            for index, column in enumerate(self.columns)
-            if column == name and source in (None, self.aliases[self.source_of(index)])
-        ]
+    def of_source(self, alias: str | None) -> list[int]:
+        """The columns of the source with that alias; None: those of all sources."""
+        every = range(len(self.columns))
+        return [index for index in every if alias in (None, self.aliases[self.source_of(index)])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +65,7 @@ class Resolved:
     group: GroupPlan | None
 
     def used(self) -> Iterator[Field]:
-        """The columns of the scope that it needs."""
+        """The columns of the scope that the SELECT needs."""
         if self.where is not None:
             yield from fields(self.where)
         if self.group is None:
@@ -97,7 +95,7 @@ class Resolver:
         Raises
         ------
         QueryError
-            Naming what is unknown or does not fit.
+            A name is unknown or a type does not fit; the message says which.
         """
         where = None
         if self._select.where is not None:
@@ -146,14 +144,8 @@ class Resolver:
     def _typed(self, expression: Expression) -> Typed:
         """An expression over the scope's columns."""
         match expression:
-            case Literal(value=bool(value)):
-                return Constant(value, "bool")
-            case Literal(value=int(value)):
-                return Constant(value, "int")
-            case Literal(value=float(value)):
-                return Constant(value, "float")
             case Literal(value=value):
-                return Constant(value, "string")
+                return Constant(value, _literal_kinds[type(value)])
             case Column():
                 return self._scope.field(self._index(expression))
             case Call():
@@ -169,15 +161,11 @@ class Resolver:
         if column.source is not None and column.source not in scope.aliases:
             suggestion = hint(column.source, scope.aliases)
             raise self._error(column, f"there is no {column.source} in FROM{suggestion}")
-        found = scope.find(column.source, column.name)
+        known = scope.of_source(column.source)
+        found = [index for index in known if scope.columns[index] == column.name]
         if not found:
-            known = [
-                name
-                for index, name in enumerate(scope.columns)
-                if column.source in (None, scope.aliases[scope.source_of(index)])
-            ]
             where = column.source or " or ".join(scope.aliases)
-            suggestion = hint(column.name, known)
+            suggestion = hint(column.name, [scope.columns[index] for index in known])
             raise self._error(column, f"{where} has no column {column.name}{suggestion}")
         if len(found) > 1:
             options = " or ".join(scope.field(index).name for index in found)
@@ -193,7 +181,8 @@ class Resolver:
         shown = written.get(call.function, call.function)
         if call.star:
             raise self._error(call, f"{shown} takes {known.takes}, not *")
-        if not known.least_arguments <= len(arguments) <= known.most_arguments:
+        most_arguments = known.most_arguments or known.arguments
+        if not known.arguments <= len(arguments) <= most_arguments:
             message = f"{shown} takes {known.takes}, not {len(arguments)} arguments"
             raise self._error(call, message)
         kinds = [argument.kind for argument in arguments]
@@ -248,8 +237,6 @@ class Resolver:
 
 
 def _has_aggregate(expression: Expression) -> bool:
-    if not isinstance(expression, Call):
-        return False
-    if expression.function in aggregate_names:
-        return True
-    return any(_has_aggregate(argument) for argument in expression.arguments)
+    return isinstance(expression, Call) and (
+        expression.function in aggregate_names or any(map(_has_aggregate, expression.arguments))
+    )

@@ -1,4 +1,4 @@
-"""The operators of one SELECT, put together."""
+"""The pipeline of the operators of one SELECT."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from streams.vector import Delta
 
 
 class SourcePipeline:
-    """A window's rows for which the source's own condition is true.
+    """The rows of a window for which the source's own condition is true.
 
-    Sources of a select that are alike, as in a self-join, share one.
+    Equal sources of a select, as in a self-join, share one pipeline.
     """
 
     def __init__(self, program: Program, plan: SourcePlan, *, joined: bool) -> None:
@@ -25,11 +25,11 @@ class SourcePipeline:
         kinds = program.read_kinds(program.windows[plan.window].stream)
         self._filter = None if plan.condition is None else Filter(plan.condition)
         self.relation = Relation(kinds) if joined else None
-        """For the join to read; None for a select from one source."""
+        """The rows for the join to read; None for a select from one source."""
         self.width = len(kinds)
 
     def step(self, windows: Sequence[Delta]) -> Delta:
-        """The change at an instant, from the changes of the windows."""
+        """The change at a timestamp, computed from the changes of the windows."""
         delta = windows[self._window]
         if self._filter is not None:
             delta = self._filter.step(delta)
@@ -39,7 +39,7 @@ class SourcePipeline:
 
 
 class SelectPipeline:
-    """Windows' changes in, the change of the selected relation out."""
+    """Computes the change of the selected relation from the changes of the windows."""
 
     def __init__(self, program: Program, plan: SelectPlan) -> None:
         joined = len(plan.sources) > 1
@@ -54,22 +54,22 @@ class SelectPipeline:
         self._project = Project(plan.outputs)
 
     def step(self, windows: Sequence[Delta]) -> list[Delta]:
-        """Come to an instant."""
+        """Compute the changes of one timestamp, from the changes of all windows."""
         deltas = [source.step(windows) for source in self._sources]
         if self._join is None:
             changes = deltas
         else:
-            relations = [source.relation for source in self._sources]
+            relations = [self._sources[index].relation for index in self._order]
             changes = self._join.step(
                 [deltas[index] for index in self._order],
-                [relation for index in self._order if (relation := relations[index]) is not None],
+                [relation for relation in relations if relation is not None],
             )
         if self._aggregate is not None:
             changes = [self._aggregate.step(changes)]
         return [self._project.step(change) for change in changes if change.rows.length]
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
-        """The operators that remember, by name."""
+        """The operators that have state, by name."""
         for index, source in enumerate(self._sources):
             if source.relation is not None:
                 yield f"relation-{index}", source.relation

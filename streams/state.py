@@ -1,8 +1,8 @@
-"""What an operator remembers, as data: the parts of a snapshot.
+"""The state of operators as data: the parts of a snapshot.
 
-A `State` is plain values (for msgspec) and frames (for Arrow IPC); no pickle. It holds what
-future output depends on and nothing else, so that two engines that saw the same tuples and are
-restored from each other's snapshots give the same output, to the bit.
+A `State` consists of plain values (for msgspec) and frames (for Arrow IPC); nothing is pickled. It
+holds exactly the data that later output depends on. Two engines that saw the same tuples and are
+restored from each other's snapshots therefore give the same output, to the bit.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
@@ -18,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from streams.chunk import type_names
+from streams.chunk import Position, type_names
 from streams.vector import Frame, Vector, fillers, from_arrow, storage, to_arrow
 
 MAGIC = b"VVST"
@@ -37,58 +36,53 @@ class Rows(msgspec.Struct, frozen=True):
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """What one operator remembers.
+class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The state of one operator.
 
     Attributes
     ----------
     values
         Whatever msgspec writes, by name.
     frames
-        Rows, by name, each with the types of its columns known to the operator.
+        Rows, by name. The operator knows the types of their columns.
     """
 
-    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    frames: Mapping[str, Rows] = field(default_factory=dict[str, Rows])
+    values: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    frames: Mapping[str, Rows] = msgspec.field(default_factory=dict[str, Rows])
 
 
 class Stateful(Protocol):
-    """An operator that remembers."""
+    """An operator that has state."""
 
     def save(self) -> State:
-        """What it remembers."""
+        """The state that later output depends on."""
         ...
 
     def load(self, state: State) -> None:
-        """Go on from what was saved; only on a new operator."""
+        """Continue from saved state; only on a new operator."""
         ...
 
 
-class OperatorRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A `State` in a snapshot."""
-
-    values: dict[str, Any]
-    frames: dict[str, Rows]
-
-
-class InputRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far an input is folded in."""
-
-    next_seq: int
-    watermark_ms: int
-
-
 class SnapshotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A snapshot's body."""
+    """A snapshot's body.
+
+    Attributes
+    ----------
+    statement
+        The text of the statement that the snapshot belongs to.
+    inputs
+        Input → the cut up to which its tuples are included.
+    operators
+        Operator → its state.
+    """
 
     statement: str
-    inputs: dict[str, InputRecord]
-    operators: dict[str, OperatorRecord]
+    inputs: Mapping[str, Position]
+    operators: Mapping[str, State]
 
 
 def write_frame(frame: Frame, kinds: Sequence[str]) -> Rows:
-    """A frame as bytes, the same for equal frames: what stands under a NULL is not kept."""
+    """A frame as bytes. Equal frames give equal bytes: values hidden by NULLs are dropped."""
     columns = zip(frame.columns, kinds, strict=True)
     arrays = [to_arrow(_canonical(column, kind), kind) for column, kind in columns]
     batch = pa.RecordBatch.from_arrays(arrays, schema=_schema(kinds))

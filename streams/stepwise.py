@@ -1,8 +1,8 @@
-"""Evaluation instant by instant, by changes.
+"""Evaluation timestamp by timestamp, by the changes of relations.
 
-A relation changes only at instants with input tuples and at *firing points*, the instants at
-which a row leaves a window because of its age. Evaluating just those is exact. The time between
-is skipped, however many closed instants it holds.
+A relation changes only at timestamps with input tuples and at *firing points*: the timestamps at
+which a row leaves a window because of its age. Evaluating only these is exact. All other timestamps
+are skipped, however many watermarks lie between.
 """
 
 from __future__ import annotations
@@ -15,51 +15,53 @@ import pyarrow as pa
 from streams.language.ast import ToStream
 from streams.operators.changes_to_stream import ChangesToStream
 from streams.operators.partition_window import PartitionWindow
-from streams.operators.range_window import RangeWindow
 from streams.operators.relation_to_stream import RelationToStream
-from streams.operators.rows_window import RowsWindow
-from streams.operators.unbounded_window import UnboundedWindow
 from streams.operators.union import union
-from streams.operators.window import Window
+from streams.operators.window import (
+    FOREVER_MS,
+    RangeWindow,
+    RowsWindow,
+    UnboundedWindow,
+    Window,
+)
 from streams.program import Program, WindowPlan
 from streams.select_pipeline import SelectPipeline
 from streams.state import Stateful
 from streams.vector import Delta, Frame, concat_frames, empty_frame, from_arrow, to_arrow
 from topology.arrays import IntArray
 
-FOREVER_MS = 2**62
-"""Later than every instant."""
-
 
 class _Arrivals:
-    """The tuples of one input that are evaluated in one pass, cut into instants."""
+    """The tuples of one input that are evaluated in one pass, cut into timestamp groups."""
 
     def __init__(
         self, program: Program, stream: str, rows: pa.RecordBatch | None, first_seq: int
     ) -> None:
         kinds = program.read_kinds(stream)
-        self.nothing = empty_frame(kinds)
-        self.first_seq = first_seq
+        self._no_rows = empty_frame(kinds)
+        self._first_seq = first_seq
         self.timestamps: IntArray = np.empty(0, dtype=np.int64)
-        self.rows = self.nothing
+        self._rows = self._no_rows
         if rows is not None:
             self.timestamps = rows.column(0).to_numpy(zero_copy_only=False)
             columns = tuple(
                 from_arrow(rows.column(name), kind)
                 for name, kind in zip(program.reads[stream], kinds, strict=True)
             )
-            self.rows = Frame(columns, rows.num_rows)
-        self._at = 0
+            self._rows = Frame(columns, rows.num_rows)
+        self._start = 0
 
     def at(self, timestamp_ms: int) -> tuple[Frame, int]:
-        """The tuples of an instant, and the number of the first; instants are asked in order."""
-        start = self._at
+        """The tuples of a timestamp, and the sequence number of the first of them.
+
+        Timestamps must be asked for in order.
+        """
+        start = self._start
         timestamps = self.timestamps
         if start == len(timestamps) or timestamps[start] != timestamp_ms:
-            return self.nothing, self.first_seq + start
-        stop = int(np.searchsorted(timestamps, timestamp_ms, side="right"))
-        self._at = stop
-        return self.rows.slice(start, stop), self.first_seq + start
+            return self._no_rows, self._first_seq + start
+        self._start = int(np.searchsorted(timestamps, timestamp_ms, side="right"))
+        return self._rows.slice(start, self._start), self._first_seq + start
 
 
 class Stepwise:
@@ -85,16 +87,16 @@ class Stepwise:
         first_seqs: Mapping[str, int],
         until_ms: int,
     ) -> pa.RecordBatch:
-        """Evaluate everything up to a closed instant.
+        """Evaluate all tuples up to a watermark.
 
         Parameters
         ----------
         taken
             Input → the tuples since the last pass; None for none.
         first_seqs
-            Input → the number of the first of them.
+            Input → the sequence number of the first of them.
         until_ms
-            All inputs are complete up to here.
+            The watermark: all inputs are complete up to it.
         """
         if until_ms < self._next_expiry_ms() and all(rows is None for rows in taken.values()):
             return self._no_rows
@@ -103,29 +105,29 @@ class Stepwise:
             for stream, rows in taken.items()
         }
         emitted: list[Frame] = []
-        timestamp_groups: list[int] = []
-        for timestamp_ms in self._timestamp_groups(arrivals, until_ms):
+        emitted_at_ms: list[int] = []
+        for timestamp_ms in self._timestamps_to_evaluate(arrivals, until_ms):
             rows = self._step(timestamp_ms, arrivals)
             if rows is not None:
                 emitted.append(rows)
-                timestamp_groups.append(timestamp_ms)
+                emitted_at_ms.append(timestamp_ms)
         if not emitted:
             return self._no_rows
         lengths = [rows.length for rows in emitted]
-        return _batch(
-            self._schema, np.repeat(timestamp_groups, lengths), concat_frames(emitted), self._kinds
-        )
+        timestamps = pa.array(np.repeat(emitted_at_ms, lengths), pa.int64())
+        outputs = zip(concat_frames(emitted).columns, self._kinds, strict=True)
+        columns = [to_arrow(column, kind) for column, kind in outputs]
+        return pa.RecordBatch.from_arrays([timestamps, *columns], schema=self._schema)
 
-    def _timestamp_groups(self, arrivals: Mapping[str, _Arrivals], until_ms: int) -> Iterator[int]:
-        """Instants with tuples and firing points, in order.
+    def _timestamps_to_evaluate(
+        self, arrivals: Mapping[str, _Arrivals], until_ms: int
+    ) -> Iterator[int]:
+        """Timestamps with tuples and firing points, in order.
 
-        Firing points depend on what was evaluated before, so they are asked for one at a time.
+        A firing point depends on earlier evaluations, so each is computed when its turn comes.
         """
-        timestamps = [one.timestamps for one in arrivals.values()]
-        with_tuples: list[int] = sorted(
-            {timestamp_ms for one in timestamps for timestamp_ms in np.unique(one).tolist()}
-        )
-        with_tuples.append(FOREVER_MS)
+        timestamps = np.concatenate([one.timestamps for one in arrivals.values()])
+        with_tuples: list[int] = [*np.unique(timestamps).tolist(), FOREVER_MS]
         following = 0
         while True:
             timestamp_ms = min(with_tuples[following], self._next_expiry_ms())
@@ -136,13 +138,8 @@ class Stepwise:
             yield timestamp_ms
 
     def _next_expiry_ms(self) -> int:
-        """The next firing point, if no tuple comes before it."""
-        earliest_ms = FOREVER_MS
-        for window in self._windows:
-            expiry_ms = window.next_expiry_ms()
-            if expiry_ms is not None and expiry_ms < earliest_ms:
-                earliest_ms = expiry_ms
-        return earliest_ms
+        """The next firing point, if no tuple arrives before it."""
+        return min(window.next_expiry_ms() for window in self._windows)
 
     def _step(self, timestamp_ms: int, arrivals: Mapping[str, _Arrivals]) -> Frame | None:
         arrived = {stream: one.at(timestamp_ms) for stream, one in arrivals.items()}
@@ -154,7 +151,7 @@ class Stepwise:
         return self._to_stream.step(union(changes))
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
-        """The operators that remember, by name."""
+        """The operators that have state, by name."""
         for index, window in enumerate(self._windows):
             yield f"window-{index}", window
         for index, select in enumerate(self._selects):
@@ -172,10 +169,3 @@ def _window(plan: WindowPlan, kinds: tuple[str, ...]) -> Window:
     if plan.range_ms is not None:
         return RangeWindow(plan.range_ms, kinds)
     return UnboundedWindow()
-
-
-def _batch(
-    schema: pa.Schema, timestamps: IntArray | list[int], rows: Frame, kinds: tuple[str, ...]
-) -> pa.RecordBatch:
-    columns = [to_arrow(column, kind) for column, kind in zip(rows.columns, kinds, strict=True)]
-    return pa.RecordBatch.from_arrays([pa.array(timestamps, pa.int64()), *columns], schema=schema)

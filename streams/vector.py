@@ -1,7 +1,8 @@
 """Columns of values with NULLs, and the signed sets of rows that flow between operators.
 
-Operators work on numpy arrays rather than Arrow kernels: an instant touches tens of rows, where
-the cost of a call decides, and a join broadcasts one array against another.
+Operators use numpy arrays rather than Arrow kernels for two reasons: one event timestamp touches
+tens of rows, so the overhead of each call dominates; and a join broadcasts one array against
+another.
 """
 
 from __future__ import annotations
@@ -48,10 +49,18 @@ class Vector(NamedTuple):
     values: Array
     valid: BoolArray | None
 
-    def take(self, positions: Positions) -> Vector:
-        """The values at some positions."""
-        valid = self.valid
-        return Vector(self.values[positions], None if valid is None else valid[positions])
+    def take(self, where: Any) -> Vector:
+        """The values that a numpy index selects: positions, a slice or a tuple of these."""
+        return Vector(self.values[where], None if self.valid is None else self.valid[where])
+
+    def filled_to(self, length: int) -> Vector:
+        """A column of that length: a constant repeated, a column unchanged."""
+        values, valid = self
+        if np.shape(values) != (length,):
+            values = np.broadcast_to(values, (length,))
+        if valid is not None and np.shape(valid) != (length,):
+            valid = np.broadcast_to(valid, (length,))
+        return Vector(values, valid)
 
     def to_list(self) -> list[Any]:
         """Python values, None for NULL; one-dimensional vectors only."""
@@ -63,7 +72,7 @@ class Vector(NamedTuple):
 
 
 class Columns(Protocol):
-    """What an expression is evaluated on: a vector for every field it names."""
+    """The input of an expression: a vector for every field that it names."""
 
     def __getitem__(self, index: int, /) -> Vector: ...
 
@@ -77,7 +86,7 @@ class Rows(Columns, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Rows that are there, column by column."""
+    """Rows held in memory, column by column."""
 
     columns: tuple[Vector, ...]
     length: int
@@ -92,13 +101,8 @@ class Frame:
 
     def slice(self, start: int, stop: int) -> Frame:
         """The rows [start, stop), without copying."""
-        return Frame(
-            tuple(
-                Vector(values[start:stop], None if valid is None else valid[start:stop])
-                for values, valid in self.columns
-            ),
-            stop - start,
-        )
+        kept = slice(start, stop)
+        return Frame(tuple(column.take(kept) for column in self.columns), stop - start)
 
     def tuples(self) -> list[tuple[Any, ...]]:
         """Rows as Python values, None for NULL."""
@@ -108,16 +112,16 @@ class Frame:
 
 
 class Delta(NamedTuple):
-    """How a relation changed at an instant.
+    """How a relation changed at an event timestamp.
 
     Attributes
     ----------
     rows
-        What came and what went.
+        The rows inserted and the rows removed.
     inserted
-        True where the row came, shape (rows.length,).
+        True where the row was inserted, shape (rows.length,).
     ids
-        Identity of each row; None where rows have none (past a join or an aggregate).
+        Identity of each row; None for rows without one (after a join or an aggregate).
     """
 
     rows: Rows
@@ -131,7 +135,7 @@ def empty_frame(kinds: Sequence[str]) -> Frame:
 
 
 def concat_frames(frames: Sequence[Frame]) -> Frame:
-    """Rows after rows; at least one frame, all with columns of the same types."""
+    """Frames one after the other; at least one, all with columns of the same types."""
     if len(frames) == 1:
         return frames[0]
     length = sum(frame.length for frame in frames)
@@ -200,7 +204,7 @@ def finite_column(array: pa.Array) -> pa.Array:
     """An Arrow column of floats, null where they are infinite or not a number."""
     values = array.to_numpy(zero_copy_only=False)
     if array.null_count:
-        # NULL reads as NaN here, so count the others.
+        # NULL reads as NaN here, so count the values that are not finite.
         bad = len(array) - int(np.count_nonzero(np.isfinite(values)))
         if bad == array.null_count:
             return array
@@ -210,7 +214,7 @@ def finite_column(array: pa.Array) -> pa.Array:
 
 
 def truth(vector: Vector) -> BoolArray:
-    """Where a condition holds: true, neither false nor NULL."""
+    """True where a condition is true, neither false nor NULL."""
     if vector.valid is None:
         return vector.values
     return vector.values & vector.valid

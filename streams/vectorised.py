@@ -1,7 +1,8 @@
-"""Evaluation of many instants in one pass, where an instant's output follows from its tuples.
+"""Evaluation of many timestamps in one pass, for statements without state.
 
-That is RSTREAM of selections and projections over `[NOW]`, and of their union. Columns that are
-passed on as they are stay Arrow arrays; the others are computed by numpy.
+A statement has no state if the output of each timestamp group follows from its tuples alone: an
+RSTREAM of selections and projections over `[NOW]`, or a union of these. Columns that the statement
+only passes on stay Arrow arrays; numpy computes the others.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from streams.expressions import Evaluator, Field, evaluator
+from streams.expressions import Evaluator, Field, evaluator, holds
 from streams.program import Program, SelectPlan
 from streams.state import Stateful
-from streams.vector import Positions, Vector, finite_column, from_arrow, to_arrow, truth
+from streams.vector import Positions, Vector, finite_column, from_arrow, to_arrow
 
 
 class _LazyColumns:
@@ -51,9 +52,9 @@ class _Branch:
         """Timestamps, then the SELECT list, of the rows that are selected."""
         if self._condition is not None:
             columns = _LazyColumns(batch, self._names, self._kinds)
-            holds = np.broadcast_to(truth(self._condition(columns)), (batch.num_rows,))
-            if not holds.all():
-                batch = batch.take(np.flatnonzero(holds))
+            selected = holds(self._condition, columns, (batch.num_rows,))
+            if not selected.all():
+                batch = batch.take(np.flatnonzero(selected))
         columns = _LazyColumns(batch, self._names, self._kinds)
         arrays = [batch.column(0)]
         for kind, output in self._outputs:
@@ -61,7 +62,7 @@ class _Branch:
                 column = batch.column(self._names[output])
                 arrays.append(finite_column(column) if kind == "float" else column)
             else:
-                arrays.append(to_arrow(_full(output(columns), batch.num_rows), kind))
+                arrays.append(to_arrow(output(columns).filled_to(batch.num_rows), kind))
         return arrays
 
 
@@ -79,7 +80,7 @@ class Vectorised:
         first_seqs: Mapping[str, int],
         until_ms: int,
     ) -> pa.RecordBatch:
-        """Evaluate everything up to a closed instant; parameters as in `Stepwise.run`."""
+        """Evaluate all tuples up to a watermark; parameters as in `Stepwise.run`."""
         parts: list[pa.RecordBatch] = []
         for branch in self._branches:
             batch = taken[branch.stream]
@@ -92,20 +93,10 @@ class Vectorised:
             return parts[0]
         rows = pa.concat_batches(parts)
         timestamps = rows.column(0).to_numpy(zero_copy_only=False)
-        # Stable: within an instant the parts stay in the order of the union.
+        # Stable: within a timestamp group the parts stay in the order of the union.
         order: Positions = np.argsort(timestamps, kind="stable")
         return rows.take(order)
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
-        """Nothing remembers."""
+        """No operator has state."""
         return iter(())
-
-
-def _full(vector: Vector, length: int) -> Vector:
-    """A constant repeated to a column; columns as they are."""
-    values, valid = vector
-    if np.shape(values) != (length,):
-        values = np.broadcast_to(values, (length,))
-    if valid is not None and np.shape(valid) != (length,):
-        valid = np.broadcast_to(valid, (length,))
-    return Vector(values, valid)

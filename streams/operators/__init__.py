@@ -1,1 +1,1 @@
-"""The operators, one a file. Each takes and gives changes of relations, instant by instant."""
+"""The operators. Each consumes and produces changes of relations, one timestamp after another."""

@@ -1,8 +1,8 @@
-"""Aggregate functions that values enter and leave.
+"""Aggregate functions over a changing set of values.
 
-Sums are exact: a float is a whole multiple of 2⁻¹⁰⁷⁴, so a sum of floats is kept as that whole
-number and rounded once, when it is read. Hence neither the order of values nor values that have
-left leave a trace in the result, and a replayed or restored engine agrees to the bit.
+Sums are exact: every float is a whole multiple of 2⁻¹⁰⁷⁴, so a sum of floats is kept as a whole
+number of these units and rounded once, when it is read. The result depends neither on the order of
+the values nor on values that have left, so a replayed or restored engine agrees to the bit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Accumulator(Protocol):
         ...
 
     def load(self, saved: Any) -> None:
-        """Go on from what was saved."""
+        """Continue from saved values."""
         ...
 
 
@@ -63,7 +63,9 @@ class Count:
 
     def load(self, saved: Any) -> None:
         """The number."""
-        self._count = _whole(saved)
+        if not isinstance(saved, int):
+            raise SnapshotError(f"not a count: {saved!r}")
+        self._count = saved
 
 
 class Sum:
@@ -87,7 +89,7 @@ class Sum:
         self._total -= _scaled(value) if self._of_floats else value
 
     def result(self) -> int | float | None:
-        """The sum or mean, rounded once; NULL of nothing or where it is out of range."""
+        """The sum or mean, rounded once; NULL for no values or if out of range."""
         if not self._count:
             return None
         if not self._of_floats and not self._mean:
@@ -115,7 +117,7 @@ class Sum:
 
 
 class Extreme:
-    """Least or greatest value: all of them in order."""
+    """Least or greatest value. Keeps all values in order."""
 
     def __init__(self, *, greatest: bool) -> None:
         self._at = -1 if greatest else 0
@@ -130,7 +132,7 @@ class Extreme:
         del self._values[bisect_left(self._values, value)]
 
     def result(self) -> Any:
-        """The value at the end; NULL of nothing."""
+        """The least or greatest value; NULL for no values."""
         return self._values[self._at] if self._values else None
 
     def save(self) -> Any:
@@ -159,9 +161,3 @@ def _scaled(value: float) -> int:
     numerator, denominator = value.as_integer_ratio()
     # The denominator is a power of two, at most 2¹⁰⁷⁴.
     return numerator << (SCALE_BITS + 1 - denominator.bit_length())
-
-
-def _whole(saved: Any) -> int:
-    if not isinstance(saved, int):
-        raise SnapshotError(f"not a count: {saved!r}")
-    return saved

@@ -1,7 +1,8 @@
 """GROUP BY and aggregate functions, kept up to date row by row.
 
-Without GROUP BY there is one group, there from the first instant on even if it is empty: then a
-count is 0 and everything else NULL. With GROUP BY a group is there while it has rows.
+Without GROUP BY there is one group. It exists from the first timestamp on, even if it is empty; the
+count of an empty group is 0, and its other aggregates are NULL. With GROUP BY a group exists while
+it has rows.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class _Group:
 
 
 class Aggregate:
-    """A relation of one row a group: its key, then its aggregates."""
+    """Maintains a relation with one row for each group: its key, then its aggregates."""
 
     def __init__(self, plan: GroupPlan) -> None:
         self._plan = plan
@@ -43,40 +44,40 @@ class Aggregate:
         self._kinds = [one.kind for one in (*plan.keys, *plan.aggregates)]
         self._groups: dict[Key, _Group] = {}
         self._rows: dict[Key, Row] = {}
-        """What the relation holds."""
+        """The rows of the relation, by key."""
 
     def step(self, changes: Sequence[Delta]) -> Delta:
-        """Apply changes of one instant; the change of the groups' rows."""
+        """Apply the changes of one timestamp; return the change of the groups' rows."""
         touched: dict[Key, None] = {}
         if not self._keys and not self._rows:
             touched[()] = None
         for change in changes:
             self._apply(change, touched)
-        gone: list[Row] = []
-        came: list[Row] = []
+        removed: list[Row] = []
+        inserted: list[Row] = []
         for key in touched:
             before, after = self._rows.get(key), self._row(key)
             if before == after:
                 continue
             if before is not None:
-                gone.append(before)
+                removed.append(before)
             if after is None:
                 del self._rows[key]
             else:
-                came.append(after)
+                inserted.append(after)
                 self._rows[key] = after
-        inserted = np.arange(len(gone) + len(came)) >= len(gone)
-        return Delta(from_tuples(gone + came, self._kinds), inserted)
+        rows = removed + inserted
+        return Delta(from_tuples(rows, self._kinds), np.arange(len(rows)) >= len(removed))
 
     def _apply(self, change: Delta, touched: dict[Key, None]) -> None:
         if not change.rows.length:
             return
         keys = project(self._keys, change.rows).tuples()
-        arguments = [column.to_list() for column in project(self._arguments, change.rows).columns]
-        columns = iter(arguments)
-        nothing = [True] * change.rows.length
+        columns = iter(project(self._arguments, change.rows).columns)
+        every_row = [True] * change.rows.length
         values = [
-            nothing if one.argument is None else next(columns) for one in self._plan.aggregates
+            every_row if one.argument is None else next(columns).to_list()
+            for one in self._plan.aggregates
         ]
         inserted: list[bool] = change.inserted.tolist()
         for row, (key, entering) in enumerate(zip(keys, inserted, strict=True)):
@@ -98,12 +99,12 @@ class Aggregate:
         return _Group([accumulator(one) for one in self._plan.aggregates])
 
     def _row(self, key: Key) -> Row | None:
-        """The group's row; an emptied group is forgotten."""
+        """The group's row; removes the group if GROUP BY has emptied it."""
         group = self._groups.get(key)
-        if group is None or (not group.rows and self._keys):
+        if self._keys and (group is None or not group.rows):
             self._groups.pop(key, None)
-            if self._keys:
-                return None
+            return None
+        if group is None:
             group = self._groups[key] = self._new_group()
         return (*key, *(one.result() for one in group.accumulators))
 
@@ -116,12 +117,12 @@ class Aggregate:
         return State(values={"groups": groups})
 
     def load(self, state: State) -> None:
-        """Go on from saved groups.
+        """Continue from saved groups.
 
         Raises
         ------
         SnapshotError
-            They are not this aggregate's.
+            The saved values are not groups of this aggregate.
         """
         for saved in state.values["groups"]:
             match saved:

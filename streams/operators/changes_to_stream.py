@@ -1,9 +1,9 @@
-"""ISTREAM and DSTREAM: what came into a relation, or left it, since the instant before.
+"""ISTREAM and DSTREAM: the rows inserted into a relation, or removed, since the last timestamp.
 
     ISTREAM(R) at τ = R(τ) − R(τ⁻),   DSTREAM(R) at τ = R(τ⁻) − R(τ),
 
-differences of multisets. They follow from the change alone: a value that came as often as it
-went did not change. Hence nothing is remembered.
+differences of multisets. They follow from the relation's change alone: a row that was inserted as
+often as it was removed did not change. These operators therefore have no state.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ChangesToStream:
     def step(self, change: Delta | None) -> Frame | None:
         """Rows to emit, in the order of the change; None for none.
 
-        Of equal rows of which some cancel, the later ones remain.
+        If some of several equal rows cancel, the later ones remain.
         """
         if change is None:
             return None

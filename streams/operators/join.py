@@ -2,13 +2,13 @@
 
     Δ(A ⋈ B) = ΔA ⋈ B_old  +  A_new ⋈ ΔB,
 
-signed: a row that goes takes its combinations with it. With more sources, source k's change is
-combined with the new rows of the sources before it and the old rows of those after it.
+signed: when a row is removed, so are its combinations. With more sources, the change of source k
+is combined with the new rows of the sources before k and the old rows of the sources after k.
 
-A change is combined with one source after the other. As soon as the sources of a condition are
-together it is applied: the first one by broadcasting the change against the relation, without
-making pairs; the others, in order of their cost, to what is left, reading only the columns they
-need.
+A change is combined with one source after the other. A condition is applied as soon as all the
+sources that it names are combined. The first condition is applied by broadcasting the change
+against the relation, without making pairs. The others are applied to the remaining pairs, cheapest
+first, and read only the columns they need.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streams.expressions import Evaluator, Typed, evaluator, fields
+from streams.expressions import Evaluator, Typed, evaluator, fields, holds
 from streams.operators.relation import Relation
-from streams.vector import Delta, Frame, Positions, Vector, truth
+from streams.vector import Delta, Frame, Positions, Vector
 from topology.arrays import BoolArray
 
 LARGEST_BLOCK = 1 << 20
-"""Pairs compared at once; bounds the memory of a broadcast."""
+"""The most pairs compared at once. It bounds the memory of a broadcast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +96,20 @@ class _Broadcast:
 
     def __getitem__(self, index: int, /) -> Vector:
         if self._layout.source[index] == self._source:
-            values, valid = self._frame.columns[self._layout.column[index]]
-            return Vector(values[None, :], None if valid is None else valid[None, :])
-        values, valid = self._left[index]
-        return Vector(values[:, None], None if valid is None else valid[:, None])
+            return self._frame.columns[self._layout.column[index]].take((None, slice(None)))
+        return self._left[index].take((slice(None), None))
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """Combining with one more source, and the conditions that become applicable then."""
+    """One more source to combine with, and the conditions that can be applied then."""
 
     source: int
     conditions: tuple[Evaluator, ...]
 
 
 class Join:
-    """The join of relations that the caller steps; remembers nothing itself."""
+    """The join of relations. The caller steps the relations; the join itself has no state."""
 
     def __init__(self, widths: Sequence[int], conjuncts: Sequence[Typed]) -> None:
         """
@@ -145,7 +143,10 @@ class Join:
         return {self._layout.source[field.index] for field in fields(condition)}
 
     def step(self, deltas: Sequence[Delta], relations: Sequence[Relation]) -> list[Delta]:
-        """The change of the join, one part a source; a row may come and go in one instant."""
+        """The change of the join, in one part for each source that changed.
+
+        One row may be both inserted and removed.
+        """
         changes: list[Delta] = []
         for first, delta in enumerate(deltas):
             if not delta.rows.length:
@@ -192,12 +193,10 @@ def _extend_block(rows: _Combinations, stage: _Stage, count: int) -> _Combinatio
         pairs = np.arange(rows.length * count)
         return rows.times(stage.source, pairs // count, pairs % count)
     first, *others = stage.conditions
-    holds = np.broadcast_to(truth(first(rows.broadcast(stage.source))), shape)
-    left, right = np.nonzero(holds)
+    left, right = np.nonzero(holds(first, rows.broadcast(stage.source), shape))
     combined = rows.times(stage.source, left, right)
     for condition in others:
         if not combined.length:
             break
-        holds = np.broadcast_to(truth(condition(combined)), (combined.length,))
-        combined = combined.take(np.flatnonzero(holds))
+        combined = combined.take(np.flatnonzero(holds(condition, combined, (combined.length,))))
     return combined

@@ -9,7 +9,7 @@ from streams.vector import Delta
 
 
 class Project:
-    """Evaluates expressions on every row that comes or goes; remembers nothing."""
+    """Evaluates expressions on every row inserted or removed; has no state."""
 
     def __init__(self, outputs: Sequence[Typed]) -> None:
         self._outputs = tuple(evaluator(output) for output in outputs)

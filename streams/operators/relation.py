@@ -1,4 +1,4 @@
-"""The rows of a relation, as they were and as they are at an instant."""
+"""The rows of a relation before and after the change of an event timestamp."""
 
 from __future__ import annotations
 
@@ -12,41 +12,36 @@ from topology.arrays import IntArray
 
 
 class Relation:
-    """Rows in the order of their identities, kept side by side for a join to scan.
+    """Rows in the order of their identities, stored contiguously for a join to scan.
 
-    An instant costs a copy of the relation, which a theta join reads in whole anyway.
+    Each change copies the relation. A theta join reads all of it anyway.
     """
 
     def __init__(self, kinds: Sequence[str]) -> None:
         self._kinds = tuple(kinds)
         self._ids: IntArray = np.empty(0, dtype=np.int64)
         self.old = empty_frame(kinds)
-        """Before the last change."""
+        """The rows before the last change."""
         self.new = self.old
-        """After it."""
+        """The rows after the last change."""
 
     def step(self, delta: Delta) -> None:
-        """Apply a change; the identities that come are greater than all before."""
+        """Apply a change; inserted identities are greater than all earlier ones."""
         self.old = self.new
         rows, inserted, ids = delta
         if not rows.length:
             return
         assert isinstance(rows, Frame)
         assert ids is not None
-        came = np.flatnonzero(inserted)
-        parts: list[Frame] = [self.new]
-        kept_ids = self._ids
-        if len(came) < rows.length:
+        added = np.flatnonzero(inserted)
+        if len(added) < rows.length:
             keep = np.ones(self.new.length, dtype=np.bool_)
             keep[np.searchsorted(self._ids, ids[~inserted])] = False
             kept = np.flatnonzero(keep)
-            parts = [self.new.take(kept)]
-            kept_ids = self._ids[kept]
-        if len(came):
-            parts.append(rows.take(came))
-            kept_ids = np.concatenate([kept_ids, ids[came]])
-        self._ids = kept_ids
-        self.new = concat_frames(parts)
+            self.new, self._ids = self.new.take(kept), self._ids[kept]
+        if len(added):
+            self.new = concat_frames([self.new, rows.take(added)])
+            self._ids = np.concatenate([self._ids, ids[added]])
 
     @property
     def ids(self) -> IntArray:
@@ -54,19 +49,19 @@ class Relation:
         return self._ids
 
     def save(self) -> State:
-        """The rows as they are; how they were does not matter once the instant is over."""
+        """The rows after the last change; those before it are no longer needed."""
         ids = Frame((Vector(self._ids, None),), len(self._ids))
         return State(
             frames={"ids": write_frame(ids, ("int",)), "rows": write_frame(self.new, self._kinds)}
         )
 
     def load(self, state: State) -> None:
-        """Go on from saved rows.
+        """Continue from saved rows.
 
         Raises
         ------
         SnapshotError
-            They are not a relation's.
+            The rows are not those of a relation.
         """
         ids = read_frame(state.frames["ids"], ("int",))
         rows = read_frame(state.frames["rows"], self._kinds)

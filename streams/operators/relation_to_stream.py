@@ -1,4 +1,4 @@
-"""RSTREAM: all of a relation, at every instant at which one of its windows changed."""
+"""RSTREAM: the whole relation, at every timestamp at which one of its windows changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streams.vector import Delta, Frame
 
 
 class RelationToStream:
-    """Keeps the relation, in the order in which its rows came."""
+    """Keeps the relation, its rows in order of insertion."""
 
     def __init__(self, kinds: Sequence[str]) -> None:
         self._relation = Relation(kinds)
@@ -30,21 +30,21 @@ class RelationToStream:
         return rows if rows.length else None
 
     def _identified(self, change: Delta) -> Delta:
-        """Give identities to the rows: new ones to those that come, of those that go their own.
+        """Identify the rows: inserted rows get new identities, removed rows are looked up.
 
-        What comes and goes in the same instant is left out.
+        A row that is inserted and removed in the same change is left out.
         """
         rows = change.rows
         assert isinstance(rows, Frame)
         inserted: list[bool] = change.inserted.tolist()
         values = rows.tuples()
-        came: dict[int, int] = {}
-        gone: list[tuple[int, int]] = []
+        added: dict[int, int] = {}
+        removed: dict[int, int] = {}
         for position, row in enumerate(values):
             if inserted[position]:
                 identity = self._next_id
                 self._next_id += 1
-                came[identity] = position
+                added[identity] = position
                 self._ids_by_row.setdefault(row, deque()).append(identity)
         for position, row in enumerate(values):
             if not inserted[position]:
@@ -52,14 +52,13 @@ class RelationToStream:
                 identity = ids.popleft()
                 if not ids:
                     del self._ids_by_row[row]
-                if came.pop(identity, None) is None:
-                    gone.append((identity, position))
-        identities = [*(identity for identity, _ in gone), *came]
-        positions = [*(position for _, position in gone), *came.values()]
+                if added.pop(identity, None) is None:
+                    removed[identity] = position
+        positions = [*removed.values(), *added.values()]
         return Delta(
             rows.take(np.array(positions, dtype=np.intp)),
-            np.arange(len(positions)) >= len(gone),
-            np.array(identities, dtype=np.int64),
+            np.arange(len(positions)) >= len(removed),
+            np.array([*removed, *added], dtype=np.int64),
         )
 
     def save(self) -> State:
@@ -67,7 +66,7 @@ class RelationToStream:
         return State(values={"next_id": self._next_id}, frames=self._relation.save().frames)
 
     def load(self, state: State) -> None:
-        """Go on from a saved relation."""
+        """Continue from a saved relation."""
         self._next_id = int(state.values["next_id"])
         self._relation.load(state)
         for row, identity in zip(

@@ -1,8 +1,8 @@
-"""Rows of a stream in the order they came, of which any may be discarded.
+"""Rows of a stream in order of arrival; any of them may be discarded.
 
-Rows lie in arrays with room at the end. A discarded row is marked dead and its place is won back
-when the room is used up, so that adding and discarding cost O(1) a row on average whatever the
-number of rows kept.
+The rows are stored in arrays with spare room at the end. A discarded row is flagged dead, and its
+place is reclaimed when the room is used up. Appending and discarding therefore cost O(1) per row
+on average, however many rows are kept.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class RowLog:
     def __init__(self, kinds: Sequence[str]) -> None:
         self._kinds = tuple(kinds)
         self._head = 0
-        """Before it, every row is dead."""
+        """Every row before this place is dead."""
         self._tail = 0
-        """Room from here on."""
+        """The spare room begins here."""
         self._kept = 0
         self._allocate(FIRST_CAPACITY)
 
@@ -41,7 +41,7 @@ class RowLog:
         return self._kept
 
     def append(self, ids: IntArray, timestamps: IntArray | int, rows: Frame) -> None:
-        """Add rows after all others, of one timestamp or one each."""
+        """Append rows; `timestamps` is one for all of them, or one for each."""
         added = rows.length
         if self._tail + added > len(self._ids):
             self._make_room(added)
@@ -60,13 +60,10 @@ class RowLog:
         self._kept += added
 
     def _make_room(self, added: int) -> None:
-        """Move the living rows to the front, of larger arrays if they fill half of these."""
-        positions = self._head + np.flatnonzero(self._alive[self._head : self._tail])
-        rows, ids, timestamps = (
-            self.take(positions),
-            self._ids[positions],
-            self._timestamps[positions],
-        )
+        """Move the living rows to the front, into larger arrays if they fill half of these."""
+        positions = self.oldest(self._kept)
+        rows, ids = self.take(positions), self.ids(positions)
+        timestamps = self._timestamps[positions]
         capacity = len(self._ids)
         while 2 * (rows.length + added) > capacity:
             capacity *= 2
@@ -75,38 +72,35 @@ class RowLog:
         self.append(ids, timestamps, rows)
 
     def positions(self, ids: IntArray) -> Positions:
-        """Where living rows lie; valid until rows are added."""
+        """Places of the living rows with these identities; valid until rows are added."""
         return self._head + np.searchsorted(self._ids[self._head : self._tail], ids)
 
     def until(self, timestamp_ms: int) -> Positions:
-        """Where the rows of that timestamp or an earlier one lie."""
-        count = int(
-            np.searchsorted(self._timestamps[self._head : self._tail], timestamp_ms, side="right")
-        )
+        """Places of the rows with that timestamp or an earlier one."""
+        timestamps = self._timestamps[self._head : self._tail]
+        count = int(np.searchsorted(timestamps, timestamp_ms, side="right"))
         return self._head + np.flatnonzero(self._alive[self._head : self._head + count])
 
     def oldest(self, count: int) -> Positions:
-        """Where the `count` oldest rows lie."""
+        """Places of the `count` oldest rows."""
         first = np.flatnonzero(self._alive[self._head : self._head + count])
         if len(first) == count:
-            # So it is in a log that loses its oldest rows only: no need to look further.
+            # Always true of a log that loses only its oldest rows: no need to look further.
             return self._head + first
         return self._head + np.flatnonzero(self._alive[self._head : self._tail])[:count]
 
     def take(self, positions: Positions) -> Frame:
         """Rows at some positions."""
-        columns = [
-            Vector(values[positions], None if valid is None else valid[positions])
-            for values, valid in zip(self._values, self._valid, strict=True)
-        ]
-        return Frame(tuple(columns), len(positions))
+        columns = zip(self._values, self._valid, strict=True)
+        taken = tuple(Vector(values, valid).take(positions) for values, valid in columns)
+        return Frame(taken, len(positions))
 
     def ids(self, positions: Positions) -> IntArray:
         """Identities of the rows at some positions."""
         return self._ids[positions]
 
     def discard(self, positions: Positions) -> None:
-        """Forget rows."""
+        """Remove rows."""
         self._alive[positions] = False
         self._kept -= len(positions)
         if not self._kept:
@@ -131,12 +125,12 @@ class RowLog:
         )
 
     def load(self, state: State) -> None:
-        """Go on from saved rows; only on an empty log.
+        """Continue from saved rows; only on an empty log.
 
         Raises
         ------
         SnapshotError
-            They are not a log's.
+            The rows are not those of a log.
         """
         keys = read_frame(state.frames["keys"], ("int", "int"))
         rows = read_frame(state.frames["rows"], self._kinds)

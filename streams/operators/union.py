@@ -1,4 +1,4 @@
-"""UNION ALL: the rows of all, equal ones as often as they occur."""
+"""UNION ALL: the rows of all inputs, each as often as it occurs."""
 
 from __future__ import annotations
 

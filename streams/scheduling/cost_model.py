@@ -1,15 +1,14 @@
-"""What it costs to run an operator on n tuples, learnt while it runs.
+"""The cost of running an operator on n tuples, learnt while it runs.
 
-A batch costs something whatever is in it, and something for each tuple: cost = a + b·n. Plans are
-made with a and b as somebody stated or measured them; the machine, the load and the tuples change.
-So every dispatch is taken as a sample, and the estimate is that of recursive least squares with
-exponential forgetting [1]_: the samples' squared errors are weighed by λ^age, and a sample's weight
-halves every `half_life` samples.
+A batch has a fixed cost and a cost for each tuple: cost = a + b·n. Plans start from an estimate of
+a and b, but the machine, the load and the tuples change. Therefore each dispatch is a sample, and
+recursive least squares with exponential forgetting [1]_ estimates a and b: the squared error of a
+sample is weighted by λ^age, and a sample's weight halves every `half_life` samples.
 
 ===========  ==============  =====================================================
 symbol       name here       meaning
 ===========  ==============  =====================================================
-a            fixed_us        cost of a batch, whatever is in it, µs, ≥ 0
+a            fixed_us        fixed cost of a batch, µs, ≥ 0
 b            per_tuple_us    cost of each tuple in it, µs, ≥ 0
 n, t         tuples, took_us a sample
 λ            (forgetting)    weight of a sample relative to the one after it
@@ -18,13 +17,14 @@ n̄, t̄         mean_…          weighted means
 S_nn, S_nt   spread, joint   Σw(n − n̄)², Σw(n − n̄)(t − t̄)
 ===========  ==============  =====================================================
 
-Two unknowns need no matrix: five sums, decayed and updated at each sample, hold all that the
-covariance matrix of the textbook's recursion does. They also do without its weakness. If batches
-are all of one size, samples tell what such a batch costs and nothing about how that divides into a
-and b; the textbook's matrix then grows without bound, and the next odd sample is believed beyond
-reason. Here the slope is drawn to that of the prior, scaled to what batches cost now, with a
-weight that does not fade; samples of different sizes outweigh it, and where there are none a and b
-keep the proportion they had. The prior also counts as one sample before the first.
+Two unknowns need no matrix: five sums, decayed and updated at each sample, hold the same
+information as the covariance matrix of the textbook's recursion. They also avoid its weakness. If
+all batches have one size, the samples say how much such a batch costs, but not how the cost divides
+into a and b; the textbook's matrix then grows without bound, and the next batch of another size
+gets far too much weight. Here the slope b is drawn towards that of the prior, scaled to the present
+cost of batches, with a weight that does not fade. Samples of different sizes outweigh the prior;
+without such samples a and b keep their proportion. The prior also counts as one sample before the
+first.
 
 References
 ----------
@@ -37,12 +37,12 @@ from __future__ import annotations
 import math
 
 HALF_LIFE_SAMPLES = 64.0
-"""Dispatches after which a sample counts half: a second or so of a busy fragment, long enough to
-average a noisy machine out."""
+"""Dispatches after which a sample's weight has halved. A busy fragment makes so many in about a
+second, long enough to average out the noise of the machine."""
 
 PRIOR_SPREAD = 0.1
-"""How firmly the prior's division into a and b is held: as firmly as one sample would whose size
-differs from the mean by this share of it."""
+"""Weight of the prior's division into a and b: that of one sample whose size differs from the mean
+size by this share of it."""
 
 
 class CostModel:
@@ -51,11 +51,11 @@ class CostModel:
     Parameters
     ----------
     prior_us_per_tuple
-        b before anything is measured, µs, > 0.
+        b before the first measurement, µs, > 0.
     prior_fixed_us
-        a before anything is measured, µs, ≥ 0.
+        a before the first measurement, µs, ≥ 0.
     half_life
-        Samples after which one counts half, > 0.
+        Samples after which a sample's weight has halved, > 0.
 
     Raises
     ------
@@ -97,7 +97,7 @@ class CostModel:
         self._joint = 0.0
 
     def cost_us(self, tuples: int) -> float:
-        """What a batch of so many tuples is expected to cost, µs."""
+        """Expected cost of a batch with so many tuples, µs."""
         return self.fixed_us + self.per_tuple_us * tuples
 
     def observe(self, tuples: int, took_us: float) -> None:
@@ -106,9 +106,9 @@ class CostModel:
         Parameters
         ----------
         tuples
-            How many it had, ≥ 0.
+            Number of tuples in the batch, ≥ 0.
         took_us
-            How long it took, µs, ≥ 0 and finite.
+            Duration of its evaluation, µs, ≥ 0 and finite.
         """
         if self.samples == 0:
             self._mean_tuples = float(tuples)

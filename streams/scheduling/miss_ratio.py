@@ -1,13 +1,13 @@
-"""How many answers of an output stream came too late, ever and lately.
+"""The deadline-miss ratio of an output stream, over its whole life and over a recent window.
 
-The deadline-miss ratio (deadline placement, §6.1) is the share of what comes out that is later
-than its end-to-end deadline; the text defines it as the share in time, and uses it as here. Over a
-stream's whole life it says how well it was planned; to see whether it is well now, it is taken over
-a window of time as well. The window is made of buckets: a ring of counts, the oldest of which is
-given up when a new one begins. So it takes no memory for each answer, and reaches back by
-`window_us`, or less by up to two buckets' length.
+The deadline-miss ratio (deadline placement, §6.1) is the share of outputs that arrive after their
+end-to-end deadline. (The text defines it as the share that arrives in time, but uses it as here.)
+The ratio over the stream's whole life shows how good the plan was; the ratio over a recent window
+shows the present state. The window is a ring of buckets, each a pair of counts; a new bucket
+replaces the oldest. This needs no memory for single outputs. The window reaches back by
+`window_us`, or by up to two buckets' length less.
 
-An answer is late if its latency is greater than the deadline; one that comes just then is not.
+An output is late if its latency exceeds the deadline; a latency equal to the deadline is in time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from topology.arrays import IntArray
 
 BUCKETS = 20
-"""Parts of the window, at most."""
+"""The most buckets of the window."""
 
 
 class MissRatio:
@@ -26,14 +26,14 @@ class MissRatio:
     Parameters
     ----------
     deadline_us
-        Greatest latency that is in time, µs; infinite: none is late.
+        Greatest latency that is in time, µs; infinite: no output is late.
     window_us
         Length of the window, µs, ≥ 1.
 
     Raises
     ------
     ValueError
-        A window that is none.
+        The window is shorter than 1 µs.
     """
 
     def __init__(self, deadline_us: float, window_us: int) -> None:
@@ -44,20 +44,20 @@ class MissRatio:
         self.misses = 0
         self._bucket_us = -(-window_us // BUCKETS)
         self._buckets = window_us // self._bucket_us
-        # Which bucket of all time each place of the ring holds, and its counts.
+        # The number of the bucket that each place of the ring holds, and the bucket's counts.
         self._held = [-1] * self._buckets
         self._recent_completed = [0] * self._buckets
         self._recent_misses = [0] * self._buckets
 
     def observe(self, latencies_us: IntArray, now_us: int) -> None:
-        """Count answers.
+        """Count outputs.
 
         Parameters
         ----------
         latencies_us
-            Of each, µs, shape (n,).
+            Latency of each output, µs, shape (n,).
         now_us
-            When they came, µs, ≥ 0; does not fall from call to call.
+            When they arrived, µs, ≥ 0; does not fall from call to call.
         """
         completed = len(latencies_us)
         if completed == 0:
@@ -75,11 +75,11 @@ class MissRatio:
 
     @property
     def ratio_pct(self) -> float | None:
-        """Share of all answers that were late, %; None if there was none."""
+        """Share of all outputs that were late, %; None if there was none."""
         return 100.0 * self.misses / self.completed if self.completed else None
 
     def recent_pct(self, now_us: int) -> float | None:
-        """Share of the window's answers that were late, %; None if there was none."""
+        """Share of the window's outputs that were late, %; None if there was none."""
         newest = now_us // self._bucket_us
         completed = misses = 0
         for place, bucket in enumerate(self._held):

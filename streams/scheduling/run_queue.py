@@ -1,31 +1,31 @@
-"""Which task a node runs next.
+"""Chooses the task that a node runs next.
 
-A node is a single processor; a task runs a batch at a time and is not interrupted. What has come
-for a task is an *instance* of it, (p, T) in deadline placement, §5.4: the tuples that wait, since
-when, and until when they must be done. Its absolute deadline is
+A node is a single processor. A task runs one batch at a time and is not interrupted. The pending
+tuples of a task form an *instance* of it, (p, T) in Yamaguchi et al. (deadline placement, §5.4).
+Its absolute deadline is
 
     D(p,T) = r(p,T) + d_T                                                             (12)
 
 ===========  ==============  ===========================================================
 symbol       name here       meaning
 ===========  ==============  ===========================================================
-r(p,T)       released_us     when the instance came to be, µs on the cluster's clock
+r(p,T)       released_us     when the first of its tuples arrived, µs on the cluster's clock
 d_T          (the caller's)  sub-deadline of the task (`tasks.Task.sub_deadline_ms`)
-D(p,T)       deadline_us     when it must be done
+D(p,T)       deadline_us     by when it must be done
 ===========  ==============  ===========================================================
 
-*Earliest deadline first* runs the instance with the earliest D, and goes on with the task that ran
-last as long as no other's is earlier. First come first served and round robin are there to be
-compared with it.
+*Earliest deadline first* (EDF) runs the instance with the earliest D. Among equal deadlines it
+continues with the task that ran last. First come first served and round robin exist for
+comparison.
 
-The copies of fragments that stand by are work too: what they have not processed when their primary
-dies is added to the recovery time (Q·p). Their instances have deadlines of their own, but results
-that somebody waits for come first. So, under earliest deadline first, standby work goes before
-waiting primaries only if it is due before any of them, and if all of them are still done in time
-after it. Work that is not interrupted holds up what comes while it runs, whoever's it is; nothing
-is known of that here. On a node on which primaries are late all the time, standby work waits.
+Secondaries cause work too: the tuples that a secondary has not processed when its primary dies
+lengthen the recovery time (Q·p). Their instances have deadlines of their own, but consumers wait
+for primaries only. Under EDF, standby work therefore runs before pending primary work on two
+conditions: it is due before all of it, and all of it can still be done in time afterwards. The
+queue cannot foresee the tuples that arrive while a batch runs. On a node whose primaries are
+always late, standby work waits.
 
-Under the other two policies it makes no difference whose work it is.
+The other two policies treat primaries and secondaries alike.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ class Policy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """What a task has to do.
+    """The pending work of a task.
 
     Attributes
     ----------
     task
         Its name.
     released_us
-        r: when the oldest of its tuples came, µs.
+        r: when the oldest of its tuples arrived, µs.
     deadline_us
         D: when it must be done, µs.
     standby
-        Whether nobody waits for what comes of it.
+        Whether this is a secondary's work, for whose results no consumer waits.
     cost_us
-        How long all that the task has waiting is expected to take, µs, ≥ 0.
+        Expected duration of all pending work of the task, µs, ≥ 0.
     """
 
     task: str
@@ -73,12 +73,12 @@ class Instance:
 
 
 class RunQueue:
-    """Instances that wait, at most one of each task.
+    """The pending instances, at most one for each task.
 
     Parameters
     ----------
     policy
-        Which of them runs next.
+        The order in which they run.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -91,14 +91,14 @@ class RunQueue:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Tasks that wait, in the order in which they came."""
+        """Tasks with a pending instance, in order of arrival."""
         return tuple(self._waiting)
 
     def put(self, instance: Instance) -> None:
-        """Let an instance wait.
+        """Add an instance.
 
-        If its task waits already, the two are one: it has the earlier release and the earlier
-        deadline, and keeps its place; cost and kind are what was said last.
+        If its task has a pending instance, the two merge: the result has the earlier release, the
+        earlier deadline and the old place in the queue, and the new cost and kind.
         """
         waiting = self._waiting.get(instance.task)
         if waiting is not None:
@@ -110,14 +110,14 @@ class RunQueue:
         self._waiting[instance.task] = instance
 
     def pop(self, now_us: int) -> Instance | None:
-        """Take out what runs now; None if nothing waits."""
+        """Remove and return the instance to run now; None if the queue is empty."""
         if not self._waiting:
             return None
         match self._policy:
             case Policy.EDF:
                 chosen = self._earliest_deadline(now_us)
             case Policy.FIFO:
-                # What has begun is finished before its equals, which are in order of arrival.
+                # Of equals, the task that ran last is finished first.
                 chosen = min(self._waiting.values(), key=self._age)
             case Policy.ROUND_ROBIN:
                 after = [task for task in self._waiting if task > self._last]
@@ -127,7 +127,7 @@ class RunQueue:
         return chosen
 
     def discard(self, task: str) -> None:
-        """Forget what a task has waiting, if anything."""
+        """Remove the pending instance of a task, if there is one."""
         self._waiting.pop(task, None)
 
     def _earliest_deadline(self, now_us: int) -> Instance:
@@ -145,16 +145,16 @@ class RunQueue:
         return first
 
     def _age(self, instance: Instance) -> tuple[int, bool]:
-        """Least for what came first."""
+        """Sort key: the instance that was released first is least."""
         return instance.released_us, instance.task != self._last
 
     def _urgency(self, instance: Instance) -> tuple[int, bool, int]:
-        """Least for what runs first; equals are in order of arrival."""
+        """Sort key: the instance to run first is least; equals are in order of arrival."""
         return instance.deadline_us, instance.task != self._last, instance.released_us
 
 
 def _slack_us(instances: Iterable[Instance], now_us: int) -> float:
-    """By how much all may be put off and still be in time; negative if one is late anyway."""
+    """The longest delay after which all are still in time; negative if one is late anyway."""
     slack_us, done_us = math.inf, float(now_us)
     for instance in sorted(instances, key=lambda one: one.deadline_us):
         done_us += instance.cost_us

@@ -1,15 +1,15 @@
-"""Lets in so many tuples of a stream per unit of time, the most valuable ones.
+"""The load shedder: admits the most valuable tuples of a stream, up to a limit per interval.
 
-A node that is sure to keep its deadlines was planned for a certain volume. A stream that may
-exceed it gets a *load shedder* (deadline placement, §5.1): the most tuples that it may let
-in per unit of time, and an expression that says what a tuple is worth. Of tuples beyond that, the
-least valuable are dropped as they enter, before they are numbered: to the rest of the system they
-have never been, and both copies of every fragment see the same stream.
+Deadlines are planned for a certain volume. A stream that may exceed it gets a *load shedder*
+(Yamaguchi et al., deadline placement, §5.1): the greatest number of tuples to admit per unit of
+time, and an expression for the value of a tuple. Beyond the limit, the least valuable tuples are
+dropped as they enter. Shed tuples are never numbered, so consumers see no gap, and both replicas of
+every fragment see the same stream.
 
-Time is cut into intervals at the multiples of their length. Of a batch that exceeds what its
-interval has left, the least valuable are dropped, of equals the later ones, and the others stay in
-their order. What has been let in stays in, so a valuable tuple may be dropped because cheaper ones
-came earlier in its interval: those may have been processed already.
+Intervals begin at the multiples of their length. If a batch exceeds the rest of its interval's
+limit, its least valuable tuples are dropped, the later ones of equals first; the others keep their
+order. Admitted tuples stay admitted, because they may have been processed already. A valuable tuple
+may therefore be dropped because cheaper ones came earlier in its interval.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from streams.vector import from_arrow
 from topology.arrays import FloatArray
 
 Value = Callable[[pa.RecordBatch | pa.Table], FloatArray]
-"""Rows → what each is worth, shape (n,); not a number: nothing, less than any number."""
+"""Rows → the value of each, shape (n,); NaN is less than any number."""
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 STREAM = "stream"
-"""What value expressions call the stream whose tuples they value."""
+"""The name of the valued stream within value expressions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shed(Generic[Rows]):
-    """What became of a batch.
+    """The result of admitting a batch.
 
     Attributes
     ----------
     kept
-        The rows that are let in, in their order.
+        The rows that are admitted, in their order.
     dropped
-        How many are not.
+        Number of rows that are not.
     """
 
     kept: Rows
@@ -60,21 +60,21 @@ class Shedder:
     Parameters
     ----------
     limit
-        Tuples that it lets in per interval, ≥ 0.
+        Tuples to admit per interval, ≥ 0.
     per_us
         Length of an interval, µs, ≥ 1.
     value
-        What tuples are worth; None: the earlier ones are kept.
+        The value of tuples; None: the earlier ones are kept.
 
     Raises
     ------
     ValueError
-        A limit or an interval that is none.
+        A negative limit, or an interval shorter than 1 µs.
     """
 
     def __init__(self, limit: int, per_us: int, value: Value | None = None) -> None:
         if limit < 0:
-            raise ValueError(f"cannot let in {limit} tuples; give 0 or more")
+            raise ValueError(f"cannot admit {limit} tuples; give 0 or more")
         if per_us < 1:
             raise ValueError(f"cannot shed per {per_us} µs; give 1 or more")
         self._limit = limit
@@ -84,15 +84,15 @@ class Shedder:
         self._left = limit
 
     def admit(self, rows: Rows, at_us: int) -> Shed[Rows]:
-        """Let in what the interval has room for.
+        """Admit as many rows as the interval's limit allows.
 
         Parameters
         ----------
         rows
             A batch of the stream.
         at_us
-            When it enters, µs on the cluster's clock. A time before an earlier call's counts to
-            that call's interval, so that no interval is filled twice.
+            When it enters, µs on the cluster's clock. A time earlier than that of a previous call
+            counts to the previous call's interval, so that no interval is filled twice.
         """
         interval = at_us // self._per_us
         if self._interval is None or interval > self._interval:
@@ -105,7 +105,7 @@ class Shedder:
         self._left = 0
         if room == 0 or self._value is None:
             return Shed(kept=rows.slice(0, room), dropped=excess)
-        # Stable, so that of equals the earlier come first; what is not a number comes last.
+        # Stable, so that of equals the earlier come first; NaN comes last.
         by_value = np.argsort(-self._value(rows), kind="stable")
         return Shed(kept=rows.take(np.sort(by_value[:room])), dropped=excess)
 
@@ -124,8 +124,8 @@ def value_of(text: str, schema: pa.Schema) -> Value:
     Raises
     ------
     QueryError
-        The text is no such expression, names an unknown column or function, or is of a type that
-        has no worth; with the place in `text`.
+        The text is no such expression, names an unknown column or function, or has a type that
+        is no value. The error carries the place in `text`.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def _column(rows: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
 
 
 _LINES_BEFORE = 1
-"""Lines before the expression in the statement that it is made the SELECT list of."""
+"""Lines of the wrapping statement before the expression."""
 
 
 def _as_statement(text: str) -> Statement:
@@ -194,5 +194,5 @@ def _moved(error: QueryError, text: str) -> QueryError:
         message = "this is not one whole expression; write one, such as a * 2 + b"
         return QueryError(text, len(text.rstrip()), message)
     offset = sum(len(one) + 1 for one in lines[: line - 1]) + error.column - 1
-    # What else a statement might have here (AS, FROM) is of no help to who writes an expression.
+    # The expected keywords (AS, FROM) belong to the wrapping statement, not to the expression.
     return QueryError(text, offset, error.message.split("; expected ")[0])

@@ -37,7 +37,7 @@ aggregates = {"count", "sum", "avg", "min", "max"}
 
 
 def evaluate(statement: Statement, inputs: Inputs, until_ms: int) -> dict[int, Counter[Any]]:
-    """Instant → multiset of the rows emitted; instants without output are left out."""
+    """Timestamp → multiset of the rows emitted; timestamps without output are left out."""
     names = {source.stream for select in statement.body.selects for source in select.sources}
     streams = {name: inputs[name] for name in names}
     emitted: dict[int, Counter[Any]] = {}

@@ -97,7 +97,7 @@ def streams(draw: st.DrawFn) -> list[oracle.Tuple]:
 
 @st.composite
 def cuts(draw: st.DrawFn, tuples: list[oracle.Tuple], watermarks_ms: list[int]) -> list[Chunk]:
-    """A stream as chunks, each closed by one of the marks."""
+    """A stream as chunks, each ending with one of the watermarks."""
     ends = sorted(draw(st.sets(st.sampled_from(watermarks_ms))) | {watermarks_ms[-1]})
     schema = stream_schema(columns)
     chunks: list[Chunk] = []
@@ -146,7 +146,7 @@ def run(
 
 
 Whole = tuple[pa.Table, list[int], list[int]]
-"""All rows, marks and origins of an output."""
+"""All rows, watermarks and ingestion times of an output."""
 
 
 def together(engine: FragmentEngine, results: list[Evaluated]) -> Whole:

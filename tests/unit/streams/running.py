@@ -33,7 +33,7 @@ def program(query: str, known: Mapping[str, Columns] = catalogue) -> Program:
 def chunk(
     columns: Columns, rows: Sequence[Row], watermarks_ms: Sequence[int], first_seq: int = 0
 ) -> Chunk:
-    """Rows under marks; the origin of a mark is its instant in µs."""
+    """Rows under watermarks; the ingestion time of a watermark is its timestamp in µs."""
     named = [dict(zip(["_ts", *columns], row, strict=True)) for row in rows]
     closed = np.array(watermarks_ms, dtype=np.int64)
     return Chunk(

@@ -90,9 +90,9 @@ def test_rows_may_lie_between_the_watermarks_that_close_them() -> None:
 @pytest.mark.parametrize(
     ("next_chunk", "message"),
     [
-        (chunk(sensor, [row(9)], [9], first_seq=3), "tuple 3 came, tuple 1 is next"),
-        (chunk(sensor, [row(5)], [9], first_seq=1), "brings 5 ms, but 5 ms is closed"),
-        (chunk(sensor, [], [4, 9], first_seq=1), "brings 4 ms, but 5 ms is closed"),
+        (chunk(sensor, [row(9)], [9], first_seq=3), "tuple 3 arrived, tuple 1 is next"),
+        (chunk(sensor, [row(5)], [9], first_seq=1), "brings 5 ms, after the watermark 5 ms"),
+        (chunk(sensor, [], [4, 9], first_seq=1), "brings 4 ms, after the watermark 5 ms"),
         (chunk({"k": "string"}, [(9, "a")], [9], first_seq=1), "rows have schema"),
     ],
 )
