@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.api.applying import apply
+from orchestrator.api import Cluster, apply
 from orchestrator.control.view import read_view
 from orchestrator.deploy.local import LocalCluster
 from orchestrator.errors import VivaceError
@@ -33,7 +33,7 @@ def running(manifests: Manifests, work: Path, progress: Progress) -> Generator[L
     assert manifests.cluster is not None, "there is no cluster without its manifest"
     cluster = LocalCluster(manifests.cluster, work, on_progress=progress)
     with cluster:
-        apply(cluster.store, manifests, on_progress=progress)
+        apply(Cluster(cluster.config, cluster.store), manifests, on_progress=progress)
         yield cluster
 
 

@@ -13,13 +13,14 @@ from enum import Enum
 
 import msgspec
 
+from orchestrator.api.connection import Cluster
 from orchestrator.api.plans import PlanDocument, plan_document
 from orchestrator.clock import now_us
 from orchestrator.control.admission import admit
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
-from orchestrator.progress import Progress
+from orchestrator.progress import Progress, silent
 from orchestrator.records import HistoryEvent
 from orchestrator.store import QUERIES, STREAMS, Store
 from topology.suggestions import nearest
@@ -137,17 +138,13 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     protected: bool
 
 
-def _silent(step: str, detail: str) -> None:
-    """Progress that nobody wants to see."""
-
-
 def apply(
-    store: Store,
+    cluster: Cluster,
     manifests: Manifests,
     *,
     dry_run: bool = False,
     wait: bool = True,
-    on_progress: Progress = _silent,
+    on_progress: Progress = silent,
 ) -> Applied:
     """Check and plan all of it, write it, and wait until every fragment runs with a warm standby.
 
@@ -163,6 +160,7 @@ def apply(
     VivaceError
         It cannot run, or does not come to run.
     """
+    store = cluster.store
     view = read_view(store)
     if manifests.cluster is not None:
         check_cluster(view, manifests.cluster)
@@ -226,14 +224,23 @@ def _unprotected(view: ClusterView, queries: Sequence[str]) -> list[str]:
     return waiting
 
 
-def delete(store: Store, view: ClusterView, query: str) -> tuple[str, ...]:
-    """Delete a query and the streams from outside that only it reads; returns those streams.
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """A query that was deleted, and the streams that were deleted with it."""
+
+    query: str
+    streams: tuple[str, ...]
+
+
+def delete(cluster: Cluster, query: str) -> Deleted:
+    """Delete a query, and the streams from outside that only it reads.
 
     Raises
     ------
     InvalidInput
         There is no such query, or another one reads what it makes.
     """
+    store = cluster.store
+    view = read_view(store)
     found = view.queries.get(query)
     if found is None:
         raise InvalidInput(
@@ -259,7 +266,7 @@ def delete(store: Store, view: ClusterView, query: str) -> tuple[str, ...]:
         if now is not None:
             store.delete(STREAMS.key(stream), now.version)
             _note(store, "deleted", f"stream {stream}", "nothing reads it any more")
-    return tuple(unused)
+    return Deleted(query=query, streams=tuple(unused))
 
 
 def _note(store: Store, kind: str, subject: str, detail: str) -> None:

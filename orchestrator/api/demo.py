@@ -19,8 +19,10 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from orchestrator.api.applying import apply
-from orchestrator.control.admission import admit
-from orchestrator.control.view import ClusterView, read_view
+from orchestrator.api.connection import Cluster
+from orchestrator.api.coordinate_map import CoordinateMap, coordinate_map
+from orchestrator.api.plans import PlanDocument
+from orchestrator.control.view import read_view
 from orchestrator.deploy.local import LocalCluster
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import DrillFailed, Killed, outage
@@ -31,7 +33,6 @@ from orchestrator.progress import Progress
 from orchestrator.records import ReplaySource
 from orchestrator.sinks.archive import SEQUENCE
 from orchestrator.store import Store
-from placement.records import Plan
 
 ANSWER = "answer.sql"
 """In the example's folder: recomputes every output of its query in Spark SQL."""
@@ -199,7 +200,7 @@ class Demo:
         example: Example,
         *,
         on_step: Progress,
-        on_plan: Callable[[ClusterView, Plan], None],
+        on_plan: Callable[[PlanDocument, CoordinateMap], None],
         on_replay: Callable[[float], None],
     ) -> None:
         self._example = example
@@ -212,9 +213,9 @@ class Demo:
         example = self._example
         with LocalCluster(example.cluster, work, on_progress=self._on_step) as cluster:
             store = cluster.store
-            apply(store, example.manifests, on_progress=self._on_step)
-            view = read_view(store)
-            self._on_plan(view, admit(view, (), ()))
+            connected = Cluster(cluster.config, store)
+            applied = apply(connected, example.manifests, on_progress=self._on_step)
+            self._on_plan(applied.plan, coordinate_map(connected, applied.plan))
             with ThreadPoolExecutor(1, thread_name_prefix="drill") as drill:
                 killed = self._replay(store, drill)
             delivered = {stream: self._archived(cluster, stream) for stream in example.outputs}

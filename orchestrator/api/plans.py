@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from orchestrator.api.connection import Cluster
 from orchestrator.control.admission import admit
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.manifest import Manifests
-from orchestrator.store import Store
 from placement.records import PlacedOperator, Plan
 
 
@@ -50,7 +50,7 @@ class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
 NOTHING = Manifests(cluster=None, streams=(), queries=())
 
 
-def plan(store: Store, manifests: Manifests = NOTHING) -> PlanDocument:
+def plan(cluster: Cluster, manifests: Manifests = NOTHING) -> PlanDocument:
     """What runs, and what would run beside it if the manifests were applied.
 
     Raises
@@ -60,7 +60,7 @@ def plan(store: Store, manifests: Manifests = NOTHING) -> PlanDocument:
     Refused
         No plan can give what a manifest asks for.
     """
-    view = read_view(store)
+    view = read_view(cluster.store)
     return plan_document(view, admit(view, manifests.streams, manifests.queries))
 
 

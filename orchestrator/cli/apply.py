@@ -7,18 +7,16 @@ from typing import Annotated
 import typer
 from rich.console import Group, RenderableType
 
-from orchestrator.api.applying import Applied, Effect, apply
+from orchestrator import api
 from orchestrator.cli.invocation import (
     ClusterOption,
     FilesOption,
     JsonOption,
-    context,
     progress,
     show,
 )
 from orchestrator.cli.render.changes import changes_view
 from orchestrator.cli.render.plan import plan_view
-from orchestrator.manifest import load
 
 
 def command(
@@ -36,15 +34,15 @@ def command(
 
     [bold]Example:[/] vivace apply -f examples/aircraft
     """
-    manifests = load(files)
-    with context(cluster).open_store() as store, progress("Applying") as line:
-        applied = apply(store, manifests, dry_run=dry_run, wait=wait, on_progress=line.tell)
+    manifests = api.load(files)
+    with api.connect(cluster) as connected, progress("Applying") as line:
+        applied = api.apply(connected, manifests, dry_run=dry_run, wait=wait, on_progress=line.tell)
     show(applied, as_json, lambda: _view(applied, with_queries=bool(manifests.queries)))
 
 
-def _view(applied: Applied, *, with_queries: bool) -> RenderableType:
+def _view(applied: api.Applied, *, with_queries: bool) -> RenderableType:
     parts: list[RenderableType] = [changes_view(applied.changes, dry_run=not applied.applied)]
-    if any(change.effect is Effect.NEW for change in applied.changes):
+    if any(change.effect is api.Effect.NEW for change in applied.changes):
         parts += ["", plan_view(applied.plan)]
     if applied.protected and with_queries:
         parts += ["", "[green]✓[/] Every fragment runs, with a warm standby."]

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.api.applying import delete
-from orchestrator.cli.invocation import ClusterOption, JsonOption, context, show
-from orchestrator.control.view import read_view
+from orchestrator import api
+from orchestrator.cli.invocation import ClusterOption, JsonOption, show
 
 
 def command(
@@ -20,11 +19,7 @@ def command(
 
     [bold]Example:[/] vivace delete proximity
     """
-    with context(cluster).open_store() as store:
-        streams = delete(store, read_view(store), query)
-
-    def view() -> str:
-        also = f", and the streams {', '.join(streams)}" if streams else ""
-        return f"Deleted query [bold]{query}[/]{also}."
-
-    show({"deleted": {"query": query, "streams": streams}}, as_json, view)
+    with api.connect(cluster) as connected:
+        deleted = api.delete(connected, query)
+    also = f", and the streams {', '.join(deleted.streams)}" if deleted.streams else ""
+    show({"deleted": deleted}, as_json, lambda: f"Deleted query [bold]{query}[/]{also}.")

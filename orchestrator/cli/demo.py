@@ -16,19 +16,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from orchestrator.api.demo import Demo, Example
-from orchestrator.api.plans import plan_document
-from orchestrator.cli.invocation import JsonOption, Throttle, messages, show
-from orchestrator.cli.render.map import draw
-from orchestrator.cli.render.mapping import coordinate_map
+from orchestrator import api
+from orchestrator.cli.invocation import EXIT_FAILED, JsonOption, Throttle, messages, show
 from orchestrator.cli.render.plan import plan_view
 from orchestrator.cli.render.verdict import verdict_view
-from orchestrator.control.dataflow import dataflow
-from orchestrator.control.view import ClusterView
-from placement.records import Plan
-
-EXIT_FAILED = 1
-"""The demo ran, and something that was promised did not hold."""
 
 
 def command(
@@ -51,16 +42,16 @@ def command(
 
     [bold]Example:[/] vivace demo --json-file verdict.json
     """
-    loaded = Example.load(example, speed)
+    loaded = api.Example.load(example, speed)
     pictures.mkdir(parents=True, exist_ok=True)
     console = messages()
     work = Path(tempfile.mkdtemp(prefix="vivace-demo-"))
     try:
         with _ended_in_order(), _watched(console) as watched:
-            demo = Demo(
+            demo = api.Demo(
                 loaded,
                 on_step=watched.step,
-                on_plan=lambda view, plan: _show_plan(console, loaded, view, plan, pictures),
+                on_plan=lambda plan, drawn: _show_plan(console, plan, drawn, pictures),
                 on_replay=watched.replayed,
             )
             verdict = demo.run(work)
@@ -124,16 +115,10 @@ def _ended_in_order() -> Generator[None]:
 
 
 def _show_plan(
-    console: Console, example: Example, view: ClusterView, plan: Plan, pictures: Path
+    console: Console, plan: api.PlanDocument, drawn: api.CoordinateMap, pictures: Path
 ) -> None:
-    streams = {s.record.name: s.record for s in example.manifests.streams}
-    queries = {q.record.name: q.record for q in example.manifests.queries}
+    from orchestrator.cli.render.map import draw
+
     picture = pictures / "coordinates.png"
-    draw(
-        coordinate_map(
-            view.settings.name, view.hosts, dataflow(streams, queries), streams, queries, plan
-        ),
-        picture,
-    )
-    document = msgspec.structs.replace(plan_document(view, plan), map=str(picture))
-    console.print(plan_view(document))
+    draw(drawn, picture)
+    console.print(plan_view(msgspec.structs.replace(plan, map=str(picture))))

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
 from rich.text import Text
 
-from orchestrator.cli.invocation import ClusterOption, JsonOption, context, progress, show
-from orchestrator.deploy.context import home
-from orchestrator.deploy.local import background
-
-
-class DownDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What ended; `killed` are processes that had to be forced."""
-
-    cluster: str
-    ended: int
-    killed: tuple[int, ...]
+from orchestrator import api
+from orchestrator.cli.invocation import ClusterOption, JsonOption, progress, show
 
 
 def command(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
@@ -23,22 +13,14 @@ def command(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
 
     [bold]Example:[/] vivace down --cluster aircraft
     """
-    found = context(cluster)
-    with progress(f"Ending cluster {found.cluster}") as line:
-        line.tell("waiting", "for Spark and ZooKeeper to end")
-        ending = background.end(found, home())
-    document = DownDocument(
-        cluster=found.cluster, ended=ending.processes, killed=tuple(ending.killed)
-    )
+    with progress("Ending the cluster") as line:
+        document = api.down(cluster, line.tell)
 
     def view() -> Text:
-        text = Text.assemble(
-            "Cluster ", (found.cluster, "bold"), f" has ended; {ending.processes} processes gone."
-        )
-        if ending.killed:
-            text.append(
-                f" {len(ending.killed)} had to be killed; logs are left in {found.logs}.", "yellow"
-            )
+        name, ended = document.cluster, document.ended
+        text = Text.assemble("Cluster ", (name, "bold"), f" has ended; {ended} processes gone.")
+        if killed := len(document.killed):
+            text.append(f" {killed} had to be killed; logs are left in {document.logs}.", "yellow")
         return text
 
     show(document, as_json, view)

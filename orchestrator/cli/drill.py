@@ -4,30 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.table import Table
 
-from orchestrator.cli.invocation import ClusterOption, JsonOption, context, progress, show
-from orchestrator.cli.render.drill import report_view
-from orchestrator.drills import kill_executor
-from orchestrator.drills.report import run_kill_executor
-from orchestrator.errors import InvalidInput
-
-EXIT_FAILED = 1
-"""The drill was carried out, and something that was promised did not hold."""
-
-DRILLS = {kill_executor.NAME: (kill_executor.__doc__ or "").split("\n", 1)[0].split(": ", 1)[-1]}
-"""Name → what it does."""
+from orchestrator import api
+from orchestrator.cli.invocation import EXIT_FAILED, ClusterOption, JsonOption, progress, show
+from orchestrator.cli.render.verdict import report_view
 
 app = typer.Typer(help="Failure drills: kill something on purpose and measure what comes of it.")
-
-
-class DrillDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A drill that can be run."""
-
-    name: str
-    what: str
 
 
 @app.command("list")
@@ -39,9 +23,10 @@ def list_drills(as_json: JsonOption = False) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("drill", style="bold")
     table.add_column("what it does")
-    for name, what in DRILLS.items():
-        table.add_row(name, what)
-    show([DrillDocument(name=n, what=w) for n, w in DRILLS.items()], as_json, lambda: table)
+    drills = api.drills()
+    for each in drills:
+        table.add_row(each.name, each.what)
+    show(drills, as_json, lambda: table)
 
 
 @app.command("run")
@@ -58,13 +43,8 @@ def run(
 
     [bold]Example:[/] vivace drill run kill-executor --target alerts
     """
-    if name not in DRILLS:
-        raise InvalidInput(
-            "command line", "NAME", name, "is no drill", f"There is: {', '.join(DRILLS)}."
-        )
-    found = context(cluster)
-    with found.open_store() as store, progress("Drill") as line:
-        report = run_kill_executor(store, found, target, line.tell)
+    with api.connect(cluster) as connected, progress("Drill") as line:
+        report = api.drill(connected, name, target, line.tell)
     show(report, as_json, lambda: report_view(report))
     if report.failures:
         raise typer.Exit(EXIT_FAILED)

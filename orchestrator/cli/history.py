@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 from rich.console import RenderableType
 
-from orchestrator.cli.invocation import ClusterOption, JsonOption, context, show
-from orchestrator.cli.render.history import event_document, events_table
+from orchestrator import api
+from orchestrator.cli.invocation import ClusterOption, JsonOption, show
+from orchestrator.cli.render.history import events_table
 
 
 def command(
@@ -20,10 +21,10 @@ def command(
 
     [bold]Example:[/] vivace history --limit 20
     """
-    with context(cluster).open_store() as store:
-        events = [event_document(entry) for entry in store.history()[-limit:]]
+    with api.connect(cluster) as connected:
+        document = api.history(connected, limit)
 
     def view() -> RenderableType:
-        return events_table(events) if events else "Nothing has happened yet."
+        return events_table(document.history) if document.history else "Nothing has happened yet."
 
-    show({"history": events}, as_json, view)
+    show(document, as_json, view)

@@ -24,10 +24,12 @@ from rich.markup import escape
 from rich.status import Status
 from rich.text import Text
 
-from orchestrator.deploy.context import ClusterContext, find, home
-from orchestrator.errors import VivaceError
+from orchestrator import api
 
 EXIT_BUG = 1
+
+EXIT_FAILED = 1
+"""Exit status of a drill or demo that was carried out, when something promised did not hold."""
 
 PLAIN_WIDTH = 120
 """Columns of tables that go into a file or a pipe."""
@@ -60,11 +62,6 @@ def _console(*, stderr: bool) -> Console:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = PLAIN_WIDTH
     return console
-
-
-def context(cluster: str | None) -> ClusterContext:
-    """The cluster that a verb is about."""
-    return find(cluster, home())
 
 
 def show(document: object, as_json: bool, view: Callable[[], RenderableType]) -> None:
@@ -134,7 +131,7 @@ def progress(title: str) -> Generator[ProgressLine]:
 
 def fail(error: BaseException, as_json: bool) -> int:
     """Report why a command failed; the exit status that says so."""
-    if isinstance(error, VivaceError):
+    if isinstance(error, api.VivaceError):
         status, message = error.exit_status, str(error)
     else:
         status = EXIT_BUG

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import Abort, TyperException
 
+from orchestrator import api
 from orchestrator.cli import (
     apply,
     delete,
@@ -24,7 +25,6 @@ from orchestrator.cli import (
     validate,
 )
 from orchestrator.cli.invocation import fail
-from orchestrator.errors import VivaceError
 
 EXIT_INTERRUPTED = 130
 """What shells report of a command that Ctrl-C ended."""
@@ -56,7 +56,7 @@ for name, verb in VERBS:
 app.add_typer(drill.app, name="drill")
 
 
-class WrongUsage(VivaceError):
+class WrongUsage(api.VivaceError):
     """Arguments that no verb takes."""
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from orchestrator.cli.invocation import ClusterOption, JsonOption, context, show
-from orchestrator.cli.render.metrics import exposition, samples
-from orchestrator.cli.render.status import status_document
-from orchestrator.control.view import read_view
+from orchestrator import api
+from orchestrator.cli.invocation import ClusterOption, JsonOption, show
 
 
 def command(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
@@ -15,9 +13,8 @@ def command(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
 
     [bold]Example:[/] vivace metrics > /var/lib/node_exporter/vivace.prom
     """
-    with context(cluster).open_store() as store:
-        document = status_document(read_view(store), history=())
-    if as_json:
-        show({"metrics": samples(document)}, as_json, str)
-    else:
-        sys.stdout.write(exposition(document))
+    with api.connect(cluster) as connected:
+        if as_json:
+            show(api.metrics(connected), as_json, str)
+        else:
+            sys.stdout.write(api.exposition(connected))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from orchestrator.cli.invocation import ClusterOption, JsonOption, context, show
-from orchestrator.cli.render.status import status_document, status_view
-from orchestrator.control.view import read_view
+from orchestrator import api
+from orchestrator.cli.invocation import ClusterOption, JsonOption, show
+from orchestrator.cli.render.status import status_view
 
 
 def command(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
-    """Show nodes, fragments, outputs and what happened last.
+    """Show problems, nodes, fragments, streams, outputs and the last events.
 
     [bold]Example:[/] vivace status
     """
-    with context(cluster).open_store() as store:
-        document = status_document(read_view(store), store.history())
+    with api.connect(cluster) as connected:
+        document = api.status(connected)
     show(document, as_json, lambda: status_view(document))

@@ -7,14 +7,9 @@ from typing import Annotated
 
 import typer
 
+from orchestrator import api
 from orchestrator.cli.invocation import FilesOption, JsonOption, messages, progress, show
-from orchestrator.cli.render.reach import reach_document, reach_view
-from orchestrator.deploy.context import ClusterContext, ClusterExists, home, running
-from orchestrator.deploy.embedded.ports import PortTaken, is_free
-from orchestrator.deploy.local import background
-from orchestrator.deploy.local.service import Order, serve
-from orchestrator.errors import InvalidInput
-from orchestrator.manifest import ClusterManifest, cluster_record, load
+from orchestrator.cli.render.up import up_view
 
 
 def command(
@@ -36,54 +31,19 @@ def command(
 
     [bold]Example:[/] vivace up -f examples/aircraft/cluster.yaml
     """
-    manifest = _cluster(files)
-    order = Order(
-        manifest=manifest,
-        home=home().absolute(),
-        data=data.absolute() if data else None,
-        zookeeper_port=zookeeper_port,
-    )
-    _refuse_early(order)
+    manifests = api.load(files)
+    with progress("Starting the cluster") as line:
 
-    def ready(context: ClusterContext) -> None:
-        document = reach_document(context, manifest)
-        show(document, as_json, lambda: reach_view(document, foreground=foreground))
-
-    with progress(f"Starting cluster {manifest.name}") as line:
-        if not foreground:
-            context = background.start(order, line.tell)
+        def ready(document: api.UpDocument) -> None:
             line.close()
-            ready(context)
-            return
+            show(document, as_json, lambda: up_view(document, foreground=foreground))
 
-        def stay(context: ClusterContext) -> None:
-            line.close()
-            ready(context)
-
-        serve(order, line.tell, stay)
-    messages().print(f"Cluster {manifest.name} has ended.")
-
-
-def _cluster(files: list[Path]) -> ClusterManifest:
-    manifest = load(files).cluster
-    if manifest is None:
-        raise InvalidInput(
-            ", ".join(map(str, files)),
-            "kind",
-            None,
-            "holds no manifest of kind Cluster",
-            "Name a file with one, such as examples/aircraft/cluster.yaml.",
-        )
-    return manifest
-
-
-def _refuse_early(order: Order) -> None:
-    """What the cluster's process would refuse too, but only after it has started."""
-    cluster_record(order.manifest)
-    if order.manifest.name in running(order.home):
-        raise ClusterExists(
-            f"{order.manifest.file}: name: cluster {order.manifest.name} runs here already; "
-            f"`vivace down --cluster {order.manifest.name}` ends it"
-        )
-    if order.zookeeper_port is not None and not is_free(order.zookeeper_port):
-        raise PortTaken("ZooKeeper", order.zookeeper_port)
+        if foreground:
+            api.serve(
+                manifests, ready, data=data, zookeeper_port=zookeeper_port, on_progress=line.tell
+            )
+            messages().print("The cluster has ended.")
+        else:
+            ready(
+                api.up(manifests, data=data, zookeeper_port=zookeeper_port, on_progress=line.tell)
+            )

@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-import msgspec
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
-from orchestrator.api.checking import check
+from orchestrator import api
 from orchestrator.cli.invocation import FilesOption, JsonOption, show
-from orchestrator.manifest import load
-
-
-class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found to be right: fragments by query, each with the streams it reads."""
-
-    cluster: str | None
-    streams: tuple[str, ...]
-    queries: dict[str, dict[str, tuple[str, ...]]]
 
 
 def command(files: FilesOption, as_json: JsonOption = False) -> None:
-    """Check manifests offline: fields, the queries' text, and names of streams and sites.
+    """Check manifests offline: fields, the queries' text, and names of streams, sites and nodes.
 
     [bold]Example:[/] vivace validate -f examples/aircraft
     """
-    manifests = load(files)
-    flow = check(manifests)
-    document = ValidateDocument(
-        cluster=manifests.cluster.name if manifests.cluster else None,
-        streams=tuple(stream.record.name for stream in manifests.streams),
-        queries={
-            query.record.name: {
-                fragment.name: tuple(fragment.inputs) for fragment in flow.of(query.record.name)
-            }
-            for query in manifests.queries
-        },
-    )
+    document = api.validate(api.load(files))
     show(document, as_json, lambda: _view(document))
 
 
-def _view(document: ValidateDocument) -> RenderableType:
+def _view(document: api.ValidateDocument) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     ok = "[green]✓[/]"
     if document.cluster:
@@ -49,4 +29,15 @@ def _view(document: ValidateDocument) -> RenderableType:
     for query, fragments in document.queries.items():
         made = ", ".join(f"{name} ← {' + '.join(inputs)}" for name, inputs in fragments.items())
         table.add_row(ok, "query", f"[bold]{query}[/]", f"[dim]{made}[/]")
-    return table if table.row_count else "The files hold no manifest."
+    if not table.row_count:
+        return Text("The files hold no manifest.")
+    if not document.unchecked:
+        return table
+    return Group(
+        table,
+        Text(
+            f"! Not checked: {', '.join(document.unchecked)}. "
+            "Name the Cluster manifest too, with another -f.",
+            style="yellow",
+        ),
+    )

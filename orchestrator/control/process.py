@@ -15,11 +15,14 @@ from orchestrator.control.audit_events import audit_events
 from orchestrator.control.decide import DecisionSettings, Write, decide
 from orchestrator.control.election import Election
 from orchestrator.control.view import ClusterView, read_view, with_orphans
+from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
     FRAGMENTS,
     LEADER,
+    PROBLEMS,
     QUERIES,
     STREAMS,
+    ProblemsRecord,
     RecordExists,
     RecordMissing,
     SessionState,
@@ -56,6 +59,8 @@ class Coordination:
         self._store = store
         self._settings = settings or DecisionSettings()
         self._before: ClusterView | None = None
+        self._published = EphemeralRecord(store, PROBLEMS)
+        self._published_in: tuple[int, tuple[str, ...]] = (0, ())
 
     def run_once(self, now_us: int) -> bool:
         """Take one step; returns whether there is reason to take the next one at once.
@@ -74,7 +79,8 @@ class Coordination:
         except (VersionConflict, RecordExists, RecordMissing):
             return True
         except StoreError as error:
-            self._note_problems((str(error),))
+            with suppress(StoreError):
+                self._note_problems((str(error),))
             return False
 
     def _step(self, now_us: int) -> bool:
@@ -107,6 +113,11 @@ class Coordination:
             if problem not in self.problems:
                 _log.warning("%s", problem)
         self.problems = problems
+        # The record goes with the session that wrote it.
+        session, known = self._published_in
+        if problems != (known if session == self._store.session else ()):
+            self._published.publish(ProblemsRecord(problems=problems))
+            self._published_in = (self._store.session, problems)
 
 
 class Coordinator:

@@ -4,6 +4,7 @@ The paths below `/vivace/<cluster>`:
 
     cluster                  ClusterRecord        what all processes agree on
     leader                   LeaderRecord         ephemeral: the coordinator that leads
+    problems                 ProblemsRecord       ephemeral: what hinders the one that leads
     nodes/<node>             NodeRecord           ephemeral: a live host
     streams/<name>           StreamRecord
     queries/<name>           QueryRecord
@@ -59,6 +60,12 @@ class LeaderRecord(Record, frozen=True, kw_only=True):
     candidate: str
 
 
+class ProblemsRecord(Record, frozen=True, kw_only=True):
+    """`/problems` (ephemeral): why the leader could not do all that was asked for."""
+
+    problems: tuple[str, ...]
+
+
 class SessionState(Enum):
     """kazoo's connection states."""
 
@@ -97,6 +104,7 @@ class Folder(Generic[R_co]):
 
 CLUSTER = Key("cluster", ClusterRecord)
 LEADER = Key("leader", LeaderRecord)
+PROBLEMS = Key("problems", ProblemsRecord)
 NODES = Folder("nodes", NodeRecord)
 STREAMS = Folder("streams", StreamRecord)
 QUERIES = Folder("queries", QueryRecord)

@@ -10,14 +10,14 @@ shapes and line styles say the same once more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from topology.arrays import FloatArray
+from orchestrator import api
 
 ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
     "#E69F00",
@@ -27,49 +27,16 @@ ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
     "#D55E00",
     "#CC79A7",
 )
+Points = NDArray[np.float64]
+"""Coordinates, ms: of one host or, a row each, of several."""
+
 GREY = "#6B6B6B"
 
 LINK_COLOURS = (BLUE, GREEN, PURPLE, VERMILION, SKY, ORANGE)
 """A colour a query."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A host on the map: its coordinate, ms, shape (d,)."""
-
-    name: str
-    position_ms: FloatArray
-    is_site: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
-    """A stream of a query from one host to another; `standby` if it feeds a secondary."""
-
-    query: str
-    source: str
-    target: str
-    standby: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinateMap:
-    """What is drawn.
-
-    Attributes
-    ----------
-    primaries, secondaries
-        Host → fragments it runs in that role.
-    """
-
-    title: str
-    places: Sequence[Place]
-    primaries: Mapping[str, Sequence[str]]
-    secondaries: Mapping[str, Sequence[str]]
-    flows: Sequence[Flow]
-
-
-def project(positions_ms: FloatArray) -> FloatArray:
+def project(positions_ms: Points) -> Points:
     """Coordinates on their two principal axes (Pearson 1901), centred on their mean.
 
     Parameters
@@ -91,7 +58,7 @@ def project(positions_ms: FloatArray) -> FloatArray:
     return plane * np.where(furthest < 0, -1.0, 1.0)
 
 
-def draw(drawn: CoordinateMap, file: Path) -> None:
+def draw(drawn: api.CoordinateMap, file: Path) -> None:
     """Draw the map into a file; its suffix says the format (`.png`, `.svg`, `.pdf`)."""
     # Importing matplotlib takes longer than most commands.
     from matplotlib.figure import Figure
@@ -117,7 +84,7 @@ def draw(drawn: CoordinateMap, file: Path) -> None:
     figure.savefig(file)
 
 
-def _draw_flows(axes: Any, drawn: CoordinateMap, spots: Mapping[str, FloatArray]) -> None:
+def _draw_flows(axes: Any, drawn: api.CoordinateMap, spots: Mapping[str, Points]) -> None:
     queries = sorted({flow.query for flow in drawn.flows})
     colours = {query: LINK_COLOURS[i % len(LINK_COLOURS)] for i, query in enumerate(queries)}
     seen: set[tuple[str, str, str, bool]] = set()
@@ -147,7 +114,7 @@ def _draw_flows(axes: Any, drawn: CoordinateMap, spots: Mapping[str, FloatArray]
         axes.plot([], [], color=GREY, linestyle=(0, (4, 3)), linewidth=1.0, label="to a standby")
 
 
-def _draw_places(axes: Any, drawn: CoordinateMap, spots: Mapping[str, FloatArray]) -> None:
+def _draw_places(axes: Any, drawn: api.CoordinateMap, spots: Mapping[str, Points]) -> None:
     groups: dict[str, list[str]] = {"site": [], "primary": [], "secondary": [], "idle node": []}
     for place in drawn.places:
         if place.is_site:
@@ -185,7 +152,7 @@ def _draw_places(axes: Any, drawn: CoordinateMap, spots: Mapping[str, FloatArray
         _label(axes, drawn, place.name, spots[place.name], above=i % 2 == 0)
 
 
-def _label(axes: Any, drawn: CoordinateMap, name: str, spot: FloatArray, *, above: bool) -> None:
+def _label(axes: Any, drawn: api.CoordinateMap, name: str, spot: Points, *, above: bool) -> None:
     lines = [name]
     if primaries := drawn.primaries.get(name):
         lines.append("● " + ", ".join(primaries))

@@ -8,11 +8,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.api.plans import PlanDocument
+from orchestrator import api
 from orchestrator.cli.render.figures import against, bytes_text, ms
 
 
-def plan_view(document: PlanDocument) -> RenderableType:
+def plan_view(document: api.PlanDocument) -> RenderableType:
     """A table of fragments and one of queries."""
     if not document.queries:
         return Text("No query runs here; `vivace apply -f …` brings one.")
@@ -22,7 +22,7 @@ def plan_view(document: PlanDocument) -> RenderableType:
     return Group(*parts)
 
 
-def _fragments(document: PlanDocument) -> Table:
+def _fragments(document: api.PlanDocument) -> Table:
     table = Table(title="Placement", title_justify="left", title_style="bold", box=None)
     for column in ("fragment", "primary", "secondary"):
         table.add_column(column)
@@ -41,7 +41,7 @@ def _fragments(document: PlanDocument) -> Table:
     return table
 
 
-def _queries(document: PlanDocument) -> Table:
+def _queries(document: api.PlanDocument) -> Table:
     table = Table(title="\nQueries", title_justify="left", title_style="bold", box=None)
     table.add_column("query")
     table.add_column("latency / deadline", justify="right")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from streams.chunk import TIMESTAMP
+TIMESTAMP = "timestamp"
+"""Column of a tuple's event timestamp, ms since 1970."""
 
 _widths = {"int": 12, "float": 12, "string": 16, "bool": 5}
 

@@ -105,7 +105,7 @@ def test_unforeseen_error_is_one_message_and_a_file(
 ) -> None:
     home.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(home))
-    monkeypatch.setattr("orchestrator.cli.status.context", _broken)
+    monkeypatch.setattr("orchestrator.api.connect", _broken)
     assert run(["status"]) == 1
     message = capsys.readouterr().err
     (log,) = home.glob("vivace-bug-*.log")
@@ -124,6 +124,7 @@ def test_valid_manifests(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
         "cluster": "pair",
         "streams": ["positions"],
         "queries": {"high": {"high_ones": ["positions"]}},
+        "unchecked": [],
     }
     assert run(["validate", "-f", folder]) == 0
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]

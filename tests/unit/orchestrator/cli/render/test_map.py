@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.cli.render.map import CoordinateMap, Flow, Place, draw, project
+from orchestrator.api import CoordinateMap, Flow, Place
+from orchestrator.cli.render.map import draw, project
 
 
 def test_projection_keeps_distances_of_what_lies_in_a_plane() -> None:
@@ -34,19 +35,19 @@ def test_few_hosts_can_be_projected(count: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_map_is_drawn(tmp_path: Path, suffix: str) -> None:
-    places = [
-        Place(name=name, position_ms=np.array([x, y, 0.0]), is_site=name == "receiver")
+    places = tuple(
+        Place(name=name, position_ms=(x, y, 0.0), is_site=name == "receiver")
         for name, x, y in (("north", 0.0, 1.0), ("south", 9.0, -2.0), ("receiver", 4.0, 5.0))
-    ]
+    )
     drawn = CoordinateMap(
         title="t",
         places=places,
         primaries={"north": ["alerts"]},
         secondaries={"south": ["alerts"]},
-        flows=[
+        flows=(
             Flow(query="q", source="receiver", target="north", standby=False),
             Flow(query="q", source="receiver", target="south", standby=True),
-        ],
+        ),
     )
     file = tmp_path / f"map.{suffix}"
     draw(drawn, file)

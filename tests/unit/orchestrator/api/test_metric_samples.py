@@ -6,14 +6,14 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from orchestrator.cli.render.metrics import exposition, samples
-from orchestrator.cli.render.status import (
+from orchestrator.api.cluster_status import (
     FragmentStatus,
     NodeStatus,
     OutputStatus,
-    SourceDocument,
     StatusDocument,
+    StreamStatus,
 )
+from orchestrator.api.metric_samples import exposition_of, samples
 
 NODE = NodeStatus(
     node="paris",
@@ -37,11 +37,13 @@ FRAGMENT = FragmentStatus(
     secondary_state="none",
     redundant=False,
 )
-SOURCE = SourceDocument(stream="s", site="desk", entered=70, shed=30)
+STREAM = StreamStatus(stream="s", site="desk", entered=70, shed=30)
 OUTPUT = OutputStatus(
     query="q",
     stream="f",
     site="desk",
+    next_seq=40,
+    watermark_ms=None,
     rows=40,
     completed_timestamps=9,
     latency_ms_p50=20.0,
@@ -61,7 +63,7 @@ def document(output: OutputStatus = OUTPUT) -> StatusDocument:
         cluster="c",
         nodes=(NODE,),
         fragments=(FRAGMENT,),
-        sources=(SOURCE,),
+        streams=(STREAM,),
         outputs=(output,),
         problems=(),
         history=(),
@@ -99,7 +101,7 @@ def test_every_figure_is_told_in_base_units(
 ) -> None:
     read = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(exposition(document()))
+        for family in text_string_to_metric_families(exposition_of(document()))
         for sample in family.samples
     }
     assert read[name, tuple(sorted(labels.items()))] == pytest.approx(value)

@@ -1,0 +1,190 @@
+"""The state of a cluster: problems, nodes, fragments, streams, outputs, and the last events."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ha.roles import ReplicaRole
+from orchestrator.api.audit import EventDocument, event_documents
+from orchestrator.api.connection import Cluster
+from orchestrator.control.view import ClusterView, read_view
+from orchestrator.records import FragmentRecord, NodeRecord, ReplicaId, SinkStatus
+from orchestrator.store import LEADER, PROBLEMS, Store
+
+RECENT = 6
+"""Events of the history that the status shows."""
+
+NO_LEADER = "no coordinator leads: nothing is planned, and no lost standby is replaced"
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A live host.
+
+    Attributes
+    ----------
+    error
+        Relative error of its coordinate; None until it has one.
+    load_ms
+        Its CPU axis.
+    counters
+        Everything the host counts, by name.
+    """
+
+    node: str
+    kind: str
+    region: str
+    error: float | None
+    load_ms: float | None
+    primaries: int
+    secondaries: int
+    pid: int
+    counters: dict[str, int]
+
+
+class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A fragment: `redundant` when its primary runs and a warm secondary stands by."""
+
+    query: str
+    fragment: str
+    epoch: int
+    primary: str
+    primary_alive: bool
+    sub_deadline_ms: float
+    secondary: str | None
+    secondary_state: str
+    redundant: bool
+
+
+class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream where it enters: tuples let in, and tuples that its load shedder dropped."""
+
+    stream: str
+    site: str
+    entered: int
+    shed: int
+
+
+class OutputStatus(SinkStatus, frozen=True, kw_only=True):
+    """A stream where it leaves."""
+
+    query: str
+    stream: str
+    site: str
+    deadline_ms: float
+
+
+NOTHING_DELIVERED = SinkStatus(
+    next_seq=0, watermark_ms=None, rows=0, latency_ms_p50=None, latency_ms_p99=None,
+    deadline_misses=0, completed_timestamps=0, lost=0, repeated=0,
+)  # fmt: skip
+
+
+class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `status`. `problems` are the leader's and the hosts' own words."""
+
+    cluster: str
+    problems: tuple[str, ...]
+    nodes: tuple[NodeStatus, ...]
+    fragments: tuple[FragmentStatus, ...]
+    streams: tuple[StreamStatus, ...]
+    outputs: tuple[OutputStatus, ...]
+    history: tuple[EventDocument, ...]
+
+
+def status(cluster: Cluster) -> StatusDocument:
+    """How a cluster is, as its store says it now."""
+    view = read_view(cluster.store)
+    records = [found.record for found in view.fragments.values()]
+    # By query, producers before consumers.
+    place = {name: i for i, name in enumerate(view.dataflow.fragments)}
+    records.sort(key=lambda r: (r.query, place.get(r.fragment, len(place)), r.fragment))
+    return StatusDocument(
+        cluster=view.settings.name,
+        problems=_problems(cluster.store, view),
+        nodes=tuple(_node(node, records) for _, node in sorted(view.hosts.items())),
+        fragments=tuple(_fragment(view, record) for record in records),
+        streams=_streams(view),
+        outputs=_outputs(view),
+        history=event_documents(cluster.store.history()[-RECENT:]),
+    )
+
+
+def _problems(store: Store, view: ClusterView) -> tuple[str, ...]:
+    """Each problem once: the leader repeats those that can be read from the records."""
+    published = store.get(PROBLEMS)
+    found = [] if store.get(LEADER) is not None else [NO_LEADER]
+    found += () if published is None else published.record.problems
+    found += map(str, (*view.invalid, *view.problems))
+    return tuple(dict.fromkeys(found))
+
+
+def _node(node: NodeRecord, records: list[FragmentRecord]) -> NodeStatus:
+    me = ReplicaId(node=node.node, incarnation=node.incarnation)
+    return NodeStatus(
+        node=node.node,
+        kind=node.kind.value,
+        region=node.region,
+        error=None if node.coordinate is None else node.coordinate.error,
+        load_ms=None if node.coordinate is None else node.coordinate.cpu_ms,
+        primaries=sum(record.primary == me for record in records),
+        secondaries=sum(record.secondary == me for record in records),
+        pid=node.pid,
+        counters=node.counters,
+    )
+
+
+def _fragment(view: ClusterView, record: FragmentRecord) -> FragmentStatus:
+    secondary = view.status(record.secondary, record.fragment)
+    if record.secondary is None:
+        state = "none"
+    elif not view.alive(record.secondary):
+        state = "gone"
+    elif secondary is None:
+        state = "starting"
+    else:
+        state = "warm" if secondary.role is ReplicaRole.STANDBY else secondary.role.value
+    return FragmentStatus(
+        query=record.query,
+        fragment=record.fragment,
+        epoch=record.epoch,
+        primary=record.primary.node,
+        primary_alive=view.alive(record.primary),
+        sub_deadline_ms=record.timing.sub_deadline_ms,
+        secondary=record.secondary.node if record.secondary else None,
+        secondary_state=state,
+        redundant=view.protected(record),
+    )
+
+
+def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
+    found: list[StreamStatus] = []
+    for name, stream in sorted(view.stream_records.items()):
+        site = view.hosts.get(stream.site)
+        source = site.sources.get(name) if site is not None else None
+        found.append(
+            StreamStatus(
+                stream=name,
+                site=stream.site,
+                entered=source.next_seq if source else 0,
+                shed=source.shed if source else 0,
+            )
+        )
+    return tuple(found)
+
+
+def _outputs(view: ClusterView) -> tuple[OutputStatus, ...]:
+    return tuple(
+        OutputStatus(
+            query=name,
+            stream=stream,
+            site=site,
+            deadline_ms=query.deadline_of(stream),
+            **msgspec.structs.asdict(
+                view.hosts[site].sinks.get(stream, NOTHING_DELIVERED)
+                if site in view.hosts
+                else NOTHING_DELIVERED
+            ),
+        )
+        for name, query in sorted(view.query_records.items())
+        for stream, site in query.outputs.items()
+    )

@@ -1,0 +1,53 @@
+"""Opening a cluster that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from orchestrator.deploy.context import find, home
+from orchestrator.host.observer import Reach
+from orchestrator.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A connected cluster: what every operation of the API takes first.
+
+    Attributes
+    ----------
+    reach
+        How to reach it.
+    store
+        Its open store.
+    """
+
+    reach: Reach
+    store: Store
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.reach.cluster
+
+
+@contextmanager
+def connect(name: str | None = None) -> Generator[Cluster]:
+    """Connect to a cluster on this machine for the time of a block.
+
+    Parameters
+    ----------
+    name
+        The cluster's name; None if a single one runs here.
+
+    Raises
+    ------
+    NoCluster
+        There is no such cluster, or no single one.
+    Unreachable
+        Its ZooKeeper does not answer.
+    """
+    context = find(name, home())
+    with context.open_store() as store:
+        yield Cluster(context, store)

@@ -1,0 +1,101 @@
+"""The coordinate map as data: where hosts lie in latency space, and what runs on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from orchestrator.api.connection import Cluster
+from orchestrator.api.plans import NOTHING, PlanDocument
+from orchestrator.control.dataflow import dataflow
+from orchestrator.control.view import read_view
+from orchestrator.manifest import Manifests
+from orchestrator.records import NodeKind
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A host on the map: its coordinate, ms."""
+
+    name: str
+    position_ms: tuple[float, ...]
+    is_site: bool
+
+
+class Flow(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream of a query from one host to another; `standby` if it feeds a secondary."""
+
+    query: str
+    source: str
+    target: str
+    standby: bool
+
+
+class CoordinateMap(msgspec.Struct, frozen=True, kw_only=True):
+    """Hosts, and the streams among them.
+
+    Attributes
+    ----------
+    primaries, secondaries
+        Host → fragments it runs in that role.
+    """
+
+    title: str
+    places: tuple[Place, ...]
+    primaries: Mapping[str, list[str]]
+    secondaries: Mapping[str, list[str]]
+    flows: tuple[Flow, ...]
+
+
+def coordinate_map(
+    cluster: Cluster, plan: PlanDocument, manifests: Manifests = NOTHING
+) -> CoordinateMap:
+    """The map of a plan and of the manifests it was made for.
+
+    Hosts without a coordinate are not on it.
+    """
+    view = read_view(cluster.store)
+    streams = view.stream_records | {s.record.name: s.record for s in manifests.streams}
+    queries = view.query_records | {q.record.name: q.record for q in manifests.queries}
+    planned = {query.query for query in plan.queries}
+    queries = {name: record for name, record in queries.items() if name in planned}
+    places = {
+        name: Place(
+            name=name,
+            position_ms=node.coordinate.position_ms,
+            is_site=node.kind is not NodeKind.EXECUTOR,
+        )
+        for name, node in sorted(view.hosts.items())
+        if node.coordinate is not None
+    }
+    primaries: dict[str, list[str]] = {}
+    secondaries: dict[str, list[str]] = {}
+    makers = {name: stream.site for name, stream in streams.items()}
+    for placed in plan.fragments:
+        primaries.setdefault(placed.primary, []).append(placed.fragment)
+        secondaries.setdefault(placed.secondary, []).append(placed.fragment)
+        makers[placed.fragment] = placed.primary
+    fragments = dataflow(streams, queries).fragments
+    readers = [
+        (placed.query, stream, target, standby)
+        for placed in plan.fragments
+        for stream in fragments[placed.fragment].inputs
+        for target, standby in ((placed.primary, False), (placed.secondary, True))
+    ]
+    readers += [
+        (name, stream, site, False)
+        for name, query in queries.items()
+        for stream, site in query.outputs.items()
+    ]
+    return CoordinateMap(
+        title=f"Cluster {cluster.name} in latency space: "
+        f"{', '.join(sorted(queries)) or 'no query'}",
+        places=tuple(places.values()),
+        primaries=primaries,
+        secondaries=secondaries,
+        flows=tuple(
+            Flow(query=query, source=makers[stream], target=target, standby=standby)
+            for query, stream, target, standby in readers
+            if makers.get(stream) in places and target in places
+        ),
+    )

@@ -1,0 +1,146 @@
+"""Starting and ending a cluster on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from orchestrator.deploy.context import ClusterContext, ClusterExists, find, home, running
+from orchestrator.deploy.embedded.ports import PortTaken, is_free
+from orchestrator.deploy.local import background
+from orchestrator.deploy.local.service import Order
+from orchestrator.deploy.local.service import serve as run
+from orchestrator.errors import InvalidInput
+from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
+from orchestrator.progress import Progress, silent
+
+
+class UpDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach a cluster that was started. Its secret stays in the context file."""
+
+    cluster: str
+    zookeeper: str
+    pid: int
+    folder: str
+    logs: str
+    archive: str
+    nodes: tuple[str, ...]
+    sites: tuple[str, ...]
+    example: str
+
+
+class DownDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """How many processes ended; `killed` are the pids of those that had to be forced."""
+
+    cluster: str
+    ended: int
+    killed: tuple[int, ...]
+    logs: str
+
+
+def up(
+    manifests: Manifests,
+    *,
+    data: Path | None = None,
+    zookeeper_port: int | None = None,
+    on_progress: Progress = silent,
+) -> UpDocument:
+    """Start a cluster in the background: ZooKeeper, Spark, sites and a coordinator.
+
+    Parameters
+    ----------
+    manifests
+        What was loaded; exactly one manifest of kind Cluster must be among it.
+    data
+        Folder for data and logs, kept; None: a temporary one.
+    zookeeper_port
+        None: a free one.
+    Raises
+    ------
+    InvalidInput, ClusterExists, PortTaken
+        Before anything was started.
+    VivaceError
+        The cluster did not start; what had been started has ended again.
+    """
+    order = _order(manifests, data, zookeeper_port)
+    return _document(background.start(order, on_progress), order.manifest)
+
+
+def serve(
+    manifests: Manifests,
+    on_ready: Callable[[UpDocument], None],
+    *,
+    data: Path | None = None,
+    zookeeper_port: int | None = None,
+    on_progress: Progress = silent,
+) -> None:
+    """As `up`, but in this process and its main thread, until a signal ends the cluster.
+
+    `on_ready` is called when the cluster can be used.
+    """
+    order = _order(manifests, data, zookeeper_port)
+    run(order, on_progress, lambda context: on_ready(_document(context, order.manifest)))
+
+
+def down(name: str | None = None, on_progress: Progress = silent) -> DownDocument:
+    """End a cluster; on return all of its processes are gone.
+
+    Raises
+    ------
+    NoCluster
+        There is no such cluster, or no single one.
+    """
+    context = find(name, home())
+    on_progress("waiting", f"for Spark and ZooKeeper of {context.cluster} to end")
+    ending = background.end(context, home())
+    return DownDocument(
+        cluster=context.cluster,
+        ended=ending.processes,
+        killed=tuple(ending.killed),
+        logs=str(context.logs),
+    )
+
+
+def _order(manifests: Manifests, data: Path | None, zookeeper_port: int | None) -> Order:
+    """What to serve; refuses at once what the cluster's process would refuse after it started."""
+    if manifests.cluster is None:
+        raise InvalidInput(
+            ", ".join(sorted({each.file for each in (*manifests.streams, *manifests.queries)}))
+            or "the files",
+            "kind",
+            None,
+            "holds no manifest of kind Cluster",
+            "Name a file with one, such as examples/aircraft/cluster.yaml.",
+        )
+    manifest = manifests.cluster
+    order = Order(
+        manifest=manifest,
+        home=home().absolute(),
+        data=data.absolute() if data else None,
+        zookeeper_port=zookeeper_port,
+    )
+    cluster_record(order.manifest)
+    if order.manifest.name in running(order.home):
+        raise ClusterExists(
+            f"{order.manifest.file}: name: cluster {order.manifest.name} runs here already; "
+            f"`vivace down --cluster {order.manifest.name}` ends it"
+        )
+    if order.zookeeper_port is not None and not is_free(order.zookeeper_port):
+        raise PortTaken("ZooKeeper", order.zookeeper_port)
+    return order
+
+
+def _document(context: ClusterContext, manifest: ClusterManifest) -> UpDocument:
+    return UpDocument(
+        cluster=context.cluster,
+        zookeeper=context.zookeeper,
+        pid=context.pid,
+        folder=context.folder,
+        logs=str(context.logs),
+        archive=str(context.archive),
+        nodes=tuple(node.name for node in manifest.nodes),
+        sites=tuple(site.name for site in manifest.sites),
+        example=str(Path(manifest.file.rpartition(":")[0]).parent),
+    )

@@ -1,0 +1,139 @@
+"""A cluster's figures as Prometheus reads them, with names and units by its conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from orchestrator.api.cluster_status import StatusDocument, status
+from orchestrator.api.connection import Cluster
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+class MetricsDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Every figure of a cluster's state."""
+
+    metrics: tuple[Sample, ...]
+
+
+def metrics(cluster: Cluster) -> MetricsDocument:
+    """Tuples, misses, latencies and counters of a cluster."""
+    return MetricsDocument(metrics=samples(status(cluster)))
+
+
+def samples(document: StatusDocument) -> tuple[Sample, ...]:
+    """The figures of a state."""
+    return tuple(
+        Sample(name=sample.name, labels=dict(sample.labels), value=sample.value)
+        for family in _families(document)
+        for sample in family.samples
+    )
+
+
+def exposition(cluster: Cluster) -> str:
+    """The same as `metrics` in Prometheus' text format."""
+    return exposition_of(status(cluster))
+
+
+def exposition_of(document: StatusDocument) -> str:
+    """The figures of a state in Prometheus' text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Reading(document))
+    return generate_latest(registry).decode()
+
+
+class _Reading(Collector):
+    """One state, for a registry to collect."""
+
+    def __init__(self, document: StatusDocument) -> None:
+        self._document = document
+
+    def collect(self) -> Iterator[Metric]:
+        return _families(self._document)
+
+
+def _families(document: StatusDocument) -> Iterator[Metric]:
+    yield _gauge("problems", "Problems that the leader and the hosts report.", (), [
+        ((), len(document.problems)),
+    ])  # fmt: skip
+    yield _gauge("host_up", "1 for each host that is alive.", ("node", "kind", "region"), (
+        ((each.node, each.kind, each.region), 1) for each in document.nodes
+    ))  # fmt: skip
+    yield _counter("host_events", "Events that hosts have counted.", ("node", "event"), (
+        ((each.node, event), times)
+        for each in document.nodes
+        for event, times in sorted(each.counters.items())
+    ))  # fmt: skip
+    yield from _tabled(document.fragments, "fragment", ("query", "fragment"), (
+        ("redundant", "1 with a warm standby, else 0.", "redundant", 1),
+        ("epoch", "Primaries that the fragment has had.", "epoch", 1),
+        ("sub_deadline_seconds", "Time within which it must evaluate.", "sub_deadline_ms", 1000),
+    ))  # fmt: skip
+    yield from _tabled(document.streams, "stream", ("stream", "site"), (
+        ("tuples_total", "Tuples that have entered.", "entered", 1),
+        ("shed_tuples_total", "Tuples that a load shedder has dropped.", "shed", 1),
+    ))  # fmt: skip
+    labels = ("query", "stream", "site")
+    yield from _tabled(document.outputs, "output", labels, (
+        ("deadline_seconds", "End-to-end deadline.", "deadline_ms", 1000),
+        ("miss_ratio", "Late tuples of those delivered lately.", "recent_miss_pct", 100),
+        ("tuples_total", "Tuples delivered.", "rows", 1),
+        ("late_tuples_total", "Tuples delivered after the deadline.", "late_rows", 1),
+        ("completed_timestamps_total", "Timestamps completed.", "completed_timestamps", 1),
+        ("late_timestamps_total", "Timestamps completed late.", "deadline_misses", 1),
+        ("lost_tuples_total", "Tuples known to be missing.", "lost", 1),
+        ("repeated_tuples_total", "Tuples that came again, and were dropped.", "repeated", 1),
+    ))  # fmt: skip
+    what = "From the entry of a timestamp to its completion."
+    yield _gauge("output_latency_seconds", what, (*labels, "quantile"), (
+        ((each.query, each.stream, each.site, quantile), ms / 1000)
+        for each in document.outputs
+        for quantile, ms in (("0.5", each.latency_ms_p50), ("0.99", each.latency_ms_p99))
+        if ms is not None
+    ))  # fmt: skip
+
+
+def _tabled(
+    things: Iterable[Any],
+    prefix: str,
+    labels: tuple[str, ...],
+    rows: Iterable[tuple[str, str, str, int]],
+) -> Iterator[Metric]:
+    """A metric for each row: name, explanation, attribute, and attribute units per base unit."""
+    for name, what, attribute, per_unit in rows:
+        figures = [
+            (tuple(getattr(each, label) for label in labels), getattr(each, attribute) / per_unit)
+            for each in things
+            if getattr(each, attribute) is not None
+        ]
+        counted = name.endswith("_total")
+        yield (_counter if counted else _gauge)(f"{prefix}_{name}", what, labels, figures)
+
+
+Figures = Iterable[tuple[tuple[str, ...], float]]
+
+
+def _gauge(name: str, what: str, labels: tuple[str, ...], figures: Figures) -> Metric:
+    return _filled(GaugeMetricFamily(f"vivace_{name}", what, labels=labels), figures)
+
+
+def _counter(name: str, what: str, labels: tuple[str, ...], figures: Figures) -> Metric:
+    return _filled(CounterMetricFamily(f"vivace_{name}", what, labels=labels), figures)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, figures: Figures) -> Metric:
+    for labels, value in figures:
+        family.add_metric(labels, value)
+    return family
