@@ -13,7 +13,7 @@ from orchestrator.deploy.local import LocalCluster
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import Manifests
 from orchestrator.progress import Progress
-from orchestrator.store import Store
+from orchestrator.store.protocol import Store
 
 FINISHED_S = 60.0
 """How much longer than the recording the last answers may take."""

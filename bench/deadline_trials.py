@@ -33,7 +33,7 @@ from orchestrator.manifest import Manifests, load
 from orchestrator.records import StreamRecord
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.simulation.world import Costs
-from orchestrator.store import FRAGMENTS, Store
+from orchestrator.store.protocol import FRAGMENTS, Store
 from streams.chunk import TIMESTAMP
 from streams.scheduling.run_queue import Policy
 

@@ -30,7 +30,7 @@ from orchestrator.drills.kill_executor import Killed, outage
 from orchestrator.drills.measurement import Delivered, SequenceFaults, sequence_faults
 from orchestrator.manifest import load
 from orchestrator.sources.replay import RECORDED_TIMESTAMP
-from orchestrator.store import Store
+from orchestrator.store.protocol import Store
 from streams.chunk import TIMESTAMP
 
 INTERVAL_MS = 10

@@ -32,15 +32,8 @@ from orchestrator.records import (
     TakeOver,
 )
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
-from orchestrator.store import (
-    ASSIGNMENTS,
-    CLUSTER,
-    NODES,
-    QUERIES,
-    STREAMS,
-    EphemeralRecord,
-    fragment_key,
-)
+from orchestrator.store.ephemeral import EphemeralRecord
+from orchestrator.store.protocol import ASSIGNMENTS, CLUSTER, NODES, QUERIES, STREAMS, fragment_key
 
 places_ms: dict[str, tuple[float, float]] = {
     "paris": (0, 0),

@@ -22,7 +22,7 @@ from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.progress import Progress, silent
 from orchestrator.records import HistoryEvent
-from orchestrator.store import QUERIES, STREAMS, Store
+from orchestrator.store.protocol import QUERIES, STREAMS, Store
 from topology.suggestions import nearest
 
 PROTECTED_TIMEOUT_S = 60.0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from orchestrator.api.connection import Cluster
-from orchestrator.store import HistoryEntry
+from orchestrator.store.protocol import HistoryEntry
 
 
 class EventDocument(msgspec.Struct, frozen=True, kw_only=True):

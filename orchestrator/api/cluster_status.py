@@ -9,7 +9,7 @@ from orchestrator.api.audit import EventDocument, event_documents
 from orchestrator.api.connection import Cluster
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.records import FragmentRecord, NodeRecord, ReplicaId, SinkStatus
-from orchestrator.store import LEADER, PROBLEMS, Store
+from orchestrator.store.protocol import LEADER, PROBLEMS, Store
 
 RECENT = 6
 """Events of the history that the status shows."""

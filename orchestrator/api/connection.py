@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.deploy.context import find, home
 from orchestrator.host.observer import Reach
-from orchestrator.store import Store
+from orchestrator.store.protocol import Store
 
 
 @dataclass(frozen=True, slots=True)

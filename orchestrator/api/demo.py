@@ -32,7 +32,7 @@ from orchestrator.manifest import ClusterManifest, Manifests, StreamManifest, lo
 from orchestrator.progress import Progress
 from orchestrator.records import ReplaySource
 from orchestrator.sinks.archive import SEQUENCE
-from orchestrator.store import Store
+from orchestrator.store.protocol import Store
 
 ANSWER = "answer.sql"
 """In the example's folder: recomputes every output of its query in Spark SQL."""

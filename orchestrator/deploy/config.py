@@ -28,7 +28,7 @@ from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, PlaceManifest, load
 from orchestrator.manifest.document import documents
 from orchestrator.records import HostSpec, NodeKind
-from orchestrator.store import ZooKeeperStore
+from orchestrator.store.zookeeper import ZooKeeperStore
 from topology.suggestions import nearest
 
 _texts = ("cluster", "zookeeper", "site", "region", "domain", "bind", "sparkMaster")

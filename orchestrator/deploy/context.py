@@ -12,12 +12,15 @@ import os
 import tempfile
 from collections.abc import Generator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import psutil
 
 from orchestrator.errors import EXIT_UNREACHABLE, Unreachable, VivaceError
-from orchestrator.store import ZooKeeperStore
+
+if TYPE_CHECKING:
+    from orchestrator.store.zookeeper import ZooKeeperStore
 
 CONNECT_TIMEOUT_S = 4.0
 """How long a command waits for ZooKeeper before it says that it cannot be reached."""
@@ -86,6 +89,9 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Unreachable
             Its ZooKeeper does not answer.
         """
+        # Most commands look for a cluster, and few reach ZooKeeper: kazoo takes long to import.
+        from orchestrator.store.zookeeper import ZooKeeperStore
+
         if not self.zookeeper:
             raise NoCluster(f"cluster {self.cluster} is still starting; its log is in {self.logs}")
         try:

@@ -20,7 +20,7 @@ from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
 from orchestrator.manifest import cluster_record
 from orchestrator.records import ClusterRecord
-from orchestrator.store import CLUSTER, RecordExists, RecordMissing, Store, VersionConflict
+from orchestrator.store.protocol import CLUSTER, RecordExists, RecordMissing, Store, VersionConflict
 
 
 def start_coordinator(config: ProcessConfig) -> Coordinator:

@@ -18,7 +18,7 @@ from orchestrator.host.events import Deliver
 from orchestrator.host.process import HostProcess
 from orchestrator.host.warm_up import warm_up
 from orchestrator.sinks.archive import Archive
-from orchestrator.store import CLUSTER, Store
+from orchestrator.store.protocol import CLUSTER, Store
 
 FLUSH_EVERY_S = 0.2
 """How often outputs in an archive become visible to its readers."""

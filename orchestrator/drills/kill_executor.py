@@ -21,7 +21,7 @@ from orchestrator.errors import Refused, VivaceError
 from orchestrator.progress import Progress
 from orchestrator.records import FragmentRecord, NodeKind
 from orchestrator.spark.hosts.executors import kill_executor as sigkill
-from orchestrator.store import Store
+from orchestrator.store.protocol import Store
 from streams.compiler import compile_statement
 from streams.language import parse
 from topology.arrays import IntArray

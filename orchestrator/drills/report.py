@@ -16,7 +16,7 @@ from orchestrator.drills.measurement import Delivered, sequence_faults
 from orchestrator.host.events import Deliver
 from orchestrator.host.observer import Observer, Reach
 from orchestrator.progress import Progress
-from orchestrator.store import Store
+from orchestrator.store.protocol import Store
 from streams.chunk import stream_schema
 
 FLOW_TIMEOUT_S = 15.0

@@ -30,7 +30,7 @@ from orchestrator.host.node_report import node_record, readiness
 from orchestrator.host.store_link import StoreLink
 from orchestrator.records import ClusterRecord, NodeRecord, Peer, ReplicaId, SourceAssignment
 from orchestrator.sources.replay import SourceDrivers
-from orchestrator.store import Store
+from orchestrator.store.protocol import Store
 
 PUBLISH_US = 1_000_000
 """Interval between two versions of a host's record, unless its readiness changes earlier."""

@@ -16,7 +16,8 @@ from typing import Protocol
 from orchestrator.host.events import Deliver
 from orchestrator.host.process import HostProcess
 from orchestrator.records import HostSpec, NodeKind
-from orchestrator.store import Store, ZooKeeperStore
+from orchestrator.store.protocol import Store
+from orchestrator.store.zookeeper import ZooKeeperStore
 
 
 class Reach(Protocol):

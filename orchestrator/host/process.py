@@ -28,7 +28,8 @@ from orchestrator.host.transport import FramesArrived, Keys, Transport
 from orchestrator.host.warm_up import warm_up
 from orchestrator.host.wire import UnknownStream, WireError, decode, encode
 from orchestrator.records import HostSpec
-from orchestrator.store import CLUSTER, Store, ZooKeeperStore
+from orchestrator.store.protocol import CLUSTER, Store
+from orchestrator.store.zookeeper import ZooKeeperStore
 
 LONGEST_WAIT_US = 100_000
 """The loop checks at least this often whether it should end."""

@@ -21,10 +21,10 @@ from orchestrator.host.events import (
     ReplicaReplaced,
 )
 from orchestrator.records import Assignment, FragmentRecord, NodeRecord, ReplicaId, TakeOver
-from orchestrator.store import (
+from orchestrator.store.ephemeral import EphemeralRecord
+from orchestrator.store.protocol import (
     ASSIGNMENTS,
     NODES,
-    EphemeralRecord,
     RecordExists,
     Store,
     StoreError,

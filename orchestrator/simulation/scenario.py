@@ -21,7 +21,7 @@ from orchestrator.manifest import Manifests, cluster_record
 from orchestrator.records import HostSpec, NodeKind, StreamRecord
 from orchestrator.simulation.memory_store import MemoryStore
 from orchestrator.simulation.world import Costs, World
-from orchestrator.store import QUERIES, STREAMS
+from orchestrator.store.protocol import QUERIES, STREAMS
 from streams.chunk import stream_schema
 
 SETTLE_S = 20.0

@@ -25,7 +25,7 @@ from orchestrator.host.loop import HostLoop
 from orchestrator.host.node_report import host_identity
 from orchestrator.records import ClusterRecord, HostSpec, Peer
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
-from orchestrator.store import CLUSTER, StoreError
+from orchestrator.store.protocol import CLUSTER, StoreError
 
 START_US = 1_000_000_000_000_000
 """The virtual clock starts here: a round number in 2001, so that no code leans on zero."""

@@ -23,7 +23,8 @@ from orchestrator.records import (
     SinkStatus,
     Timing,
 )
-from orchestrator.store import CLUSTER, NODES, QUERIES, STREAMS, ZooKeeperStore, fragment_key
+from orchestrator.store.protocol import CLUSTER, NODES, QUERIES, STREAMS, fragment_key
+from orchestrator.store.zookeeper import ZooKeeperStore
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
 

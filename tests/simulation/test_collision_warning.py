@@ -33,7 +33,7 @@ from orchestrator.records import (
     Timing,
 )
 from orchestrator.simulation.world import World
-from orchestrator.store import ASSIGNMENTS, FRAGMENTS, QUERIES, STREAMS
+from orchestrator.store.protocol import ASSIGNMENTS, FRAGMENTS, QUERIES, STREAMS
 from placement.deadline.contraction import contract
 from placement.deadline.solver import place_by_deadline
 from streams.chunk import stream_schema

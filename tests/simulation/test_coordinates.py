@@ -12,7 +12,7 @@ from ha.messages import Pong
 from orchestrator.host.prober import COORDINATE_EXCHANGES, LINK_EXCHANGES, Prober
 from orchestrator.records import Assignment, ClusterRecord, HostSpec, NodeKind, Peer
 from orchestrator.simulation.world import World
-from orchestrator.store import ASSIGNMENTS, NODES, Store
+from orchestrator.store.protocol import ASSIGNMENTS, NODES, Store
 from topology.coordinate import MAX_RTT_MS
 
 WITHIN_MS, ACROSS_MS = 2.0, 20.0

@@ -34,7 +34,7 @@ from orchestrator.deploy.local.storage import kept_secret, remove_former_process
 from orchestrator.errors import Unreachable, VivaceError
 from orchestrator.manifest import ClusterManifest
 from orchestrator.progress import Progress, silent
-from orchestrator.store import ZooKeeperStore
+from orchestrator.store.zookeeper import ZooKeeperStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

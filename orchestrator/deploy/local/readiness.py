@@ -16,7 +16,7 @@ import msgspec
 from orchestrator.errors import Unreachable
 from orchestrator.progress import Progress
 from orchestrator.records import NodeRecord
-from orchestrator.store import NODES, Store
+from orchestrator.store.protocol import NODES, Store
 
 """Told the step of starting that is under way, and how far it has come."""
 

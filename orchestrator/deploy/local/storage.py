@@ -8,7 +8,7 @@ import secrets
 from pathlib import Path
 
 from orchestrator.records import Record
-from orchestrator.store import LEADER, NODES, Key, RecordMissing, Store
+from orchestrator.store.protocol import LEADER, NODES, Key, RecordMissing, Store
 
 
 def remove_former_processes(store: Store) -> None:

@@ -9,15 +9,8 @@ import pytest
 
 from orchestrator.control.process import Coordinator
 from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
-from orchestrator.store import (
-    ASSIGNMENTS,
-    CLUSTER,
-    FRAGMENTS,
-    NODES,
-    QUERIES,
-    STREAMS,
-    ZooKeeperStore,
-)
+from orchestrator.store.protocol import ASSIGNMENTS, CLUSTER, FRAGMENTS, NODES, QUERIES, STREAMS
+from orchestrator.store.zookeeper import ZooKeeperStore
 from tests.conftest import WaitUntil
 from tests.obedient_cluster import ObedientCluster, aircraft
 

@@ -18,12 +18,12 @@ from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.errors import Unreachable
 from orchestrator.records import HistoryEvent, NodeKind, NodeRecord, StreamRecord
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
-from orchestrator.store import (
+from orchestrator.store.ephemeral import EphemeralRecord
+from orchestrator.store.protocol import (
     HISTORY,
     NODES,
     STREAMS,
     AccessDenied,
-    EphemeralRecord,
     RecordExists,
     RecordInvalid,
     RecordMissing,
@@ -31,8 +31,8 @@ from orchestrator.store import (
     Store,
     StoreUnavailable,
     VersionConflict,
-    ZooKeeperStore,
 )
+from orchestrator.store.zookeeper import ZooKeeperStore
 
 SECRET = "secret"
 # The folder of all clusters, /vivace, belongs to the secret of the first one.

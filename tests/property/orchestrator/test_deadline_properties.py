@@ -13,7 +13,7 @@ from orchestrator.control.decide import DecisionSettings, decide
 from orchestrator.control.view import LEAST_SAMPLES
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import CostStatus, Estimate
-from orchestrator.store import QUERIES
+from orchestrator.store.protocol import QUERIES
 from tests.obedient_cluster import ObedientCluster, aircraft, places_ms, query_manifest
 from tests.property.orchestrator.test_decide_properties import act
 

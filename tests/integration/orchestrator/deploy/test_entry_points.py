@@ -14,7 +14,8 @@ import pytest
 from orchestrator.deploy.embedded.packages import source_root
 from orchestrator.deploy.embedded.ports import free_port
 from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
-from orchestrator.store import CLUSTER, LEADER, NODES, ZooKeeperStore
+from orchestrator.store.protocol import CLUSTER, LEADER, NODES
+from orchestrator.store.zookeeper import ZooKeeperStore
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
 

@@ -27,7 +27,7 @@ from orchestrator.records import (
     SourceAssignment,
 )
 from orchestrator.simulation.memory_store import MemoryServer
-from orchestrator.store import ASSIGNMENTS, CLUSTER, NODES
+from orchestrator.store.protocol import ASSIGNMENTS, CLUSTER, NODES
 from streams.chunk import stream_schema
 from tests.conftest import WaitUntil
 from tests.quiet_host import COLUMNS, fragment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.control.decide import DecisionSettings, decide
 from orchestrator.records import Record
-from orchestrator.store import QUERIES, STREAMS, Key
+from orchestrator.store.protocol import QUERIES, STREAMS, Key
 from tests.obedient_cluster import ObedientCluster, aircraft, places_ms, query_manifest, replica
 
 ALERTS = "proximity.alerts"

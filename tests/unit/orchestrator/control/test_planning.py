@@ -10,7 +10,7 @@ from orchestrator.control.dataflow import dataflow
 from orchestrator.control.planning import Planning
 from orchestrator.control.problem import network_view
 from orchestrator.records import ClusterRecord
-from orchestrator.store import CLUSTER
+from orchestrator.store.protocol import CLUSTER
 from tests.obedient_cluster import ObedientCluster
 from topology.cpu import DEFAULT_SCALING, Power
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.control.process import Coordination
-from orchestrator.store import LEADER, LeaderRecord
+from orchestrator.store.protocol import LEADER, LeaderRecord
 from tests.obedient_cluster import ObedientCluster, aircraft
 
 

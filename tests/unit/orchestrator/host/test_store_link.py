@@ -14,7 +14,7 @@ from orchestrator.host.events import (
 from orchestrator.host.store_link import StoreLink
 from orchestrator.records import Assignment, FragmentRecord, NodeKind, NodeRecord, ReplicaId, Timing
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
-from orchestrator.store import ASSIGNMENTS, NODES, StoreUnavailable, fragment_key
+from orchestrator.store.protocol import ASSIGNMENTS, NODES, StoreUnavailable, fragment_key
 
 HERE = ReplicaId(node="here", incarnation="2")
 THERE = ReplicaId(node="there", incarnation="7")
