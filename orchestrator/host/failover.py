@@ -1,0 +1,126 @@
+"""The failover decision: when a replica of this host takes over, and when one steps down.
+
+A standby takes over as soon as its primary's host is lost: the connection to it breaks, it is
+silent for `suspectAfter`, or its record is gone from the store. The takeover is local and
+immediate; the store records it afterwards. A primary steps down when it learns of a newer epoch
+of its fragment, from its peer replica's heartbeat, from a consumer's acknowledgement or from the
+store.
+"""
+
+from __future__ import annotations
+
+from ha.failure_detector import FailureDetector
+from ha.messages import Heartbeat
+from ha.roles import ReplicaRole, RoleEvent
+from orchestrator.host.dispatcher import Dispatcher
+from orchestrator.host.events import RecordTakeover
+from orchestrator.host.outbox import Outbox
+from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
+
+
+class Failover:
+    """Watches the hosts of peer replicas, and changes the roles of replicas here.
+
+    Parameters
+    ----------
+    replica_manager
+        The replicas of this host.
+    dispatcher
+        Told when roles have changed.
+    outbox
+        Takes messages, reports and takeovers to record.
+    detector
+        Suspects hosts that are silent.
+    """
+
+    def __init__(
+        self,
+        replica_manager: ReplicaManager,
+        dispatcher: Dispatcher,
+        outbox: Outbox,
+        detector: FailureDetector,
+    ) -> None:
+        self._replica_manager = replica_manager
+        self._dispatcher = dispatcher
+        self._outbox = outbox
+        self._detector = detector
+
+    def heard(self, node: str, now_us: int) -> None:
+        """Note a sign of life of a host."""
+        self._detector.heard(node, now_us)
+
+    def on_assignment(self, gone: set[str], now_us: int) -> None:
+        """Watch the hosts of peer replicas; take over from those that have left the store.
+
+        Parameters
+        ----------
+        gone
+            Nodes whose process has ended since the last assignment, even if a new one has started.
+        """
+        alive = self._replica_manager.incarnations
+        peers = {hosted.assignment.peer_replica for hosted in self._hosted()}
+        self._detector.watch({peer for peer in peers if peer is not None and peer in alive}, now_us)
+        for hosted in self._hosted():
+            peer = hosted.assignment.peer_replica
+            if peer is not None and (peer in gone or peer not in alive):
+                self._take_over(hosted, "gone from the store", now_us)
+
+    def on_peer_lost(self, node: str, cause: str, now_us: int) -> None:
+        """Take over every fragment whose peer replica was on a lost host."""
+        for hosted in self._hosted():
+            if hosted.assignment.peer_replica == node:
+                self._take_over(hosted, cause, now_us)
+
+    def suspect_silent_peers(self, now_us: int) -> None:
+        """Take over from hosts that have been silent for too long."""
+        for node in self._detector.suspects(now_us):
+            self._outbox.counters["suspicions"] += 1
+            self.on_peer_lost(node, "silent", now_us)
+
+    def send_heartbeats(self) -> None:
+        """Tell the host of each peer replica that this host is alive, and which epochs it knows."""
+        epochs: dict[str, dict[str, int]] = {}
+        for hosted in self._hosted():
+            a = hosted.assignment
+            if a.peer_replica is not None:
+                epochs.setdefault(a.peer_replica, {})[a.fragment] = hosted.replica.epoch
+        for peer, known in epochs.items():
+            self._outbox.send(peer, Heartbeat(epochs=known))
+
+    def on_epoch(self, fragment: str, epoch: int, now_us: int) -> None:
+        """Step down if another host knows a newer epoch of a fragment."""
+        hosted = self._replica_manager.replicas.get(fragment)
+        if hosted is not None and epoch > hosted.replica.epoch:
+            self.step_down(fragment, epoch, now_us)
+
+    def step_down(self, fragment: str, epoch: int, now_us: int) -> None:
+        """Leave a fragment's epoch to another primary."""
+        hosted = self._replica_manager.replicas.get(fragment)
+        if hosted is not None and hosted.step_down(max(epoch, hosted.replica.epoch)):
+            self._outbox.counters["demotions"] += 1
+            self._outbox.report("stepped down", fragment, f"epoch {epoch} has another primary")
+            self._dispatcher.rebuild_tasks(now_us)
+
+    def _hosted(self) -> list[HostedReplica]:
+        return list(self._replica_manager.replicas.values())
+
+    def _take_over(self, hosted: HostedReplica, cause: str, now_us: int) -> None:
+        replica, a = hosted.replica, hosted.assignment
+        before = replica.role
+        replica.apply(RoleEvent.PEER_REPLICA_LOST)
+        if before is not ReplicaRole.STANDBY:
+            return
+        self._outbox.counters["takeovers"] += 1
+        self._outbox.report("took over", a.fragment, f"{cause}; epoch {replica.epoch}")
+        self._outbox.add(
+            RecordTakeover(
+                query=a.query,
+                fragment=a.fragment,
+                epoch=replica.epoch,
+                previous=a.peer_replica or "",
+                cause=cause,
+                detected_at_us=now_us,
+            )
+        )
+        self._outbox.feed(replica)
+        self._dispatcher.rebuild_tasks(now_us)

@@ -1,0 +1,153 @@
+"""The input side of a host: subscriptions, received data, acknowledgements and fetched state.
+
+Replicas and sinks read streams. Both subscribe to every producer of a stream and drop what they
+have received before. They ask again when a chunk is missing, and acknowledge what they no longer
+need. A replica that is warming up also fetches the state of its peer replica.
+"""
+
+from __future__ import annotations
+
+from ha.cursor import Receipt, StreamCursor
+from ha.messages import Data, Snapshot, SnapshotRequest, Subscribed
+from ha.roles import ReplicaRole
+from ha.subscription import Subscription
+from orchestrator.host.dispatcher import Dispatcher
+from orchestrator.host.hosted_sink import HostedSink
+from orchestrator.host.outbox import Outbox
+from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
+
+SNAPSHOT_RETRY_US = 500_000
+"""A peer replica that has not answered by then was not ready, or the request was lost."""
+
+
+class InputProcessor:
+    """Receives streams for the replicas and sinks of one host.
+
+    Parameters
+    ----------
+    replica_manager
+        The replicas and sinks of this host.
+    dispatcher
+        Told which replicas have received something, and when roles have changed.
+    outbox
+        Takes messages, deliveries and reports.
+    """
+
+    def __init__(
+        self, replica_manager: ReplicaManager, dispatcher: Dispatcher, outbox: Outbox
+    ) -> None:
+        self._replica_manager = replica_manager
+        self._dispatcher = dispatcher
+        self._outbox = outbox
+        self._counters = outbox.counters
+
+    def on_data(self, sender: str, data: Data, now_us: int) -> None:
+        """Receive data for the sink or the replica that it is addressed to."""
+        sink = self._replica_manager.sinks.get(data.stream)
+        hosted = self._replica_manager.replicas.get(data.consumer)
+        if sink is not None and data.consumer == sink.subscription.consumer:
+            self._deliver(sender, sink, data, now_us)
+        elif hosted is not None and data.stream in hosted.subscriptions:
+            self._take_in(sender, hosted, data, now_us)
+        else:
+            self._counters["chunks_unasked"] += 1
+
+    def on_subscribed(self, sender: str, answer: Subscribed, now_us: int) -> None:
+        """Note a producer's answer to a subscription."""
+        for subscription, cursor in self._replica_manager.subscriptions():
+            if (subscription.stream, subscription.consumer) == (answer.stream, answer.consumer):
+                subscription.answered(sender, answer, cursor)
+        if (hosted := self._replica_manager.replicas.get(answer.consumer)) is not None:
+            self._request_snapshot(hosted, now_us)
+
+    def on_snapshot(self, snapshot: Snapshot, now_us: int) -> None:
+        """Install the state of a peer replica."""
+        hosted = self._replica_manager.replicas.get(snapshot.fragment)
+        if hosted is None or hosted.replica.role is not ReplicaRole.WARMING:
+            return
+        if hosted.replica.install(snapshot):
+            self._outbox.report("warm", snapshot.fragment, f"epoch {hosted.replica.epoch}")
+            self._dispatcher.rebuild_tasks(now_us)
+        else:
+            self._counters["snapshots_unusable"] += 1
+
+    def request(self, now_us: int) -> None:
+        """Send the subscriptions and snapshot requests that are due."""
+        for subscription, cursor in self._replica_manager.subscriptions():
+            for node, request in subscription.requests(cursor, now_us):
+                self._outbox.send(node, request)
+        for hosted in self._replica_manager.replicas.values():
+            self._request_snapshot(hosted, now_us)
+
+    def acknowledge(self) -> None:
+        """Tell producers what the replicas and sinks here no longer need."""
+        for hosted in self._replica_manager.replicas.values():
+            for stream, position in hosted.replica.processed().items():
+                cursor = hosted.replica.inputs[stream].cursor
+                for node, ack in hosted.subscriptions[stream].acks(position, cursor):
+                    self._outbox.send(node, ack)
+        for sink in self._replica_manager.sinks.values():
+            if sink.cursor.position is not None:
+                for node, ack in sink.subscription.acks(sink.cursor.position, sink.cursor):
+                    self._outbox.send(node, ack)
+
+    def _deliver(self, sender: str, sink: HostedSink, data: Data, now_us: int) -> None:
+        receipt, delivery = sink.receive(data, now_us)
+        if receipt is Receipt.GAP and sink.subscription.unrecoverable(sender, sink.cursor):
+            lost = sink.skip_to(data)
+            self._counters["tuples_lost"] += lost
+            receipt, delivery = sink.receive(data, now_us, lost)
+        if delivery is not None:
+            self._outbox.add(delivery)
+        self._note_receipt(receipt, sender, sink.subscription, sink.cursor, now_us)
+
+    def _take_in(self, sender: str, hosted: HostedReplica, data: Data, now_us: int) -> None:
+        replica, subscription = hosted.replica, hosted.subscriptions[data.stream]
+        cursor = replica.inputs[data.stream].cursor
+        receipt = replica.receive(data).receipt
+        if receipt is Receipt.GAP and subscription.unrecoverable(sender, cursor):
+            if replica.role is ReplicaRole.PRIMARY:
+                # No host keeps these tuples any more: report the loss and continue after them.
+                lost = replica.skip_to(data)
+                self._counters["tuples_lost"] += lost
+                detail = f"{lost} tuples that no producer keeps"
+                self._outbox.report("input lost", data.stream, detail)
+            else:
+                self._discard_state(hosted, now_us)
+        else:
+            self._note_receipt(receipt, sender, subscription, cursor, now_us)
+        self._dispatcher.arrived(data.consumer, now_us)
+
+    def _discard_state(self, hosted: HostedReplica, now_us: int) -> None:
+        """Have a secondary start over with the state of its peer replica."""
+        self._counters["states_broken"] += 1
+        hosted.replica.discard_state()
+        hosted.snapshot_asked_us = None
+        for subscription in hosted.subscriptions.values():
+            subscription.ask_again()
+        self._dispatcher.rebuild_tasks(now_us)
+
+    def _note_receipt(
+        self,
+        receipt: Receipt,
+        sender: str,
+        subscription: Subscription,
+        cursor: StreamCursor,
+        now_us: int,
+    ) -> None:
+        self._counters[f"chunks_{receipt.value}"] += 1
+        if receipt is Receipt.GAP:
+            request = subscription.missing(sender, cursor, now_us)
+            if request is not None:
+                self._outbox.send(sender, request)
+
+    def _request_snapshot(self, hosted: HostedReplica, now_us: int) -> None:
+        """Ask the peer replica for its state, once every producer keeps what will follow it."""
+        peer, asked_us = hosted.assignment.peer_replica, hosted.snapshot_asked_us
+        if hosted.replica.role is not ReplicaRole.WARMING or peer is None:
+            return
+        if not all(subscription.confirmed for subscription in hosted.subscriptions.values()):
+            return
+        if asked_us is None or now_us - asked_us >= SNAPSHOT_RETRY_US:
+            hosted.snapshot_asked_us = now_us
+            self._outbox.send(peer, SnapshotRequest(fragment=hosted.assignment.fragment))
