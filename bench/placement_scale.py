@@ -170,7 +170,7 @@ def _on_spark(workload: Workload, alone: BulkPlan, settings: Settings) -> dict[s
         session = start_session(
             SessionSettings(
                 name="placement scale",
-                work_dir=Path(folder) / "spark",
+                work_dir=Path(folder),
                 executors=EXECUTORS,
                 extra={"spark.python.worker.reuse": "true"},
             )
@@ -181,7 +181,6 @@ def _on_spark(workload: Workload, alone: BulkPlan, settings: Settings) -> dict[s
                 session,
                 workload.requests,
                 workload.view,
-                Path(folder) / "work",
                 bulk=BULK,
                 settings=OURS,
                 rng=np.random.default_rng(1),

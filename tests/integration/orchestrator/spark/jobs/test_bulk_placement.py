@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +27,7 @@ BULK = BulkSettings(round_size=7)
 def session(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     started = start_session(
         SessionSettings(
-            name="mass placement",
+            name="bulk placement",
             work_dir=tmp_path_factory.mktemp("spark"),
             executors=2,
             java=java,
@@ -40,9 +39,7 @@ def session(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sp
 
 
 @pytest.mark.parametrize("settings", [OURS, PAPER], ids=["ours", "paper"])
-def test_executors_place_as_one_process_does(
-    session: SparkSession, tmp_path: Path, settings: Settings
-) -> None:
+def test_executors_place_as_one_process_does(session: SparkSession, settings: Settings) -> None:
     workload = paper_workload(5, queries=15)
     # One of them asks for the impossible and is told so, from wherever.
     hasty = replace(workload.requests[3].graph, name="hasty")
@@ -52,7 +49,6 @@ def test_executors_place_as_one_process_does(
         session,
         requests,
         workload.view,
-        tmp_path,
         bulk=BULK,
         settings=settings,
         rng=np.random.default_rng(1),
@@ -65,4 +61,3 @@ def test_executors_place_as_one_process_does(
     assert len(found.plan.queries) == 14
     assert "hasty" in found.refused
     assert said[-1] == f"round {found.rounds}: 15 of 15 queries are placed"
-    assert not list(tmp_path.iterdir())
