@@ -13,6 +13,8 @@ the objective is 0; above, no placement is, and the objective says how unfair th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from placement.deadline.problem import DeadlineProblem
@@ -128,18 +130,8 @@ def _tightened(
                 tied_ms[operator.candidates[0]] += operator.cost_ms
         demand_ms = max(work_ms / len(draft.nodes), *tied_ms.values())
         most = max(most, demand_ms / pair.proportional_ms)
-    outputs = tuple(
-        DeadlineOutput(
-            stream=output.stream,
-            deadline_ms=output.deadline_ms * most / tightness,
-            sink=output.sink,
-        )
+    outputs = (
+        replace(output, deadline_ms=output.deadline_ms * most / tightness)
         for output in draft.outputs
     )
-    return DeadlineProblem(
-        nodes=draft.nodes,
-        operators=draft.operators,
-        sources=draft.sources,
-        outputs=outputs,
-        one_way_ms=one_way_ms,
-    )
+    return replace(draft, outputs=tuple(outputs), one_way_ms=one_way_ms)

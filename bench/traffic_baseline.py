@@ -29,7 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.result import DeadlinePlacement
+from placement.deadline.result import DeadlinePlacement, least_by_operator
 from placement.deadline.sub_deadlines import best_sub_deadlines
 from placement.errors import SolverStopped
 from placement.program import MilpSettings, Program, Term
@@ -62,10 +62,7 @@ class TrafficBaseline:
     @property
     def sub_deadlines_ms(self) -> dict[str, float]:
         """min_s d_{s,o} by operator, ms: what EDF goes by."""
-        least: dict[str, float] = {}
-        for (_, name), ms in self.pair_deadlines_ms.items():
-            least[name] = min(ms, least.get(name, ms))
-        return least
+        return least_by_operator(self.pair_deadlines_ms)
 
 
 def place_by_traffic(

@@ -1,85 +1,90 @@
-"""Whether the parts of a deadline problem agree with each other."""
+"""Checks that the parts of a deadline problem are valid and refer to each other correctly."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from placement.deadline.errors import DeadlineProblemError
-from placement.deadline.records import DeadlineOperator
+from placement.deadline.records import (
+    DeadlineNode,
+    DeadlineOperator,
+    DeadlineOutput,
+    DeadlineSource,
+)
+from topology.arrays import FloatArray
 
-if TYPE_CHECKING:
-    from placement.deadline.problem import DeadlineProblem
 
-
-def check(problem: DeadlineProblem) -> None:
-    """Raise `DeadlineProblemError` for the first part that contradicts another."""
-    _once("node", [node.name for node in problem.nodes])
-    _once("operator", [operator.name for operator in problem.operators])
-    _once("output", [output.stream for output in problem.outputs])
-    origins = [s.stream for s in problem.sources]
-    origins += [stream for operator in problem.operators for stream in operator.outputs]
-    _once("stream", origins)
-    for node in problem.nodes:
+def check_parts(
+    nodes: Sequence[DeadlineNode],
+    operators: Sequence[DeadlineOperator],
+    sources: Sequence[DeadlineSource],
+    outputs: Sequence[DeadlineOutput],
+) -> None:
+    """Raise `DeadlineProblemError` for the first invalid node, operator, source or output."""
+    _distinct("node", [node.name for node in nodes])
+    _distinct("operator", [operator.name for operator in operators])
+    _distinct("output", [output.stream for output in outputs])
+    produced = [stream for operator in operators for stream in operator.outputs]
+    _distinct("stream", [source.stream for source in sources] + produced)
+    streams = {source.stream for source in sources}.union(produced)
+    known = {node.name for node in nodes}
+    for node in nodes:
         _positive(f"node {node.name}", "speed", node.speed)
         for work in node.admitted:
             _positive(f"node {node.name}, admitted {work.name}", "cost_ms", work.cost_ms)
             _positive(f"node {node.name}, admitted {work.name}", "deadline_ms", work.deadline_ms)
-    for operator in problem.operators:
-        _check_operator(problem, operator)
-    for source in problem.sources:
-        _known_nodes(problem, f"source {source.stream}", source.nodes)
-    for output in problem.outputs:
+    for operator in operators:
+        subject = f"operator {operator.name}"
+        _positive(subject, "cost_ms", operator.cost_ms)
+        _positive(subject, "weight", operator.weight)
+        _nodes(subject, operator.candidates, known)
+        if not operator.inputs:
+            raise DeadlineProblemError(subject, "has no input")
+        for stream in operator.inputs:
+            if stream not in streams:
+                raise DeadlineProblemError(subject, f"its input {stream!r} has no origin")
+    for source in sources:
+        _nodes(f"source {source.stream}", source.nodes, known)
+    for output in outputs:
         subject = f"output {output.stream}"
         _positive(subject, "deadline_ms", output.deadline_ms)
-        _known_nodes(problem, subject, (output.sink,))
-        if output.stream not in problem.producer:
+        _nodes(subject, (output.sink,), known)
+        if output.stream not in produced:
             raise DeadlineProblemError(subject, "no operator makes it")
-    _check_network(problem)
 
 
-def _check_operator(problem: DeadlineProblem, operator: DeadlineOperator) -> None:
-    subject = f"operator {operator.name}"
-    _positive(subject, "cost_ms", operator.cost_ms)
-    _positive(subject, "weight", operator.weight)
-    _known_nodes(problem, subject, operator.candidates)
-    if not operator.inputs:
-        raise DeadlineProblemError(subject, "has no input")
-    for stream in operator.inputs:
-        if stream not in problem.producer and stream not in problem.source:
-            raise DeadlineProblemError(subject, f"its input {stream!r} has no origin")
-
-
-def _check_network(problem: DeadlineProblem) -> None:
-    origins = {*problem.producer, *problem.source}
-    for stream, rate in problem.rates_bytes_s.items():
-        if stream not in origins:
+def check_rates(rates_bytes_s: Mapping[str, float], streams: Iterable[str]) -> None:
+    """Raise `DeadlineProblemError` for the first rate that is negative or of no stream."""
+    known = set(streams)
+    for stream, rate in rates_bytes_s.items():
+        if stream not in known:
             raise DeadlineProblemError(f"rate of stream {stream}", "there is no such stream")
         if not (math.isfinite(rate) and rate >= 0):
             raise DeadlineProblemError(f"rate of stream {stream}", f"{rate} is not a number ≥ 0")
-    if problem.one_way_ms is None:
-        return
-    n = len(problem.nodes)
-    if problem.one_way_ms.shape != (n, n):
-        raise DeadlineProblemError("one_way_ms", f"shape {problem.one_way_ms.shape}, not {(n, n)}")
-    wrong = ~(np.isfinite(problem.one_way_ms) & (problem.one_way_ms >= 0))
-    wrong |= np.eye(n, dtype=np.bool_) & (problem.one_way_ms != 0)
+
+
+def check_latencies(one_way_ms: FloatArray, nodes: Sequence[DeadlineNode]) -> None:
+    """Raise `DeadlineProblemError` for a wrong shape or the first invalid latency."""
+    n = len(nodes)
+    if one_way_ms.shape != (n, n):
+        raise DeadlineProblemError("one_way_ms", f"shape {one_way_ms.shape}, not {(n, n)}")
+    wrong = ~(np.isfinite(one_way_ms) & (one_way_ms >= 0))
+    wrong |= np.eye(n, dtype=np.bool_) & (one_way_ms != 0)
     if wrong.any():
         source, target = (int(at) for at in np.argwhere(wrong)[0])
         raise DeadlineProblemError(
-            f"latency {problem.nodes[source].name} → {problem.nodes[target].name}",
-            f"{problem.one_way_ms[source, target]} is not a number ≥ 0, and 0 within a node",
+            f"latency {nodes[source].name} → {nodes[target].name}",
+            f"{one_way_ms[source, target]} is not a number ≥ 0, and 0 within a node",
         )
 
 
-def _once(kind: str, names: list[str]) -> None:
-    seen = set[str]()
-    for name in names:
-        if name in seen:
-            raise DeadlineProblemError(f"{kind} {name}", "occurs twice")
-        seen.add(name)
+def _distinct(kind: str, names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise DeadlineProblemError(f"{kind} {twice}", "occurs twice")
 
 
 def _positive(subject: str, name: str, value: float) -> None:
@@ -87,10 +92,10 @@ def _positive(subject: str, name: str, value: float) -> None:
         raise DeadlineProblemError(subject, f"{name} {value} is not a number > 0")
 
 
-def _known_nodes(problem: DeadlineProblem, subject: str, names: tuple[str, ...]) -> None:
+def _nodes(subject: str, names: Sequence[str], known: set[str]) -> None:
     if not names:
         raise DeadlineProblemError(subject, "names no node")
-    _once(f"{subject}, node", list(names))
+    _distinct(f"{subject}, node", names)
     for name in names:
-        if name not in problem.node_index:
+        if name not in known:
             raise DeadlineProblemError(subject, f"no node is named {name!r}")

@@ -1,20 +1,20 @@
-"""Placement and sub-deadlines where one program is too large: improved region by region.
+"""Improves a placement region by region, where one program of the whole would be too large.
 
-The levelled placement and the bound by queries (`placement.deadline.estimate`) are often the same.
-While the placement is dearer than the bound by more than the gap asked for, regions are solved
-anew, each with everything else kept where it is: one of the fullest nodes, the emptiest of those
-that its operators may go to, and the operators on them.
+The estimate's placement and bound (`placement.deadline.estimate`) often agree already. Otherwise
+regions are solved until the gap that was asked for is closed. A region is one of the nodes with
+the most excess, together with the emptiest of the nodes to which its operators may move. The
+operators on these nodes are placed anew within the region; all others stay where they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from placement.deadline.demand_table import DemandTable
-from placement.deadline.estimate import Estimate, bounded, estimate, is_closed, placed
+from placement.deadline.estimate import Estimate, bounded, estimate, is_closed, with_sub_deadlines
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import DeadlinePlacement
 from placement.deadline.settings import SolverSettings
@@ -22,105 +22,77 @@ from placement.deadline.solver_model import SolverModel
 from placement.errors import SolverStopped
 
 REGION_NODES = 8
-"""Nodes of a region: a program of some tens of operators."""
+"""Nodes of a region; its program has some tens of operators."""
 
 REGIONS = 6
-"""Regions solved at most."""
+"""Limit of the regions that are solved."""
 
 
 def place_in_parts(
-    problem: DeadlineProblem, settings: SolverSettings | None = None
+    problem: DeadlineProblem,
+    settings: SolverSettings | None = None,
+    found: Estimate | None = None,
 ) -> DeadlinePlacement:
-    """Nodes and sub-deadlines of all operators, without a program of the whole.
+    """Solve regions until the gap is closed, without a program of the whole.
+
+    Parameters
+    ----------
+    found
+        Where to start; the estimate of the problem if not given.
 
     Returns
     -------
     DeadlinePlacement
-        With the proven bound; `optimal` says whether the gap is the one asked for.
+        With the proven bound; `optimal` says whether the gap that was asked for is reached.
 
     Raises
     ------
     DeadlinesUnattainable
-        If a query by itself, with its floors, has no placement: so has the whole none.
+        If a query has no placement even alone.
     SolverStopped
-        If no placement was found though there may be one.
+        If no placement was found, though one may exist.
     """
     settings = settings or SolverSettings()
-    return improve_in_parts(problem, estimate(problem, settings), settings)
-
-
-def improve_in_parts(
-    problem: DeadlineProblem, found: Estimate, settings: SolverSettings
-) -> DeadlinePlacement:
-    """Solve regions anew until the gap is closed; see `place_in_parts`."""
-    best, bound = found.placement, found.bound
-    places = found.places
-    share_s = settings.milp.time_limit_s / (2 * REGIONS)
-    region_settings = replace(settings.milp, time_limit_s=share_s)
+    found = found or estimate(problem, settings)
+    best, places, gap = found.placement, found.places, settings.milp.gap
+    milp = replace(settings.milp, time_limit_s=settings.milp.time_limit_s / (2 * REGIONS))
     for region in _regions(problem, found):
-        if best is not None and is_closed(best, bound, settings.milp.gap):
+        if best is not None and is_closed(best, found.bound, gap):
             break
-        part = _region(problem, places, region)
-        model = SolverModel(part, usage_weight=settings.usage_weight)
+        candidates = {
+            each.name: tuple(node for node in each.candidates if node in region)
+            if places[each.name] in region
+            else (places[each.name],)
+            for each in problem.operators
+        }
+        model = SolverModel(problem.with_candidates(candidates), usage_weight=settings.usage_weight)
         if best is not None:
-            model.program.cap(best.objective * (1 - settings.milp.gap / 2))
-        answer = model.program.solve(region_settings)
+            model.program.cap(best.objective * (1 - gap / 2))
+        answer = model.program.solve(milp)
         if answer.x is None:
             continue
         tried = model.places(answer.x.tolist())
-        better = placed(problem, tried, settings)
+        better = with_sub_deadlines(problem, tried, settings)
         if better is not None and (best is None or better.objective < best.objective):
             best, places = better, tried
     if best is None:
         raise SolverStopped("of the deadline model, in parts", "no region gave a placement")
-    return bounded(best, bound, settings.milp.gap)
+    return bounded(best, found.bound, gap)
 
 
 def _regions(problem: DeadlineProblem, found: Estimate) -> Iterator[set[str]]:
-    """Groups of nodes, the fullest first: each with those that its operators may go to."""
-    demand_table = DemandTable(problem)
-    demand_table.put_all(found.places)
-    excess = np.maximum(demand_table.demand_ms - found.curve_ms, 0.0) @ demand_table.price
-    nearly = (demand_table.demand_ms / found.curve_ms).max(axis=1)
-    names = [node.name for node in problem.nodes]
-    fullest = sorted(range(len(names)), key=lambda n: (-float(excess[n]), -float(nearly[n])))
-    for at in range(min(REGIONS, len(fullest))):
-        yield {names[n] for n in _around(problem, found, fullest[at], fullest)}
-
-
-def _around(
-    problem: DeadlineProblem, found: Estimate, node: int, fullest: Sequence[int]
-) -> list[int]:
-    """A node, and the emptiest of those that its operators may go to."""
-    name = problem.nodes[node].name
-    near = {
-        problem.node_index[other]
-        for operator in problem.operators
-        if found.places[operator.name] == name
-        for other in operator.candidates
-    }
-    emptiest = [n for n in reversed(fullest) if n in near and n != node]
-    return [node, *emptiest[: REGION_NODES - 1]]
-
-
-def _region(
-    problem: DeadlineProblem, places: Mapping[str, str], region: set[str]
-) -> DeadlineProblem:
-    """The problem with only those operators free that are in a region, and only within it."""
-
-    def candidates(name: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
-        if places[name] not in region:
-            return (places[name],)
-        return tuple(node for node in allowed if node in region)
-
-    return DeadlineProblem(
-        nodes=problem.nodes,
-        operators=tuple(
-            replace(operator, candidates=candidates(operator.name, operator.candidates))
+    """Groups of nodes, each around one of the nodes with the most excess, in that order."""
+    demand_ms = DemandTable(problem, found.places).demand_ms
+    excess = np.maximum(demand_ms - found.limit_ms, 0.0) @ problem.penalty_per_ms
+    ratio = (demand_ms / found.limit_ms).max(axis=1)
+    fullest = sorted(range(len(excess)), key=lambda n: (-float(excess[n]), -float(ratio[n])))
+    names = [problem.nodes[n].name for n in fullest]
+    for name in names[:REGIONS]:
+        reachable = {
+            node
             for operator in problem.operators
-        ),
-        sources=problem.sources,
-        outputs=problem.outputs,
-        one_way_ms=problem.one_way_ms,
-        rates_bytes_s=problem.rates_bytes_s,
-    )
+            if found.places[operator.name] == name
+            for node in operator.candidates
+        }
+        emptiest = [node for node in reversed(names) if node in reachable and node != name]
+        yield {name, *emptiest[: REGION_NODES - 1]}

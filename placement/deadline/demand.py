@@ -1,24 +1,26 @@
-"""The demand test of EDF on nodes: as rows of a program, and as admission of new work (§5.2.4).
+"""The demand test of EDF: as rows of a program, and as admission of new work (§5.2.4).
 
 Σ_{l'≤l} z_{n,o_l'}·c_{o_l'} ≤ d_{s_l,o_l}    for every node n and every l                   (6)
 
-A node that has all of its work released at once, and does it in the order of its sub-deadlines,
-meets them if the work up to each sub-deadline is no more than that; whatever is released later
-has later deadlines. The test assumes that an instance is done before the next one of the same
-operator comes, and that sub-deadlines are met from the arrival of an operator's own input.
+The test assumes that all work of a node is released at once. EDF then meets every sub-deadline if
+the work up to each sub-deadline is no longer than that sub-deadline; work that is released later
+has later deadlines. The test also assumes that an instance finishes before the next instance of
+the same operator arrives, and that a sub-deadline counts from the arrival of the operator's input.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.records import Admitted, DeadlineNode, Pair
+from placement.deadline.records import Admitted, DeadlineNode
 
 ROUNDING_MS = 1e-4
-"""By how much HiGHS may leave a row of (6) broken: its own 10⁻⁶, summed over a node's work."""
+"""How far a solution of HiGHS may violate a row of (6): HiGHS's own 10⁻⁶, summed over the work of
+a node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,65 +32,56 @@ class DemandRow:
     node
         n.
     costs_ms
-        Operators charged if they run on n, and what they take there, ms.
+        Operators that are charged if they run on n, each with its cost there, ms.
     pair
-        (s_l, o_l); None: the deadline is that of work that runs there already.
+        l, the place of (s_l, o_l) in `DeadlineProblem.pairs`. None: the row protects the
+        sub-deadline of admitted work.
     room_ms
-        What the work charged may take beyond d_{s_l,o_l}, ms: minus what runs there already
-        with that deadline or an earlier one; without a pair, the deadline minus that.
-    deadline_ms
-        d'_{s,o}, or the deadline of the work that runs already: (6)'s order.
+        By how much the charged cost may exceed d_{s_l,o_l}, ms: minus the admitted work of n that
+        is due no later. Without a pair: the admitted work's sub-deadline minus that work.
     """
 
     node: str
-    costs_ms: dict[str, float]
-    pair: Pair | None
+    costs_ms: tuple[tuple[str, float], ...]
+    pair: int | None
     room_ms: float
-    deadline_ms: float
 
 
 def demand_rows(problem: DeadlineProblem) -> Iterator[DemandRow]:
-    """All rows of (6)."""
+    """All rows of (6): for each node those of the pairs, then those of its admitted work.
+
+    Deviation from the paper: the paper's (6) sums over pairs; here an operator that serves several
+    outputs is charged once per node, from its first pair on, since it runs once.
+    """
     for node in problem.nodes:
-        costs_ms = {
-            name: problem.cost_ms(name) / node.speed
-            for name in sorted(problem.order, key=problem.first.__getitem__)
-            if node.name in problem.by_name[name].candidates
-        }
-        charged: dict[str, float] = {}
+        names = [n for n in problem.charged if node.name in problem.by_name[n].candidates]
+        costs_ms = tuple((name, problem.cost_ms(name) / node.speed) for name in names)
+        first = [problem.first[name] for name in names]
         for at, pair in enumerate(problem.pairs):
-            if problem.first[pair.operator] == at and pair.operator in costs_ms:
-                charged[pair.operator] = costs_ms[pair.operator]
             yield DemandRow(
                 node=node.name,
-                costs_ms=dict(charged),
-                pair=pair,
-                room_ms=-_admitted_ms(node, pair.proportional_ms),
-                deadline_ms=pair.proportional_ms,
+                costs_ms=costs_ms[: bisect_right(first, at)],
+                pair=at,
+                room_ms=-node.admitted_ms(pair.proportional_ms),
             )
         for work in node.admitted:
-            upto = work.deadline_ms
-            early = {
-                name: cost
-                for name, cost in costs_ms.items()
-                if problem.pairs[problem.first[name]].proportional_ms <= upto
-            }
-            room_ms = upto - _admitted_ms(node, upto)
-            yield DemandRow(
-                node=node.name, costs_ms=early, pair=None, room_ms=room_ms, deadline_ms=upto
-            )
+            due_ms = work.deadline_ms
+            due = sum(problem.pairs[at].proportional_ms <= due_ms for at in first)
+            room_ms = due_ms - node.admitted_ms(due_ms)
+            yield DemandRow(node=node.name, costs_ms=costs_ms[:due], pair=None, room_ms=room_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tightest:
-    """Where a node has the least time to spare.
+    """The sub-deadline on a node that leaves the least slack.
 
     Attributes
     ----------
     work
-        Whose deadline it is.
+        The work that has this sub-deadline.
     deadline_ms, demand_ms, slack_ms
-        That deadline; the work due by then; the difference, negative if it cannot be done.
+        The sub-deadline, the work due by then, and their difference; a negative slack means that
+        the node cannot finish the work in time.
     """
 
     node: str
@@ -104,14 +97,14 @@ class Tightest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Whether new work fits.
+    """The result of the admission test.
 
     Attributes
     ----------
     admitted
-        Whether all deadlines are met on every node, those of what runs already included.
+        Whether every node meets all sub-deadlines, including those of work admitted before.
     binding
-        The tightest place of all nodes; None if nothing runs anywhere.
+        The sub-deadline with the least slack on any node; None if no node has work.
     """
 
     admitted: bool
@@ -119,7 +112,7 @@ class Admission:
 
 
 def tightest(node: str, work: tuple[Admitted, ...]) -> Tightest | None:
-    """The deadline on a node that leaves the least slack; None if it has no work."""
+    """The sub-deadline on a node that leaves the least slack; None if the node has no work."""
     found: Tightest | None = None
     demand_ms = 0.0
     queue = sorted(work, key=lambda one: (one.deadline_ms, one.name))
@@ -138,14 +131,14 @@ def admit(
     new: Mapping[str, tuple[Admitted, ...]],
     rounding_ms: float = ROUNDING_MS,
 ) -> Admission:
-    """Test every node with new work on top of what it runs.
+    """Test every node with new work in addition to its admitted work.
 
     Parameters
     ----------
     new
-        Node → work, its costs as they are on that node (`work_of`).
+        Node → new work, with its cost on that node (`work_of`).
     rounding_ms
-        Negative slack that still counts as none, ms.
+        Negative slack that is tolerated, ms.
     """
     found = [
         place
@@ -160,21 +153,16 @@ def admit(
 def work_of(
     problem: DeadlineProblem, places: Mapping[str, str], sub_deadlines_ms: Mapping[str, float]
 ) -> dict[str, tuple[Admitted, ...]]:
-    """What a placement adds to every node: each operator once, by its sub-deadline."""
-    speed = {node.name: node.speed for node in problem.nodes}
+    """The work that a placement adds to each node: every operator once, with its sub-deadline."""
     return {
-        node: tuple(
+        node.name: tuple(
             Admitted(
                 name=name,
-                cost_ms=problem.cost_ms(name) / speed[node],
+                cost_ms=problem.cost_ms(name) / node.speed,
                 deadline_ms=sub_deadlines_ms[name],
             )
             for name in problem.order
-            if places[name] == node
+            if places[name] == node.name
         )
-        for node in speed
+        for node in problem.nodes
     }
-
-
-def _admitted_ms(node: DeadlineNode, upto_ms: float) -> float:
-    return sum(work.cost_ms for work in node.admitted if work.deadline_ms <= upto_ms)

@@ -1,12 +1,11 @@
-"""The demand of (6) as arrays, kept up to date while operators are moved.
+"""The demand of (6) as an array that is updated while operators are placed and moved.
 
-==========================  ================  ==============================================
-symbol                      name here         meaning
-==========================  ================  ==============================================
-Σ_{l'≤l} z_{n,o_l'}·c_o_l'  demand_ms[n, l]   work on n that is due by the l-th pair, ms
-max_n demand                least_ms[l]       what (6) asks of d_{s_l,o_l}
-d'_{s_l,o_l}                proportional_ms[l]        its fair share
-==========================  ================  ==============================================
+==========================  ==================  ============================================
+symbol                      name here           meaning
+==========================  ==================  ============================================
+Σ_{l'≤l} z_{n,o_l'}·c_o_l'  demand_ms[n, l]     work on n that is due by the l-th pair, ms
+max_n demand                least_ms[l]         least d_{s_l,o_l} that (6) allows, ms
+==========================  ==================  ============================================
 """
 
 from __future__ import annotations
@@ -20,103 +19,99 @@ from topology.arrays import FloatArray
 
 
 class DemandTable:
-    """Demand on every node as operators come and go.
+    """Demand on every node for the operators placed so far.
 
     Attributes
     ----------
-    proportional_ms
-        d' by pair, shape (l,), ms.
-    price
-        What 1 ms more or less than the fair share costs in (3), by pair, shape (l,), 1/ms.
     demand_ms
-        Shape (n, l), ms; what runs already included.
+        Shape (n, l), ms, including admitted work.
     at
-        Operator → index of its node, of those placed.
+        Placed operator → index of its node.
     """
 
-    def __init__(self, problem: DeadlineProblem) -> None:
+    def __init__(self, problem: DeadlineProblem, places: Mapping[str, str] | None = None) -> None:
         self._problem = problem
-        self._speeds: FloatArray = np.array(
-            [node.speed for node in problem.nodes], dtype=np.float64
-        )
-        self.proportional_ms: FloatArray = np.array(
-            [pair.proportional_ms for pair in problem.pairs]
-        )
-        self.price: FloatArray = np.array(
-            [
-                problem.by_name[pair.operator].weight / problem.cost_ms(pair.operator)
-                for pair in problem.pairs
-            ]
-        )
-        self.demand_ms: FloatArray = np.zeros((len(problem.nodes), len(problem.pairs)))
+        shape = len(problem.nodes), len(problem.pairs)
+        self.demand_ms: FloatArray = np.zeros(shape)
+        # Of the admitted work of each node: sub-deadlines, and the slack of each.
+        self._deadlines_ms: list[FloatArray] = []
+        self._slack_ms: list[FloatArray] = []
         for n, node in enumerate(problem.nodes):
             for work in node.admitted:
-                self.demand_ms[n, self.proportional_ms >= work.deadline_ms] += work.cost_ms
-        # By node: deadlines of what runs there, and the time left until each.
-        self._deadlines_ms: list[FloatArray] = []
-        self._left_ms: list[FloatArray] = []
-        for node in problem.nodes:
-            due = np.array([work.deadline_ms for work in node.admitted], dtype=np.float64)
+                self.demand_ms[n, problem.proportional_ms >= work.deadline_ms] += work.cost_ms
+            due_ms = np.array([work.deadline_ms for work in node.admitted], dtype=np.float64)
             cost_ms = np.array([work.cost_ms for work in node.admitted], dtype=np.float64)
-            self._deadlines_ms.append(due)
-            self._left_ms.append(due - (due[:, None] >= due) @ cost_ms)
+            self._deadlines_ms.append(due_ms)
+            self._slack_ms.append(due_ms - (due_ms[:, None] >= due_ms) @ cost_ms)
         self.at: dict[str, int] = {}
+        for name, node in (places or {}).items():
+            self.put(name, problem.node_index[node])
 
     @property
     def least_ms(self) -> FloatArray:
-        """What (6) asks of each sub-deadline, shape (l,), ms."""
+        """Least sub-deadline of each pair that (6) allows, shape (l,), ms."""
         return self.demand_ms.max(axis=0)
 
     @property
     def overload_ms(self) -> float:
-        """Work that makes what runs already late, summed over its deadlines, ms."""
-        return float(sum(np.maximum(-left_ms, 0).sum() for left_ms in self._left_ms))
+        """Negative slack of admitted work, summed over its sub-deadlines, ms, ≥ 0."""
+        return float(sum(np.maximum(-slack_ms, 0).sum() for slack_ms in self._slack_ms))
 
     def put(self, operator: str, node: int) -> None:
-        """Place an operator that is nowhere."""
+        """Place an operator that is not placed yet."""
         self.at[operator] = node
         self._change(operator, node, 1.0)
 
     def take(self, operator: str) -> int:
-        """Take an operator away; where it was."""
+        """Remove an operator; the node on which it was."""
         node = self.at.pop(operator)
         self._change(operator, node, -1.0)
         return node
 
-    def put_all(self, places: Mapping[str, str]) -> None:
-        """Place operators by the names of their nodes."""
-        for name, node in places.items():
-            self.put(name, self._problem.node_index[node])
+    def places(self) -> dict[str, str]:
+        """Operator → node, of the placed ones in the problem's order."""
+        nodes = self._problem.nodes
+        return {n: nodes[self.at[n]].name for n in self._problem.order if n in self.at}
+
+    def added_ms(self, operator: str, node: int) -> FloatArray:
+        """Demand that an operator adds to a node, shape (l,), ms."""
+        added: FloatArray = np.zeros(len(self._problem.pairs))
+        added[self._problem.first[operator] :] = self._cost_ms(operator, node)
+        return added
 
     def penalties(self, operator: str, nodes: Iterable[int]) -> list[tuple[float, float]]:
-        """What it would cost to put an operator on each of some nodes.
+        """Penalty for placing an operator on each of some nodes.
 
         Returns
         -------
         list of tuple of float
-            By node: how far (6) would push sub-deadlines above their fair shares, in units of
-            (3), what runs already made late included; and the largest share that demand would
-            have of a fair share on that node, from where the operator counts.
+            By node, first the amount by which (6) would raise sub-deadlines above d', in units of
+            (3), with a surcharge for admitted work that would be late; second the largest ratio of
+            demand to d' on that node, over the pairs that charge the operator.
         """
         first = self._problem.first[operator]
-        proportional_ms, price = self.proportional_ms[first:], self.price[first:]
-        # Only the two largest demands matter: the node's own and the largest of the others.
+        proportional_ms = self._problem.proportional_ms[first:]
+        per_ms = self._problem.penalty_per_ms[first:]
+        # Only two demands matter: that of the node itself and the largest of all nodes.
         least_ms = self.demand_ms[:, first:].max(axis=0)
-        before = float(price @ np.maximum(least_ms - proportional_ms, 0))
+        before = float(per_ms @ np.maximum(least_ms - proportional_ms, 0))
         found: list[tuple[float, float]] = []
         for node in nodes:
-            cost_ms = self._problem.cost_ms(operator) / self._speeds[node]
+            cost_ms = self._cost_ms(operator, node)
             own_ms = self.demand_ms[node, first:] + cost_ms
-            after = float(price @ np.maximum(np.maximum(least_ms, own_ms) - proportional_ms, 0))
-            late = self._deadlines_ms[node] >= self.proportional_ms[first]
-            excess_ms = float(np.maximum(cost_ms - self._left_ms[node][late], 0).sum())
-            full = float((own_ms / proportional_ms).max())
-            found.append((after - before + excess_ms / cost_ms * len(price), full))
+            after = float(per_ms @ np.maximum(np.maximum(least_ms, own_ms) - proportional_ms, 0))
+            due = self._deadlines_ms[node] >= proportional_ms[0]
+            late_ms = float(np.maximum(cost_ms - self._slack_ms[node][due], 0).sum())
+            ratio = float((own_ms / proportional_ms).max())
+            found.append((after - before + late_ms / cost_ms * len(per_ms), ratio))
         return found
+
+    def _cost_ms(self, operator: str, node: int) -> float:
+        return self._problem.cost_ms(operator) / self._problem.nodes[node].speed
 
     def _change(self, operator: str, node: int, sign: float) -> None:
         first = self._problem.first[operator]
-        cost_ms = sign * self._problem.cost_ms(operator) / float(self._speeds[node])
+        cost_ms = sign * self._cost_ms(operator, node)
         self.demand_ms[node, first:] += cost_ms
-        late = self._deadlines_ms[node] >= self.proportional_ms[first]
-        self._left_ms[node][late] -= cost_ms
+        due = self._deadlines_ms[node] >= self._problem.proportional_ms[first]
+        self._slack_ms[node][due] -= cost_ms

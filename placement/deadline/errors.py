@@ -1,4 +1,4 @@
-"""What can be wrong with a deadline problem, and why a right one may have no answer."""
+"""Errors of deadline placement: invalid problems, and valid problems without a placement."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from placement.errors import PlacementError
 
 
 class DeadlineProblemError(PlacementError):
-    """A problem that contradicts itself.
+    """A deadline problem that contradicts itself.
 
     Attributes
     ----------
     subject, problem
-        Where it is (a node, an operator, a stream, an output), and what is wrong.
+        The wrong part (a node, an operator, a stream, an output), and what is wrong with it.
     """
 
     def __init__(self, subject: str, problem: str) -> None:
@@ -23,12 +23,12 @@ class DeadlineProblemError(PlacementError):
 
 
 class TooManyPaths(PlacementError):
-    """The literal model has a row for every path, and there are too many to write down."""
+    """Too many paths for the paper's model, which has a row for every path."""
 
     def __init__(self, output: str, paths: int, limit: int) -> None:
         super().__init__(
-            f"output {output}: {paths} paths end in it, and the literal model writes a row for "
-            f"each, up to {limit}; take the production model"
+            f"output {output}: {paths} paths end in it, and the paper's model has a row for "
+            f"each, up to {limit}; use the solver's model"
         )
         self.output = output
         self.paths = paths
@@ -41,15 +41,15 @@ class DeadlinesUnattainable(PlacementError):
     Attributes
     ----------
     relaxation_ms
-        Output stream → by how much its deadline would have to be later, ms: together the least
-        with which there is a placement. Empty if no deadline of an output would help, since
-        work that runs already leaves a node no time.
+        Output stream → additional time that its deadline would need, ms; the least total that
+        makes a placement possible. Empty if later deadlines would not help, because the admitted
+        work leaves a node no time.
     excess_ms
-        Node → work that it would have to be relieved of with the deadlines as they are, ms:
-        together the least with which there is a placement. Empty if less work would not help,
-        since latencies alone take too long.
+        Node → work to take away from it if the deadlines stay, ms; the least total that makes a
+        placement possible. Empty if less work would not help, because latencies alone exceed a
+        deadline.
     advice
-        The same as a phrase.
+        Both as a phrase.
     """
 
     def __init__(self, relaxation_ms: Mapping[str, float], excess_ms: Mapping[str, float]) -> None:
@@ -69,14 +69,14 @@ class DeadlinesUnattainable(PlacementError):
 
 
 class NoStandby(PlacementError):
-    """No node could take an operator's secondary, wherever its primary runs.
+    """No node can run an operator's secondary within the recovery bound, whatever its primary.
 
     Attributes
     ----------
     transfer_ms
-        How far, at most, a secondary may be from what feeds the operator, ms.
+        Largest latency from the feeding nodes that the recovery bound allows a secondary, ms.
     best_ms
-        How far the nearest node in another place is, ms; None if there is no other place.
+        Latency of the nearest node in another failure domain, ms; None if there is no such node.
     """
 
     def __init__(self, operator: str, transfer_ms: float, best_ms: float | None) -> None:

@@ -1,15 +1,15 @@
-"""A good placement and a bound of the best, without any program of the whole.
+"""A good placement and a lower bound of (3), without a program of the whole problem.
 
-*From below.* Queries meet only on nodes. What a query sees there of the others are floors under its
-sub-deadlines, from prices on the nodes (`placement.deadline.lower_bounds`); whatever else they do
-to it is left out. Each query by itself, with its floors, is a small program, and the sum of what
-they cost at least is a bound of (3) for all of them together: they share no pair (s, o), and every
-placement of all of them keeps all the rows of each.
+*Lower bound.* Queries affect each other only through the nodes they share. The effect of all other
+queries on one query is bounded by lower bounds of its sub-deadlines
+(`placement.deadline.lower_bounds`). Each query alone, with these lower bounds, is a small program.
+The sum of their optima bounds (3) for all queries together, because queries share no pair (s, o)
+and a placement of all queries satisfies the rows of each:
 
-    (3)  ≥  Σ_q min { Σ_{(s,o) of q} weight_o·(up + down)/c_o :  (4)–(6) for q alone,  d ≥ floor }
+    (3)  ≥  Σ_q min { Σ_{(s,o) of q} weight_o·(up + down)/c_o :  (4)-(6) for q alone,  d ≥ bound }
 
-*From above.* The greedy placement is levelled against floors and fair shares
-(`placement.deadline.local_search`); so is the one that has every query where it would be by itself.
+*Placement.* Local search (`placement.deadline.local_search`) improves the greedy placement, and
+also the placement in which every query has the nodes it would take alone.
 """
 
 from __future__ import annotations
@@ -19,111 +19,117 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placement.deadline.demand_table import DemandTable
 from placement.deadline.errors import DeadlinesUnattainable
 from placement.deadline.heuristic import place_greedily
 from placement.deadline.local_search import LocalSearch
 from placement.deadline.lower_bounds import LowerBounds
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.result import LEAST_OBJECTIVE, DeadlinePlacement, deviation
+from placement.deadline.result import (
+    LEAST_OBJECTIVE,
+    DeadlinePlacement,
+    deviation,
+    network_usage,
+)
 from placement.deadline.settings import SolverSettings
 from placement.deadline.solver_model import SolverModel
 from placement.deadline.sub_deadlines import best_sub_deadlines
-from placement.deadline.usage import network_usage
 from placement.program import MilpSettings
 from topology.arrays import FloatArray
 
 ROUNDS = 30
-"""Rounds of levelling at most; it ends by itself long before."""
+"""Limit of the rounds of local search, which converges long before."""
 
 QUERY_LIMIT_S = 1.0
-"""For the program of one query; if it comes first, its bound so far counts."""
+"""Time limit of the program of one query; its bound at that time is still valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Estimate:
-    """A good placement and a bound, without any program of the whole.
+    """A placement and a lower bound of the objective.
 
     Attributes
     ----------
     placement
-        None if sub-deadlines were found for none.
+        None if no placement that was tried has sub-deadlines.
     bound
-        No placement has a smaller objective.
-    curve_ms
-        Floor or fair share, whichever is higher, by pair, shape (l,), ms.
+        Lower bound of the objective of any placement.
+    limit_ms
+        Lower bound or proportional sub-deadline, whichever is larger, by pair, shape (l,), ms.
     places
-        Where operators are in it, or would be.
+        Operator → node in the best placement, even if it has no sub-deadlines.
     """
 
     placement: DeadlinePlacement | None
     bound: float
-    curve_ms: FloatArray
+    limit_ms: FloatArray
     places: dict[str, str]
 
 
 def estimate(problem: DeadlineProblem, settings: SolverSettings) -> Estimate:
-    """The levelled placement and the bound by queries.
+    """The placement that local search finds, and the lower bound from single queries.
 
     Raises
     ------
     DeadlinesUnattainable
-        If a query by itself has no placement.
+        If a query has no placement even alone.
     """
     places = place_greedily(problem)
-    best = placed(problem, places, settings)
+    best = with_sub_deadlines(problem, places, settings)
     lower_bounds = LowerBounds(problem)
-    curve_ms = np.maximum(DemandTable(problem).proportional_ms, lower_bounds.least_ms)
+    limit_ms = np.maximum(problem.proportional_ms, lower_bounds.least_ms)
     if best is not None and best.objective <= LEAST_OBJECTIVE:
-        return Estimate(placement=best, bound=0.0, curve_ms=curve_ms, places=places)
+        return Estimate(placement=best, bound=0.0, limit_ms=limit_ms, places=places)
     lower_bounds.raise_by_spreading()
-    curve_ms = np.maximum(curve_ms, lower_bounds.least_ms)
-    bound, wishes = bound_by_queries(problem, lower_bounds.least_ms, settings)
-    for start in (places, places | wishes) if wishes else (places,):
-        levelled = LocalSearch(problem, start, curve_ms).level(ROUNDS)
-        better = placed(problem, levelled, settings)
+    limit_ms = np.maximum(limit_ms, lower_bounds.least_ms)
+    bound, alone = bound_by_queries(problem, lower_bounds.least_ms, settings)
+    for start in (places, places | alone) if alone else (places,):
+        improved = LocalSearch(problem, start, limit_ms).improve(ROUNDS)
+        better = with_sub_deadlines(problem, improved, settings)
         if best is None or (better is not None and better.objective < best.objective):
-            best, places = better, levelled
-    return Estimate(placement=best, bound=bound, curve_ms=curve_ms, places=places)
+            best, places = better, improved
+    return Estimate(placement=best, bound=bound, limit_ms=limit_ms, places=places)
 
 
 def bound_by_queries(
     problem: DeadlineProblem, lower_bounds_ms: FloatArray, settings: SolverSettings
 ) -> tuple[float, dict[str, str]]:
-    """Σ over queries of what each costs at least, floors given; and where each would be then.
+    """Solve each query alone, with lower bounds of its sub-deadlines.
 
     Returns
     -------
     float
-        Bound of (3).
+        Sum of the least objectives, a lower bound of (3) for all queries together.
     dict of str to str
-        Operator → node, of queries that cost something by themselves.
+        Operator → node that it would take alone, for queries whose objective may exceed 0.
     """
-    at = {(pair.output, pair.operator): index for index, pair in enumerate(problem.pairs)}
-    proportional_ms = DemandTable(problem).proportional_ms
-    share = MilpSettings(gap=settings.milp.gap / 10, time_limit_s=QUERY_LIMIT_S)
+    milp = MilpSettings(gap=settings.milp.gap / 10, time_limit_s=QUERY_LIMIT_S)
     total = 0.0
-    wishes: dict[str, str] = {}
+    alone: dict[str, str] = {}
     for query in queries(problem):
-        own = {key: float(lower_bounds_ms[at[key]]) for key in at if key[0] in query}
-        below = all(ms <= proportional_ms[at[key]] for key, ms in own.items())
-        if below and problem.one_way_ms is None:
-            # Nothing is known to cost it anything.
+        own = {key: at for key, at in problem.pair_index.items() if key[0] in query}
+        at = list(own.values())
+        if problem.one_way_ms is None and np.all(
+            lower_bounds_ms[at] <= problem.proportional_ms[at]
+        ):
+            # The proportional sub-deadlines satisfy all bounds, so the bound of this query is 0.
             continue
-        part = _query(problem, query)
-        model = SolverModel(part, usage_weight=settings.usage_weight, lower_bounds_ms=own)
-        answer = model.program.solve(share)
+        model = SolverModel(
+            _query(problem, query),
+            usage_weight=settings.usage_weight,
+            lower_bounds_ms={key: float(lower_bounds_ms[at]) for key, at in own.items()},
+        )
+        answer = model.program.solve(milp)
         if answer.infeasible:
             raise DeadlinesUnattainable({}, {})
         total += max(answer.bound, 0.0)
         if answer.x is not None:
-            wishes |= model.places(answer.x.tolist())
-    return total, wishes
+            alone |= model.places(answer.x.tolist())
+    return total, alone
 
 
 def queries(problem: DeadlineProblem) -> Iterator[set[str]]:
-    """Outputs that share no operator with others, together with those that they share with."""
-    left = [output.stream for output in problem.outputs]
+    """Groups of outputs that share operators; outputs of different groups share none."""
+    left = list(problem.output)
     while left:
         query, names = {left[0]}, set(problem.needed[left[0]])
         while more := {s for s in left if s not in query and names & set(problem.needed[s])}:
@@ -133,10 +139,10 @@ def queries(problem: DeadlineProblem) -> Iterator[set[str]]:
         yield query
 
 
-def placed(
+def with_sub_deadlines(
     problem: DeadlineProblem, places: Mapping[str, str], settings: SolverSettings
 ) -> DeadlinePlacement | None:
-    """A placement with its own best sub-deadlines; None if it has none."""
+    """Places with their best sub-deadlines; None if no sub-deadlines keep the deadlines."""
     pair_deadlines_ms = best_sub_deadlines(problem, places)
     if pair_deadlines_ms is None:
         return None
@@ -151,7 +157,7 @@ def placed(
 
 
 def bounded(placement: DeadlinePlacement, bound: float, gap: float) -> DeadlinePlacement:
-    """A placement with what was proven of it."""
+    """A placement with the bound that was proven for it."""
     known = replace(placement, bound=min(max(bound, placement.bound), placement.objective))
     return replace(known, optimal=is_closed(known, known.bound, gap))
 
@@ -163,18 +169,15 @@ def is_closed(placement: DeadlinePlacement, bound: float, gap: float) -> bool:
 
 
 def _query(problem: DeadlineProblem, query: set[str]) -> DeadlineProblem:
-    """A query by itself."""
+    """The part of the problem that concerns these outputs."""
     names = {name for stream in query for name in problem.needed[stream]}
     operators = tuple(operator for operator in problem.operators if operator.name in names)
-    taken = {stream for operator in operators for stream in operator.inputs}
-    sources = tuple(source for source in problem.sources if source.stream in taken)
-    made = {stream for operator in operators for stream in operator.outputs}
-    rates = problem.rates_bytes_s.items()
-    return DeadlineProblem(
-        nodes=problem.nodes,
+    inputs = {stream for operator in operators for stream in operator.inputs}
+    streams = inputs.union(*(operator.outputs for operator in operators))
+    return replace(
+        problem,
         operators=operators,
-        sources=sources,
+        sources=tuple(source for source in problem.sources if source.stream in inputs),
         outputs=tuple(output for output in problem.outputs if output.stream in query),
-        one_way_ms=problem.one_way_ms,
-        rates_bytes_s={s: rate for s, rate in rates if s in made or s in taken},
+        rates_bytes_s={s: rate for s, rate in problem.rates_bytes_s.items() if s in streams},
     )

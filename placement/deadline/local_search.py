@@ -1,14 +1,15 @@
-"""A placement whose demand stays below a curve: moves and exchanges, node by node.
+"""Local search: moves and exchanges of operators that lower the excess of each node's demand.
 
-(3) rises with the fullest node at each deadline, so where several nodes are too full no single
-move lowers it, and a search by (3) stands still. Against a given curve T every node can be judged
-by itself:
+Objective (3) depends, at each pair, on the node with the largest demand. Where several nodes have
+too much demand, no single move lowers (3), and a search that looked at (3) would stop. Compared
+with a given limit T_l, every node counts by itself:
 
-    excess = Σ_n Σ_l price_l·max(W_n(l) − T_l, 0)
+    excess = Σ_n Σ_l penalty_l·max(W_n(l) − T_l, 0)
 
-Operators leave nodes with excess, the fullest first, for other candidates, or change places with
-operators there, whatever lowers the sum. Fair shares or floors (`placement.deadline.lower_bounds`),
-whichever is higher, are the curve: below it nothing can be gained.
+Operators leave the nodes with excess, the largest first, for other candidates, or are exchanged
+with operators there, if this lowers the excess. The limits are the proportional sub-deadlines or
+the lower bounds (`placement.deadline.lower_bounds`), whichever is larger, since demand below them
+costs nothing.
 """
 
 from __future__ import annotations
@@ -22,119 +23,110 @@ from placement.deadline.problem import DeadlineProblem
 from topology.arrays import FloatArray
 
 NEGLIGIBLE = 1e-9
-"""Excess lowered by less is no improvement."""
+"""A smaller decrease of the excess does not count as an improvement."""
 
 
 class LocalSearch:
-    """Demand by node against a curve.
+    """A placement that is improved step by step.
 
     Parameters
     ----------
     problem
-        What is placed.
+        The problem to place.
     places
-        Where it is to begin with.
-    curve_ms
+        Operator → node, the start of the search.
+    limit_ms
         T by pair, shape (l,), ms.
     """
 
     def __init__(
-        self, problem: DeadlineProblem, places: Mapping[str, str], curve_ms: FloatArray
+        self, problem: DeadlineProblem, places: Mapping[str, str], limit_ms: FloatArray
     ) -> None:
         self._problem = problem
-        self._demand_table = DemandTable(problem)
-        self._demand_table.put_all(places)
-        self._curve_ms = curve_ms
-        self._free = {name for name in problem.order if len(problem.by_name[name].candidates) > 1}
-        self._nodes = {
-            name: [problem.node_index[node] for node in problem.by_name[name].candidates]
-            for name in self._free
+        self._demand = DemandTable(problem, places)
+        self._limit_ms = limit_ms
+        self._candidates = {
+            operator.name: [problem.node_index[node] for node in operator.candidates]
+            for operator in problem.operators
+            if len(operator.candidates) > 1
         }
-        self._speeds = [node.speed for node in problem.nodes]
-        self._on: list[set[str]] = [set() for _ in problem.nodes]
-        for name, node in self._demand_table.at.items():
-            self._on[node].add(name)
-        self._excess = [self._of(n, self._demand_table.demand_ms[n]) for n in range(len(self._on))]
+        # The operators with a choice, by the node on which they are.
+        self._movable: list[set[str]] = [set() for _ in problem.nodes]
+        for name in self._candidates:
+            self._movable[self._demand.at[name]].add(name)
+        self._excess = [self._of(demand_ms) for demand_ms in self._demand.demand_ms]
 
     @property
     def excess(self) -> float:
-        """Over all nodes."""
+        """Excess of all nodes."""
         return sum(self._excess)
 
-    def level(self, rounds: int) -> dict[str, str]:
-        """Move and exchange; operator → node."""
+    def improve(self, rounds: int) -> dict[str, str]:
+        """Search for at most so many rounds; operator → node."""
         for _ in range(rounds):
             before = self.excess
-            for node in sorted(range(len(self._on)), key=lambda n: -self._excess[n]):
+            for node in sorted(range(len(self._excess)), key=lambda n: -self._excess[n]):
                 if self._excess[node] <= NEGLIGIBLE:
                     break
                 self._relieve(node)
             if self.excess > before - NEGLIGIBLE:
                 break
-        at = self._demand_table.at
-        return {name: self._problem.nodes[at[name]].name for name in self._problem.order}
+        return self._demand.places()
 
     def _relieve(self, node: int) -> None:
-        for name in sorted(self._on[node] & self._free):
+        for name in sorted(self._movable[node]):
             if self._excess[node] <= NEGLIGIBLE:
                 return
-            there = self._best_move(name, node)
-            if there is not None:
-                self._put(name, there)
+            target = self._best_move(name, node)
+            if target is not None:
+                self._move(name, target)
                 continue
             other = self._best_exchange(name, node)
             if other is not None:
-                there = self._demand_table.at[other]
-                self._put(name, there)
-                self._put(other, node)
+                self._move(name, self._demand.at[other])
+                self._move(other, node)
 
     def _best_move(self, name: str, node: int) -> int | None:
-        without = self._of(node, self._demand_table.demand_ms[node] - self._curve(name, node))
+        demand_ms, added_ms = self._demand.demand_ms, self._demand.added_ms
+        without = self._of(demand_ms[node] - added_ms(name, node))
         best, least = None, -NEGLIGIBLE
-        for there in self._nodes[name]:
-            if there == node:
+        for target in self._candidates[name]:
+            if target == node:
                 continue
-            with_it = self._of(
-                there, self._demand_table.demand_ms[there] + self._curve(name, there)
-            )
-            change = without + with_it - self._excess[node] - self._excess[there]
+            after = self._of(demand_ms[target] + added_ms(name, target))
+            change = without + after - self._excess[node] - self._excess[target]
             if change < least:
-                best, least = there, change
+                best, least = target, change
         return best
 
     def _best_exchange(self, name: str, node: int) -> str | None:
+        demand_ms, added_ms = self._demand.demand_ms, self._demand.added_ms
+        without_ms = demand_ms[node] - added_ms(name, node)
         best, least = None, -NEGLIGIBLE
-        demand_ms = self._demand_table.demand_ms
-        without_ms = demand_ms[node] - self._curve(name, node)
-        for there in self._nodes[name]:
-            if there == node:
+        for target in self._candidates[name]:
+            if target == node:
                 continue
-            with_it_ms = demand_ms[there] + self._curve(name, there)
-            for other in sorted(self._on[there] & self._free):
-                if node not in self._nodes[other]:
+            with_ms = demand_ms[target] + added_ms(name, target)
+            for other in sorted(self._movable[target]):
+                if node not in self._candidates[other]:
                     continue
-                here = self._of(node, without_ms + self._curve(other, node))
-                if here >= self._excess[node] + self._excess[there]:
+                here = self._of(without_ms + added_ms(other, node))
+                if here >= self._excess[node] + self._excess[target]:
                     continue
-                beyond = self._of(there, with_it_ms - self._curve(other, there))
-                change = here + beyond - self._excess[node] - self._excess[there]
+                there = self._of(with_ms - added_ms(other, target))
+                change = here + there - self._excess[node] - self._excess[target]
                 if change < least:
                     best, least = other, change
         return best
 
-    def _put(self, name: str, there: int) -> None:
-        node = self._demand_table.take(name)
-        self._demand_table.put(name, there)
-        self._on[node].remove(name)
-        self._on[there].add(name)
-        for n in (node, there):
-            self._excess[n] = self._of(n, self._demand_table.demand_ms[n])
+    def _move(self, name: str, target: int) -> None:
+        node = self._demand.take(name)
+        self._demand.put(name, target)
+        self._movable[node].remove(name)
+        self._movable[target].add(name)
+        for n in (node, target):
+            self._excess[n] = self._of(self._demand.demand_ms[n])
 
-    def _curve(self, name: str, node: int) -> FloatArray:
-        """What an operator adds to the demand of a node, shape (l,), ms."""
-        added: FloatArray = np.zeros(len(self._curve_ms))
-        added[self._problem.first[name] :] = self._problem.cost_ms(name) / self._speeds[node]
-        return added
-
-    def _of(self, node: int, demand_ms: FloatArray) -> float:
-        return float(self._demand_table.price @ np.maximum(demand_ms - self._curve_ms, 0.0))
+    def _of(self, demand_ms: FloatArray) -> float:
+        """Excess of a node with this demand."""
+        return float(self._problem.penalty_per_ms @ np.maximum(demand_ms - self._limit_ms, 0.0))

@@ -1,32 +1,35 @@
-"""The paper's program of placement and sub-deadlines, as it is printed (deadline placement, §5.2).
+"""The paper's program of placement and sub-deadlines, as printed (deadline placement, §5.2).
 
 ===================  =================  ====================================================
 symbol               name here          meaning
 ===================  =================  ====================================================
 z_{n,o} ∈ {0, 1}     runs[n, o]         o runs on n
 x_{n,n',s} ∈ {0, 1}  flows[n, m, s]     s flows from n to n'
-y_{n,s} ∈ {0, 1}     there[n, s]        s is available on n
+y_{n,s} ∈ {0, 1}     available[n, s]    s is available on n
 l_{n,s} ≥ 0          level[n, s]        relay level of s on n
-d_{s,o} ≥ 0          share[s, o]        sub-deadline of o for output s, ms
-h⁺, h⁻ ≥ 0           above, below       by how much a laxity ratio differs from the mean one
+d_{s,o} ≥ 0          sub_deadline[s, o] sub-deadline of o for output s, ms
+h⁺, h⁻ ≥ 0           above, below       deviation of a laxity ratio from its output's mean
 ===================  =================  ====================================================
 
-Misprints and gaps are read thus:
+This model is the yardstick for `placement.deadline.solver_model`, which the planner uses. It
+deviates from the printed text in these points:
 
-- (4) has h⁺ + h⁻ on its right in print; h⁺ − h⁻ is meant, or (3) would be no absolute value.
-- (6) charges an operator once on a node, where its first pair comes, not once for each output
-  that it serves. It is a condition on every node for every pair, also of operators on other
-  nodes: EDF needs no more than those on the same node, but a condition on a variable's being 1
-  would be another model.
-- In (7) a stream does not flow from a node to itself; (11) excludes it in any case.
-- That every operator runs once and that outputs reach their sinks goes without saying in print.
+- (4) is printed with h⁺ + h⁻ on its right. We read h⁺ − h⁻, since otherwise (3) would not be a sum
+  of absolute values.
+- (6) charges an operator once per node, at its first pair, not once for each output it serves. As
+  printed, (6) restricts every pair on every node, also pairs whose operator runs elsewhere. EDF
+  needs it only for the operators of the same node, but a condition on z would be another model.
+- (7) lets no stream flow from a node to itself; (11) excludes this in any case.
+- Every operator runs on exactly one node, and every output reaches its sink's node. The text
+  implies both without writing them down.
+- Operator costs are c_o divided by the node's speed, and the admitted work of a node takes part in
+  (6) with its own sub-deadline. The paper has neither speeds nor admitted work.
 
-Whatever the order in which (6) takes the pairs, it suffices for EDF. Let A be the operators of a
-node with sub-deadlines up to some D. Take the one of A whose binding pair comes last; its row in
-(6) counts all of A, and its sub-deadline is at most D. So A's work is at most D, for every D.
+Latency is neglected, as in the paper.
 
-Beyond the paper, costs are those on the node (c_o over its speed) and what a node runs already
-takes part in (6) with its own deadline. Latency is neglected, as in the paper.
+(6) suffices for EDF whatever the order of the pairs. Let A be the operators of a node with
+sub-deadlines up to some D. Take the one of A whose binding pair comes last: its row in (6) charges
+all of A, and its sub-deadline is at most D. So the work of A is at most D, for every D.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ from placement.errors import SolverStopped
 from placement.program import MilpSettings, Program, Term
 
 MOST_PATHS = 10_000
-"""Paths to one output that are written down."""
+"""Limit of the paths to one output; each has a row in (5)."""
 
 
 class PaperModel:
@@ -50,9 +53,9 @@ class PaperModel:
         self._nodes = [node.name for node in problem.nodes]
         self.program = Program()
         self._runs: dict[tuple[str, str], int] = {}
-        self._share: dict[tuple[str, str], int] = {}
+        self._sub_deadline: dict[tuple[str, str], int] = {}
         self._place()
-        self._divide()
+        self._deviate()
         self._meet_deadlines()
         self._meet_demand()
         self._flow()
@@ -65,8 +68,8 @@ class PaperModel:
         }
 
     def pair_deadlines_ms(self, x: list[float]) -> dict[tuple[str, str], float]:
-        """d_{s,o} in a solution."""
-        return {key: x[column] for key, column in self._share.items()}
+        """d_{s,o} in a solution, ms."""
+        return {key: x[column] for key, column in self._sub_deadline.items()}
 
     def _place(self) -> None:
         # z_{n,o} = 0  for n ∉ Node(o)                                                  (10)
@@ -78,20 +81,19 @@ class PaperModel:
             terms = [(self._runs[node, name], 1.0) for node in self._nodes]
             self.program.row(terms, lower=1.0, upper=1.0)
 
-    def _divide(self) -> None:
+    def _deviate(self) -> None:
         # min Σ_{s∈T, o∈Pre(s)} (h⁺_{s,o} + h⁻_{s,o})                                    (3)
         # (d_s − c'_s)/c'_s − (d_{s,o} − c_o)/c_o = h⁺_{s,o} − h⁻_{s,o}                  (4)
         # The two −1 cancel, and the first term is d'_{s,o}/c_o.
         for pair in self._problem.pairs:
             cost_ms = self._problem.cost_ms(pair.operator)
             weight = self._problem.by_name[pair.operator].weight
-            share = self.program.column()
+            sub_deadline = self.program.column()
             above, below = self.program.column(cost=weight), self.program.column(cost=weight)
-            self._share[pair.output, pair.operator] = share
-            fair = pair.proportional_ms / cost_ms
-            self.program.row(
-                [(share, 1 / cost_ms), (above, 1.0), (below, -1.0)], lower=fair, upper=fair
-            )
+            self._sub_deadline[pair.output, pair.operator] = sub_deadline
+            ratio = pair.proportional_ms / cost_ms
+            terms = [(sub_deadline, 1 / cost_ms), (above, 1.0), (below, -1.0)]
+            self.program.row(terms, lower=ratio, upper=ratio)
 
     def _meet_deadlines(self) -> None:
         # Σ_{o on path} d_{s,o} ≤ d_s    for every s ∈ T, path ∈ Paths(s)                 (5)
@@ -100,23 +102,24 @@ class PaperModel:
             if paths > MOST_PATHS:
                 raise TooManyPaths(output.stream, paths, MOST_PATHS)
             for path in self._problem.paths(output.stream):
-                terms = [(self._share[output.stream, name], 1.0) for name in path]
+                terms = [(self._sub_deadline[output.stream, name], 1.0) for name in path]
                 self.program.row(terms, upper=output.deadline_ms)
 
     def _meet_demand(self) -> None:
         # Σ_{l'≤l} z_{n,o_l'}·c_{o_l'} ≤ d_{s_l,o_l}    for every n and l                 (6)
         for row in demand_rows(self._problem):
             terms: list[Term] = [
-                (self._runs[row.node, name], cost_ms) for name, cost_ms in row.costs_ms.items()
+                (self._runs[row.node, name], cost_ms) for name, cost_ms in row.costs_ms
             ]
             if row.pair is not None:
-                terms.append((self._share[row.pair.output, row.pair.operator], -1.0))
+                pair = self._problem.pairs[row.pair]
+                terms.append((self._sub_deadline[pair.output, pair.operator], -1.0))
             self.program.row(terms, upper=row.room_ms)
 
     def _flow(self) -> None:
         program, problem, nodes = self.program, self._problem, self._nodes
         streams = problem.streams
-        there = {(n, s): program.switch() for n in nodes for s in streams}
+        available = {(n, s): program.switch() for n in nodes for s in streams}
         flows = {
             (n, m, s): program.switch(possible=n != m)
             for n in nodes
@@ -129,14 +132,14 @@ class PaperModel:
             producer, source = problem.producer.get(s), problem.source.get(s)
             for m in nodes:
                 # y_{n',s} ≤ Σ_n x_{n,n',s} + Σ_{o:Out(o)=s} z_{n',o} + Src(n',s)         (7)
-                terms = [(there[m, s], 1.0), *((flows[n, m, s], -1.0) for n in nodes)]
+                terms = [(available[m, s], 1.0), *((flows[n, m, s], -1.0) for n in nodes)]
                 if producer is not None:
                     terms.append((self._runs[m, producer], -1.0))
                 supplied = source is not None and m in source.nodes
                 program.row(terms, upper=float(supplied))
                 for n in nodes:
                     # x_{n,n',s} ≤ y_{n,s}                                               (9)
-                    program.row([(flows[n, m, s], 1.0), (there[n, s], -1.0)], upper=0.0)
+                    program.row([(flows[n, m, s], 1.0), (available[n, s], -1.0)], upper=0.0)
                     # l_{n,s} ≥ l_{n',s} + 1 − M·(1 − x_{n,n',s}),  M > |N| − 1         (11)
                     if n != m:
                         program.row(
@@ -147,28 +150,28 @@ class PaperModel:
             for s in problem.by_name[name].inputs:
                 for n in nodes:
                     # z_{n,o} ≤ y_{n,s}  for s ∈ In(o)                                   (8)
-                    program.row([(self._runs[n, name], 1.0), (there[n, s], -1.0)], upper=0.0)
+                    program.row([(self._runs[n, name], 1.0), (available[n, s], -1.0)], upper=0.0)
         for output in problem.outputs:
             # y_{sink,s} = 1
-            program.fix(there[output.sink, output.stream], 1.0)
+            program.fix(available[output.sink, output.stream], 1.0)
 
 
 def place_by_paper_model(
     problem: DeadlineProblem, settings: MilpSettings | None = None
 ) -> DeadlinePlacement:
-    """Solve (3)–(11).
+    """Solve (3)-(11) as printed.
 
     Parameters
     ----------
     problem
-        Its latencies and rates are not looked at.
+        Its latencies and rates are ignored.
 
     Raises
     ------
     DeadlinesUnattainable
-        If there is no placement; without figures, which are the production model's to give.
+        If there is no placement. The error has no figures; `place_by_deadline` gives them.
     TooManyPaths
-        If an output ends more than `MOST_PATHS` paths.
+        If more than `MOST_PATHS` paths end in an output.
     SolverStopped
         If a limit came before any placement.
     """

@@ -1,15 +1,20 @@
-"""The fairest sub-deadlines of a placement: the same laxity for all, in what latency leaves.
+"""Proportional sub-deadlines of a placement: equal laxity for all operators of an output.
 
-Fair shares (1) divide a deadline as if nothing had to travel. Of a placement it is known what
-does, so for each output s the same stretch λ_s is given to all of its operators,
+The paper's proportional sub-deadlines d' (1) divide a deadline as if network delay were zero. Once
+operators are placed, the latencies of their links are known. All operators of an output s then get
+sub-deadlines in proportion to their costs, with the largest stretch λ_s that latency leaves room
+for:
 
-    d_{s,o} = λ_s·c_o,   λ_s the greatest with   Σ_{l on path} Lat(l) + λ_s·Σ_{o on path} c_o ≤ d_s
+    d_{s,o} = λ_s·c_o,   λ_s the largest with   Σ_{l on path} Lat(l) + λ_s·Σ_{o on path} c_o ≤ d_s
 
-for every path that ends in s, links from sources and to the sink included. All normalised laxity
-ratios of an output are then λ_s − 1. Without latencies, on a single path, this is (1).
+for every path that ends in s, including the links from sources and to the sink. The normalised
+laxity ratio of every operator of s is then λ_s − 1. Without latency, on a single path, d = d'.
 
-The left side is the greatest of many linear functions of λ, one for each path, hence convex:
-Newton's method from above follows one path after the other and ends at the binding one.
+Deviation from the paper: it neglects network delay, and divides a deadline in proportion to the
+cost of all operators of the output (c'_s), here of the operators on the critical path.
+
+The left side is the maximum of many linear functions of λ, one for each path, hence convex.
+Newton's method from above therefore follows one path after the other and ends at the binding one.
 """
 
 from __future__ import annotations
@@ -17,10 +22,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from placement.deadline.problem import DeadlineProblem
+from placement.deadline.result import least_by_operator
 from placement.deadline.sub_deadlines import Delay
 
 MOST_STEPS = 100
-"""Paths that are followed; a handful in practice, each steeper than the one before."""
+"""Limit of Newton steps. A handful suffice in practice: each follows a path with less work than the
+one before."""
 
 
 def proportional_stretch(problem: DeadlineProblem, places: Mapping[str, str]) -> dict[str, float]:
@@ -32,7 +39,7 @@ def proportional_stretch(problem: DeadlineProblem, places: Mapping[str, str]) ->
         Operator → node, of all operators.
     """
     delay = Delay(problem, places)
-    return {output.stream: _stretch(problem, delay, output.stream) for output in problem.outputs}
+    return {stream: _stretch(problem, delay, stream) for stream in problem.output}
 
 
 def proportional_sub_deadlines(
@@ -48,18 +55,15 @@ def proportional_sub_deadlines(
     stretch = proportional_stretch(problem, places)
     if min(stretch.values()) <= 0:
         return None
-    least: dict[str, float] = {}
-    for pair in problem.pairs:
-        share_ms = stretch[pair.output] * problem.cost_ms(pair.operator)
-        least[pair.operator] = min(share_ms, least.get(pair.operator, share_ms))
-    return least
+    return least_by_operator(
+        {(s, name): stretch[s] * problem.cost_ms(name) for s, name in problem.pair_index}
+    )
 
 
 def _stretch(problem: DeadlineProblem, delay: Delay, output: str) -> float:
     room_ms = delay.room_ms(output)
-    costs = [problem.cost_ms(name) for name in problem.needed[output]]
-    # No path is cheaper than its cheapest operator.
-    stretch = room_ms / min(costs)
+    # No path has less work than its cheapest operator.
+    stretch = room_ms / min(problem.cost_ms(name) for name in problem.needed[output])
     for _ in range(MOST_STEPS):
         travel_ms, work_ms = _longest(problem, delay, output, stretch)
         following = (room_ms - travel_ms) / work_ms
@@ -72,13 +76,10 @@ def _stretch(problem: DeadlineProblem, delay: Delay, output: str) -> float:
 def _longest(
     problem: DeadlineProblem, delay: Delay, output: str, stretch: float
 ) -> tuple[float, float]:
-    """Latency and cost of the longest path to the maker of an output, ms."""
+    """Latency and work, ms, of the path to an output's producer that is longest at a stretch."""
     done: dict[str, tuple[float, float]] = {"": (0.0, 0.0)}
     for name in problem.needed[output]:
-        ways = [
-            (done[before][0] + ms, done[before][1])
-            for before, ms in delay.before_ms(output, name).items()
-        ]
-        travel_ms, work_ms = max(ways, key=lambda way: way[0] + stretch * way[1])
+        paths = [(done[p][0] + ms, done[p][1]) for p, ms in delay.before_ms(name).items()]
+        travel_ms, work_ms = max(paths, key=lambda path: path[0] + stretch * path[1])
         done[name] = travel_ms, work_ms + problem.cost_ms(name)
     return done[problem.producer[output]]

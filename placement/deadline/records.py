@@ -1,4 +1,4 @@
-"""Parts of a deadline problem: nodes, operators, sources, outputs."""
+"""The parts of a deadline problem: nodes, operators, sources and outputs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
-    """Work that a node runs already, under a deadline of its own.
+    """Work that a node already runs and that keeps its own sub-deadline.
 
     Attributes
     ----------
     cost_ms
-        Time that one instance takes on this node, ms, > 0.
+        Processing time of one instance on this node, ms, > 0.
     deadline_ms
-        From the arrival of its input, ms, > 0.
+        Sub-deadline, counted from the arrival of the instance's input, ms, > 0.
     """
 
     name: str
@@ -24,35 +24,39 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineNode:
-    """A single processor under EDF.
+    """A single processor that schedules by earliest deadline first (EDF).
 
     Attributes
     ----------
     speed
-        How much faster than the one on which costs are stated, > 0.
+        Speed relative to the node for which operator costs are stated, > 0.
     admitted
-        What it runs already.
+        Work that the node already runs.
     """
 
     name: str
     speed: float = 1.0
     admitted: tuple[Admitted, ...] = ()
 
+    def admitted_ms(self, due_ms: float) -> float:
+        """Cost of the admitted work whose sub-deadline is at most `due_ms`, ms."""
+        return sum(work.cost_ms for work in self.admitted if work.deadline_ms <= due_ms)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineOperator:
-    """What is placed.
+    """An operator to be placed.
 
     Attributes
     ----------
     cost_ms
-        Time for the input volume that is designed for, at speed 1, ms, > 0.
+        Processing time of the design input volume on a node of speed 1, ms, > 0.
     inputs, outputs
         Names of streams.
     candidates
-        Nodes it may take, at least one.
+        Nodes on which the operator may run, at least one.
     weight
-        How many operators it counts for in the objective, > 0.
+        Number of operators that this one stands for in objective (3), > 0.
     """
 
     name: str
@@ -65,7 +69,7 @@ class DeadlineOperator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineSource:
-    """Where a stream enters, on one node or alike on several."""
+    """A source stream and the nodes that supply it; several nodes supply identical tuples."""
 
     stream: str
     nodes: tuple[str, ...]
@@ -73,14 +77,14 @@ class DeadlineSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineOutput:
-    """A stream that a sink waits for.
+    """An output stream and the sink that receives it.
 
     Attributes
     ----------
     deadline_ms
-        From the source to the sink, ms, > 0.
+        End-to-end deadline from the source to the sink, ms, > 0.
     sink
-        The sink's node.
+        Node of the sink.
     """
 
     stream: str
@@ -90,12 +94,12 @@ class DeadlineOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """An output and an operator that it needs: what gets a sub-deadline.
+    """An output stream and an operator that contributes to it; each pair has a sub-deadline.
 
     Attributes
     ----------
     proportional_ms
-        d'_{s,o}, ms.
+        Proportional sub-deadline d'_{s,o}, ms.
     """
 
     output: str

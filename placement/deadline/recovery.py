@@ -1,19 +1,18 @@
-"""Candidates beside which a secondary stays possible.
+"""Restricts candidates to nodes beside which a secondary can still be placed.
 
-A deadline placement chooses primaries; their secondaries are chosen later, on another node, in
-another failure domain where there are several, and so near to all that feed the operator that the
-transfer time K of recovery (reliable placement, (1)) stays within what the bound leaves. Whether
-there is such a node must not be left to chance: candidates without one are taken away beforehand.
+A deadline placement chooses primaries; the secondaries are chosen later. A secondary needs another
+node, in another failure domain if there are several, whose latency from every node that feeds the
+operator keeps the transfer time K of recovery within the recovery bound (reliable placement, (1)).
+Candidates for which there is no such node are removed before the placement is solved.
 
-Which nodes the feeding operators take is not known then. A node counts as near if it is near to
-all that they may take, so a candidate may be taken away that would have done; none is kept that
-would not.
+The nodes of the feeding operators are not known at that time. A node therefore counts as near only
+if it is near to all candidates of these operators. This may remove a candidate that would have
+been possible, but it never keeps an impossible one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from placement.deadline.errors import NoStandby
 from placement.deadline.problem import DeadlineProblem
@@ -25,17 +24,17 @@ def keep_recoverable(
     transfer_ms: Mapping[str, float],
     standbys: Sequence[str] | None = None,
 ) -> DeadlineProblem:
-    """The same problem with those candidates only beside which a secondary is possible.
+    """The same problem with only those candidates beside which a secondary is possible.
 
     Parameters
     ----------
     domains
-        Node → failure domain, of all nodes.
+        Node → failure domain, for all nodes.
     transfer_ms
-        Operator → the most that K may take, ms: the recovery bound less detection and
-        reprocessing. Operators that it does not name need no secondary.
+        Operator → limit of K, ms: the recovery bound minus detection and reprocessing. An
+        operator that is not named needs no secondary.
     standbys
-        Nodes that secondaries may take; None: all.
+        Nodes on which secondaries may run; None: all.
 
     Raises
     ------
@@ -43,22 +42,13 @@ def keep_recoverable(
         If an operator has no candidate left.
     """
     nodes = [node.name for node in problem.nodes] if standbys is None else list(standbys)
-    left: dict[str, tuple[str, ...]] = {}
+    kept: dict[str, tuple[str, ...]] = {}
     for name in problem.order:
-        candidates = problem.by_name[name].candidates
-        if name not in transfer_ms:
-            left[name] = candidates
-            continue
-        reach_ms = {node: _farthest_ms(problem, name, left, node) for node in nodes}
-        left[name] = recoverable(name, candidates, reach_ms, domains, transfer_ms[name])
-    return DeadlineProblem(
-        nodes=problem.nodes,
-        operators=tuple(replace(o, candidates=left[o.name]) for o in problem.operators),
-        sources=problem.sources,
-        outputs=problem.outputs,
-        one_way_ms=problem.one_way_ms,
-        rates_bytes_s=problem.rates_bytes_s,
-    )
+        kept[name] = problem.by_name[name].candidates
+        if name in transfer_ms:
+            reach_ms = {node: _farthest_ms(problem, name, kept, node) for node in nodes}
+            kept[name] = recoverable(name, kept[name], reach_ms, domains, transfer_ms[name])
+    return problem.with_candidates(kept)
 
 
 def recoverable(
@@ -68,23 +58,23 @@ def recoverable(
     domains: Mapping[str, str],
     transfer_ms: float,
 ) -> tuple[str, ...]:
-    """Those candidates beside which another node, in another domain, is near enough.
+    """Those candidates for which a near enough node lies in another failure domain.
 
     Parameters
     ----------
     operator
-        For the error.
+        Named in the error.
     reach_ms
-        Node that a secondary may take → one-way latency from the farthest feeding node, ms.
+        Node on which a secondary may run → one-way latency from the farthest feeding node, ms.
     domains
-        Node → failure domain. If all nodes lie in one, another node suffices.
+        Node → failure domain. If all nodes are in one domain, another node suffices.
     transfer_ms
-        The most that this latency may be.
+        Limit of this latency, ms.
 
     Raises
     ------
     NoStandby
-        If none is left, with the least latency of a node in another place.
+        If no candidate is left, with the least latency of a node in another domain.
     """
     several = len(set(domains.values())) > 1
 
@@ -102,11 +92,11 @@ def recoverable(
 
 
 def _farthest_ms(
-    problem: DeadlineProblem, name: str, left: Mapping[str, tuple[str, ...]], node: str
+    problem: DeadlineProblem, name: str, kept: Mapping[str, tuple[str, ...]], node: str
 ) -> float:
-    """Latency to a node from the farthest that feeds an operator, ms."""
+    """Latency to a node from the farthest node that may feed an operator, ms."""
     index, ms = problem.node_index, problem.latency_ms
-    feeders = [at for before in problem.upstream(name) for at in left[before]]
+    feeders = [at for before in problem.upstream(name) for at in kept[before]]
     for stream in problem.by_name[name].inputs:
         if stream in problem.source:
             feeders += problem.source[stream].nodes

@@ -1,4 +1,4 @@
-"""How to look for a deadline placement."""
+"""Settings of the deadline placement solver."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from placement.program import MilpSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolverSettings:
-    """How to solve.
+    """How `placement.deadline.solver` solves a problem.
 
     Attributes
     ----------
     usage_weight
-        What a byte of network usage (bytes/s × s) costs in units of (3), ≥ 0. Small, so that it
-        decides between placements that are equally fair.
+        Cost of one byte of network usage (bytes/s × s) in units of (3), ≥ 0. A small weight
+        decides between placements that deviate equally.
     milp
         Gap and limits of each program.
     largest
-        Choices (operators times candidates) up to which one program is made of the whole, ≥ 0;
-        beyond, queries and regions have one each.
+        Up to this number of choices (operators times candidates) one program covers the whole
+        problem, ≥ 0; larger problems are solved query by query and region by region.
     """
 
     usage_weight: float = 0.0

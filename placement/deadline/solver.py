@@ -1,27 +1,30 @@
-"""Placement and sub-deadlines, fast: a good placement at once, and HiGHS for what is left.
+"""Finds nodes and sub-deadlines: first a good placement without a program, then HiGHS for the rest.
 
-1. `placement.deadline.heuristic` places, `placement.deadline.sub_deadlines` finds sub-deadlines. If
-   all of them are fair shares, (3) is 0, which nothing beats: no program is solved.
-2. Else `placement.deadline.estimate` levels it and finds a bound, which often is the same.
-3. Else HiGHS looks for something better (`placement.deadline.solver_model`). SciPy hands it
-   no first solution, so the one known becomes an upper limit of the objective: whatever cannot
-   be better by more than the gap is cut off. Where one program of the whole is too large, regions
-   have one each (`placement.deadline.decomposed`).
-4. If there is no placement, two elastic programs say what would have to give: deadlines of
-   outputs, or work on nodes.
+1. `placement.deadline.heuristic` places the operators and `placement.deadline.sub_deadlines` finds
+   their sub-deadlines. If all of these are proportional, (3) is 0 and the placement is optimal.
+2. Otherwise `placement.deadline.estimate` improves the placement by local search and finds a lower
+   bound, which often equals the objective.
+3. Otherwise HiGHS searches for a better placement (`placement.deadline.solver_model`). SciPy cannot
+   pass a first solution to HiGHS, so the known objective becomes an upper limit: the program
+   admits only placements that are better by more than the gap. If one program of the whole is too
+   large, it is solved region by region (`placement.deadline.decomposed`).
+4. If there is no placement, two elastic programs determine what would allow one: later deadlines,
+   or less work on nodes.
 
-In (6) operators of a chain count against each other, though they never wait at once. Chains that
-are bound to one node are better contracted first (`placement.deadline.contraction`).
+(6) counts the operators of a chain against each other, although they never wait at the same time.
+Contract chains that are bound to one node first (`placement.deadline.contraction`).
+
+Deviation from the paper: it solves one program, which `placement.deadline.paper_model` has as
+printed. Both have the same optimum where latency is neglected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from placement.deadline.decomposed import improve_in_parts
+from placement.deadline.decomposed import place_in_parts
 from placement.deadline.errors import DeadlinesUnattainable
-from placement.deadline.estimate import bounded, estimate, placed
+from placement.deadline.estimate import Estimate, bounded, estimate, with_sub_deadlines
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import DeadlinePlacement
 from placement.deadline.settings import SolverSettings
@@ -30,11 +33,11 @@ from placement.errors import SolverStopped
 from placement.program import MilpSettings
 
 NEGLIGIBLE_MS = 1e-6
-"""Relaxations smaller than this are HiGHS's rounding."""
+"""A smaller relaxation is a rounding error of HiGHS."""
 
 MOST_RELAXATIONS = 3
-"""Times that deadlines are relaxed because fair shares changed places. Together with the program
-of the nodes they take no longer than one program may."""
+"""Limit of the relaxation programs. Together with the program of the nodes they share the time
+limit of one program."""
 
 
 def place_by_deadline(
@@ -45,96 +48,75 @@ def place_by_deadline(
     Returns
     -------
     DeadlinePlacement
-        If a limit came first, the best placement found with the bound that was proven.
+        If a limit came first, the best placement found, with the bound that was proven.
 
     Raises
     ------
     DeadlinesUnattainable
-        If there is no placement: with the least relaxation of deadlines that would allow one,
-        and the least work that nodes would have to be relieved of.
+        If there is no placement: with the least relaxation of deadlines that would allow one, and
+        the least work that would have to be taken from nodes.
     SolverStopped
         If a limit came before any placement.
     """
     settings = settings or SolverSettings()
-    gap = settings.milp.gap
     try:
         found = estimate(problem, settings)
     except DeadlinesUnattainable as error:
         raise unattainable(problem, settings) from error
-    known = None
     if found.placement is not None:
-        known = bounded(found.placement, found.bound, gap)
+        known = bounded(found.placement, found.bound, settings.milp.gap)
         if known.optimal:
             return known
+        found = replace(found, placement=known)
     if sum(len(operator.candidates) for operator in problem.operators) > settings.largest:
-        return improve_in_parts(problem, found, settings)
-    return _solve(problem, known, found.bound, settings)
+        return place_in_parts(problem, settings, found)
+    return _solve(problem, found, settings)
 
 
 def _solve(
-    problem: DeadlineProblem,
-    known: DeadlinePlacement | None,
-    bound: float,
-    settings: SolverSettings,
+    problem: DeadlineProblem, found: Estimate, settings: SolverSettings
 ) -> DeadlinePlacement:
-    """By one program of the whole, better than what is known."""
+    """Search for a better placement with one program of the whole problem."""
+    gap, best = settings.milp.gap, found.placement
     model = SolverModel(problem, usage_weight=settings.usage_weight)
-    gap = settings.milp.gap
-    if known is not None:
-        model.program.cap(known.objective * (1 - gap))
-    answer = model.program.solve(settings.milp)
-    if known is not None and answer.infeasible:
-        # Whatever is better by more than the gap was cut off.
-        return bounded(known, known.objective * (1 - gap), gap)
-    found = None
-    if answer.x is not None:
-        found = placed(problem, model.places(answer.x.tolist()), settings)
-    best = min((one for one in (known, found) if one is not None), key=_objective, default=None)
     if best is not None:
-        return bounded(best, max(answer.bound, bound), gap)
-    if not answer.infeasible:
+        model.program.cap(best.objective * (1 - gap))
+    answer = model.program.solve(settings.milp)
+    if answer.infeasible:
+        if best is None:
+            raise unattainable(problem, settings)
+        # No placement is better by more than the gap.
+        return bounded(best, best.objective * (1 - gap), gap)
+    if answer.x is not None:
+        better = with_sub_deadlines(problem, model.places(answer.x.tolist()), settings)
+        if best is None or (better is not None and better.objective < best.objective):
+            best = better
+    if best is None:
         raise SolverStopped("of the deadline model", answer.message)
-    raise unattainable(problem, settings)
+    return bounded(best, max(answer.bound, found.bound), gap)
 
 
 def unattainable(problem: DeadlineProblem, settings: SolverSettings) -> DeadlinesUnattainable:
-    """What would have to give: two elastic programs, each with the least that suffices.
+    """The least changes that would allow a placement, from two elastic programs.
 
         min Σ_s late_s     t_{s,o} + Lat(o, sink) ≤ d_s + late_s
-        min Σ_n excess_n   W_{n,k(l)} + running ≤ d_{s_l,o_l} + excess_n
+        min Σ_n excess_n   W_{n,k(l)} + admitted ≤ d_{s_l,o_l} + excess_n
 
-    The first takes (6) in the order of the fair shares there are. With later deadlines it may be
-    another, and ask for more; so it is solved again with them, until nothing more is asked for.
+    The first program takes (6) in the order of the present proportional sub-deadlines. Later
+    deadlines may change this order and require more, so the program is solved again with them
+    until it requires nothing more.
     """
-    part_s = settings.milp.time_limit_s / (MOST_RELAXATIONS + 1)
-    milp = replace(settings.milp, time_limit_s=part_s)
+    milp = replace(settings.milp, time_limit_s=settings.milp.time_limit_s / (MOST_RELAXATIONS + 1))
     late_ms: dict[str, float] = {}
-    relaxed = problem
     for _ in range(MOST_RELAXATIONS):
-        more_ms = _least(SolverModel(relaxed, elastic="deadlines"), milp)
+        more_ms = _least(SolverModel(problem.later(late_ms), elastic="deadlines"), milp)
         if not more_ms:
             break
         late_ms = {
             name: late_ms.get(name, 0.0) + more_ms.get(name, 0.0) for name in (late_ms | more_ms)
         }
-        relaxed = relax(problem, late_ms)
     excess_ms = _least(SolverModel(problem, elastic="nodes"), milp)
     return DeadlinesUnattainable(late_ms, excess_ms)
-
-
-def relax(problem: DeadlineProblem, later_ms: Mapping[str, float]) -> DeadlineProblem:
-    """The same problem with later deadlines, by output."""
-    return DeadlineProblem(
-        nodes=problem.nodes,
-        operators=problem.operators,
-        sources=problem.sources,
-        outputs=tuple(
-            replace(output, deadline_ms=output.deadline_ms + later_ms.get(output.stream, 0.0))
-            for output in problem.outputs
-        ),
-        one_way_ms=problem.one_way_ms,
-        rates_bytes_s=problem.rates_bytes_s,
-    )
 
 
 def _least(model: SolverModel, settings: MilpSettings) -> dict[str, float]:
@@ -143,7 +125,3 @@ def _least(model: SolverModel, settings: MilpSettings) -> dict[str, float]:
         return {}
     values = {name: float(answer.x[at]) for name, at in (model.late | model.excess).items()}
     return {name: ms for name, ms in values.items() if ms > NEGLIGIBLE_MS}
-
-
-def _objective(placement: DeadlinePlacement) -> float:
-    return placement.objective

@@ -1,15 +1,16 @@
-"""Sub-deadlines for operators whose nodes are known: a linear program, often none at all.
+"""The sub-deadlines that deviate least from the proportional ones, for operators that are placed.
 
-With the places, the right side of (6) is known: the least d_{s,o}. No sub-deadline is of use
-above both that and its fair share, so
+Once the places are known, the right side of (6) is known: the least value of each d_{s,o}. A
+sub-deadline above both this value and d' would only raise objective (3), so
 
     d_{s,o} = max(d'_{s,o}, least_{s,o}) − down_{s,o},   0 ≤ down_{s,o} ≤ max(d' − least, 0)
 
     min Σ down_{s,o}·weight_o/c_o
     t_{s,o} ≥ t_{s,p} + latency(p, o) + d_{s,o}    for p upstream of o, and for sources
-    t_{s,o} + latency(o, sink) ≤ d_s               for the o that makes s
+    t_{s,o} + latency(o, sink) ≤ d_s               for the o that produces s
 
-where t is when o is done at the latest. If nothing has to go down, there is nothing to solve.
+where t_{s,o} is the latest time at which o finishes. This is a linear program for each output,
+which is solved only if some sub-deadline has to go down.
 """
 
 from __future__ import annotations
@@ -22,112 +23,108 @@ from placement.deadline.demand_table import DemandTable
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import LEAST_OBJECTIVE
 from placement.program import MilpSettings, Program, Term
-from topology.arrays import FloatArray
 
 ROUNDING_MS = 1e-9
-"""By which a path of fair shares may exceed the deadline that it equals on paper."""
+"""By how much a path of proportional sub-deadlines may exceed a deadline through rounding, ms."""
 
 
 def best_sub_deadlines(
     problem: DeadlineProblem, places: Mapping[str, str]
 ) -> dict[tuple[str, str], float] | None:
-    """Sub-deadlines d_{s,o}, ms, that keep (4)–(6) at the least objective; None if there are none.
+    """Sub-deadlines d_{s,o}, ms, that keep (4)-(6) at the least objective; None if there are none.
 
     Parameters
     ----------
     places
         Operator → node, of all operators.
     """
-    demand_table = DemandTable(problem)
-    demand_table.put_all(places)
-    if demand_table.overload_ms > LEAST_OBJECTIVE:
+    demand = DemandTable(problem, places)
+    if demand.overload_ms > LEAST_OBJECTIVE:
         return None
     delay = Delay(problem, places)
-    by_output: dict[str, dict[str, int]] = {output.stream: {} for output in problem.outputs}
+    least_ms = demand.least_ms.tolist()
+    highest_ms = np.maximum(problem.proportional_ms, demand.least_ms).tolist()
+    by_output: dict[str, dict[str, int]] = {stream: {} for stream in problem.output}
     for at, pair in enumerate(problem.pairs):
         by_output[pair.output][pair.operator] = at
-    least_ms = demand_table.least_ms
-    high_ms = np.maximum(demand_table.proportional_ms, least_ms)
-    pair_deadlines_ms: dict[tuple[str, str], float] = {}
-    for output, columns in by_output.items():
-        down_ms = _go_down(delay, output, columns, least_ms, high_ms, demand_table.price)
+    found: dict[tuple[str, str], float] = {}
+    for output, pairs in by_output.items():
+        lower_ms = {name: least_ms[at] for name, at in pairs.items()}
+        upper_ms = {name: highest_ms[at] for name, at in pairs.items()}
+        down_ms = _reductions(problem, delay, output, lower_ms, upper_ms)
         if down_ms is None:
             return None
-        for name, at in columns.items():
-            pair_deadlines_ms[output, name] = float(high_ms[at]) - down_ms[name]
-    return pair_deadlines_ms
+        found |= {(output, name): upper_ms[name] - down_ms[name] for name in pairs}
+    return found
 
 
 class Delay:
-    """Network delay of a placement."""
+    """Network delay of a placement.
+
+    Parameters
+    ----------
+    places
+        Operator → node, of all operators.
+    """
 
     def __init__(self, problem: DeadlineProblem, places: Mapping[str, str]) -> None:
         self._problem = problem
         self._at = {name: problem.node_index[node] for name, node in places.items()}
-        self._ms = problem.latency_ms
 
-    def before_ms(self, output: str, name: str) -> dict[str, float]:
-        """What an operator waits for, and how long that travels; sources under an empty name."""
+    def before_ms(self, name: str) -> dict[str, float]:
+        """Latency to an operator from each upstream operator, and from sources as `""`, ms."""
         problem, here = self._problem, self._at[name]
         found = {
-            before: float(self._ms[self._at[before], here]) for before in problem.upstream(name)
+            before: float(problem.latency_ms[self._at[before], here])
+            for before in problem.upstream(name)
         }
         sources = [s for s in problem.by_name[name].inputs if s in problem.source]
         if sources:
-            found[""] = max(source_ms(problem, s, here) for s in sources)
+            found[""] = max(problem.source_latency_ms(s, here) for s in sources)
         return found
 
     def room_ms(self, output: str) -> float:
-        """The deadline, less the way from the operator that makes the output to the sink."""
+        """The deadline of an output minus the latency from its producer to its sink, ms."""
         wanted = self._problem.output[output]
-        maker = self._at[self._problem.producer[output]]
-        return wanted.deadline_ms - float(self._ms[maker, self._problem.node_index[wanted.sink]])
+        producer = self._at[self._problem.producer[output]]
+        sink = self._problem.node_index[wanted.sink]
+        return wanted.deadline_ms - float(self._problem.latency_ms[producer, sink])
 
-    def longest_ms(self, output: str, pair_deadlines_ms: Mapping[str, float]) -> float:
-        """The longest path of sub-deadlines and latencies, up to the maker of the output."""
+    def longest_ms(self, output: str, sub_deadlines_ms: Mapping[str, float]) -> float:
+        """The longest path of sub-deadlines and latencies that ends at an output's producer, ms."""
         done = {"": 0.0}
         for name in self._problem.needed[output]:
-            waits = self.before_ms(output, name).items()
-            done[name] = pair_deadlines_ms[name] + max(done[before] + ms for before, ms in waits)
+            before_ms = self.before_ms(name).items()
+            done[name] = sub_deadlines_ms[name] + max(done[p] + ms for p, ms in before_ms)
         return done[self._problem.producer[output]]
 
 
-def source_ms(problem: DeadlineProblem, stream: str, node: int) -> float:
-    """Latency from the nearest node with the source, ms."""
-    nodes = [problem.node_index[name] for name in problem.source[stream].nodes]
-    return float(problem.latency_ms[nodes, node].min())
-
-
-def _go_down(
+def _reductions(
+    problem: DeadlineProblem,
     delay: Delay,
     output: str,
-    columns: Mapping[str, int],
-    least_ms: FloatArray,
-    high_ms: FloatArray,
-    price: FloatArray,
+    lower_ms: Mapping[str, float],
+    upper_ms: Mapping[str, float],
 ) -> dict[str, float] | None:
-    """By how much each operator's sub-deadline for one output goes down, ms."""
+    """down_{s,o} of the operators of one output, ms; None if even the lower ends are too long."""
     room_ms = delay.room_ms(output)
-    if delay.longest_ms(output, {n: float(high_ms[at]) for n, at in columns.items()}) <= (
-        room_ms + ROUNDING_MS
-    ):
-        return dict.fromkeys(columns, 0.0)
-    if delay.longest_ms(output, {n: float(least_ms[at]) for n, at in columns.items()}) > (
-        room_ms + ROUNDING_MS
-    ):
+    if delay.longest_ms(output, upper_ms) <= room_ms + ROUNDING_MS:
+        return dict.fromkeys(upper_ms, 0.0)
+    if delay.longest_ms(output, lower_ms) > room_ms + ROUNDING_MS:
         return None
     program = Program()
-    down = {
-        name: program.column(cost=float(price[at]), high=float(high_ms[at] - least_ms[at]))
-        for name, at in columns.items()
-    }
-    done = {name: program.column(high=room_ms) for name in columns}
-    for name, at in columns.items():
-        for before, ms in delay.before_ms(output, name).items():
+    down: dict[str, int] = {}
+    for name, high_ms in upper_ms.items():
+        penalty = float(problem.penalty_per_ms[problem.pair_index[output, name]])
+        down[name] = program.column(cost=penalty, high=high_ms - lower_ms[name])
+    done = {name: program.column(high=room_ms) for name in down}
+    for name, high_ms in upper_ms.items():
+        # t_{s,o} ≥ t_{s,p} + latency(p, o) + d_{s,o}
+        for before, ms in delay.before_ms(name).items():
             terms: list[Term] = [(done[name], 1.0), (down[name], 1.0)]
             if before:
                 terms.append((done[before], -1.0))
-            program.row(terms, lower=ms + float(high_ms[at]))
+            program.row(terms, lower=ms + high_ms)
     answer = program.solve(MilpSettings(gap=0.0))
     if answer.x is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -110,21 +111,11 @@ def _with_deadlines(
         one_way_ms=one_way_ms,
         rates_bytes_s={s.stream: 1000.0 for s in sources},
     )
-    return DeadlineProblem(
-        nodes=draft.nodes,
-        operators=draft.operators,
-        sources=draft.sources,
-        outputs=tuple(
-            DeadlineOutput(
-                stream=output.stream,
-                deadline_ms=draft.work_ms[output.stream] * float(rng.uniform(*looseness)),
-                sink=output.sink,
-            )
-            for output in draft.outputs
-        ),
-        one_way_ms=one_way_ms,
-        rates_bytes_s=draft.rates_bytes_s,
+    outputs = (
+        replace(output, deadline_ms=draft.work_ms[output.stream] * float(rng.uniform(*looseness)))
+        for output in draft.outputs
     )
+    return replace(draft, outputs=tuple(outputs))
 
 
 def best_of_all(problem: DeadlineProblem) -> float | None:

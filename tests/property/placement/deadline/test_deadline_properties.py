@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -21,7 +22,7 @@ from placement.deadline.paper_model import place_by_paper_model
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import DeadlinePlacement, deviation
 from placement.deadline.settings import SolverSettings
-from placement.deadline.solver import place_by_deadline, relax
+from placement.deadline.solver import place_by_deadline
 from placement.errors import SolverStopped
 from placement.program import MilpSettings
 from tests.property.placement.deadline.edf import Edf
@@ -152,7 +153,7 @@ def test_later_deadlines_keep_it_feasible(seed: int, factor: float) -> None:
     found = solved(problem, solver)
     assume(found is not None)
     later_ms = {o.stream: (factor - 1) * o.deadline_ms for o in problem.outputs}
-    again = solved(relax(problem, later_ms), solver)
+    again = solved(problem.later(later_ms), solver)
     assert again is not None
 
 
@@ -163,7 +164,7 @@ def test_one_later_deadline_leaves_what_was_found_valid(seed: int, later_ms: flo
     found = solved(problem, solver)
     assume(found is not None)
     assert found is not None
-    relaxed = relax(problem, {problem.outputs[0].stream: later_ms})
+    relaxed = problem.later({problem.outputs[0].stream: later_ms})
     work = work_of(relaxed, found.places, found.sub_deadlines_ms)
     assert admit(relaxed.nodes, work).admitted
     for output in relaxed.outputs:
@@ -184,9 +185,9 @@ def test_relaxed_as_advised_it_is_feasible(seed: int, latency_ms: float) -> None
     advice_ms = refusal.value.relaxation_ms
     assert advice_ms
     # A little more, for HiGHS's rounding.
-    relaxed = relax(problem, {name: ms + 1e-3 for name, ms in advice_ms.items()})
+    relaxed = problem.later({name: ms + 1e-3 for name, ms in advice_ms.items()})
     check(relaxed, place_by_deadline(relaxed))
-    halfway = relax(problem, {name: ms / 2 for name, ms in advice_ms.items()})
+    halfway = problem.later({name: ms / 2 for name, ms in advice_ms.items()})
     if sum(advice_ms.values()) > 1e-3 and halfway.first == problem.first == relaxed.first:
         # Less will not do, as long as (6) stays in the same order.
         with pytest.raises(DeadlinesUnattainable):
@@ -225,10 +226,8 @@ def test_no_placement_is_below_the_lower_bounds(seed: int) -> None:
     assert (lower_bounds.least_ms >= alone_ms).all()
     rng = np.random.default_rng(seed)
     for _ in range(20):
-        demand_table = DemandTable(problem)
-        for name in problem.order:
-            node = str(rng.choice(problem.by_name[name].candidates))
-            demand_table.put(name, problem.node_index[node])
+        places = {name: str(rng.choice(problem.by_name[name].candidates)) for name in problem.order}
+        demand_table = DemandTable(problem, places)
         assert (demand_table.least_ms >= lower_bounds.least_ms - 1e-6).all()
 
 
@@ -254,13 +253,7 @@ def test_contracted_it_costs_the_same(seed: int) -> None:
 def test_no_placement_travels_less_than_the_existing_allocation(seed: int) -> None:
     problem = random_problem(seed, nodes=2, queries=2, operators=3, looseness=(20, 30))
     rates = {stream: float(1 + at) for at, stream in enumerate(problem.streams)}
-    problem = DeadlineProblem(
-        nodes=problem.nodes,
-        operators=problem.operators,
-        sources=problem.sources,
-        outputs=problem.outputs,
-        rates_bytes_s=rates,
-    )
+    problem = replace(problem, rates_bytes_s=rates)
     found = place_by_traffic(problem)
     least = min(all_figures(problem))
     assert (found.traffic_bytes_s, found.busiest_ms) == pytest.approx(least, rel=1e-4)

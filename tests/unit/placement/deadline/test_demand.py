@@ -72,7 +72,7 @@ def test_rows_charge_an_operator_once_though_it_serves_two_outputs() -> None:
         {"p.out": 50, "q.out": 6},
     )
     rows = [row for row in demand_rows(shared) if row.node == "a"]
-    assert [row.costs_ms for row in rows] == [
+    assert [dict(row.costs_ms) for row in rows] == [
         {"q": 1},
         {"q": 1, "o": 2},
         {"q": 1, "o": 2},
@@ -88,7 +88,7 @@ def test_rows_of_what_runs_already() -> None:
         admitted={"a": (work("old", 4, 10), work("slow", 20, 60))},
     )
     rows = [row for row in demand_rows(busy) if row.node == "a"]
-    assert [(row.costs_ms, row.room_ms) for row in rows] == [
+    assert [(dict(row.costs_ms), row.room_ms) for row in rows] == [
         # d_o ≥ 2 + 4, for the old work is due before 12 ms.
         ({"o": 2}, -4),
         ({}, 6),

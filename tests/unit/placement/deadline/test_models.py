@@ -10,11 +10,10 @@ from placement.deadline.errors import DeadlinesUnattainable, TooManyPaths
 from placement.deadline.paper_model import MOST_PATHS, place_by_paper_model
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import Admitted
-from placement.deadline.result import DeadlinePlacement, deviation
+from placement.deadline.result import DeadlinePlacement, deviation, network_usage
 from placement.deadline.settings import SolverSettings
-from placement.deadline.solver import place_by_deadline, relax
+from placement.deadline.solver import place_by_deadline
 from placement.deadline.solver_model import SolverModel
-from placement.deadline.usage import network_usage
 from placement.errors import SettingsError, SolverStopped
 from placement.program import MilpSettings
 from tests.unit.placement.deadline.two_nodes import chain, operator, problem
@@ -104,7 +103,7 @@ def test_refused_with_the_deadline_and_the_node_and_by_how_much() -> None:
     assert "o1.out by 2 ms" in str(error)
     assert "a of 1 ms" in str(error)
     later_ms = {name: ms + 1e-6 for name, ms in error.relaxation_ms.items()}
-    assert place_by_deadline(relax(tight, later_ms)).places == {"o0": "a", "o1": "a"}
+    assert place_by_deadline(tight.later(later_ms)).places == {"o0": "a", "o1": "a"}
 
 
 def test_latencies_alone_may_be_too_long() -> None:

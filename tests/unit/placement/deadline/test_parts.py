@@ -30,8 +30,8 @@ def separate(*costs_ms: float, deadline_ms: float) -> DeadlineProblem:
 
 
 def test_demand_table_follows_what_is_put_and_taken() -> None:
-    demand_table = DemandTable(separate(4, 3, 2, deadline_ms=10))
-    demand_table.put_all({"o0": "a", "o1": "b", "o2": "a"})
+    three = separate(4, 3, 2, deadline_ms=10)
+    demand_table = DemandTable(three, {"o0": "a", "o1": "b", "o2": "a"})
     assert demand_table.demand_ms.tolist() == [[4, 4, 6], [0, 3, 3]]
     assert demand_table.least_ms.tolist() == [4, 4, 6]
     assert demand_table.take("o0") == 0
@@ -70,9 +70,9 @@ def test_greedy_parts_what_does_not_fit_together() -> None:
 def test_local_search_moves_and_exchanges() -> None:
     """5 + 4 and 3 + 3 + 3 fit under 9 ms each; all of it on one node does not."""
     five = separate(5, 4, 3, 3, 3, deadline_ms=9)
-    leveller = LocalSearch(five, dict.fromkeys(five.order, "a"), DemandTable(five).proportional_ms)
-    places = leveller.level(20)
-    assert leveller.excess < 1e-9
+    search = LocalSearch(five, dict.fromkeys(five.order, "a"), five.proportional_ms)
+    places = search.improve(20)
+    assert search.excess < 1e-9
     assert {n for name, n in places.items() if name in ("o0", "o1")} in ({"a"}, {"b"})
 
 
@@ -80,7 +80,7 @@ def test_local_search_exchanges_where_no_move_helps() -> None:
     """6 + 3 | 4 + 5 under 9: from 6 + 4 | 3 + 5 no single move lowers the sum."""
     four = separate(6, 4, 3, 5, deadline_ms=9)
     start = {"o0": "a", "o1": "a", "o2": "b", "o3": "b"}
-    places = LocalSearch(four, start, DemandTable(four).proportional_ms).level(20)
+    places = LocalSearch(four, start, four.proportional_ms).improve(20)
     assert places["o0"] == places["o2"]
     assert places["o1"] == places["o3"]
 
@@ -146,10 +146,5 @@ def test_regions_improve_on_what_queries_wish() -> None:
 
 def test_a_larger_weight_counts_more() -> None:
     one = chain(4, 4, deadline_ms=12, tied={"o0": "a", "o1": "a"})
-    heavy = DeadlineProblem(
-        nodes=one.nodes,
-        operators=tuple(replace(o, weight=3.0) for o in one.operators),
-        sources=one.sources,
-        outputs=one.outputs,
-    )
+    heavy = replace(one, operators=tuple(replace(o, weight=3.0) for o in one.operators))
     assert place_in_parts(heavy).objective == pytest.approx(3)

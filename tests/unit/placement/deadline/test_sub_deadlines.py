@@ -6,7 +6,7 @@ import pytest
 
 from placement.deadline.records import Admitted
 from placement.deadline.result import DeadlinePlacement, deviation
-from placement.deadline.sub_deadlines import best_sub_deadlines, source_ms
+from placement.deadline.sub_deadlines import best_sub_deadlines
 from tests.unit.placement.deadline.two_nodes import chain, operator, problem
 
 
@@ -57,8 +57,8 @@ def test_none_if_what_runs_already_would_be_late() -> None:
 
 def test_the_nearest_node_with_the_source_counts() -> None:
     far = chain(1, deadline_ms=50, latency_ms=10)
-    assert source_ms(far, "in", 0) == 0
-    assert source_ms(far, "in", 1) == 10
+    assert far.source_latency_ms("in", 0) == 0
+    assert far.source_latency_ms("in", 1) == 10
 
 
 def test_an_operator_for_two_outputs_is_due_by_the_earlier() -> None:
