@@ -13,6 +13,7 @@ from orchestrator.deploy.local import LocalCluster
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import Manifests
 from orchestrator.progress import Progress
+from orchestrator.sources import recorded
 from orchestrator.store.protocol import Store
 
 FINISHED_S = 60.0
@@ -45,8 +46,8 @@ def await_end(store: Store, manifests: Manifests, progress: Progress) -> None:
     VivaceError
         It takes a minute longer than they are.
     """
-    replays = [s.record.replay for s in manifests.streams if s.record.replay is not None]
-    begin_ms, end_ms = min(r.begin_ms for r in replays), max(r.end_ms for r in replays)
+    played = [found for s in manifests.streams if (found := recorded(s.record))]
+    begin_ms, end_ms = min(r.begin_ms for r in played), max(r.end_ms for r in played)
     length_s = (end_ms - begin_ms) / 1000
     give_up = time.monotonic() + length_s + FINISHED_S
     outputs = [stream for query in manifests.queries for stream in query.record.outputs]

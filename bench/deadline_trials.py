@@ -28,11 +28,13 @@ from bench.cluster import await_end, running
 from bench.collision_warning import collision_warning
 from bench.traffic_baseline import place_by_traffic
 from examples.collision_rounds import BEGIN_MS, ROUND_MS, rounds
-from orchestrator.drills.measurement import Delivered
 from orchestrator.manifest import Manifests, load
 from orchestrator.records import StreamRecord
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.simulation.world import Costs
+from orchestrator.sinks import read_back
+from orchestrator.sinks.delivered import Delivered
+from orchestrator.sources import played
 from orchestrator.store.protocol import FRAGMENTS, Store
 from streams.chunk import TIMESTAMP
 from streams.scheduling.run_queue import Policy
@@ -146,10 +148,7 @@ def run(combination: Combination, volumes: Sequence[int], say: Callable[[str], N
                 borrow(cluster.store)
             await_end(cluster.store, manifests, progress)
         # The site has ended: its archive is complete.
-        delivered = {
-            stream: Delivered.from_archive(cluster.archive, stream)
-            for stream in query.record.outputs
-        }
+        delivered = {stream: read_back(cluster.archive, stream) for stream in query.record.outputs}
     return misses(manifests, volumes, delivered)
 
 
@@ -186,12 +185,10 @@ def misses(
 
 
 def _played_once(stream: StreamRecord, folder: Path, length_ms: int) -> StreamRecord:
-    assert stream.replay is not None
-    replay = msgspec.structs.replace(
-        stream.replay,
+    return played(
+        stream,
         path=str(folder / f"collision-{stream.name}.parquet"),
         begin_ms=BEGIN_MS,
         end_ms=BEGIN_MS + length_ms,
         repeat=False,
     )
-    return msgspec.structs.replace(stream, replay=replay)

@@ -27,8 +27,10 @@ from bench.silence import KEYS, STEADY_S, TUPLES_PER_S, Measurement, longest_sil
 from orchestrator.clock import now_us
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import Killed, outage
-from orchestrator.drills.measurement import Delivered, SequenceFaults, sequence_faults
+from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.manifest import load
+from orchestrator.sinks import read_back
+from orchestrator.sinks.delivered import Delivered
 from orchestrator.sources.replay import RECORDED_TIMESTAMP
 from orchestrator.store.protocol import Store
 from streams.chunk import TIMESTAMP
@@ -56,12 +58,13 @@ name: numbers
 site: edge
 columns: {{key: int, number: int}}
 rate: {rate} KB/s
-replay:
-  path: {recording}
-  begin: "1970-01-01T00:00:00Z"
-  end: "{end}"
-  interval: {interval} ms
-  repeat: true
+from:
+  replay:
+    path: {recording}
+    begin: "1970-01-01T00:00:00Z"
+    end: "{end}"
+    interval: {interval} ms
+    repeat: true
 ---
 kind: Query
 name: {query}
@@ -104,7 +107,7 @@ def measure_vivace(folder: Path, executors: int, runs: int, say: Say) -> Measure
         with running(manifests, Path(work), progress) as cluster:
             series = _kill_again_and_again(cluster.store, runs, say)
         # The site has ended: its archive is complete.
-        return judge(Delivered.from_archive(cluster.archive, FRAGMENT), *series)
+        return judge(read_back(cluster.archive, FRAGMENT), *series)
 
 
 def recording() -> pa.RecordBatch:

@@ -19,8 +19,10 @@ from pyarrow import parquet
 from bench.cluster import await_end, running
 from bench.registry import Settings, benchmark
 from orchestrator.control.view import read_view
-from orchestrator.drills.measurement import Delivered, sequence_faults
+from orchestrator.drills.measurement import sequence_faults
 from orchestrator.manifest import load
+from orchestrator.sinks import read_back
+from orchestrator.sinks.delivered import Delivered
 
 DURATION_S = 30
 QUICK_S = 5
@@ -50,7 +52,8 @@ site: edge
 columns: {{number: int, value: int}}
 rate: {alarms_rate} B/s
 burst: {alarms}
-replay: {{path: alarms.parquet, begin: "{begin}", end: "{end}", interval: {interval} ms}}
+from:
+  replay: {{path: alarms.parquet, begin: "{begin}", end: "{end}", interval: {interval} ms}}
 ---
 kind: Stream
 name: readings
@@ -59,7 +62,8 @@ columns: {{number: int, value: int}}
 rate: {readings_rate} B/s
 burst: {kept}
 shed: {{tuples: {kept}, per: {interval} ms, value: value}}
-replay: {{path: readings.parquet, begin: "{begin}", end: "{end}", interval: {interval} ms}}
+from:
+  replay: {{path: readings.parquet, begin: "{begin}", end: "{end}", interval: {interval} ms}}
 ---
 kind: Query
 name: load
@@ -69,7 +73,7 @@ outputs:
   urgent: {{site: edge, deadline: {deadline} ms}}
   archived: edge
 primaries: {{urgent: [worker], archived: [worker]}}
-estimates: {{urgent: {{cost: 1 ms}}, archived: {{cost: 1 ms}}}}
+estimates: {{urgent: {{cost: 1 ms}}, archived: {{cost: 1 ms}}
 statements: |
   REGISTER QUERY urgent RSTREAM(SELECT number, value FROM alarms [NOW]);
   REGISTER QUERY archived RSTREAM(SELECT number, value FROM readings [NOW]);
@@ -93,7 +97,7 @@ def overload(settings: Settings) -> Mapping[str, float]:
         return figures(
             seconds,
             {name: source.shed for name, source in sources.items()},
-            {s: Delivered.from_archive(cluster.archive, s) for s in ("urgent", "archived")},
+            {s: read_back(cluster.archive, s) for s in ("urgent", "archived")},
         )
 
 

@@ -9,7 +9,7 @@ old one must not be mistaken for one made for the new.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -139,22 +139,18 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     """Everything the host counts, by name: duplicates dropped, frames refused, …"""
 
 
-class ReplaySource(Record, frozen=True, kw_only=True):
-    """Tuples come from a file, at a multiple of the speed they were recorded at."""
+class DriverSpec(Record, frozen=True, kw_only=True):
+    """A driver and its options, as JSON; `orchestrator.drivers` turns it back into the driver."""
 
-    path: str
-    """Absolute path of a Parquet file with the stream's columns and `timestamp`, in its order."""
-    speed: float
-    begin_ms: int
-    end_ms: int
-    """Timestamps between which to replay, both included; what streams that are replayed
-    together must agree on."""
-    interval_ms: int = 1000
-    """Length of recording that enters at once, ms."""
-    delay_ms: float = 0.0
-    """How much later than its interval's end it enters: what a sensor takes."""
-    repeat: bool = False
-    """Start over at the end, timestamps shifted by the recording's length."""
+    driver: str
+    options: dict[str, Any] = {}
+
+
+class SourceSpec(DriverSpec, frozen=True, kw_only=True):
+    """What brings a stream in."""
+
+    together_ms: float = 0.0
+    """Time, on the cluster's clock, whose tuples enter at once."""
 
 
 class Shed(Record, frozen=True, kw_only=True):
@@ -180,11 +176,12 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     """Expected volume, for planning until it is measured."""
     burst: int | None = None
     """Tuples that enter at once, for which deadlines are designed; None: what comes within a batch
-    interval or an interval of the replay."""
+    interval or, if that is longer, within the source's `together_ms`."""
     shed: Shed | None = None
-    replay: ReplaySource | None = None
+    source: SourceSpec | None = None
+    """None: no tuple ever enters."""
     start_at_us: int | None = None
-    """When the replay starts on the cluster's clock; set by the coordinator once every
+    """When the source starts on the cluster's clock; set by the coordinator once every
     query that reads the stream has a warm secondary for each fragment."""
 
 
@@ -205,6 +202,8 @@ class QueryRecord(Record, frozen=True, kw_only=True):
     """CQL: `REGISTER QUERY …;` statements. Each gives one stream and is one fragment."""
     outputs: dict[str, str]
     """Output stream → site it is delivered to."""
+    sinks: dict[str, DriverSpec] = {}
+    """Output stream → what takes it there; the site's own archive, if it is not named."""
     deadline_ms: float
     """Of every output that `deadlines_ms` does not name."""
     recovery_bound_ms: float
@@ -294,7 +293,7 @@ class SourceAssignment(Record, frozen=True, kw_only=True):
 
     stream: str
     columns: dict[str, str]
-    replay: ReplaySource | None
+    source: SourceSpec | None
     start_at_us: int | None
     shed: Shed | None = None
 
@@ -305,6 +304,8 @@ class SinkAssignment(Record, frozen=True, kw_only=True):
     stream: str
     columns: dict[str, str]
     deadline_ms: float
+    sink: DriverSpec | None = None
+    """None: the host's own choice, an archive at sites."""
 
 
 class Assignment(Record, frozen=True, kw_only=True):
@@ -331,7 +332,7 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     ack_interval_ms: float = 50.0
     probe_interval_ms: float = 100.0
     batch_ms: float = 10.0
-    """Least time between two evaluations of a fragment, or two emissions of a replay: what comes
+    """Least time between two evaluations of a fragment, or two emissions of a source: what comes
     in between is taken together, which costs little more than one. After a pause a tuple is
     evaluated at once."""
     hop_overhead_ms: float = 2.0

@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from orchestrator.drills.measurement import Delivered
 from orchestrator.manifest import Manifests, load
-from orchestrator.sinks.archive import SEQUENCE
+from orchestrator.sinks.delivered import SEQUENCE, Delivered
 
 BEGIN_MS = 1_700_000_000_000
 INTERVAL_MS = 100
@@ -88,9 +87,9 @@ class Input:
         return [
             f"kind: Stream\nname: {name}\nsite: {name}-site\n"
             "columns: {key: int, value: int}\nrate: 1 KB/s\n"
-            f'replay: {{path: {name}.parquet, begin: "{_iso(BEGIN_MS)}", '
+            f'from: {{replay: {{path: {name}.parquet, begin: "{_iso(BEGIN_MS)}", '
             f'end: "{_iso(self.end_ms)}", '
-            f"interval: {INTERVAL_MS} ms, repeat: {str(repeat).lower()}}}\n"
+            f"interval: {INTERVAL_MS} ms, repeat: {str(repeat).lower()}}}}}\n"
             for name in ("west", "east")
         ]
 

@@ -26,12 +26,14 @@ from orchestrator.control.view import read_view
 from orchestrator.deploy.local import LocalCluster
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import DrillFailed, Killed, outage
-from orchestrator.drills.measurement import Delivered, sequence_faults
+from orchestrator.drills.measurement import sequence_faults
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, Manifests, StreamManifest, load
 from orchestrator.progress import Progress
-from orchestrator.records import ReplaySource
-from orchestrator.sinks.archive import SEQUENCE
+from orchestrator.sinks import read_back
+from orchestrator.sinks.delivered import SEQUENCE, Delivered
+from orchestrator.sources import played, recorded
+from orchestrator.sources.driver import RecordedSource
 from orchestrator.store.protocol import Store
 
 ANSWER = "answer.sql"
@@ -112,13 +114,13 @@ class Example:
 
     Attributes
     ----------
-    replays
-        Stream → what is replayed.
+    recordings
+        Stream → its source.
     """
 
     cluster: ClusterManifest
     manifests: Manifests
-    replays: Mapping[str, ReplaySource]
+    recordings: Mapping[str, RecordedSource]
     answer: str
     folder: Path
 
@@ -138,30 +140,26 @@ class Example:
                 "Name an example's folder, such as examples/aircraft.",
             )  # fmt: skip
         streams: list[StreamManifest] = []
-        replays: dict[str, ReplaySource] = {}
+        recordings: dict[str, RecordedSource] = {}
         for stream in manifests.streams:
-            if stream.record.replay is None:
+            found = recorded(stream.record)
+            if found is None:
                 raise InvalidInput(
-                    stream.file, f"Stream {stream.record.name}: replay", None, "is missing",
-                    "The demo replays all streams of an example.",
+                    stream.file, f"Stream {stream.record.name}: from", None, "is no recording",
+                    "The demo plays recordings of all streams of an example.",
                 )  # fmt: skip
-            replay = msgspec.structs.replace(
-                stream.record.replay,
-                repeat=False,
-                speed=stream.record.replay.speed if speed is None else speed,
-            )
-            if not Path(replay.path).exists():
+            if not found.recording.exists():
                 raise InvalidInput(
-                    stream.file, f"Stream {stream.record.name}: replay.path", replay.path,
+                    stream.file, f"Stream {stream.record.name}: from", str(found.recording),
                     "does not exist", "`make data` fetches the examples' input.",
                 )  # fmt: skip
-            replays[stream.record.name] = replay
-            record = msgspec.structs.replace(stream.record, replay=replay)
+            recordings[stream.record.name] = found
+            record = played(stream.record, repeat=False, speed=speed or found.speed)
             streams.append(msgspec.structs.replace(stream, record=record))
         return Example(
             cluster=manifests.cluster,
             manifests=msgspec.structs.replace(manifests, streams=tuple(streams)),
-            replays=replays,
+            recordings=recordings,
             answer=(folder / ANSWER).read_text(encoding="utf-8"),
             folder=folder,
         )
@@ -174,12 +172,12 @@ class Example:
     @property
     def begin_ms(self) -> int:
         """First instant of the recording."""
-        return min(replay.begin_ms for replay in self.replays.values())
+        return min(each.begin_ms for each in self.recordings.values())
 
     @property
     def end_ms(self) -> int:
         """Last instant of the recording."""
-        return max(replay.end_ms for replay in self.replays.values())
+        return max(each.end_ms for each in self.recordings.values())
 
 
 class Demo:
@@ -258,7 +256,7 @@ class Demo:
         """What the site was delivered, once its files are up to the end."""
         give_up = time.monotonic() + STALLED_S
         while True:
-            delivered = Delivered.from_archive(cluster.archive, stream)
+            delivered = read_back(cluster.archive, stream)
             if int(delivered.completed_column("watermark_ms").max()) >= self._example.end_ms:
                 return delivered
             if time.monotonic() > give_up:
@@ -275,7 +273,7 @@ class Demo:
         found = verify(
             cluster.session,
             example.answer,
-            {stream: Path(replay.path) for stream, replay in example.replays.items()},
+            {stream: each.recording for stream, each in example.recordings.items()},
             {stream: _plain(one.rows) for stream, one in delivered.items()},
             through_ms=dict.fromkeys(delivered, example.end_ms),
             file=str(example.folder / ANSWER),
@@ -311,8 +309,8 @@ class Demo:
             deadline_ms=query.deadline_ms,
             alerts=rows[next(iter(rows))],
             input_rows=sum(
-                parquet.ParquetFile(r.path).metadata.num_rows
-                for r in self._example.replays.values()
+                parquet.ParquetFile(each.recording).metadata.num_rows
+                for each in self._example.recordings.values()
             ),
             completed_timestamps=len(latencies_ms),
             redundancy_restored_s=killed.redundancy_restored_s,

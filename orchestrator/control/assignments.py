@@ -15,6 +15,7 @@ from orchestrator.host.hosted_sink import SINK_PREFIX
 from orchestrator.records import (
     Assignment,
     ClusterRecord,
+    DriverSpec,
     FragmentAssignment,
     FragmentRecord,
     NodeKind,
@@ -114,7 +115,7 @@ def _sources(node: NodeRecord, streams: Mapping[str, StreamRecord]) -> tuple[Sou
         SourceAssignment(
             stream=name,
             columns=stream.columns,
-            replay=stream.replay,
+            source=stream.source,
             start_at_us=stream.start_at_us,
             shed=stream.shed,
         )
@@ -141,9 +142,15 @@ def _sinks(
             stream=stream,
             columns=dict(view.dataflow.columns[stream]),
             deadline_ms=_deadline_ms(view, stream),
+            sink=None if node.kind is NodeKind.OBSERVER else _sink(view, stream),
         )
         for stream in sorted(wanted)
     )
+
+
+def _sink(view: ClusterView, stream: str) -> DriverSpec | None:
+    """What the query that makes the stream takes it out with."""
+    return view.query_records[view.dataflow.fragments[stream].query].sinks.get(stream)
 
 
 def _deadline_ms(view: ClusterView, stream: str) -> float:

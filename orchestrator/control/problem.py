@@ -155,8 +155,7 @@ def _entering(stream: StreamRecord, batch_ms: float) -> Rate:
     tuples_s = stream.rate_bytes_s / row_bytes(stream.columns)
     burst = stream.burst
     if burst is None:
-        replay = stream.replay
-        together_ms = max(batch_ms, replay.interval_ms / replay.speed if replay else 0.0)
+        together_ms = max(batch_ms, stream.source.together_ms if stream.source else 0.0)
         burst = max(tuples_s * together_ms / 1e3, 1.0)
     return Rate(bytes_s=stream.rate_bytes_s, tuples_s=tuples_s, burst=burst)
 

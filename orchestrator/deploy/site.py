@@ -17,11 +17,11 @@ from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
 from orchestrator.host.events import Deliver
 from orchestrator.host.process import HostProcess
 from orchestrator.host.warm_up import warm_up
-from orchestrator.sinks.archive import Archive
+from orchestrator.sinks.sink_drivers import SinkDrivers
 from orchestrator.store.protocol import CLUSTER, Store
 
 FLUSH_EVERY_S = 0.2
-"""How often outputs in an archive become visible to its readers."""
+"""How often readers see more of the outputs."""
 
 _log = logging.getLogger("vivace.site")
 
@@ -39,23 +39,23 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
     spec = config.site_spec()
     warm_up()
     store = config.open_store()
-    archive = Archive(Path(spec.archive)) if spec.archive is not None else None
+    sinks = SinkDrivers(Path(spec.archive)) if spec.archive is not None else None
     flushed_at = time.monotonic()
 
     def ended_after_flush() -> bool:
         nonlocal flushed_at
-        if archive is not None and time.monotonic() - flushed_at > FLUSH_EVERY_S:
+        if sinks is not None and time.monotonic() - flushed_at > FLUSH_EVERY_S:
             flushed_at = time.monotonic()
-            archive.flush()
+            sinks.flush()
         return ended()
 
     try:
         if _await_settings(store, ended):
-            deliver = archive.keep if archive is not None else _drop
+            deliver = sinks.keep if sinks is not None else _drop
             HostProcess(spec, store, deliver).run(ended_after_flush)
     finally:
-        if archive is not None:
-            archive.close()
+        if sinks is not None:
+            sinks.close()
         store.close()
 
 
@@ -73,7 +73,7 @@ def _await_settings(store: Store, ended: Callable[[], bool]) -> bool:
 
 
 def _drop(_: Deliver) -> None:
-    """A site without an archive only measures."""
+    """A site without a folder only measures."""
 
 
 def main() -> int:

@@ -16,10 +16,11 @@ import numpy as np
 from orchestrator.clock import now_us
 from orchestrator.control.dataflow import Fragment
 from orchestrator.control.view import ClusterView, read_view
-from orchestrator.drills.measurement import Delivered, longest_silence
+from orchestrator.drills.measurement import longest_silence
 from orchestrator.errors import Refused, VivaceError
 from orchestrator.progress import Progress
 from orchestrator.records import FragmentRecord, NodeKind
+from orchestrator.sinks.delivered import Delivered
 from orchestrator.spark.hosts.executors import kill_executor as sigkill
 from orchestrator.store.protocol import Store
 from streams.compiler import compile_statement

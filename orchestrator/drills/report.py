@@ -12,10 +12,11 @@ import pyarrow as pa
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import DrillFailed, Killed, choose_protected, outage
-from orchestrator.drills.measurement import Delivered, sequence_faults
+from orchestrator.drills.measurement import sequence_faults
 from orchestrator.host.events import Deliver
 from orchestrator.host.observer import Observer, Reach
 from orchestrator.progress import Progress
+from orchestrator.sinks.delivered import Delivered
 from orchestrator.store.protocol import Store
 from streams.chunk import stream_schema
 

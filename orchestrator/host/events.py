@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ha.messages import Message
-from orchestrator.records import Assignment, Peer
+from orchestrator.records import Assignment, DriverSpec, Peer
 from streams.chunk import Chunk
 from topology.arrays import IntArray
 
@@ -117,6 +117,8 @@ class Deliver:
     lost: int
     """Tuples that are known to be missing just before this chunk."""
     arrived_us: int
+    sink: DriverSpec | None = None
+    """Who takes it, if the query names one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

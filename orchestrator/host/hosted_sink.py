@@ -79,7 +79,12 @@ class HostedSink:
         answered_by = np.searchsorted(chunk.watermarks_ms, chunk.timestamps)
         self._late_rows.observe(latencies_us[answered_by], now_us)
         return received.receipt, Deliver(
-            stream=data.stream, epoch=data.epoch, chunk=chunk, lost=lost, arrived_us=now_us
+            stream=data.stream,
+            epoch=data.epoch,
+            chunk=chunk,
+            lost=lost,
+            arrived_us=now_us,
+            sink=self.assignment.sink,
         )
 
     def status(self, now_us: int) -> SinkStatus:

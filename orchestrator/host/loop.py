@@ -29,7 +29,7 @@ from orchestrator.host.events import (
 from orchestrator.host.node_report import node_record, readiness
 from orchestrator.host.store_link import StoreLink
 from orchestrator.records import ClusterRecord, NodeRecord, Peer, ReplicaId, SourceAssignment
-from orchestrator.sources.replay import SourceDrivers
+from orchestrator.sources.source_drivers import SourceDrivers
 from orchestrator.store.protocol import Store
 
 PUBLISH_US = 1_000_000

@@ -142,6 +142,10 @@ class Field:
             for index, node in enumerate(self.node.value)
         ]
 
+    def path(self) -> Path:
+        """An absolute path; what is written is relative to the manifest's file."""
+        return (Path(self.file).parent / self.text()).resolve()
+
     def section(self, resource: str = "") -> Section:
         """A mapping with known fields."""
         return Section(self, resource)
@@ -217,6 +221,11 @@ class Section:
                 self.of.where, f"{prefix}{name}", None, "is missing", f"Add the field {name}."
             )
         return found
+
+    def refuse(self, name: str, remedy: str) -> None:
+        """Refuse a field that a manifest once had, if it is there."""
+        if name in self._pairs:
+            self._pairs[name][0].refuse("is no field any more", remedy)
 
     def entries(self) -> Iterator[tuple[Field, Field]]:
         """All pairs of key and value."""

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import msgspec
 
+from orchestrator import sinks, sources
 from orchestrator.manifest.cpu import read_scaling
 from orchestrator.manifest.document import Field, Section, slug
-from orchestrator.manifest.units import duration_ms, memory_bytes, rate_bytes_s, timestamp_ms
-from orchestrator.records import Estimate, QueryRecord, ReplaySource, Shed, StreamRecord
+from orchestrator.manifest.units import duration_ms, memory_bytes, rate_bytes_s
+from orchestrator.records import DriverSpec, Estimate, QueryRecord, Shed, StreamRecord
 from streams.chunk import stream_schema, type_names
 from streams.language import QueryError
 from streams.scheduling.run_queue import Policy
@@ -149,7 +150,7 @@ def _cluster(document: Field, section: Section) -> ClusterManifest:
         name=name,
         nodes=tuple(nodes),
         sites=tuple(sites),
-        latencies=_path(latencies) if latencies else None,
+        latencies=latencies.path() if latencies else None,
         executor_memory_bytes=memory.quantity(memory_bytes, positive=True)
         if memory
         else DEFAULT_EXECUTOR_MEMORY_BYTES,
@@ -209,7 +210,8 @@ def _timing(section: Section) -> TimingManifest:
 
 
 def _stream(document: Field, section: Section) -> StreamManifest:
-    replay = section.get("replay")
+    source = section.get("from")
+    section.refuse("replay", "Write it as the stream's source: `from: {replay: {…}}`.")
     burst, shed = section.get("burst"), section.get("shed")
     columns = _columns(section.need("columns"))
     return StreamManifest(
@@ -221,7 +223,7 @@ def _stream(document: Field, section: Section) -> StreamManifest:
             rate_bytes_s=section.need("rate").quantity(rate_bytes_s, positive=True),
             burst=burst.count() if burst else None,
             shed=_shed(shed, columns) if shed else None,
-            replay=_replay(replay) if replay else None,
+            source=sources.read(source) if source else None,
         ),
     )
 
@@ -254,40 +256,23 @@ def _shed(field: Field, columns: dict[str, str]) -> Shed:
     return shed
 
 
-def _replay(field: Field) -> ReplaySource:
-    section = field.section()
-    speed_field = section.get("speed")
-    repeat = section.get("repeat")
-    speed = speed_field.number() if speed_field else 1.0
-    if speed_field and speed <= 0:
-        speed_field.refuse("is not above 0", "Write 1 for the speed it was recorded at.")
-    begin, end = section.need("begin"), section.need("end")
-    begin_ms, end_ms = begin.quantity(timestamp_ms), end.quantity(timestamp_ms)
-    if end_ms <= begin_ms:
-        end.refuse("is not after the begin", "Write timestamps of the recording, in order.")
-    interval, delay = section.get("interval"), section.get("delay")
-    replay = ReplaySource(
-        path=str(_path(section.need("path"))),
-        speed=speed,
-        begin_ms=int(begin_ms),
-        end_ms=int(end_ms),
-        interval_ms=int(interval.quantity(duration_ms, positive=True)) if interval else 1000,
-        delay_ms=delay.quantity(duration_ms) if delay else 0.0,
-        repeat=repeat.boolean() if repeat else False,
-    )
-    section.close()
-    return replay
-
-
 def _query(document: Field, section: Section) -> QueryManifest:
     outputs_field = section.need("outputs")
     outputs: dict[str, str] = {}
     deadlines_ms: dict[str, float] = {}
+    taken_by: dict[str, DriverSpec] = {}
     for key, value in outputs_field.entries():
         stream = key.identifier()
-        outputs[stream], own_ms = _output(value)
-        if own_ms is not None:
-            deadlines_ms[stream] = own_ms
+        if not value.is_mapping():
+            outputs[stream] = value.slug()
+            continue
+        output = value.section()
+        outputs[stream] = output.need("site").slug()
+        if deadline := output.get("deadline"):
+            deadlines_ms[stream] = deadline.quantity(duration_ms, positive=True)
+        if sink := output.get("to"):
+            taken_by[stream] = sinks.read(sink)
+        output.close()
     if not outputs:
         outputs_field.refuse("names no output", "Name at least one stream and its site.")
     statements = section.need("statements")
@@ -301,6 +286,7 @@ def _query(document: Field, section: Section) -> QueryManifest:
             name=section.need("name").slug(),
             statements=statements.text(),
             outputs=outputs,
+            sinks=taken_by,
             deadline_ms=section.need("deadline").quantity(duration_ms, positive=True),
             deadlines_ms=deadlines_ms,
             recovery_bound_ms=section.need("recovery").quantity(duration_ms, positive=True),
@@ -312,16 +298,6 @@ def _query(document: Field, section: Section) -> QueryManifest:
             else {},
         ),
     )
-
-
-def _output(field: Field) -> tuple[str, float | None]:
-    """Site of an output, and its own deadline, ms."""
-    if not field.is_mapping():
-        return field.slug(), None
-    section = field.section()
-    site, deadline = section.need("site").slug(), section.get("deadline")
-    section.close()
-    return site, deadline.quantity(duration_ms, positive=True) if deadline else None
 
 
 def _nodes(field: Field) -> tuple[str, ...]:
@@ -342,11 +318,6 @@ def _estimate(field: Field) -> Estimate:
     )
     section.close()
     return estimate
-
-
-def _path(field: Field) -> Path:
-    """A path, relative to the file it is written in."""
-    return (Path(field.file).parent / field.text()).resolve()
 
 
 _readers: dict[str, Callable[[Field, Section], Manifest]] = {

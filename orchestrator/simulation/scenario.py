@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import msgspec
 import pyarrow as pa
 
 from orchestrator.control.process import Coordination
 from orchestrator.control.view import read_view
 from orchestrator.drills.kill_executor import Killed, choose
-from orchestrator.drills.measurement import Delivered
 from orchestrator.host.events import Deliver
 from orchestrator.manifest import Manifests, cluster_record
 from orchestrator.records import HostSpec, NodeKind, StreamRecord
 from orchestrator.simulation.memory_store import MemoryStore
 from orchestrator.simulation.world import Costs, World
+from orchestrator.sinks.delivered import Delivered
+from orchestrator.sources import played, recorded
 from orchestrator.store.protocol import QUERIES, STREAMS
 from streams.chunk import stream_schema
 
@@ -211,7 +211,7 @@ class Scenario:
         return all(stream.start_at_us is not None for stream in streams)
 
     def _finished(self) -> bool:
-        end_ms = max(s.replay.end_ms for s in self._streams if s.replay is not None)
+        end_ms = max(found.end_ms for s in self._streams if (found := recorded(s)))
         return all(
             kept and kept[-1].chunk.watermark_ms >= end_ms for kept in self.deliveries.values()
         )
@@ -230,8 +230,4 @@ class Scenario:
 
 def excerpt(stream: StreamRecord, *, begin_ms: int, end_ms: int, speed: float) -> StreamRecord:
     """The stream with a stretch of its recording, played once."""
-    assert stream.replay is not None
-    replay = msgspec.structs.replace(
-        stream.replay, begin_ms=begin_ms, end_ms=end_ms, speed=speed, repeat=False
-    )
-    return msgspec.structs.replace(stream, replay=replay)
+    return played(stream, begin_ms=begin_ms, end_ms=end_ms, speed=speed, repeat=False)

@@ -1,0 +1,40 @@
+"""Sinks: what takes streams out of a cluster. `driver` says what one must do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.drivers import Registry, options_of
+from orchestrator.records import DriverSpec
+from orchestrator.sinks.delivered import Delivered
+from orchestrator.sinks.driver import SinkDriver
+
+if TYPE_CHECKING:
+    from orchestrator.manifest.document import Field
+
+DEFAULT = DriverSpec(driver="archive")
+"""What takes out an output that names no sink."""
+
+_registry = Registry(
+    "vivace.sinks", SinkDriver, {DEFAULT.driver: "orchestrator.sinks.archive:Archive"}
+)
+register = _registry.register
+restore = _registry.restore
+
+
+def read(field: Field) -> DriverSpec:
+    """The field `to` of an output.
+
+    Raises
+    ------
+    InvalidInput
+        Naming file, line, field and value.
+    """
+    name, driver = _registry.read(field)
+    return DriverSpec(driver=name, options=options_of(driver))
+
+
+def read_back(folder: Path, stream: str, sink: DriverSpec | None = None) -> Delivered:
+    """All that a site's sink has flushed of a stream; see `SinkDriver.read_back`."""
+    return restore(sink or DEFAULT).read_back(stream, folder)

@@ -1,63 +1,46 @@
-"""What a site keeps of the streams it was delivered: every tuple and every answer.
+"""The sink driver `archive`: files of every tuple and every completed timestamp, at the site.
 
-Two series of Arrow IPC stream files a stream: `<stream>.rows.<n>.arrows` (the tuples with their
-sequence numbers) and `<stream>.completed.<n>.arrows` (each closed instant: when it was due, when it
-came, from which epoch, how many tuples were lost before it). What has come is written at each
-`flush`, and files can be read while they grow. A site that starts again begins the next file of
-each series.
+A stream has two series of Arrow IPC stream files: `<stream>.rows.<n>.arrows` (the tuples with
+their sequence numbers) and `<stream>.completed.<n>.arrows` (the completed timestamps; see
+`orchestrator.sinks.delivered`). Files can be read while they grow. A site that starts again begins
+the next file of each series.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
-import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
 from orchestrator.host.events import Deliver
+from orchestrator.manifest.document import Section
+from orchestrator.sinks.delivered import Delivered, completed_timestamps, numbered
+from orchestrator.sinks.driver import SinkDriver
 
-SEQUENCE = "_seq"
-
-completed_schema = pa.schema(
-    [
-        pa.field("watermark_ms", pa.int64(), nullable=False),
-        pa.field("ingestion_time_us", pa.int64(), nullable=False),
-        pa.field("arrived_us", pa.int64(), nullable=False),
-        pa.field("epoch", pa.int64(), nullable=False),
-        pa.field("lost", pa.int64(), nullable=False),
-    ]
-)
+ROWS = "rows"
+COMPLETED = "completed"
 
 
-def completed_timestamps(deliveries: Sequence[Deliver]) -> pa.RecordBatch:
-    """The closed instants of deliveries of one stream."""
-    lost: list[int] = []
-    for delivery in deliveries:
-        lost += [delivery.lost, *[0] * (len(delivery.chunk.watermarks_ms) - 1)]
-    counts = [len(delivery.chunk.watermarks_ms) for delivery in deliveries]
-    columns = [
-        np.concatenate([delivery.chunk.watermarks_ms for delivery in deliveries]),
-        np.concatenate([delivery.chunk.ingestion_times_us for delivery in deliveries]),
-        np.repeat([delivery.arrived_us for delivery in deliveries], counts),
-        np.repeat([delivery.epoch for delivery in deliveries], counts),
-        np.asarray(lost, dtype=np.int64),
-    ]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column) for column in columns], schema=completed_schema
-    )
+class Archive(SinkDriver, frozen=True, kw_only=True):
+    """Files in the site's folder."""
 
+    @classmethod
+    def read(cls, section: Section) -> Self:
+        """It has no options."""
+        return cls()
 
-def numbered(deliveries: Sequence[Deliver]) -> pa.RecordBatch:
-    """The tuples of deliveries of one stream with their sequence numbers."""
-    chunks = [delivery.chunk for delivery in deliveries]
-    rows = pa.concat_batches([chunk.rows for chunk in chunks])
-    numbers = np.concatenate([np.arange(chunk.first_seq, chunk.next_seq) for chunk in chunks])
-    schema = pa.schema([pa.field(SEQUENCE, pa.int64(), nullable=False), *rows.schema])
-    return pa.RecordBatch.from_arrays([pa.array(numbers), *rows.columns], schema=schema)
+    def open(self, stream: str, folder: Path) -> OpenArchive:
+        """Begin the next files of the stream."""
+        folder.mkdir(parents=True, exist_ok=True)
+        return OpenArchive(stream, folder)
+
+    def read_back(self, stream: str, folder: Path) -> Delivered:
+        """Both series, up to the last batch that is complete."""
+        return Delivered(_read(folder, f"{stream}.{COMPLETED}"), _read(folder, f"{stream}.{ROWS}"))
 
 
 @dataclass(slots=True)
@@ -66,61 +49,56 @@ class _File:
     writer: ipc.RecordBatchStreamWriter
 
 
-class Archive:
-    """Files of the streams delivered at one site."""
+class OpenArchive:
+    """The growing files of one stream."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, stream: str, folder: Path) -> None:
+        self._stream = stream
         self._folder = folder
         self._files: dict[str, _File] = {}
-        self._kept: dict[str, list[Deliver]] = {}
-        folder.mkdir(parents=True, exist_ok=True)
+        self._kept: list[Deliver] = []
 
     def keep(self, delivery: Deliver) -> None:
-        """Take a delivery in; the next `flush` writes it."""
-        self._kept.setdefault(delivery.stream, []).append(delivery)
+        """Take a delivery in."""
+        self._kept.append(delivery)
 
     def flush(self) -> None:
-        """Let readers see all of it."""
-        for stream, deliveries in self._kept.items():
-            self._write(f"{stream}.completed", completed_timestamps(deliveries))
-            rows = numbered(deliveries)
-            if rows.num_rows or f"{stream}.rows" not in self._files:
-                self._write(f"{stream}.rows", rows)
+        """Write what was kept."""
+        if not self._kept:
+            return
+        self._write(COMPLETED, completed_timestamps(self._kept))
+        rows = numbered(self._kept)
+        if rows.num_rows or ROWS not in self._files:
+            self._write(ROWS, rows)
         self._kept.clear()
 
     def close(self) -> None:
-        """Finish the files."""
+        """Write what was kept, and finish the files."""
         self.flush()
         for file in self._files.values():
             file.writer.close()
             file.raw.close()
         self._files.clear()
 
-    def _write(self, name: str, batch: pa.RecordBatch) -> None:
-        file = self._files.get(name)
+    def _write(self, series: str, batch: pa.RecordBatch) -> None:
+        file = self._files.get(series)
         if file is None:
+            name = f"{self._stream}.{series}"
             part = len(_parts(self._folder, name))
             raw = (self._folder / f"{name}.{part}.arrows").open("xb")
-            file = self._files[name] = _File(raw, ipc.new_stream(raw, batch.schema))
+            file = self._files[series] = _File(raw, ipc.new_stream(raw, batch.schema))
         file.writer.write_batch(batch)
         file.raw.flush()
 
 
-def read(folder: Path, name: str) -> pa.Table:
-    """A series of an archive, such as `alerts.rows`, up to the last batch that is complete.
-
-    Raises
-    ------
-    FileNotFoundError
-        If nothing of it has been written.
-    """
+def _read(folder: Path, name: str) -> pa.Table:
     tables: list[pa.Table] = []
     for part in _parts(folder, name):
         with part.open("rb") as raw:
             try:
                 reader = ipc.open_stream(raw)
             except pa.ArrowInvalid:
-                # Not even the schema has been flushed, or ever will be if its site was killed.
+                # The schema has not been flushed yet; if the site was killed, it never will be.
                 continue
             tables.append(pa.Table.from_batches(list(_complete(reader)), schema=reader.schema))
     if not tables:

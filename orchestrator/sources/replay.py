@@ -1,28 +1,86 @@
-"""A source that replays a recording at a multiple of the speed it was made at.
+"""The source driver `replay`: a recording, played at a multiple of the speed it was made at.
 
-Time is cut into intervals of the recording; at the end of each, its tuples enter together with
-marks that close it: one at each of their timestamps, and one at the end of the interval, whether
-or not there are tuples, so that a quiet site does not hold up a busy one. A tuple's *origin* is
-when it was due, not when a busy machine got round to it: latencies include the delay of a late
-replay.
+The recording is cut into intervals. At the end of each interval its tuples enter together, with
+one watermark at each of their timestamps and one at the end of the interval. The latter comes
+whether or not the interval has tuples, so that a quiet site does not hold up a busy one. The
+ingestion time of a tuple is when it was due, not when a busy machine emitted it: latencies include
+the delay of a late replay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from orchestrator.drivers import DriverError
 from orchestrator.host.events import SourceEmitted
-from orchestrator.records import ReplaySource, SourceAssignment
+from orchestrator.manifest.document import Section
+from orchestrator.manifest.units import duration_ms, timestamp_ms
+from orchestrator.records import SourceAssignment
+from orchestrator.sources.driver import RecordedSource
 from streams.chunk import stream_schema
 from topology.arrays import IntArray
 
 RECORDED_TIMESTAMP = "timestamp"
 """Column of the recording that holds the tuples' timestamps, ms, never falling."""
+
+
+class Replay(RecordedSource, frozen=True, kw_only=True):
+    """Tuples come from a Parquet file.
+
+    Attributes
+    ----------
+    path
+        Absolute path of a file with the stream's columns and `timestamp`, in its order.
+    interval_ms
+        Length of recording that enters at once.
+    delay_ms
+        How much later than the end of its interval a tuple enters: what a sensor takes.
+    """
+
+    path: str
+    interval_ms: int = 1000
+    delay_ms: float = 0.0
+
+    @classmethod
+    def read(cls, section: Section) -> Self:
+        """The manifest's `from: {replay: …}`."""
+        speed, repeat = section.get("speed"), section.get("repeat")
+        if speed and speed.number() <= 0:
+            speed.refuse("is not above 0", "Write 1 for the speed it was recorded at.")
+        begin, end = section.need("begin"), section.need("end")
+        begin_ms, end_ms = begin.quantity(timestamp_ms), end.quantity(timestamp_ms)
+        if end_ms <= begin_ms:
+            end.refuse("is not after the begin", "Write timestamps of the recording, in order.")
+        interval, delay = section.get("interval"), section.get("delay")
+        return cls(
+            path=str(section.need("path").path()),
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            speed=speed.number() if speed else 1.0,
+            repeat=repeat.boolean() if repeat else False,
+            interval_ms=int(interval.quantity(duration_ms, positive=True)) if interval else 1000,
+            delay_ms=delay.quantity(duration_ms) if delay else 0.0,
+        )
+
+    @property
+    def together_ms(self) -> float:
+        """An interval, as fast as it is replayed."""
+        return self.interval_ms / self.speed
+
+    @property
+    def recording(self) -> Path:
+        """The file."""
+        return Path(self.path)
+
+    def open(self, assignment: SourceAssignment) -> OpenReplay:
+        """Read the file."""
+        return OpenReplay(assignment.stream, self, Recording.load(self, assignment.columns))
 
 
 @dataclass(slots=True)
@@ -32,13 +90,13 @@ class Recording:
     Attributes
     ----------
     rows
-        As they will be sent.
-    marks
-        Timestamps of the rows and ends of the intervals, ms, rising, shape (m,).
+        In the order and with the schema in which they are sent.
+    watermarks_ms
+        Timestamps of the rows and ends of the intervals, rising, shape (m,).
     intervals
-        By mark: which interval it belongs to, from 0, shape (m,).
+        The interval that each watermark belongs to, counted from 0, shape (m,).
     row_ends
-        Rows of mark i are those from `row_ends[i]` to `row_ends[i + 1]`, shape (m + 1,).
+        Watermark i completes the rows from `row_ends[i]` to `row_ends[i + 1]`, shape (m + 1,).
     """
 
     rows: pa.RecordBatch
@@ -47,19 +105,16 @@ class Recording:
     row_ends: IntArray
 
     @staticmethod
-    def load(source: ReplaySource, columns: dict[str, str]) -> Recording:
+    def load(source: Replay, columns: dict[str, str]) -> Recording:
         """Read a Parquet file.
 
         Raises
         ------
-        OSError, pyarrow.ArrowInvalid
+        DriverError
             If it cannot be read, or its columns are not the stream's.
         """
-        table = parquet.read_table(source.path, columns=[RECORDED_TIMESTAMP, *columns])
         schema = stream_schema(columns)
-        named = table.rename_columns(schema.names).cast(schema).combine_chunks()
-        batches = named.to_batches()
-        rows = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)
+        rows = _rows(source.path, [RECORDED_TIMESTAMP, *columns], schema)
         closed = np.arange(source.begin_ms, source.end_ms + 1, source.interval_ms, dtype=np.int64)
         timestamps: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
         begin = int(np.searchsorted(timestamps, source.begin_ms, side="left"))
@@ -78,16 +133,31 @@ class Recording:
         return int(self.intervals[-1]) + 1
 
 
-class Replay:
+def _rows(path: str, columns: list[str], schema: pa.Schema) -> pa.RecordBatch:
+    """Some columns of a Parquet file under a stream's names and types."""
+    try:
+        found = parquet.ParquetFile(path).schema_arrow
+        if missing := [name for name in columns if name not in found.names]:
+            raise DriverError(
+                f"recording {path} has no column {', '.join(missing)}; "
+                f"it has {', '.join(found.names)}"
+            )
+        table = parquet.read_table(path, columns=columns).rename_columns(schema.names)
+        batches = table.cast(schema).combine_chunks().to_batches()
+    except (OSError, pa.ArrowException) as error:
+        raise DriverError(f"recording {path} cannot be read: {error}") from None
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)
+
+
+class OpenReplay:
     """Emits one stream's recording when its tuples are due."""
 
-    def __init__(self, assignment: SourceAssignment, source: ReplaySource) -> None:
-        self.stream = assignment.stream
+    def __init__(self, stream: str, source: Replay, recording: Recording) -> None:
+        self.stream = stream
         self._source = source
-        self._recording = Recording.load(source, assignment.columns)
-        self._schema = stream_schema(assignment.columns)
+        self._recording = recording
         interval_us = source.interval_ms * 1000 / source.speed
-        # When each mark of a round is due, and, last, when the next round begins.
+        # When each watermark of a round is due, and, last, when the next round begins.
         intervals = np.append(self._recording.intervals, self._recording.count)
         self._due_us = np.ceil(intervals * interval_us).astype(np.int64)
         self._delay_us = round(source.delay_ms * 1000)
@@ -95,7 +165,7 @@ class Replay:
         self._next = 0
 
     def next_due_us(self, start_at_us: int) -> int | None:
-        """When the next mark is due; None when the recording is over."""
+        """When the next watermark is due; None when the recording is over."""
         if self._next == len(self._recording.watermarks_ms):
             return None
         return start_at_us + self._delay_us + self._round_began_us + int(self._due_us[self._next])
@@ -117,7 +187,7 @@ class Replay:
             self._round, self._next = self._round + 1, 0
         return SourceEmitted(
             stream=self.stream,
-            rows=self._shifted(rows, shift_ms),
+            rows=_shifted(rows, shift_ms),
             watermarks_ms=watermarks_ms[first:last] + shift_ms,
             ingestion_times_us=round_start_us + self._due_us[first:last],
         )
@@ -126,56 +196,9 @@ class Replay:
     def _round_began_us(self) -> int:
         return self._round * int(self._due_us[-1])
 
-    def _shifted(self, rows: pa.RecordBatch, shift_ms: int) -> pa.RecordBatch:
-        if not shift_ms:
-            return rows
-        timestamps = pa.array(rows.column(0).to_numpy() + shift_ms)
-        return pa.RecordBatch.from_arrays([timestamps, *rows.columns[1:]], schema=self._schema)
 
-
-class SourceDrivers:
-    """All recordings that enter at one host.
-
-    Parameters
-    ----------
-    batch_us
-        Least time between two emissions of a stream; what comes due in between goes together.
-    """
-
-    def __init__(self, batch_us: int = 0) -> None:
-        self._batch_us = batch_us
-        self._replays: dict[str, Replay] = {}
-        self._emitted_us: dict[str, int] = {}
-
-    def feed(self, sources: Iterable[SourceAssignment], now_us: int) -> list[SourceEmitted]:
-        """What has come due. A recording is read when its stream is first assigned."""
-        assigned = {a.stream: a for a in sources}
-        for stream in self._replays.keys() - assigned.keys():
-            del self._replays[stream]
-            self._emitted_us.pop(stream, None)
-        emitted: list[SourceEmitted] = []
-        for stream, a in assigned.items():
-            if a.replay is not None and stream not in self._replays:
-                self._replays[stream] = Replay(a, a.replay)
-            if a.start_at_us is None or stream not in self._replays or self._rests(stream, now_us):
-                continue
-            due = self._replays[stream].emit(a.start_at_us, now_us)
-            if due is not None:
-                self._emitted_us[stream] = now_us
-                emitted.append(due)
-        return emitted
-
-    def _rests(self, stream: str, now_us: int) -> bool:
-        last_us = self._emitted_us.get(stream)
-        return last_us is not None and now_us < last_us + self._batch_us
-
-    def next_due_us(self, sources: Iterable[SourceAssignment]) -> int | None:
-        """When `feed` will have something; None if nothing is in sight."""
-        soonest: list[int] = []
-        for a in sources:
-            if a.start_at_us is not None and a.stream in self._replays:
-                due_us = self._replays[a.stream].next_due_us(a.start_at_us)
-                if due_us is not None:
-                    last_us = self._emitted_us.get(a.stream, due_us - self._batch_us)
-                    soonest.append(max(due_us, last_us + self._batch_us))
-        return min(soonest, default=None)
+def _shifted(rows: pa.RecordBatch, shift_ms: int) -> pa.RecordBatch:
+    if not shift_ms:
+        return rows
+    timestamps = pa.array(rows.column(0).to_numpy() + shift_ms)
+    return pa.RecordBatch.from_arrays([timestamps, *rows.columns[1:]], schema=rows.schema)

@@ -20,7 +20,6 @@ from bench.collision_warning import collision_warning
 from bench.traffic_baseline import place_by_traffic
 from orchestrator.control.assignments import assignments
 from orchestrator.control.view import read_view
-from orchestrator.drills.measurement import Delivered
 from orchestrator.host.events import Deliver
 from orchestrator.manifest import load
 from orchestrator.records import (
@@ -28,11 +27,13 @@ from orchestrator.records import (
     FragmentRecord,
     HostSpec,
     NodeKind,
-    ReplaySource,
     StreamRecord,
     Timing,
 )
 from orchestrator.simulation.world import World
+from orchestrator.sinks.delivered import Delivered
+from orchestrator.sources import spec_of
+from orchestrator.sources.replay import Replay
 from orchestrator.store.protocol import ASSIGNMENTS, FRAGMENTS, QUERIES, STREAMS
 from placement.deadline.contraction import contract
 from placement.deadline.solver import place_by_deadline
@@ -143,7 +144,7 @@ class Car:
         tuples(record.name, path)
         site = SITES[record.name]
         age_ms = AGES_MS[site] - (PUT_OFF_MS if record.name == "onboard" else 0.0)
-        replay = ReplaySource(
+        replay = Replay(
             path=str(path),
             speed=1.0,
             begin_ms=0,
@@ -153,7 +154,11 @@ class Car:
         )
         start_at_us = self._world.now_us + STARTED_MS * 1000
         return msgspec.structs.replace(
-            record, site=site, replay=replay, shed=None, start_at_us=start_at_us
+            record,
+            site=site,
+            source=spec_of("replay", replay),
+            shed=None,
+            start_at_us=start_at_us,
         )
 
     def _keep(self, _: str, delivery: Deliver) -> None:

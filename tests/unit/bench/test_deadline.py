@@ -9,9 +9,9 @@ import pytest
 from bench.deadline import figures
 from bench.deadline_trials import COMBINATIONS, WARM_UP, misses
 from examples.collision_rounds import BEGIN_MS, CENTRE, ONBOARD, ROUND_MS
-from orchestrator.drills.measurement import Delivered
 from orchestrator.host.events import Deliver
 from orchestrator.manifest import Manifests
+from orchestrator.sinks.delivered import Delivered
 from tests.obedient_cluster import query_manifest
 from tests.streams_of_numbers import chunk, schema
 

@@ -22,10 +22,11 @@ from bench.ours_failover import (
 from bench.silence import KEYS, STEADY_S, TUPLES_PER_S
 from orchestrator.control.dataflow import dataflow
 from orchestrator.drills.kill_executor import Killed, Target
-from orchestrator.drills.measurement import Delivered, SequenceFaults
+from orchestrator.drills.measurement import SequenceFaults
 from orchestrator.manifest import load
-from orchestrator.sinks.archive import SEQUENCE, completed_schema
-from orchestrator.sources.replay import Recording
+from orchestrator.sinks.delivered import SEQUENCE, Delivered, completed_schema
+from orchestrator.sources import recorded
+from orchestrator.sources.replay import Recording, Replay
 from streams.chunk import TIMESTAMP
 
 
@@ -63,8 +64,8 @@ def test_manifests_are_valid_and_carry_the_load_of_the_spark_half(tmp_path: Path
     (stream,), (query,) = manifests.streams, manifests.queries
     flow = dataflow({stream.record.name: stream.record}, {query.record.name: query.record})
     assert set(flow.fragments) == {FRAGMENT} == set(query.record.outputs)
-    replay = stream.record.replay
-    assert replay is not None
+    replay = recorded(stream.record)
+    assert isinstance(replay, Replay)
     assert replay.speed == 1
     assert replay.repeat
     read = Recording.load(replay, stream.record.columns)

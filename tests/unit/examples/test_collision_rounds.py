@@ -19,7 +19,8 @@ from examples.collision_rounds import (
     rounds,
 )
 from orchestrator.manifest import load
-from orchestrator.sources.replay import Recording
+from orchestrator.sources import recorded
+from orchestrator.sources.replay import Recording, Replay
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "collision-warning"
 VOLUMES = [15, 0, MOST_V2V, 1]
@@ -83,16 +84,16 @@ def test_files_are_what_the_example_replays(tmp_path: Path) -> None:
     rounds([15, 15]).write(tmp_path)
     for stream in load([EXAMPLE]).streams:
         record = stream.record
-        assert record.replay is not None
-        path = tmp_path / Path(record.replay.path).name
+        replay = recorded(record)
+        assert isinstance(replay, Replay)
+        path = tmp_path / replay.recording.name
         assert parquet.read_table(path).column_names == ["timestamp", *record.columns]
-        replay = type(record.replay)(
+        stretch = Replay(
             path=str(path),
-            speed=1.0,
             begin_ms=BEGIN_MS,
             end_ms=BEGIN_MS + 2 * ROUND_MS,
-            interval_ms=record.replay.interval_ms,
+            interval_ms=replay.interval_ms,
         )
-        recording = Recording.load(replay, record.columns)
+        recording = Recording.load(stretch, record.columns)
         # A mark for every tuple, so that each can be scheduled by itself.
         assert int(np.diff(recording.row_ends).max()) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.control.dataflow import dataflow
 from orchestrator.control.problem import Rate, query_graph, rates, row_bytes, taken_by
-from orchestrator.records import Estimate, QueryRecord, ReplaySource, StreamRecord
+from orchestrator.records import Estimate, QueryRecord, SourceSpec, StreamRecord
 from tests.obedient_cluster import query_manifest, stream_manifest
 
 NORTH = stream_manifest("north").record
@@ -31,8 +31,8 @@ def found(
 
 
 def replayed(interval_ms: int, speed: float) -> StreamRecord:
-    replay = ReplaySource(path="", speed=speed, begin_ms=0, end_ms=1, interval_ms=interval_ms)
-    return msgspec.structs.replace(NORTH, replay=replay)
+    source = SourceSpec(driver="replay", together_ms=interval_ms / speed)
+    return msgspec.structs.replace(NORTH, source=source)
 
 
 def test_what_comes_within_a_batch_comes_at_once() -> None:

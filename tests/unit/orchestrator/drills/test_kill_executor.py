@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from orchestrator.drills.kill_executor import DrillFailed, Killed, Target, choose, outage
-from orchestrator.drills.measurement import Delivered
 from orchestrator.errors import Refused
 from orchestrator.host.events import Deliver
+from orchestrator.sinks.delivered import Delivered
 from tests.obedient_cluster import ObedientCluster, aircraft
 from tests.streams_of_numbers import chunk, schema
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from orchestrator.drills.measurement import (
-    Delivered,
     SequenceFaults,
     Silence,
     longest_silence,
@@ -16,6 +15,7 @@ from orchestrator.drills.measurement import (
 )
 from orchestrator.host.events import Deliver
 from orchestrator.sinks.archive import Archive
+from orchestrator.sinks.delivered import Delivered
 from streams.chunk import Chunk
 from tests.streams_of_numbers import chunk, schema
 
@@ -76,11 +76,11 @@ def test_tuples_between_watermarks_came_with_the_next_one() -> None:
 
 def test_an_archive_says_the_same_as_an_observer(tmp_path: Path) -> None:
     deliveries = [deliver(chunk(0, [(10, 2)])), deliver(chunk(2, [(20, 1)]), arrived_us=5)]
-    archive = Archive(tmp_path)
+    archive = Archive().open("s", tmp_path)
     for each in deliveries:
         archive.keep(each)
     archive.close()
-    kept, seen = Delivered.from_archive(tmp_path, "s"), delivered(*deliveries)
+    kept, seen = Archive().read_back("s", tmp_path), delivered(*deliveries)
     assert kept.rows.equals(seen.rows)
     assert kept.completed_timestamps.equals(seen.completed_timestamps)
 

@@ -211,7 +211,7 @@ def ack(watermark_ms: int, next_seq: int, epoch: int = 1) -> Ack:
 
 def test_source_sends_what_enters_to_those_who_asked() -> None:
     host = Driven("site")
-    source = SourceAssignment(stream="s", columns=COLUMNS, replay=None, start_at_us=None)
+    source = SourceAssignment(stream="s", columns=COLUMNS, source=None, start_at_us=None)
     host.assign(Assignment(incarnation="1", sources=(source,), peers=peers()))
     part = chunk(0, [(10, 2)])
     entered = SourceEmitted(
@@ -649,7 +649,7 @@ def test_takeover_makes_its_work_urgent() -> None:
 
 def entering(shed: Shed | None) -> Driven:
     host = Driven("site")
-    source = SourceAssignment(stream="s", columns=COLUMNS, replay=None, start_at_us=None, shed=shed)
+    source = SourceAssignment(stream="s", columns=COLUMNS, source=None, start_at_us=None, shed=shed)
     host.assign(Assignment(incarnation="1", sources=(source,), peers=peers()))
     host.hear("one", Subscribe(stream="s", consumer="f", position=None, generation=None))
     host.commands.clear()
@@ -696,8 +696,8 @@ def test_a_stream_without_shedder_lets_everything_in() -> None:
 def test_a_value_that_cannot_be_understood_is_reported_and_the_rest_begins() -> None:
     host = Driven("site")
     shed = Shed(tuples=3, per_ms=100.0, value="nubmer")
-    wrong = SourceAssignment(stream="s", columns=COLUMNS, replay=None, start_at_us=None, shed=shed)
-    right = SourceAssignment(stream="t", columns=COLUMNS, replay=None, start_at_us=None)
+    wrong = SourceAssignment(stream="s", columns=COLUMNS, source=None, start_at_us=None, shed=shed)
+    right = SourceAssignment(stream="t", columns=COLUMNS, source=None, start_at_us=None)
     host.assign(Assignment(incarnation="1", sources=(wrong, right), peers=peers()))
     reports = [(r.kind, r.subject) for r in host.take(Report)]
     assert reports == [("assignment refused", "s"), ("begun", "t")]

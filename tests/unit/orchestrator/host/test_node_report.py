@@ -51,7 +51,7 @@ def test_what_streams_have_shed_is_told() -> None:
     source = SourceAssignment(
         stream="s",
         columns=COLUMNS,
-        replay=None,
+        source=None,
         start_at_us=None,
         shed=Shed(tuples=2, per_ms=100.0, value="number"),
     )

@@ -9,8 +9,10 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from orchestrator.host.events import SourceEmitted
-from orchestrator.records import ReplaySource, SourceAssignment
-from orchestrator.sources.replay import Recording, Replay, SourceDrivers
+from orchestrator.records import SourceAssignment
+from orchestrator.sources import spec_of
+from orchestrator.sources.replay import OpenReplay, Recording, Replay
+from orchestrator.sources.source_drivers import SourceDrivers
 
 START_US = 5_000_000
 
@@ -25,11 +27,11 @@ def source(
     end_ms: int = 1400,
     interval_ms: int = 100,
     repeat: bool = False,
-) -> ReplaySource:
+) -> Replay:
     path = folder / "recording.parquet"
     columns = {"timestamp": pa.array(times, pa.int64()), "number": pa.array(range(len(times)))}
     parquet.write_table(pa.Table.from_pydict(columns), path)
-    return ReplaySource(
+    return Replay(
         path=str(path),
         speed=speed,
         begin_ms=1000,
@@ -39,12 +41,13 @@ def source(
     )
 
 
-def assigned(replay: ReplaySource | None, start_at_us: int | None = START_US) -> SourceAssignment:
-    return SourceAssignment(stream="s", columns=NUMBERS, replay=replay, start_at_us=start_at_us)
+def assigned(replay: Replay | None, start_at_us: int | None = START_US) -> SourceAssignment:
+    source = spec_of("replay", replay) if replay is not None else None
+    return SourceAssignment(stream="s", columns=NUMBERS, source=source, start_at_us=start_at_us)
 
 
-def replay_of(replay: ReplaySource) -> Replay:
-    return Replay(assigned(replay), replay)
+def replay_of(replay: Replay) -> OpenReplay:
+    return replay.open(assigned(replay))
 
 
 def content(emitted: SourceEmitted | None) -> tuple[list[int], list[int], list[int]] | None:

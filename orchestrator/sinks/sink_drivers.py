@@ -1,0 +1,66 @@
+"""All sinks of one host: each delivery goes to the sink of its stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from orchestrator import sinks
+from orchestrator.host.events import Deliver
+from orchestrator.records import DriverSpec
+from orchestrator.sinks.driver import OpenSink
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    spec: DriverSpec
+    schema: pa.Schema
+    sink: OpenSink
+
+
+class SinkDrivers:
+    """Streams that leave at one host.
+
+    Parameters
+    ----------
+    folder
+        The host's own, for sinks that keep files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._opened: dict[str, _Opened] = {}
+
+    def keep(self, delivery: Deliver) -> None:
+        """Hand a delivery to its sink, which is opened at the first one.
+
+        A stream that comes back with another sink or other columns belongs to a new query of the
+        same name: its sink is opened anew.
+
+        Raises
+        ------
+        DriverError
+            If the sink cannot be opened.
+        """
+        stream, schema = delivery.stream, delivery.chunk.rows.schema
+        spec = delivery.sink or sinks.DEFAULT
+        opened = self._opened.get(stream)
+        if opened is None or opened.spec != spec or opened.schema != schema:
+            if opened is not None:
+                opened.sink.close()
+            sink = sinks.restore(spec).open(stream, self._folder)
+            opened = self._opened[stream] = _Opened(spec, schema, sink)
+        opened.sink.keep(delivery)
+
+    def flush(self) -> None:
+        """Let readers see everything that was kept."""
+        for opened in self._opened.values():
+            opened.sink.flush()
+
+    def close(self) -> None:
+        """Flush and end all sinks."""
+        for opened in self._opened.values():
+            opened.sink.close()
+        self._opened.clear()

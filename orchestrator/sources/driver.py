@@ -1,0 +1,86 @@
+"""What brings a stream in: the protocol of a source driver.
+
+A driver decides nothing by itself: the host's loop asks an open source when it will next have
+something, and for all that is due by now. An open source has no thread and no clock; the loop
+passes the time. What it emits are tuples together with watermarks: promises that no earlier
+timestamp follows. The host numbers the tuples, keeps them until every subscriber has processed
+them, and sends them.
+
+There is one open source a stream. A source that must not lose what it has read while its site
+was away will need to be told an offset to begin at; no driver needs it yet.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.drivers import Driver
+from orchestrator.host.events import SourceEmitted
+from orchestrator.records import SourceAssignment
+
+
+class OpenSource(Protocol):
+    """One stream that is being brought in."""
+
+    def next_due_us(self, start_at_us: int) -> int | None:
+        """When `emit` will next have something, cluster clock; None: never again.
+
+        Parameters
+        ----------
+        start_at_us
+            When the stream was started: every query that reads it is protected from then on.
+        """
+        ...
+
+    def emit(self, start_at_us: int, now_us: int) -> SourceEmitted | None:
+        """Tuples and watermarks that are due by now; None if none are.
+
+        Timestamps and watermarks rise from one call to the next. The ingestion time of a
+        watermark is when it was due, not when it was asked for: latencies include delays of the
+        host.
+        """
+        ...
+
+
+class SourceDriver(Driver, frozen=True, kw_only=True):
+    """Options of a source, read out of the section `from` of a stream's manifest."""
+
+    @property
+    def together_ms(self) -> float:
+        """Time, on the cluster's clock, whose tuples enter at once; plans allow for such bursts."""
+        return 0.0
+
+    def open(self, assignment: SourceAssignment) -> OpenSource:
+        """Begin to bring a stream in.
+
+        Raises
+        ------
+        DriverError
+            Saying in one line what is wrong with the source.
+        """
+        raise NotImplementedError
+
+
+class RecordedSource(SourceDriver, frozen=True, kw_only=True):
+    """A source whose whole content is known, so that an answer to it can be recomputed.
+
+    Attributes
+    ----------
+    begin_ms, end_ms
+        First and last timestamp, both included; streams that are played together must agree.
+    speed
+        Multiple of the speed it was recorded at.
+    repeat
+        Start over at the end, with timestamps that go on rising.
+    """
+
+    begin_ms: int
+    end_ms: int
+    speed: float = 1.0
+    repeat: bool = False
+
+    @property
+    def recording(self) -> Path:
+        """Parquet file or folder with the stream's columns, for Spark to read."""
+        raise NotImplementedError
