@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from ha.roles import ReplicaRole
 from orchestrator.clock import now_us
-from orchestrator.drills.measurement import Delivered, SequenceFaults, sequence_faults
+from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.errors import InvalidInput
 from orchestrator.host.events import Deliver
 from orchestrator.host.process import HostProcess
@@ -22,11 +22,13 @@ from orchestrator.records import (
     NodeKind,
     NodeRecord,
     Peer,
-    ReplaySource,
     SinkAssignment,
     SourceAssignment,
 )
 from orchestrator.simulation.memory_store import MemoryServer
+from orchestrator.sinks.delivered import Delivered
+from orchestrator.sources import spec_of
+from orchestrator.sources.replay import Replay
 from orchestrator.store.protocol import ASSIGNMENTS, CLUSTER, NODES
 from streams.chunk import stream_schema
 from tests.conftest import WaitUntil
@@ -94,11 +96,12 @@ class Pair:
             for node, record in records.items()
             if record is not None
         )
-        replay = ReplaySource(
-            path=str(recording), speed=1.0, begin_ms=0, end_ms=DURATION_MS, interval_ms=EVERY_MS
-        )
+        replay = Replay(path=str(recording), begin_ms=0, end_ms=DURATION_MS, interval_ms=EVERY_MS)
         source = SourceAssignment(
-            stream="s", columns=COLUMNS, replay=replay, start_at_us=now_us() + 500_000
+            stream="s",
+            columns=COLUMNS,
+            source=spec_of("replay", replay),
+            start_at_us=now_us() + 500_000,
         )
         sink = SinkAssignment(stream="f", columns=COLUMNS, deadline_ms=100.0)
         for peer in peers:
