@@ -1,9 +1,9 @@
-"""Takes in one stream exactly once, whoever sends it and however often.
+"""A consumer's cursor in one stream: it receives each tuple exactly once.
 
-Two copies of a fragment may both believe they are primary for a while, and a secondary that has
-taken over sends again whatever was not acknowledged. Both are harmless because copies number their
-identical output identically: the receiver keeps the part of each chunk that lies after what it
-has, drops the rest (counted), and notices when something is missing in between.
+Two replicas of a fragment may both act as primary for a while, and a secondary that takes over
+sends again what was not acknowledged. Both are harmless, because replicas produce the same tuples
+with the same sequence numbers. The cursor keeps the part of each chunk that lies after its
+position, drops and counts the rest, and notices a gap between its position and the chunk.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ from enum import Enum
 import numpy as np
 
 from ha.messages import Data
-from streams.chunk import NO_WATERMARK, Chunk, Position
+from streams.chunk import Chunk, Position
 
 
 class Receipt(Enum):
-    """What became of received data."""
+    """How a cursor judged received data."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
     GAP = "gap"
     STALE = "stale"
-    """From a state of the fragment that has been given up."""
+    """It belongs to an earlier generation of the fragment's state."""
     RESET = "reset"
-    """First chunk of a new state of the fragment: numbering starts over."""
+    """It is the first chunk of a new generation: sequence numbers start over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """A verdict and, unless nothing is left, the part of the chunk that was new."""
+    """A receipt and the part of the chunk that was new, if there is any."""
 
     receipt: Receipt
     chunk: Chunk | None = None
     moved: bool = False
-    """Whether the chunk does not follow what was received before: the stream is read from
-    somewhere in its middle, or has a hole, or numbers its tuples anew."""
+    """Whether the chunk does not continue the tuples received before: reading began in the middle
+    of the stream, tuples are missing, or sequence numbers start over."""
 
 
 class StreamCursor:
-    """Where a consumer stands in one stream.
+    """The position of a consumer in one stream.
 
     Attributes
     ----------
     position
-        The cut before which everything has been taken in; None until the first word from a
-        producer, when the consumer came without a position of its own.
+        The cut before which everything has been received. None until a producer has answered, if
+        the consumer started without a position of its own.
     generation, epoch
-        The newest that any producer has shown, 0 before that.
+        The newest that any producer has mentioned; 0 before the first.
     repeated_tuples
         Tuples dropped because they had been received before.
     """
@@ -63,9 +63,10 @@ class StreamCursor:
         self._moved = False
 
     def start(self, position: Position, generation: int, *, provisional: bool = False) -> None:
-        """Stand at `position` of `generation`, as a snapshot or a producer's word has it.
+        """Move to `position` of `generation`, as a snapshot or a producer's answer has it.
 
-        A producer's word is `provisional` until data comes: another copy may begin later.
+        A producer's answer is `provisional` until data arrives: another replica's log may begin
+        later.
         """
         self.position = position
         self.provisional = provisional
@@ -73,7 +74,7 @@ class StreamCursor:
         self._moved = True
 
     def receive(self, data: Data) -> Received:
-        """Take in what is new of `data`."""
+        """Receive the part of `data` that is new."""
         if data.generation < self.generation:
             return Received(receipt=Receipt.STALE)
         receipt = Receipt.ACCEPTED
@@ -96,14 +97,18 @@ class StreamCursor:
         return Received(receipt=receipt, chunk=chunk, moved=moved)
 
     def _renumbered(self, chunk: Chunk) -> Position:
-        # A new state numbers its output from 0 again; only time tells what is already known.
+        # A new generation numbers its output from 0 again; timestamps tell what is already known.
         if self.position is None:
             return Position()
         known = int(np.searchsorted(chunk.timestamps, self.position.watermark_ms, side="right"))
         return Position(next_seq=chunk.first_seq + known, watermark_ms=self.position.watermark_ms)
 
-    def skip_to(self, chunk: Chunk) -> None:
-        """Stand just before `chunk`, giving up what lies between: nobody has it any more."""
-        watermark_ms = self.position.watermark_ms if self.position else NO_WATERMARK
-        self.position = Position(next_seq=chunk.first_seq, watermark_ms=watermark_ms)
+    def skip_to(self, chunk: Chunk) -> int:
+        """Move to just before `chunk`, and return the number of tuples skipped.
+
+        For tuples that no producer keeps any more.
+        """
+        before = self.position or Position()
+        self.position = Position(next_seq=chunk.first_seq, watermark_ms=before.watermark_ms)
         self._moved = True
+        return chunk.first_seq - before.next_seq

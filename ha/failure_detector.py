@@ -1,18 +1,19 @@
-"""Suspects a peer that has been silent for too long.
+"""Suspects peers that have been silent for too long.
 
 A crashed process breaks its connections at once, and the transport reports that within
-milliseconds; silence is for what breaks nothing: a hang, a partition, a machine that vanished. A
-false suspicion is harmless (receivers drop what they have seen), so the threshold may be tight.
+milliseconds. Silence reveals the failures that break no connection: a hang, a partition, a machine
+that vanished. A false suspicion is harmless, because consumers drop tuples that they have received
+before, so the threshold may be tight.
 
-A host that was itself held up must not blame its peers for the silence it did not listen to: the
-time by which a tick comes late is credited to everybody.
+A host that was held up itself has not listened meanwhile. The time by which its tick comes late
+therefore does not count as its peers' silence.
 """
 
 from __future__ import annotations
 
 
 class FailureDetector:
-    """Watches some peers for signs of life.
+    """Notes signs of life of some peers.
 
     Parameters
     ----------

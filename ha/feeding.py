@@ -1,4 +1,4 @@
-"""How a producer deals with its consumers, be it a source or a copy of a fragment."""
+"""How a producer, a source or a replica of a fragment, feeds its subscribers."""
 
 from __future__ import annotations
 
@@ -10,41 +10,38 @@ from ha.output_log import OutputLog
 
 
 class Producer(Protocol):
-    """What makes a stream."""
+    """A source or a replica: whatever produces a stream and keeps it in an output log.
 
-    @property
-    def log(self) -> OutputLog:
-        """What it has produced and must keep."""
-        ...
+    Attributes
+    ----------
+    stream
+        Name of the stream.
+    log
+        The output that consumers may still need.
+    epoch
+        Fencing number: it grows with each takeover.
+    generation
+        Life of the state that numbers the output.
+    """
 
-    @property
-    def epoch(self) -> int:
-        """Fencing number."""
-        ...
-
-    @property
-    def generation(self) -> int:
-        """Life of the state that numbers the output."""
-        ...
-
-    @property
-    def stream(self) -> str:
-        """Name of the stream."""
-        ...
+    stream: str
+    log: OutputLog
+    epoch: int
+    generation: int
 
     @property
     def accepts_subscribers(self) -> bool:
-        """Whether it has a log that consumers may rely on."""
+        """Whether the output log is complete, so that consumers may rely on it."""
         ...
 
     @property
     def feeds_subscribers(self) -> bool:
-        """Whether it is the one copy that sends."""
+        """Whether it sends its output: of the replicas of a fragment, only the primary does."""
         ...
 
 
 def subscribe(producer: Producer, sender: str, request: Subscribe) -> Subscribed:
-    """Serve a consumer from where it stands, or from the log's beginning if that is unknown."""
+    """Subscribe a consumer from its position on, or from the log's beginning if that is unknown."""
     known = request.generation == producer.generation
     start = producer.log.subscribe((sender, request.consumer), request.position if known else None)
     return Subscribed(
@@ -57,11 +54,11 @@ def subscribe(producer: Producer, sender: str, request: Subscribe) -> Subscribed
 
 
 def acknowledge(producer: Producer, sender: str, ack: Ack) -> None:
-    """Note what a consumer does not need any more.
+    """Note the position before which a consumer needs nothing any more.
 
-    A consumer that this copy has not heard of yet had subscribed before the copy was bootstrapped,
-    or began anew on the same node: it is served from what it acknowledges, or, if that was of
-    another generation, from the log's beginning.
+    A consumer may be unknown here: it subscribed before this replica had its state, or it started
+    anew on the same node. It then counts as subscribed from the position that it acknowledges, or
+    from the log's beginning if that position belongs to another generation.
     """
     consumer = (sender, ack.consumer)
     known = ack.generation == producer.generation
@@ -72,7 +69,7 @@ def acknowledge(producer: Producer, sender: str, ack: Ack) -> None:
 
 
 def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:
-    """What has yet to be sent, and to which node."""
+    """Take the output that each subscriber has not been sent yet, with the subscriber's node."""
     if not producer.feeds_subscribers:
         return
     for node, consumer in producer.log.consumers:

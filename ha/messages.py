@@ -1,9 +1,10 @@
-"""What hosts say to each other. `orchestrator.host.wire` turns these into frames and back.
+"""Messages between hosts. `orchestrator.host.wire` turns them into frames and back.
 
-A stream is served by every copy of the fragment that makes it, so a consumer subscribes to, and
-acknowledges to, all of them; only the primary sends. Whoever speaks of a stream also says which
-*epoch* (fencing number) and *generation* (life of the fragment's state) it knows, so that a deposed
-primary learns of its successor from the first consumer or twin that has heard of it.
+Every replica of a fragment keeps the fragment's output. A consumer therefore subscribes to all of
+them, and acknowledges to all of them; only the primary sends. Messages about a stream carry the
+*epoch* (fencing number) and the *generation* (life of the fragment's state) that their sender
+knows. A deposed primary thus learns of its successor from the first consumer or peer replica that
+has heard of it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribe:
-    """A consumer asks a copy for all that lies after `position` (None: for all it still has)."""
+    """A consumer asks a replica for its output after `position` (None: for all it still keeps)."""
 
     stream: str
     consumer: str
@@ -36,7 +37,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribed:
-    """The copy's answer: nothing from `position` on will be trimmed before it is acknowledged."""
+    """The replica's answer: it keeps its output from `position` on until that is acknowledged."""
 
     stream: str
     consumer: str
@@ -47,7 +48,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsubscribe:
-    """The consumer will not read this stream any more."""
+    """The consumer no longer reads this stream."""
 
     stream: str
     consumer: str
@@ -55,7 +56,7 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ack:
-    """Everything before `position` is folded into the consumer's state, and into its output."""
+    """The consumer's state and output contain everything before `position`."""
 
     stream: str
     consumer: str
@@ -66,26 +67,26 @@ class Ack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A twin is alive, and knows these epochs of the fragments the two share."""
+    """The sender is alive, and knows these epochs of the fragments it shares with the receiver."""
 
     epochs: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRequest:
-    """A new secondary asks its twin for the fragment's state."""
+    """A new secondary asks its peer replica for the fragment's state."""
 
     fragment: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A fragment's state at a cut through its inputs, and the output it still has to keep.
+    """A fragment's state at a cut through its inputs, and the output it must still keep.
 
     Attributes
     ----------
     state
-        What `streams.engine.FragmentEngine.snapshot` gave.
+        As `streams.engine.FragmentEngine.snapshot` returned it.
     inputs
         The cut: position in each input, with the input's generation.
     log_base, log

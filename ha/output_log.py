@@ -1,12 +1,11 @@
-"""The tuples a producer keeps until nobody can need them again.
+"""The output buffer of a fragment or source: tuples that some consumer may still need.
 
-Every copy of a fragment (and every source) numbers its output and keeps it here until all
-consumers have acknowledged it: a primary to send again after a broken link, a secondary to send in
-the primary's stead after a takeover (paper 1, §3.1: output queues of active standby).
+Every source and every replica of a fragment numbers its output and keeps it here until all
+consumers have acknowledged it. A primary keeps it to send it again after a broken link, a
+secondary to send it after a takeover (reliable placement, §3.1: output queues of active standby).
 
-The log is bounded. When consumers fall so far behind that it overflows, the oldest chunks go, and
-the tuples lost to somebody are counted; a consumer that comes back for them is told where the log
-now begins.
+The log is bounded. If consumers fall so far behind that it overflows, the oldest chunks are
+dropped and their tuples counted. A consumer that asks for them later is told where the log begins.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ DEFAULT_CAPACITY_BYTES = 256 * 1024 * 1024
 """Room for minutes of a fast stream, and small beside an executor's memory."""
 
 DEFAULT_LINGER_US = 2_000_000
-"""Output stays for this long even when everybody known has acknowledged it. A consumer that
-subscribed at the primary just now is unknown to the secondary until the next assignment or
-acknowledgement reaches that; it must still find there what it lacks if the primary dies
-meanwhile."""
+"""Output is kept for at least this long, even if all known consumers have acknowledged it. The
+secondary does not know a consumer that has just subscribed to the primary until an assignment or
+an acknowledgement arrives. If the primary dies before that, the consumer still finds the output it
+lacks at the secondary."""
 
 Consumer = tuple[str, str]
 """Node, and the name under which the consumer there reads (a fragment or a sink)."""
@@ -36,7 +35,7 @@ Consumer = tuple[str, str]
 
 @dataclass(slots=True)
 class Subscriber:
-    """What one consumer has acknowledged, and the cut up to which it has been sent chunks."""
+    """The cuts up to which a consumer has acknowledged output, and has been sent output."""
 
     acknowledged: Position
     sent: Position
@@ -50,11 +49,11 @@ class OutputLog:
     schema
         Of the rows.
     base
-        Where the log begins; the first appended tuple gets `base.next_seq`.
+        Position at which the log begins; the first appended tuple gets `base.next_seq`.
     capacity_bytes
-        Rows kept at most, by Arrow size.
+        Greatest size of the rows kept, as Arrow counts it.
     linger_us
-        How much longer than needed output is kept, on the clock of the tuples' origins.
+        How much longer than needed output is kept, measured in ingestion times.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class OutputLog:
 
     @property
     def base(self) -> Position:
-        """The cut before which everything has been trimmed."""
+        """The cut before which all output has been trimmed."""
         return self._base
 
     @property
@@ -87,15 +86,15 @@ class OutputLog:
 
     @property
     def consumers(self) -> tuple[Consumer, ...]:
-        """Those subscribed, in the order they came."""
+        """The subscribed consumers, in the order of their subscriptions."""
         return tuple(self._subscribers)
 
     def chunks(self) -> tuple[Chunk, ...]:
-        """All that is kept, oldest first."""
+        """The chunks kept, oldest first."""
         return tuple(self._chunks)
 
     def acknowledged(self, consumer: Consumer) -> Position:
-        """What a subscribed consumer has acknowledged."""
+        """The position that a subscribed consumer has acknowledged."""
         return self._subscribers[consumer].acknowledged
 
     def append(
@@ -112,7 +111,7 @@ class OutputLog:
         return chunk
 
     def extend(self, chunk: Chunk) -> None:
-        """Keep a chunk that is numbered already (a twin's, on bootstrap)."""
+        """Keep a chunk that is numbered already, such as one from a peer replica's snapshot."""
         if (
             chunk.first_seq != self._end.next_seq
             or chunk.watermarks_ms[0] <= self._end.watermark_ms
@@ -131,18 +130,18 @@ class OutputLog:
             self._drop_oldest()
 
     def subscribe(self, consumer: Consumer, position: Position | None) -> Position:
-        """Serve `consumer` from `position` on, or from as near to it as is still kept."""
+        """Subscribe `consumer` from `position` on, or from the log's beginning if that is later."""
         start = self._base if position is None or _before(position, self._base) else position
         self._subscribers[consumer] = Subscriber(acknowledged=start, sent=start)
         return start
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """Stop keeping anything for `consumer`."""
+        """Keep nothing for `consumer` any more."""
         self._subscribers.pop(consumer, None)
         self._trim()
 
     def acknowledge(self, consumer: Consumer, position: Position) -> bool:
-        """Note what `consumer` does not need any more; False if it is not subscribed."""
+        """Note that `consumer` needs nothing before `position`; False if it is not subscribed."""
         subscriber = self._subscribers.get(consumer)
         if subscriber is None:
             return False
@@ -152,21 +151,21 @@ class OutputLog:
         return True
 
     def take_unsent(self, consumer: Consumer) -> list[Chunk]:
-        """What `consumer` has not been sent yet; it counts as sent from now on."""
+        """The chunks `consumer` has not been sent yet; they count as sent from now on."""
         subscriber = self._subscribers[consumer]
         fresh = list(self._after(subscriber.sent))
         subscriber.sent = self._end
         return fresh
 
     def rewind(self) -> None:
-        """Count as sent only what is acknowledged: a secondary that takes over starts there."""
+        """Count only acknowledged output as sent, so that a new primary sends the rest again."""
         for subscriber in self._subscribers.values():
             subscriber.sent = max(
                 subscriber.acknowledged, self._base, key=lambda cut: cut.watermark_ms
             )
 
     def _after(self, cut: Position) -> Iterator[Chunk]:
-        # Chunks to send lie at the end of the log, so look from there.
+        # Unsent chunks lie at the end of the log.
         fresh: list[Chunk] = []
         for chunk in reversed(self._chunks):
             rest = chunk.after(cut)
@@ -180,11 +179,8 @@ class OutputLog:
             return
         needed_ms = min(s.acknowledged.watermark_ms for s in self._subscribers.values())
         while self._chunks and self._chunks[0].watermark_ms <= needed_ms:
-            newest_us, oldest_us = (
-                self._chunks[-1].ingestion_times_us[-1],
-                self._chunks[0].ingestion_times_us[-1],
-            )
-            if newest_us - oldest_us < self._linger_us:
+            newest, oldest = self._chunks[-1], self._chunks[0]
+            if newest.ingestion_times_us[-1] - oldest.ingestion_times_us[-1] < self._linger_us:
                 return
             self._drop_oldest()
 
@@ -194,7 +190,7 @@ class OutputLog:
         self._base = chunk.end
 
     def check_invariants(self) -> None:
-        """Raise unless the log is what it promises to be; tests call this after every step."""
+        """Raise unless chunks follow each other without gaps; tests call this after every step."""
         cut = self._base
         for chunk in self._chunks:
             if chunk.first_seq != cut.next_seq:
@@ -205,12 +201,12 @@ class OutputLog:
                 )
             cut = chunk.end
         if self._chunks:
-            # The others do not change, and were the newest once.
+            # The other chunks were checked when they were the newest, and do not change.
             self._chunks[-1].check(self.schema)
         if cut != self._end:
             raise InvariantViolation(f"log ends at {cut}, not at {self._end}")
 
 
 def _before(one: Position, other: Position) -> bool:
-    # Chunks are closed, so progress orders cuts completely: equal progress, equal sequence.
+    # Chunks contain whole timestamp groups: cuts with equal watermarks have equal sequences.
     return one.watermark_ms < other.watermark_ms

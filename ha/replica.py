@@ -1,10 +1,9 @@
-"""One copy of a fragment: engine, inputs, output log and role.
+"""A replica of a fragment: engine, inputs, output log and role.
 
-Both copies take in the same streams and evaluate them alike; the primary sends its output, the
-standby only keeps it (active standby, paper 1 §3.1). A new secondary first subscribes to all
-producers, so that nothing it will need is trimmed, and only then asks its twin for the state; the
-snapshot's cut therefore lies within what the producers still keep, and nothing has to be held
-back anywhere for its sake.
+Both replicas receive the same streams and evaluate them alike. The primary sends its output, the
+standby only keeps it (active standby; reliable placement, §3.1). A new secondary first subscribes
+to all producers, so that they keep what it will need, and only then asks its peer replica for the
+state. The snapshot's cut therefore lies within the output that the producers keep.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from streams.engine import Evaluated, FragmentEngine
 
 @dataclass(slots=True)
 class InputStream:
-    """One input stream of a copy.
+    """One input stream of a replica.
 
     Attributes
     ----------
     schema
         Of the rows.
-    receiver
-        Where the copy stands in it.
+    cursor
+        The replica's position in the stream.
     waiting
-        Chunks that came before the state did.
+        Chunks that arrived before the state did.
     moved_at_ms
-        First instant after the input moved (see `Received.moved`); positions before it are in a
-        numbering that the producer does not know.
+        First watermark after the input moved (see `Received.moved`). Sequence numbers before it
+        are unknown to the producer.
     """
 
     schema: pa.Schema
@@ -46,7 +45,7 @@ class InputStream:
 
 
 class Replica:
-    """One copy of a fragment.
+    """One replica of a fragment.
 
     Parameters
     ----------
@@ -55,7 +54,7 @@ class Replica:
     schemas
         Of its inputs.
     epoch, generation
-        As the plan that called for this copy has them.
+        As assigned.
     """
 
     def __init__(
@@ -67,6 +66,7 @@ class Replica:
         generation: int,
     ) -> None:
         self.program = program
+        self.stream = program.name
         self.role = ReplicaRole.WARMING
         self.epoch = epoch
         self.generation = generation
@@ -75,22 +75,17 @@ class Replica:
         self.log = OutputLog(self.engine.schema)
 
     @property
-    def stream(self) -> str:
-        """Name of the output stream."""
-        return self.program.name
-
-    @property
     def accepts_subscribers(self) -> bool:
-        """Whether its log is one that consumers may rely on."""
+        """Whether its output log is complete, so that consumers may rely on it."""
         return self.role is not ReplicaRole.WARMING
 
     @property
     def feeds_subscribers(self) -> bool:
-        """Whether it sends its output, rather than keep it for the day its twin dies."""
+        """Whether it sends its output, rather than keep it until its peer replica is lost."""
         return self.role is ReplicaRole.PRIMARY
 
     def apply(self, event: RoleEvent) -> None:
-        """Change role as the table says; taking over begins a new epoch."""
+        """Change role as the table in `ha.roles` says; a takeover begins a new epoch."""
         before, self.role = self.role, next_role(self.role, event)
         if event is RoleEvent.PEER_REPLICA_LOST and before is ReplicaRole.STANDBY:
             self.epoch += 1
@@ -98,7 +93,7 @@ class Replica:
             self.log.rewind()
 
     def receive(self, data: Data) -> Received:
-        """Take in data of an input stream."""
+        """Receive data of an input stream."""
         entry = self.inputs[data.stream]
         received = entry.cursor.receive(data)
         if received.chunk is not None:
@@ -112,7 +107,7 @@ class Replica:
         return received
 
     def evaluate(self, limit: int, tuples: int | None = None) -> Evaluated | None:
-        """Evaluate closed instants, as `FragmentEngine.advance` does, and keep the output."""
+        """Evaluate complete timestamp groups (`FragmentEngine.advance`), and keep the output."""
         evaluated = self.engine.advance(limit, tuples)
         if evaluated is not None:
             self.log.append(evaluated.rows, evaluated.watermarks_ms, evaluated.ingestion_times_us)
@@ -125,20 +120,18 @@ class Replica:
 
     @property
     def output_watermark_ms(self) -> int | None:
-        """The last instant it has evaluated; None before the first."""
+        """Timestamp up to which its output is complete; None before the first."""
         watermark_ms = self.log.end.watermark_ms
         return None if watermark_ms == NO_WATERMARK else watermark_ms
 
     def skip_to(self, data: Data) -> int:
-        """Go on after a hole in an input that nobody can fill; returns the tuples lost."""
-        cursor = self.inputs[data.stream].cursor
-        expected = cursor.position.next_seq if cursor.position else 0
-        cursor.skip_to(data.chunk)
+        """Continue after a gap that no producer can fill; returns the number of lost tuples."""
+        lost = self.inputs[data.stream].cursor.skip_to(data.chunk)
         self.receive(data)
-        return data.chunk.first_seq - expected
+        return lost
 
     def processed(self) -> dict[str, Position]:
-        """Position in each input before which everything is folded into state and output."""
+        """Position in each input before which everything is contained in state and output."""
         if self.role is ReplicaRole.WARMING:
             return {}
         return {
@@ -149,7 +142,7 @@ class Replica:
         }
 
     def snapshot(self) -> Snapshot:
-        """The copy's state, for a new twin."""
+        """The state, for a new peer replica."""
         positions = self.engine.positions()
         return Snapshot(
             fragment=self.stream,
@@ -168,9 +161,9 @@ class Replica:
         )
 
     def install(self, snapshot: Snapshot) -> bool:
-        """Adopt a twin's state; False if its cut does not join up with what has come since.
+        """Adopt a peer replica's state; False if there is a gap between it and the waiting input.
 
-        The output log, too, is the twin's, so that this copy can send whatever a consumer lacks.
+        The output log is adopted too, so that this replica can send whatever a consumer lacks.
         """
         joined: dict[str, list[Chunk]] = {}
         for stream, entry in self.inputs.items():
@@ -202,12 +195,12 @@ class Replica:
         return True
 
     def discard_state(self) -> None:
-        """Give up state that has a hole, and wait for the twin's."""
+        """Discard state with a gap in its input, and wait for that of the peer replica."""
         self.apply(RoleEvent.STATE_BROKEN)
         for entry in self.inputs.values():
             entry.cursor = StreamCursor()
             entry.waiting.clear()
 
     def check_invariants(self) -> None:
-        """Raise unless the copy is consistent; tests call this after every step."""
+        """Raise unless the replica is consistent; tests call this after every step."""
         self.log.check_invariants()

@@ -1,6 +1,7 @@
-"""What one copy of a fragment may be, and what moves it from one role to the next.
+"""The roles of a replica, and the events that change them.
 
-The table is the specification: `docs/roles.md` draws it, `tests` walk it, and `Replica` asks it.
+The table `transitions` is the specification. `Replica` looks roles up in it, tests check it, and
+the diagram in `docs/roles.md` is drawn from it.
 """
 
 from __future__ import annotations
@@ -11,29 +12,29 @@ from ha.errors import InvariantViolation
 
 
 class ReplicaRole(Enum):
-    """What a copy is doing."""
+    """What a replica does."""
 
     WARMING = "warming"
-    """A secondary that is fetching state: it cannot take over."""
+    """A secondary that is fetching its state: it cannot take over."""
     STANDBY = "standby"
-    """A secondary that has all state: it takes over at once."""
+    """A secondary that has its state: it can take over at once."""
     PRIMARY = "primary"
     """It sends its output."""
 
 
 class RoleEvent(Enum):
-    """What may happen to a copy."""
+    """What may happen to a replica."""
 
     FOUNDED = "founded"
-    """Told to be the first copy: it starts from nothing, as primary."""
+    """It is the first replica of its fragment: it starts with empty state, as primary."""
     STATE_INSTALLED = "state installed"
     STATE_BROKEN = "state broken"
-    """Input was lost that only the twin's state can make good."""
+    """Input is missing that only the peer replica's state can replace."""
     PEER_REPLICA_LOST = "peer replica lost"
     PROMOTED = "promoted"
-    """Told by a newer plan to be primary."""
+    """A newer plan makes it primary."""
     SUPERSEDED = "superseded"
-    """Somebody knows a newer epoch: another copy has taken over."""
+    """Another host knows a newer epoch: the peer replica has taken over."""
 
 
 transitions: dict[tuple[ReplicaRole, RoleEvent], ReplicaRole] = {
@@ -49,7 +50,7 @@ transitions: dict[tuple[ReplicaRole, RoleEvent], ReplicaRole] = {
     (ReplicaRole.PRIMARY, RoleEvent.PEER_REPLICA_LOST): ReplicaRole.PRIMARY,
     (ReplicaRole.PRIMARY, RoleEvent.PROMOTED): ReplicaRole.PRIMARY,
     (ReplicaRole.PRIMARY, RoleEvent.SUPERSEDED): ReplicaRole.STANDBY,
-    # Its state is all there is: what is lost is lost, and counted.
+    # There is no other state: the missing tuples are lost, and counted.
     (ReplicaRole.PRIMARY, RoleEvent.STATE_BROKEN): ReplicaRole.PRIMARY,
 }
 
@@ -65,4 +66,6 @@ def next_role(role: ReplicaRole, event: RoleEvent) -> ReplicaRole:
     try:
         return transitions[role, event]
     except KeyError:
-        raise InvariantViolation(f"{event.value!r} cannot happen to a {role.value} copy") from None
+        raise InvariantViolation(
+            f"{event.value!r} cannot happen to a {role.value} replica"
+        ) from None

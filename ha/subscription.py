@@ -1,9 +1,9 @@
-"""A consumer's dealings with the producers of one stream.
+"""A consumer's subscription to the producers of one stream.
 
-A consumer subscribes to every copy of the producer and acknowledges to every copy, so that each
-keeps what the consumer lacks; whichever is primary sends. Requests are repeated until answered. A
-gap means that chunks were lost with a broken link: the consumer asks again from where it stands,
-and only if the producer has meanwhile trimmed that far is anything lost.
+A consumer subscribes to every replica of the producing fragment and acknowledges to every replica,
+so that each keeps the tuples that the consumer lacks; only the primary sends. Requests are repeated
+until answered. A gap means that a broken link has lost chunks: the consumer subscribes again from
+its position. Tuples are lost only if the producer has trimmed them meanwhile.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ha.messages import Ack, Subscribe, Subscribed
 from streams.chunk import Position
 
 RETRY_US = 300_000
-"""Longer than a round trip anywhere, short beside the time a replacement executor takes."""
+"""Longer than any round trip, and short compared with the start of a replacement executor."""
 
 
 @dataclass(slots=True)
 class Link:
-    """What the consumer knows of its subscription at one producer."""
+    """State of a subscription at one producer."""
 
     asked_us: int | None = None
     start: Position | None = None
-    """Where the producer said it begins; None until it has answered."""
+    """Position from which the producer sends; None until it has answered."""
 
 
 class Subscription:
-    """One consumer's subscriptions to the copies that produce a stream."""
+    """One consumer's subscriptions to all producers of a stream."""
 
     def __init__(self, stream: str, consumer: str) -> None:
         self.stream = stream
@@ -37,7 +37,7 @@ class Subscription:
 
     @property
     def producers(self) -> tuple[str, ...]:
-        """Nodes subscribed to, primary first as last planned."""
+        """Nodes subscribed to, in the order of the assignment: the primary first."""
         return tuple(self._links)
 
     @property
@@ -46,7 +46,10 @@ class Subscription:
         return bool(self._links) and all(link.start is not None for link in self._links.values())
 
     def use(self, producers: tuple[str, ...], renewed: set[str]) -> list[str]:
-        """Subscribe to these nodes; those `renewed` have new processes. Returns the nodes left."""
+        """Subscribe to exactly these nodes; returns the nodes unsubscribed from.
+
+        Nodes in `renewed` have new processes, which know of no subscription.
+        """
         left = [node for node in self._links if node not in producers]
         self._links = {
             node: Link() if node in renewed else self._links.get(node, Link()) for node in producers
@@ -54,11 +57,11 @@ class Subscription:
         return left
 
     def ask_again(self) -> None:
-        """Count every producer as unasked: the consumer has lost its state."""
+        """Subscribe to every producer again: the consumer has lost its state."""
         self._links = {node: Link() for node in self._links}
 
     def requests(self, cursor: StreamCursor, now_us: int) -> list[tuple[str, Subscribe]]:
-        """Subscriptions to ask for now, with the node to ask."""
+        """Requests that are due, each with the node to send it to."""
         due: list[tuple[str, Subscribe]] = []
         for node, link in self._links.items():
             if link.start is not None:
@@ -70,10 +73,10 @@ class Subscription:
         return due
 
     def answered(self, node: str, answer: Subscribed, cursor: StreamCursor) -> None:
-        """Note a producer's answer; for a consumer without a position it says where to begin.
+        """Note a producer's answer. A consumer without a position starts at the position in it.
 
-        Copies trim at different times. Until data has come, the latest beginning counts: what an
-        idle copy still keeps before it was never to be had from the one that sends.
+        Replicas trim at different times. Until data arrives, start at the latest offered position:
+        the replica that sends may have trimmed older output.
         """
         link = self._links.get(node)
         if link is None:
@@ -89,8 +92,9 @@ class Subscription:
         cursor.epoch = max(cursor.epoch, answer.epoch)
 
     def missing(self, node: str, cursor: StreamCursor, now_us: int) -> Subscribe | None:
-        """What to ask `node` after a gap; None while an answer is awaited, or if it has no more.
+        """The request to send to `node` after a gap.
 
+        None while an answer is awaited, or if the producer no longer keeps the missing tuples;
         `unrecoverable` tells the two apart.
         """
         link = self._links.get(node)
@@ -101,7 +105,7 @@ class Subscription:
         return self._subscribe(cursor)
 
     def unrecoverable(self, node: str, cursor: StreamCursor) -> bool:
-        """Whether `node` has said that it no longer keeps what the consumer lacks."""
+        """Whether `node` has answered that it no longer keeps the tuples the consumer lacks."""
         link = self._links.get(node)
         if link is None or link.start is None or cursor.position is None:
             return False

@@ -59,10 +59,8 @@ class HostedSink:
 
         The next `receive` of `data` succeeds.
         """
-        position = self.cursor.position
-        lost = data.chunk.first_seq - (position.next_seq if position else 0)
+        lost = self.cursor.skip_to(data.chunk)
         self._lost += lost
-        self.cursor.skip_to(data.chunk)
         return lost
 
     def receive(self, data: Data, now_us: int, lost: int = 0) -> tuple[Receipt, Deliver | None]:

@@ -1,7 +1,7 @@
-"""What a host runs, kept to what the store assigns it.
+"""Runs the replicas, sources and sinks that the store assigns to a host.
 
-The assignment is the whole truth about what should run; this module turns the difference between
-it and what does run into beginnings, changes of role and retirements.
+An assignment lists everything that the host must run. `ReplicaManager.apply` compares it with what
+runs, starts and stops the difference, and changes roles.
 """
 
 from __future__ import annotations
@@ -14,45 +14,39 @@ import pyarrow as pa
 from ha.cursor import StreamCursor
 from ha.feeding import Producer
 from ha.messages import Unsubscribe
-from ha.output_log import OutputLog
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import Subscription
-from orchestrator.host.events import Command, Report, Send, SourceEmitted
+from orchestrator.host.events import Command, Report, Send
 from orchestrator.host.hosted_sink import SINK_PREFIX, HostedSink
+from orchestrator.host.hosted_source import HostedSource
 from orchestrator.records import (
     Assignment,
     FragmentAssignment,
     SinkAssignment,
     SourceAssignment,
-    SourceStatus,
 )
 from streams.chunk import stream_schema
 from streams.compiler import compile_statement
 from streams.language import QueryError, parse
-from streams.scheduling.shedder import Shedder, value_of
 
 ABSENT_SINK_US = 15_000_000
-"""How long output is kept for a sink whose host has left the store. A copy of a fragment that goes
-has a twin, or gets one, which fetches the state; a sink that only lost its session for a moment
-would miss what was trimmed meanwhile."""
+"""How long output is kept for a sink whose host has left the store: the host may only have lost its
+session for a moment. A replica that goes needs no such time, because its successor fetches the
+state of the peer replica."""
 
 
 @dataclass(slots=True)
 class HostedReplica:
-    """A copy this host runs, with its dealings with others."""
+    """A replica on this host, with its assignment and its subscriptions."""
 
     assignment: FragmentAssignment
     replica: Replica
     subscriptions: dict[str, Subscription]
     snapshot_asked_us: int | None = None
 
-    def adopt_epoch(self, epoch: int) -> bool:
-        """Heed a newer epoch; True if this copy was primary until now."""
-        return epoch > self.replica.epoch and self.step_down(epoch)
-
     def step_down(self, epoch: int) -> bool:
-        """Leave an epoch to another copy; True if this one was primary until now."""
+        """Leave an epoch to the peer replica; True if this replica was primary until now."""
         replica = self.replica
         deposed = replica.role is ReplicaRole.PRIMARY
         replica.epoch = epoch
@@ -60,63 +54,8 @@ class HostedReplica:
         return deposed
 
 
-@dataclass(slots=True)
-class HostedSource:
-    """A stream this host brings in; a `Producer` without a twin."""
-
-    assignment: SourceAssignment
-    generation: int
-    log: OutputLog
-    shedder: Shedder | None
-    shed: int = 0
-
-    @staticmethod
-    def begin(a: SourceAssignment, now_us: int) -> HostedSource:
-        """A stream of which nothing has entered yet."""
-        schema = stream_schema(a.columns)
-        shedder = None
-        if a.shed is not None:
-            value = None if a.shed.value is None else value_of(a.shed.value, schema)
-            shedder = Shedder(a.shed.tuples, round(a.shed.per_ms * 1000), value)
-        return HostedSource(assignment=a, generation=now_us, log=OutputLog(schema), shedder=shedder)
-
-    def enter(self, emitted: SourceEmitted, now_us: int) -> None:
-        """Take in what has come from outside, or what the load shedder leaves of it."""
-        rows = emitted.rows
-        if self.shedder is not None:
-            admitted = self.shedder.admit(rows, now_us)
-            rows = admitted.kept
-            self.shed += admitted.dropped
-        self.log.append(rows, emitted.watermarks_ms, emitted.ingestion_times_us)
-
-    @property
-    def status(self) -> SourceStatus:
-        """For the host's record in the store."""
-        return SourceStatus(next_seq=self.log.end.next_seq, shed=self.shed)
-
-    @property
-    def stream(self) -> str:
-        """Name of the stream."""
-        return self.assignment.stream
-
-    @property
-    def epoch(self) -> int:
-        """One life, one epoch."""
-        return self.generation
-
-    @property
-    def accepts_subscribers(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def feeds_subscribers(self) -> bool:
-        """Always: it has no twin."""
-        return True
-
-
 class ReplicaManager:
-    """Copies, sources and sinks of one host."""
+    """Replicas, sources and sinks of one host."""
 
     def __init__(self, node: str) -> None:
         self.node = node
@@ -127,20 +66,20 @@ class ReplicaManager:
         self._absent_since_us: dict[str, int] = {}
 
     def producers(self) -> Iterator[Producer]:
-        """Everything here that makes a stream."""
+        """Every source and replica of this host."""
         yield from self.sources.values()
         for hosted in self.replicas.values():
             yield hosted.replica
 
     def producer(self, stream: str) -> Producer | None:
-        """What makes `stream` here and can be relied on."""
+        """The producer of `stream` on this host, if consumers may rely on its output log."""
         if (source := self.sources.get(stream)) is not None:
             return source
         hosted = self.replicas.get(stream)
         return hosted.replica if hosted is not None and hosted.replica.accepts_subscribers else None
 
     def subscriptions(self) -> Iterator[tuple[Subscription, StreamCursor]]:
-        """Everything here that reads a stream."""
+        """Every subscription of this host, with the cursor it moves."""
         for hosted in self.replicas.values():
             for stream, subscription in hosted.subscriptions.items():
                 yield subscription, hosted.replica.inputs[stream].cursor
@@ -148,7 +87,7 @@ class ReplicaManager:
             yield sink.subscription, sink.cursor
 
     def schema_of(self, stream: str) -> pa.Schema | None:
-        """Schema of a stream read or made here."""
+        """Schema of a stream that is read or produced here; None for any other."""
         if (sink := self.sinks.get(stream)) is not None:
             return sink.schema
         for hosted in self.replicas.values():
@@ -161,8 +100,8 @@ class ReplicaManager:
     def apply(self, assignment: Assignment, now_us: int) -> tuple[list[Command], set[str]]:
         """Run what is assigned and nothing else.
 
-        Returns what to tell others, and the nodes that have gone, or have come back as new
-        processes, since the last assignment.
+        Returns commands to carry out, and the nodes whose process has ended since the last
+        assignment, even if a new one has started.
         """
         incarnations = {peer.node: peer.incarnation for peer in assignment.peers}
         renewed = {n for n, i in incarnations.items() if self.incarnations.get(n) != i}
@@ -184,7 +123,7 @@ class ReplicaManager:
         return commands, set(gone)
 
     def drop_absent(self, now_us: int) -> None:
-        """Keep nothing any more for sinks that have been away for too long."""
+        """Stop keeping output for sinks that have been away for too long."""
         for node, since_us in list(self._absent_since_us.items()):
             if now_us - since_us > ABSENT_SINK_US:
                 del self._absent_since_us[node]
@@ -204,33 +143,33 @@ class ReplicaManager:
                 yield from self.stop_replica(fragment)
         for fragment, a in wanted.items():
             if (hosted := self.replicas.get(fragment)) is None:
-                yield self._begin(a)
+                yield self._start(a)
             else:
                 hosted.assignment = a
                 yield from _change_role(hosted, a)
 
     def stop_replica(self, fragment: str) -> list[Command]:
-        """End a copy."""
+        """Stop a replica and unsubscribe it."""
         hosted = self.replicas.pop(fragment, None)
         if hosted is None:
             return []
         role = hosted.replica.role.value
-        commands: list[Command] = [Report(kind="retired", subject=fragment, detail=role)]
+        commands: list[Command] = [Report(kind="stopped", subject=fragment, detail=role)]
         for subscription in hosted.subscriptions.values():
             commands += _unsubscribe_from(subscription, subscription.producers)
         return commands
 
     def shut_down(self) -> list[Command]:
-        """End everything that reads."""
+        """Stop every replica and sink."""
         commands = [c for fragment in list(self.replicas) for c in self.stop_replica(fragment)]
         return [*commands, *self._sinks(())]
 
-    def _begin(self, a: FragmentAssignment) -> Command:
+    def _start(self, a: FragmentAssignment) -> Command:
         try:
             (statement,) = parse(a.statement)
             program = compile_statement(statement, a.inputs)
         except QueryError as error:
-            # The coordinator compiled it before it assigned it: versions differ across hosts.
+            # The coordinator could compile it, so it runs another version of the software.
             return Report(kind="assignment refused", subject=a.fragment, detail=str(error))
         schemas = {stream: stream_schema(columns) for stream, columns in a.inputs.items()}
         replica = Replica(program, schemas, epoch=a.epoch, generation=a.generation)
@@ -242,7 +181,7 @@ class ReplicaManager:
             subscriptions={stream: Subscription(stream, a.fragment) for stream in a.inputs},
         )
         return Report(
-            kind="begun", subject=a.fragment, detail=f"{replica.role.value}, epoch {a.epoch}"
+            kind="started", subject=a.fragment, detail=f"{replica.role.value}, epoch {a.epoch}"
         )
 
     def _sources(self, assigned: tuple[SourceAssignment, ...], now_us: int) -> Iterator[Command]:
@@ -253,11 +192,11 @@ class ReplicaManager:
                 self.sources[stream].assignment = a
             else:
                 try:
-                    self.sources[stream] = HostedSource.begin(a, now_us)
+                    self.sources[stream] = HostedSource(a, now_us)
                 except QueryError as error:
                     yield Report(kind="assignment refused", subject=stream, detail=str(error))
                     continue
-                yield Report(kind="begun", subject=stream, detail="source")
+                yield Report(kind="started", subject=stream, detail="source")
 
     def _sinks(self, assigned: tuple[SinkAssignment, ...]) -> Iterator[Command]:
         wanted = {a.stream: a for a in assigned}
@@ -269,7 +208,7 @@ class ReplicaManager:
                 self.sinks[stream].use(a)
             else:
                 self.sinks[stream] = HostedSink(a)
-                yield Report(kind="begun", subject=stream, detail="sink")
+                yield Report(kind="started", subject=stream, detail="sink")
 
 
 def _change_role(hosted: HostedReplica, a: FragmentAssignment) -> Iterator[Command]:
@@ -277,7 +216,7 @@ def _change_role(hosted: HostedReplica, a: FragmentAssignment) -> Iterator[Comma
     if a.epoch <= replica.epoch:
         return
     if a.role == "secondary":
-        hosted.adopt_epoch(a.epoch)
+        hosted.step_down(a.epoch)
     elif replica.role is ReplicaRole.WARMING:
         yield Report(
             kind="cannot be primary", subject=a.fragment, detail="its state has not arrived"

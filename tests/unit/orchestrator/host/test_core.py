@@ -478,7 +478,7 @@ def test_probe_is_answered() -> None:
     assert pong.sent_us == 7
 
 
-def test_replica_no_longer_assigned_is_retired_and_its_producers_are_told() -> None:
+def test_replica_no_longer_assigned_is_stopped_and_its_producers_are_told() -> None:
     host = primary()
     host.commands.clear()
     host.assign(assignment_of())
@@ -700,5 +700,5 @@ def test_a_value_that_cannot_be_understood_is_reported_and_the_rest_begins() -> 
     right = SourceAssignment(stream="t", columns=COLUMNS, source=None, start_at_us=None)
     host.assign(Assignment(incarnation="1", sources=(wrong, right), peers=peers()))
     reports = [(r.kind, r.subject) for r in host.take(Report)]
-    assert reports == [("assignment refused", "s"), ("begun", "t")]
+    assert reports == [("assignment refused", "s"), ("started", "t")]
     assert set(host.core.replica_manager.sources) == {"t"}
