@@ -1,11 +1,11 @@
-"""Arrays that blocks of nodes leave for each other: a Parquet file a block and iteration.
+"""Arrays that blocks of nodes exchange between iterations: a Parquet file per block.
 
-Spark's own writer names files by task; here each block has one file under a name known to all,
-written aside and renamed, so that a task that is repeated leaves the same file and nobody reads
-half of one. Folders are complete when they hold `_SUCCESS`, as Spark's are; it is a JSON record of
-what the blocks reported.
+Spark's own writer names files by task. Here each block has one file under a name known to all. It
+is written under another name and then renamed, so a repeated task leaves the same file, and nobody
+reads half a file. A folder is complete when it holds `_SUCCESS`, as Spark's folders do; here it is
+a JSON record of the blocks' reports.
 
-The folder must be one that the driver and all executors see under the same path.
+Driver and executors must see the folder under the same path.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Layout:
     nodes
         ≥ 1.
     block_nodes
-        Nodes a block, ≥ 1; the last may have fewer.
+        Nodes per block, ≥ 1; the last may have fewer.
     """
 
     nodes: int
@@ -66,7 +66,7 @@ def write_block(folder: Path, block: int, columns: Mapping[str, Array]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = _path(folder, block)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
-    # Read back many times, once by every block: no compression, no dictionaries.
+    # Every block reads the file: compression and dictionaries would cost more than they save.
     pq.write_table(
         pa.Table.from_pydict(columns),
         aside,
@@ -83,14 +83,14 @@ def read_block(folder: Path, block: int, columns: Sequence[str]) -> list[Array]:
 
 
 def read_from(folder: Path, layout: Layout, first: int, columns: Sequence[str]) -> list[Array]:
-    """The named arrays of all nodes, beginning with those of block `first` and going round."""
+    """The named arrays of all nodes: block `first` and those after it, then those before it."""
     blocks = [*range(first, layout.blocks), *range(first)]
     parts = [read_block(folder, block, columns) for block in blocks]
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
 def complete(folder: Path, record: object) -> None:
-    """Mark a folder as complete."""
+    """Mark a folder as complete, with a record."""
     folder.mkdir(parents=True, exist_ok=True)
     aside = folder / f"_{SUCCESS}"
     aside.write_bytes(msgspec.json.encode(record))
@@ -98,12 +98,12 @@ def complete(folder: Path, record: object) -> None:
 
 
 def completed(folder: Path, kind: type[Record]) -> Record | None:
-    """What a complete folder was marked with; None if it is not complete.
+    """The record in a complete folder; None if the folder is not complete.
 
     Raises
     ------
     InvalidInput
-        The mark is not one of this version.
+        The record is not of this version.
     """
     path = folder / SUCCESS
     try:
@@ -117,7 +117,7 @@ def completed(folder: Path, kind: type[Record]) -> Record | None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder, the mark first: half a folder must not pass for a whole one."""
+    """Remove a folder, `_SUCCESS` first: half a folder must not pass for a complete one."""
     (folder / SUCCESS).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,9 +1,9 @@
 """One block's part in an iteration of the coordinates, run on an executor.
 
-Each function reads what it needs of the iteration before (all nodes' coordinates: 50 MB for a
-million), moves its own nodes and writes its own file: block Jacobi. What the blocks must agree
-on, a few sums, goes back in a `BlockReport`. The nodes' arrays begin with the block's own, which
-makes its nodes the first ones for `topology.bulk_coordinates`.
+A block reads all nodes' coordinates after the iteration before (50 MB for a million nodes), moves
+its own nodes and writes its own file: a block Jacobi iteration. What the blocks must agree on, a
+few sums, goes back to the driver in a `BlockReport`. Arrays of nodes begin with the block's own
+nodes, so `topology.bulk_coordinates` can be told to move only the first ones.
 """
 
 from __future__ import annotations
@@ -23,27 +23,25 @@ from topology.bulk_embedding import Flattening
 from topology.latency_samples import LatencySamples
 from topology.spectral_initialisation import Basis, Moments, correlate, mean_squares
 
-REPORT_SCHEMA = "block long, report binary"
-
 MEAN_SQUARE = "mean_square"
 ERROR = "error"
 
 
 class BlockReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a block says about its part; reports add up.
+    """The sums that a block reports of its nodes; reports of blocks add up.
 
     Attributes
     ----------
     nodes
-        Number of them.
+        Number of nodes.
     total, products
         Sums of the nodes' vectors or coordinates (`Moments`).
     square_sum
         Sum of the nodes' mean squared round trips, ms².
     error_sum
-        Sum of their error estimates.
+        Sum of the nodes' error estimates.
     rejected, resets
-        Samples refused, coordinates that started over.
+        Impossible samples; coordinates that stopped being numbers and started over.
     peak_mb
         Peak memory of the executor so far.
     """
@@ -57,9 +55,32 @@ class BlockReport(msgspec.Struct, frozen=True, kw_only=True):
     resets: int = 0
     peak_mb: float = 0.0
 
+    @classmethod
+    def of(
+        cls,
+        vectors: Array,
+        *,
+        square_sum: float = 0.0,
+        error_sum: float = 0.0,
+        rejected: int = 0,
+        resets: int = 0,
+    ) -> BlockReport:
+        """The report of a block with these vectors."""
+        moments = Moments.of(vectors)
+        return cls(
+            nodes=moments.count,
+            total=moments.total.tolist(),
+            products=moments.products.tolist(),
+            square_sum=square_sum,
+            error_sum=error_sum,
+            rejected=rejected,
+            resets=resets,
+            peak_mb=executor_peak_mb(),
+        )
+
     @property
     def moments(self) -> Moments:
-        """The sums as arrays."""
+        """The sums of vectors as arrays."""
         return Moments(
             count=self.nodes, total=np.array(self.total), products=np.array(self.products)
         )
@@ -80,18 +101,19 @@ class BlockReport(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iteration:
-    """What every block needs to know.
+    """An iteration, as every block knows it.
 
     Attributes
     ----------
     samples, before, after
-        Folders: samples by block, the iteration to go on from, this one.
+        Folders: the blocks' samples, the previous iteration, this iteration.
     layout
-        Of the nodes.
+        How nodes are divided into blocks.
     dimensions
-        Of the coordinates that are read; of those that are drawn in the first iteration.
+        Of the coordinates that are read; in the first iteration, of those that are drawn.
     number
-        Of this iteration; with `seed` and the block it determines all random draws.
+        Number of this iteration. Together with `seed` and the block it determines all random
+        draws.
     """
 
     samples: Path
@@ -106,13 +128,10 @@ class Iteration:
         """Randomness of this block in this iteration, however often it is repeated."""
         return np.random.default_rng([self.seed, self.number, block])
 
-    def forces(self, block: int) -> LatencySamples:
-        """The block's samples, as `samples_in` counts."""
-        return self.samples_in(self.samples, block)
-
-    def samples_in(self, folder: Path, block: int) -> LatencySamples:
-        """A block's samples, nodes counted from the block's first one on, round."""
-        nodes, peers, rtt_ms = read_block(folder, block, ["node", "peer", "rtt_ms"])
+    def samples_of(self, block: int, folder: Path | None = None) -> LatencySamples:
+        """The samples of a block; nodes are counted from the block's first one on, and round."""
+        columns = ["node", "peer", "rtt_ms"]
+        nodes, peers, rtt_ms = read_block(folder or self.samples, block, columns)
         start, count = self.layout.start(block), self.layout.nodes
         return LatencySamples(nodes=nodes - start, peers=(peers - start) % count, rtt_ms=rtt_ms)
 
@@ -122,7 +141,7 @@ class Iteration:
         return np.stack(columns, axis=1)
 
     def all_vectors(self, block: int, column: str) -> tuple[Array, Array]:
-        """All nodes' vectors in the iteration before, and a column; this block's come first."""
+        """All nodes' vectors and one more column of the iteration before; this block's first."""
         names = [*_axes("x", self.dimensions), column]
         *columns, last = read_from(self.before, self.layout, block, names)
         return np.stack(columns, axis=1), last
@@ -146,19 +165,19 @@ BlockWork = Callable[[Iteration, int], BlockReport]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Draw the spectral vectors; sum up each node's samples."""
+    """Draw random vectors for the spectral initialisation; take each node's mean square."""
 
     def __call__(self, iteration: Iteration, block: int) -> BlockReport:
         size = iteration.layout.size(block)
         vectors = iteration.rng(block).normal(size=(size, iteration.dimensions))
-        squares = mean_squares(iteration.forces(block), size)
+        squares = mean_squares(iteration.samples_of(block), size)
         iteration.write(block, {"x": vectors}, mean_square=squares)
-        return _spectral_report(vectors, squares)
+        return BlockReport.of(vectors, square_sum=float(squares.sum()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Correlate:
-    """One pass of the spectral start, from what the blocks agreed on after the last."""
+    """One pass of the spectral initialisation, from the blocks' sums after the last pass."""
 
     basis: Basis
     grand_mean: float
@@ -170,11 +189,11 @@ class Correlate:
             self.basis.vectors(before),
             squares,
             self.grand_mean,
-            iteration.forces(block),
+            iteration.samples_of(block),
             size,
         )
         iteration.write(block, {"x": correlated}, mean_square=squares[:size])
-        return _spectral_report(correlated, squares[:size])
+        return BlockReport.of(correlated, square_sum=float(squares[:size].sum()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -184,9 +203,9 @@ class Relax:
     Attributes
     ----------
     basis
-        For the first one, which takes the spectral vectors as places.
+        Turns spectral vectors into positions; for the first relaxation only.
     flattening
-        For the one before which spare dimensions are given up.
+        Gives up the spare dimensions; only for the relaxation before which that happens.
     """
 
     timestep: Averaged
@@ -200,7 +219,7 @@ class Relax:
         own = BulkCoordinates(positions_ms=now.positions_ms[:size], errors=now.errors[:size])
         moved = relax(
             now,
-            iteration.forces(block),
+            iteration.samples_of(block),
             rng=iteration.rng(block),
             timestep=self.timestep,
             movable=size,
@@ -211,15 +230,11 @@ class Relax:
             moved = carried_on(before, own, moved, self.momentum)
         vectors = {"x": moved.positions_ms, "last": own.positions_ms}
         iteration.write(block, vectors, error=moved.errors)
-        moments = Moments.of(moved.positions_ms)
-        return BlockReport(
-            nodes=size,
-            total=moments.total.tolist(),
-            products=moments.products.tolist(),
+        return BlockReport.of(
+            moved.positions_ms,
             error_sum=float(moved.errors.sum()),
             rejected=moved.rejected,
             resets=moved.resets,
-            peak_mb=executor_peak_mb(),
         )
 
     def _placed(self, iteration: Iteration, block: int) -> BulkCoordinates:
@@ -237,33 +252,8 @@ class Relax:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BlockTask:
-    """What `mapInArrow` runs: rows name blocks, and a report comes back for each."""
-
-    iteration: Iteration
-    work: BlockWork
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for block in batch.column(0).to_pylist():
-                report = msgspec.json.encode(self.work(self.iteration, block))
-                yield pa.RecordBatch.from_pydict({"block": [block], "report": [report]})
-
-
-def _spectral_report(vectors: Array, squares: Array) -> BlockReport:
-    moments = Moments.of(vectors)
-    return BlockReport(
-        nodes=moments.count,
-        total=moments.total.tolist(),
-        products=moments.products.tolist(),
-        square_sum=float(squares.sum()),
-        peak_mb=executor_peak_mb(),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HeldOutErrors:
-    """What `mapInArrow` runs in the end: the relative error of each held-out sample."""
+    """What `mapInArrow` runs after the last iteration: relative errors of held-out samples."""
 
     iteration: Iteration
     held_out: Path
@@ -273,5 +263,5 @@ class HeldOutErrors:
             for block in batch.column(0).to_pylist():
                 positions_ms, own_errors = self.iteration.all_vectors(block, ERROR)
                 placed = BulkCoordinates(positions_ms=positions_ms, errors=own_errors)
-                errors = placed.relative_errors(self.iteration.samples_in(self.held_out, block))
+                errors = placed.relative_errors(self.iteration.samples_of(block, self.held_out))
                 yield pa.RecordBatch.from_pydict({"relative_error": errors})

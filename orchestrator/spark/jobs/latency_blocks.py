@@ -1,10 +1,10 @@
-"""Latency samples cut into blocks of nodes, once, for all iterations to come.
+"""Latency samples cut into blocks of nodes, once for all iterations of the coordinates.
 
-A sample counts for both its ends, so it goes to the block of either. Some pairs are held out:
-kept aside, for the error on pairs that no coordinate has been fitted to. Which ones is a hash of
-the pair and the seed, the same in both directions and whenever it is asked.
+A sample counts for both its ends, so it goes to the block of each. Some pairs are held out, to
+measure the error on pairs that no coordinate was fitted to. A hash of the pair and the seed
+decides which; it is the same in both directions and in every run.
 
-Nodes may be named by anything that Spark can sort. Blocks count them from 0; unless they are
+Nodes may be named by anything that Spark can sort. Blocks number them from 0. Unless the nodes are
 numbered that way already, an index is made: the distinct names in order.
 """
 
@@ -27,7 +27,7 @@ from orchestrator.spark.jobs.peak_memory import executor_peak_mb
 from topology.latency_samples import LatencySamples, medians, possible
 
 COLUMNS = ("node", "peer", "rtt_ms")
-"""What a frame of samples must have: who measured, whom, the round trip in ms."""
+"""Columns of samples: the node that measured, its peer, the round trip in ms."""
 
 SAMPLES_FOLDER, HELD_OUT_FOLDER, INDEX_FOLDER = "samples", "held-out", "index"
 
@@ -39,16 +39,16 @@ _numbered_bits = 33
 
 
 class SamplesRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the samples came to.
+    """Counts of the samples in blocks.
 
     Attributes
     ----------
     nodes
-        Distinct nodes, or as many as were said to be numbered.
+        Distinct nodes; if they are numbered, the number that the caller gave.
     samples
         As given.
-    springs
-        One for each end of each pair fitted to, after the median of a pair's samples.
+    fitted
+        Ends of the pairs that coordinates are fitted to; a pair has the median of its samples.
     held_out
         Samples kept aside.
     rejected
@@ -61,7 +61,7 @@ class SamplesRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: int
     samples: int
-    forces: int
+    fitted: int
     held_out: int
     rejected: int
     indexed: bool
@@ -70,7 +70,7 @@ class SamplesRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplesInBlocks:
-    """Writes the samples of a block, as Spark hands them over; runs on an executor."""
+    """Writes the samples of a block; what `applyInArrow` runs on an executor."""
 
     folder: Path
     layout: Layout
@@ -83,19 +83,19 @@ class SamplesInBlocks:
         is_measured = measured.to_numpy().astype(np.bool_)
         is_held_out = held_out.to_numpy().astype(np.bool_)
         aside = samples.take(is_possible & is_held_out & is_measured)
-        forces = medians(samples.take(is_possible & ~is_held_out))
-        self.write(block, forces, aside)
+        fitted = medians(samples.take(is_possible & ~is_held_out))
+        self.write(block, fitted, aside)
         report = {
-            "springs": [len(forces)],
+            "fitted": [len(fitted)],
             "held_out": [len(aside)],
             "rejected": [int((is_measured & ~is_possible).sum())],
             "peak_mb": [executor_peak_mb()],
         }
         return pa.Table.from_pydict({"block": [block]} | report)
 
-    def write(self, block: int, forces: LatencySamples, aside: LatencySamples) -> None:
+    def write(self, block: int, fitted: LatencySamples, aside: LatencySamples) -> None:
         """Write both files of a block."""
-        for name, kept in ((SAMPLES_FOLDER, forces), (HELD_OUT_FOLDER, aside)):
+        for name, kept in ((SAMPLES_FOLDER, fitted), (HELD_OUT_FOLDER, aside)):
             columns = {"node": kept.nodes, "peer": kept.peers, "rtt_ms": kept.rtt_ms}
             write_block(self.folder / name, block, columns)
 
@@ -109,20 +109,20 @@ def prepare_samples(
     share: float,
     seed: int,
 ) -> SamplesRecord:
-    """Cut samples into block files below `folder`; done already, say what they were.
+    """Cut samples into block files below `folder`, or return the record of an earlier call.
 
     Parameters
     ----------
     samples
         With `COLUMNS`. Read twice, so Parquet or cached; thrice if an index is made.
     block_nodes
-        Nodes a block.
+        Nodes per block.
     nodes
         Given if nodes are numbered from 0 to `nodes` − 1.
     share
         Of pairs to hold out, in [0, 1).
     seed
-        Decides which.
+        Decides which pairs.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def prepare_samples(
     layout = Layout(nodes=nodes, block_nodes=block_nodes)
     rows = _both_ways(given, layout, share, seed)
     writer = SamplesInBlocks(folder=folder, layout=layout)
-    schema = "block long, springs long, held_out long, rejected long, peak_mb double"
+    schema = "block long, fitted long, held_out long, rejected long, peak_mb double"
     reports = apply_in_arrow(rows, "block", writer, schema).collect()
     written = {int(report["block"]) for report in reports}
     nothing = LatencySamples(
@@ -155,7 +155,7 @@ def prepare_samples(
     record = SamplesRecord(
         nodes=nodes,
         samples=count,
-        forces=sum(report["springs"] for report in reports),
+        fitted=sum(report["fitted"] for report in reports),
         held_out=sum(report["held_out"] for report in reports),
         rejected=sum(report["rejected"] for report in reports),
         indexed=indexed,
@@ -231,7 +231,7 @@ def _both_ways(samples: DataFrame, layout: Layout, share: float, seed: int) -> D
     node, peer = sql.col("node").cast("long"), sql.col("peer").cast("long")
     pair = sql.xxhash64(sql.least(node, peer), sql.greatest(node, peer), sql.lit(seed))
     held_out = sql.pmod(pair, sql.lit(PAIR_HASHES)) < sql.lit(round(share * PAIR_HASHES))
-    # What was not measured is no number, hence refused and counted with the impossible ones.
+    # A missing round trip becomes NaN, which is refused and counted like an impossible one.
     rtt_ms = sql.coalesce(sql.col("rtt_ms").cast("double"), sql.lit(float("nan")))
     ends: Sequence[tuple[object, object, bool]] = ((node, peer, True), (peer, node, False))
     rows = [
