@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from orchestrator.deploy.context import find, home
-from orchestrator.host.observer import Reach
 from orchestrator.store.protocol import Store
+
+if TYPE_CHECKING:
+    # It comes with all that a host consists of, which most operations do not need.
+    from orchestrator.host.observer import Reach
 
 
 @dataclass(frozen=True, slots=True)
