@@ -108,7 +108,9 @@ class Coordination:
         if write.event is not None:
             self._store.append_history(write.event)
 
-    def _note_problems(self, problems: tuple[str, ...]) -> None:
+    def _note_problems(self, found: tuple[str, ...]) -> None:
+        """Log what is new, and publish what there is now."""
+        problems = tuple(dict.fromkeys(found))
         for problem in problems:
             if problem not in self.problems:
                 _log.warning("%s", problem)

@@ -21,7 +21,7 @@ def verdict_view(verdict: api.Verdict) -> RenderableType:
     rows: list[tuple[str, RenderableType]] = [
         ("input", f"{count(v.input_rows)} tuples replayed"),
         ("outputs", ", ".join(f"{name} {count(rows)}" for name, rows in v.outputs.items())),
-        ("check of the results", _holds(v.verified, "equal to Spark SQL's, row for row", "differs")),
+        ("check of results", _holds(v.verified, "equal to Spark SQL's, row for row", "differ")),
         ("latency", Text.assemble("p50 ", ms(v.latency_ms_p50), ", p99 ",
                                   against(v.latency_ms_p99, v.deadline_ms))),
         (

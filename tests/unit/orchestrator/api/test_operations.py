@@ -1,0 +1,155 @@
+"""The API's operations on a cluster in memory, as a script calls them."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator import api
+from orchestrator.api.cluster_status import NO_LEADER
+from orchestrator.deploy.context import ClusterContext
+from orchestrator.manifest import cluster_record
+from orchestrator.store.protocol import CLUSTER, QUERIES, RecordInvalid
+from tests.obedient_cluster import ObedientCluster, aircraft
+
+
+def connected(cluster: ObedientCluster) -> api.Cluster:
+    reach = ClusterContext(cluster="aircraft", pid=1, started_s=0.0, folder="nowhere")
+    return api.Cluster(reach, cluster.store)
+
+
+@pytest.fixture
+def running() -> ObedientCluster:
+    """A cluster whose query runs with warm standbys."""
+    cluster = ObedientCluster()
+    cluster.apply(aircraft())
+    cluster.settle()
+    return cluster
+
+
+def test_example_of_the_documentation_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ObedientCluster()
+    manifest = api.load([Path("examples/aircraft/cluster.yaml")]).cluster
+    assert manifest is not None
+    cluster.store.update(CLUSTER, cluster_record(manifest), 0)
+
+    @contextmanager
+    def connect(name: str) -> Generator[api.Cluster]:
+        assert name == "aircraft"
+        yield connected(cluster)
+
+    monkeypatch.setattr(api, "connect", connect)
+    monkeypatch.chdir(Path(__file__).parents[4])
+    assert doctest.testmod(api).failed == 0
+
+
+def test_status_of_what_runs(running: ObedientCluster) -> None:
+    status = api.status(connected(running))
+    assert status.cluster == "aircraft"
+    assert status.problems == ()
+    assert status.fragments
+    assert all(each.redundant and each.secondary_state == "warm" for each in status.fragments)
+    assert {each.site for each in status.outputs} == {"control-centre"}
+    assert [each.sequence for each in status.history] == sorted(
+        each.sequence for each in status.history
+    )
+
+
+def test_problems_of_the_leader_are_in_the_status(running: ObedientCluster) -> None:
+    for name in list(running.hosts)[1:6]:
+        running.kill(name)
+    for _ in range(3):
+        running.coordination.run_once(running.now_us)
+    problems = api.status(connected(running)).problems
+    assert problems == running.coordination.problems
+    assert problems
+
+
+def test_problems_that_are_solved_leave_the_status(running: ObedientCluster) -> None:
+    gone = list(running.hosts)[1:6]
+    for name in gone:
+        running.kill(name)
+    running.coordination.run_once(running.now_us)
+    for name in gone:
+        running.up(name)
+    running.settle()
+    assert api.status(connected(running)).problems == ()
+
+
+def test_problem_is_published_again_after_a_lost_session(running: ObedientCluster) -> None:
+    for name in list(running.hosts)[1:6]:
+        running.kill(name)
+    running.coordination.run_once(running.now_us)
+    running.coordinator_store.suspend()
+    running.coordinator_store.expire()
+    assert api.status(connected(running)).problems == (NO_LEADER,)
+    running.coordinator_store.resume()
+    for _ in range(3):
+        running.coordination.run_once(running.now_us)
+    assert api.status(connected(running)).problems == running.coordination.problems != ()
+
+
+def test_broken_record_is_a_problem_once(running: ObedientCluster) -> None:
+    running.server.plant(QUERIES.key("broken").path, b"{")
+    running.coordination.run_once(running.now_us)
+    (problem,) = api.status(connected(running)).problems
+    assert "queries/broken" in problem
+    assert running.view().invalid
+    assert isinstance(running.view().invalid[0], RecordInvalid)
+
+
+def test_plan_and_its_map(running: ObedientCluster) -> None:
+    cluster = connected(running)
+    plan = api.plan(cluster)
+    assert all(fragment.runs for fragment in plan.fragments)
+    drawn = api.coordinate_map(cluster, plan)
+    assert {place.name for place in drawn.places} == set(running.hosts)
+    placed = {(each.fragment, each.primary) for each in plan.fragments}
+    assert {(f, host) for host, some in drawn.primaries.items() for f in some} == placed
+    to_site = [flow for flow in drawn.flows if flow.target == "control-centre"]
+    assert to_site
+    assert not any(flow.standby for flow in to_site)
+    assert any(flow.standby for flow in drawn.flows)
+
+
+def test_history_has_the_newest_last(running: ObedientCluster) -> None:
+    cluster = connected(running)
+    every = api.history(cluster, limit=1000).history
+    assert api.history(cluster, limit=2).history == every[-2:]
+
+
+def test_metrics_are_those_of_the_exposition(running: ObedientCluster) -> None:
+    cluster = connected(running)
+    text = api.exposition(cluster)
+    for sample in api.metrics(cluster).metrics:
+        assert f"\n{sample.name}" in text
+
+
+def test_delete_of_an_unknown_query_suggests_the_nearest(running: ObedientCluster) -> None:
+    (name,) = running.view().queries
+    with pytest.raises(api.InvalidInput, match=f"Did you mean {name}?"):
+        api.delete(connected(running), f"{name}x")
+
+
+def test_unknown_stream_and_drill_are_refused(running: ObedientCluster) -> None:
+    with pytest.raises(api.InvalidInput, match="is not a stream here"):
+        api.tail(connected(running), "nothing")
+    (known,) = api.drills()
+    with pytest.raises(api.InvalidInput, match=f"Did you mean {known.name}"):
+        api.drill(connected(running), "kill-executer")
+
+
+def test_answers_are_documents(running: ObedientCluster) -> None:
+    cluster = connected(running)
+    for answer in (api.status(cluster), api.plan(cluster), api.history(cluster), api.drills()):
+        assert msgspec.json.decode(msgspec.json.encode(answer))
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'fly'"):
+        getattr(api, "fly")  # noqa: B009
