@@ -1,0 +1,52 @@
+"""The paths that ARCHITECTURE.md names exist, and its code map names every package."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+PACKAGES = ("orchestrator", "ha", "placement", "streams", "topology")
+
+text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+_path = re.compile(r"`((?:orchestrator|ha|placement|streams|topology|tests|docs)/[\w./-]*)`")
+_row = re.compile(r"^\| (.*?) \| (.*) \|$", re.MULTILINE)
+_file = re.compile(r"`(\w+\.py)`")
+
+
+def section(heading: str) -> str:
+    (found,) = re.findall(rf"^## {heading}\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(set(_path.findall(text))))
+def test_every_path_exists(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+def test_files_in_the_code_map_lie_in_the_folder_of_their_row() -> None:
+    for folders, files in _row.findall(section("Code map")):
+        found = [ROOT / path for path in _path.findall(f"{folders} {files}")]
+        within = {path if path.is_dir() else path.parent for path in found}
+        for file in _file.findall(files):
+            assert any((folder / file).exists() for folder in within), f"{file} of {folders}"
+
+
+def test_the_code_map_names_every_package() -> None:
+    named = {ROOT / path for path in _path.findall(section("Code map"))}
+    packages = {
+        file.parent for package in PACKAGES for file in (ROOT / package).rglob("__init__.py")
+    }
+    covered = {parent for path in named for parent in (path, *path.parents)}
+    missing = packages - covered
+    assert not sorted(str(folder.relative_to(ROOT)) for folder in missing)
+
+
+def test_five_walks_name_a_file_each() -> None:
+    walks = re.split(r"^\d\. ", section("Five walks for readers who know Flink"), flags=re.M)[1:]
+    assert len(walks) == 5
+    assert all(_path.search(walk) for walk in walks)
