@@ -42,10 +42,6 @@ if TYPE_CHECKING:
     from orchestrator.api.cluster_status import status as status
     from orchestrator.api.connection import Cluster as Cluster
     from orchestrator.api.connection import connect as connect
-    from orchestrator.api.coordinate_map import CoordinateMap as CoordinateMap
-    from orchestrator.api.coordinate_map import Flow as Flow
-    from orchestrator.api.coordinate_map import Place as Place
-    from orchestrator.api.coordinate_map import coordinate_map as coordinate_map
     from orchestrator.api.demo import Demo as Demo
     from orchestrator.api.demo import Example as Example
     from orchestrator.api.demo import Verdict as Verdict
@@ -58,6 +54,10 @@ if TYPE_CHECKING:
     from orchestrator.api.lifecycle import down as down
     from orchestrator.api.lifecycle import serve as serve
     from orchestrator.api.lifecycle import up as up
+    from orchestrator.api.mapping import CoordinateMap as CoordinateMap
+    from orchestrator.api.mapping import Flow as Flow
+    from orchestrator.api.mapping import Place as Place
+    from orchestrator.api.mapping import coordinate_map as coordinate_map
     from orchestrator.api.metric_samples import MetricsDocument as MetricsDocument
     from orchestrator.api.metric_samples import Sample as Sample
     from orchestrator.api.metric_samples import exposition as exposition
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from orchestrator.manifest import load as load
     from orchestrator.progress import Progress as Progress
 
-_modules = {
+MODULES = {
     "api.applying": ("Applied", "Change", "Deleted", "Effect", "apply", "delete"),
     "api.audit": ("EventDocument", "HistoryDocument", "history"),
     "api.cluster_status": (
@@ -88,7 +88,7 @@ _modules = {
         "status",
     ),
     "api.connection": ("Cluster", "connect"),
-    "api.coordinate_map": ("CoordinateMap", "Flow", "Place", "coordinate_map"),
+    "api.mapping": ("CoordinateMap", "Flow", "Place", "coordinate_map"),
     "api.demo": ("Demo", "Example", "Verdict"),
     "api.drilling": ("DrillDocument", "DrillReport", "drill", "drills"),
     "api.lifecycle": ("DownDocument", "UpDocument", "down", "serve", "up"),
@@ -102,7 +102,7 @@ _modules = {
 }
 """Module → its names that the API exports."""
 
-_homes = {name: module for module, names in _modules.items() for name in names}
+_homes = {name: module for module, names in MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:

@@ -20,7 +20,7 @@ from pyarrow import parquet
 
 from orchestrator.api.applying import apply
 from orchestrator.api.connection import Cluster
-from orchestrator.api.coordinate_map import CoordinateMap, coordinate_map
+from orchestrator.api.mapping import CoordinateMap, coordinate_map
 from orchestrator.api.plans import PlanDocument
 from orchestrator.control.view import read_view
 from orchestrator.deploy.local import LocalCluster

@@ -153,3 +153,8 @@ def test_answers_are_documents(running: ObedientCluster) -> None:
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'fly'"):
         getattr(api, "fly")  # noqa: B009
+
+
+def test_no_module_hides_an_operation() -> None:
+    modules = {path.stem for path in Path(api.__file__).parent.glob("*.py")}
+    assert not modules & {name for names in api.MODULES.values() for name in names}
