@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from bench.placement_baselines import place_round_robin, place_upstream
 from bench.placement_workload import Workload, random_replicas
-from placement.baselines import place_round_robin, place_upstream
-from placement.load import Load
+from placement.evaluation.load import Load
 from placement.planner import plan
 from placement.secondaries import SecondarySearch
 from placement.settings import Placer, Settings

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from placement.assess import Assessment
+from bench.placement_assessment import Assessment
 
 Assessments = Mapping[tuple[str, str], Assessment]
 """Method and scheme → figures, of one network."""

@@ -34,9 +34,9 @@ from bench.scale_workload import scale_workload
 from orchestrator.errors import VivaceError
 from placement.bulk import BulkPlan, BulkSettings, plan_in_rounds
 from placement.candidates import candidates
+from placement.evaluation.load import Load
 from placement.exact import place_exactly
 from placement.exact_tree import ExactTask
-from placement.load import Load
 from placement.planner import free_points
 from placement.records import Request
 from topology.arrays import IntArray
@@ -123,7 +123,7 @@ def _run(workload: Workload, settings: Settings) -> Run:
         seconds=seconds,
         cpu_seconds=cpu_seconds,
         ratio_to_exact=ratio_to_exact(workload, found, sampled),
-        operators=_loaded(workload, found).replicas_by_node,
+        operators=_loaded(workload, found).replicas,
     )
 
 

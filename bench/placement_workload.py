@@ -21,8 +21,8 @@ from itertools import combinations
 
 import numpy as np
 
-from placement.assess import assess
-from placement.baselines import place_at_random
+from bench.placement_assessment import assess
+from bench.placement_baselines import place_at_random
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
 from placement.records import Request

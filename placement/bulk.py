@@ -34,9 +34,10 @@ from placement.errors import (
     DeadlineUnattainable,
     NoNode,
     SettingsError,
+    SolverStopped,
 )
+from placement.evaluation.load import ROUNDING_CORES, Load
 from placement.graph import QueryGraph
-from placement.load import ROUNDING_CORES, Load
 from placement.network import NetworkView
 from placement.planner import check_requests, free_points, place_query
 from placement.records import PlacedOperator, Plan, QueryFigures, Request
@@ -119,9 +120,7 @@ class Around:
     def before(self, rank: int) -> Load:
         """The load with the expected copies of the queries before one."""
         ahead = np.concatenate([np.empty(0, dtype=np.int64), *self.expected[:rank]])
-        return self.start.with_counts(
-            np.bincount(ahead, minlength=len(self.start.replicas_by_node))
-        )
+        return self.start.with_counts(np.bincount(ahead, minlength=len(self.start.replicas)))
 
 
 PlaceRound = Callable[[Sequence[Candidate], Around], Iterable[Outcome]]
@@ -214,7 +213,7 @@ def place_apart(
             placed, figures = place_query(
                 request, points_ms, view, around.before(rank), {}, settings
             )
-        except (NoNode, BoundUnattainable, DeadlineUnattainable) as refusal:
+        except (NoNode, BoundUnattainable, DeadlineUnattainable, SolverStopped) as refusal:
             yield Outcome(rank=rank, refusal=str(refusal))
         else:
             yield Outcome(rank=rank, placements=tuple(placed), figures=figures)

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from placement.errors import NoNode
-from placement.evaluate import Places
+from placement.evaluation.load import Load
+from placement.evaluation.single import Places
 from placement.graph import QueryGraph
-from placement.load import Load
 from placement.network import NetworkView
 from topology.arrays import FloatArray, IntArray
 

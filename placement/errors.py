@@ -1,32 +1,29 @@
-"""What can be wrong with a planning problem, and why a right one may have no answer.
+"""Mistakes in a planning problem, and reasons why a correct one has no solution.
 
-`GraphError` and `NetworkError` are mistakes in the input; `NoNode`, `BoundUnattainable` and
-`DeadlineUnattainable` say that no plan exists, with the figures that decide it.
+`GraphError`, `NetworkError`, `SettingsError` and `RunningError` are mistakes in the input.
+`NoNode`, `CapacityUnattainable`, `BoundUnattainable` and `DeadlineUnattainable` say that no plan
+exists, with the figures that decide it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 
 class PlacementError(ValueError):
-    """Base of everything this package raises."""
-
-
-class GraphError(PlacementError):
-    """A query graph that cannot be placed as it stands.
+    """Base of everything this package raises.
 
     Attributes
     ----------
-    query, subject, problem
-        Where it is, what is wrong (an operator, a link, a field), and how.
+    message
+        The text, a format of the error's own fields. Without one, the error is its argument.
     """
 
-    def __init__(self, query: str, subject: str, problem: str) -> None:
-        super().__init__(f"query {query}, {subject}: {problem}")
-        self.query = query
-        self.subject = subject
-        self.problem = problem
+    message: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        return self.message.format(self) if self.message else super().__str__()
 
 
 class NetworkError(PlacementError):
@@ -37,52 +34,67 @@ class SettingsError(PlacementError):
     """A setting outside its range."""
 
 
+@dataclass(eq=False)
+class GraphError(PlacementError):
+    """A query graph that cannot be placed as it stands.
+
+    Attributes
+    ----------
+    subject, problem
+        Where in the query it is (an operator, a link, a field), and what is wrong.
+    """
+
+    message = "query {0.query}, {0.subject}: {0.problem}"
+    query: str
+    subject: str
+    problem: str
+
+
+@dataclass(eq=False)
 class NoNode(PlacementError):
     """There is no node at all that could take an operator."""
 
-    def __init__(self, query: str, operator: str, reason: str) -> None:
-        super().__init__(f"query {query}, operator {operator}: {reason}")
-        self.query = query
-        self.operator = operator
-        self.reason = reason
+    message = "query {0.query}, operator {0.operator}: {0.reason}"
+    query: str
+    operator: str
+    reason: str
 
 
+@dataclass(eq=False, kw_only=True)
 class BoundUnattainable(PlacementError):
     """No node can stand by for an operator within the query's recovery bound.
 
-    The best node is the best for the primaries as placed; `inputs` says where they are.
+    The best node is the best for the primaries as placed.
+
+    Attributes
+    ----------
+    inputs
+        The operators upstream and their primaries' nodes.
     """
 
-    def __init__(
-        self,
-        query: str,
-        operator: str,
-        *,
-        bound_ms: float,
-        best_ms: float,
-        best_node: str,
-        detection_ms: float,
-        transfer_ms: float,
-        reprocess_ms: float,
-        inputs: Sequence[str],
-    ) -> None:
-        super().__init__(
-            f"query {query}, operator {operator}: no node can stand by within {bound_ms:g} ms; "
-            f"the best is {best_node} with {best_ms:.1f} ms (detection {detection_ms:.1f} + "
-            f"transfer {transfer_ms:.1f} + reprocessing {reprocess_ms:.1f}; "
-            f"input from {', '.join(inputs)})"
-        )
-        self.query = query
-        self.operator = operator
-        self.bound_ms = bound_ms
-        self.best_ms = best_ms
-        self.best_node = best_node
-        self.detection_ms = detection_ms
-        self.transfer_ms = transfer_ms
-        self.reprocess_ms = reprocess_ms
-        self.inputs = tuple(inputs)
+    message = (
+        "query {0.query}, operator {0.operator}: no node can stand by within {0.bound_ms:g} ms; "
+        "the best is {0.best_node} with {0.best_ms:.1f} ms (detection {0.detection_ms:.1f} + "
+        "transfer {0.transfer_ms:.1f} + reprocessing {0.reprocess_ms:.1f}; "
+        "input from {0.input_list})"
+    )
+    query: str
+    operator: str
+    bound_ms: float
+    best_ms: float
+    best_node: str
+    detection_ms: float
+    transfer_ms: float
+    reprocess_ms: float
+    inputs: tuple[str, ...]
+
+    @property
+    def input_list(self) -> str:
+        """The inputs in one line."""
+        return ", ".join(self.inputs)
 
 
+@dataclass(eq=False, kw_only=True)
 class DeadlineUnattainable(PlacementError):
     """No placement that was tried delivers a query's outputs in time.
 
@@ -94,38 +106,34 @@ class DeadlineUnattainable(PlacementError):
         That path, as `operator @ node` from source to output.
     """
 
-    def __init__(
-        self, query: str, *, deadline_ms: float, best_ms: float, path: Sequence[str]
-    ) -> None:
-        super().__init__(
-            f"query {query}: no placement tried delivers within {deadline_ms:g} ms; "
-            f"the best takes {best_ms:.1f} ms ({' → '.join(path)})"
-        )
-        self.query = query
-        self.deadline_ms = deadline_ms
-        self.best_ms = best_ms
-        self.path = tuple(path)
+    message = (
+        "query {0.query}: no placement tried delivers within {0.deadline_ms:g} ms; "
+        "the best takes {0.best_ms:.1f} ms ({0.way})"
+    )
+    query: str
+    deadline_ms: float
+    best_ms: float
+    path: tuple[str, ...]
+
+    @property
+    def way(self) -> str:
+        """The path in one line."""
+        return " → ".join(self.path)
 
 
+@dataclass(eq=False)
 class RunningError(PlacementError):
-    """What is said to run contradicts the queries or the network.
+    """The running replicas that were given contradict the queries or the network."""
 
-    Attributes
-    ----------
-    operator, problem
-        Of which operator, and what is wrong.
-    """
-
-    def __init__(self, operator: str, problem: str) -> None:
-        super().__init__(f"operator {operator}: {problem}")
-        self.operator = operator
-        self.problem = problem
+    message = "operator {0.operator}: {0.problem}"
+    operator: str
+    problem: str
 
 
 class Stranded(RunningError):
-    """A copy runs where none may: its node is gone, or takes no operators any more.
+    """A replica runs where none may: its node is gone, or takes no operators any more.
 
-    That is for the planner, which replaces what was lost; rebalancing improves what is whole.
+    The planner replaces such a replica; rebalancing only improves placements that are whole.
     """
 
     def __init__(self, operator: str, replica: str, node: str) -> None:
@@ -138,8 +146,9 @@ class Stranded(RunningError):
         self.node = node
 
 
+@dataclass(eq=False, kw_only=True)
 class RelaxationDiverges(PlacementError):
-    """The paper's own step of relaxation would throw operators ever farther apart.
+    """The step of relaxation as in the paper would throw operators ever farther apart.
 
     Attributes
     ----------
@@ -147,16 +156,16 @@ class RelaxationDiverges(PlacementError):
         δ has to be less.
     """
 
-    def __init__(self, query: str, *, delta: float, limit: float) -> None:
-        super().__init__(
-            f"query {query}: with delta {delta:g} the bare force overshoots; "
-            f"choose one below {limit:.3g}, or do without literal"
-        )
-        self.query = query
-        self.delta = delta
-        self.limit = limit
+    message = (
+        "query {0.query}: with delta {0.delta:g} the bare force overshoots; "
+        "choose one below {0.limit:.3g}, or do without paper_steps"
+    )
+    query: str
+    delta: float
+    limit: float
 
 
+@dataclass(eq=False, kw_only=True)
 class CapacityUnattainable(PlacementError):
     """A query's operators do not fit on their candidates together.
 
@@ -165,30 +174,32 @@ class CapacityUnattainable(PlacementError):
     operators
         Those that do not fit: one that is too large for each of its candidates, else all.
     needed_cores, left_cores
-        What a copy of each needs together, and what is left on all of their candidates together.
+        What a replica of each needs together, and what is left on all of their candidates together.
     """
 
-    def __init__(
-        self, query: str, operators: Sequence[str], *, needed_cores: float, left_cores: float
-    ) -> None:
-        super().__init__(
-            f"query {query}: {', '.join(operators)} need {needed_cores:.3g} cores and their "
-            f"candidates have {left_cores:.3g} left, in pieces too small; "
-            "allow more candidates or free some capacity"
-        )
-        self.query = query
-        self.operators = tuple(operators)
-        self.needed_cores = needed_cores
-        self.left_cores = left_cores
+    message = (
+        "query {0.query}: {0.operator_list} need {0.needed_cores:.3g} cores and their "
+        "candidates have {0.left_cores:.3g} left, in pieces too small; "
+        "allow more candidates or free some capacity"
+    )
+    query: str
+    operators: tuple[str, ...]
+    needed_cores: float
+    left_cores: float
+
+    @property
+    def operator_list(self) -> str:
+        """The operators in one line."""
+        return ", ".join(self.operators)
 
 
+@dataclass(eq=False)
 class SolverStopped(PlacementError):
     """A solver ended without a placement and without proof that there is none."""
 
-    def __init__(self, query: str, reason: str) -> None:
-        super().__init__(
-            f"query {query}: the solver stopped without an answer ({reason}); "
-            "allow it more time or fewer candidates"
-        )
-        self.query = query
-        self.reason = reason
+    message = (
+        "query {0.query}: the solver stopped without an answer ({0.reason}); "
+        "allow it more time or fewer candidates"
+    )
+    query: str
+    reason: str

@@ -1,17 +1,16 @@
 """The cheapest primaries among candidates: dynamic programming on trees, a MILP on other graphs.
 
-This is the yardstick that heuristics are measured with when every node is a candidate, and the
-default placer when the candidates are the nodes near relaxation's points
-(`placement.candidates`).
+With every node a candidate, this is the yardstick that heuristics are measured with. With the nodes
+near relaxation's points as candidates (`placement.candidates`), it is the default placer.
 
-Both kinds take the network usage of the primaries and the load price. What secondaries will cost
-is taken in too on trees (`placement.exact_tree`), not on graphs with circles
-(`placement.exact_dag`), whose secondaries are chosen afterwards.
+Both kinds minimise the network usage of the primaries and the load price. On trees, the cost of the
+secondaries is added (`placement.exact_tree`); on graphs with circles (`placement.exact_dag`),
+secondaries are chosen afterwards.
 
 A query's operators are placed at once, so the load that they add to a node is not seen while they
-are. `place_evenly` prices it in afterwards and places again, a few times, for the best of all.
-Where they would fill a node over its capacity, those that found no room are placed again without
-that node.
+are placed. `place_evenly` prices it in afterwards, places again a few times, and takes the best.
+The MILP keeps capacities itself; dynamic programming does not, so operators of a tree that found no
+room on a node are placed again without that node.
 """
 
 from __future__ import annotations
@@ -21,11 +20,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from placement.errors import NoNode
+from placement.errors import CapacityUnattainable, NoNode
+from placement.evaluation.load import ROUNDING_CORES, Load
+from placement.evaluation.single import Places
 from placement.exact_dag import solve_dag
 from placement.exact_tree import ExactPlacement, ExactTask, is_tree, place_tree
-from placement.load import ROUNDING_CORES, Load
+from placement.graph import QueryGraph
+from placement.network import NetworkView
 from placement.program import MilpSettings
+from topology.arrays import FloatArray
 
 
 def place_exactly(
@@ -48,7 +51,7 @@ def place_exactly(
         If the candidates have room for some of the operators but not for all.
     """
     while True:
-        found = _solve(task, settings or MilpSettings())
+        found = _solve(task, load, settings or MilpSettings())
         crowded = _without_room(task, found, load)
         if not crowded or not math.isfinite(found.cost):
             return found
@@ -57,8 +60,7 @@ def place_exactly(
             at = task.view.index[found.primaries[name]]
             narrowed[name] = narrowed[name][narrowed[name] != at]
             if not len(narrowed[name]):
-                reason = f"its candidates have no {task.graph.cores(name):g} cores left"
-                raise NoNode(task.graph.name, name, reason)
+                raise _no_room(task.graph, name)
         task = replace(task, candidates=narrowed)
 
 
@@ -109,24 +111,39 @@ def place_evenly(
     return best
 
 
-def _solve(task: ExactTask, settings: MilpSettings) -> ExactPlacement:
-    if is_tree(task.graph):
+def room_with_staying(
+    graph: QueryGraph, view: NetworkView, load: Load, staying: Places
+) -> FloatArray:
+    """Cores left by node, at least those that operators need which stay: they do anyway."""
+    needed = np.zeros(len(view.nodes))
+    for name in staying.keys() & set(graph.to_place):
+        needed[view.index[staying[name]]] += graph.cores(name)
+    return np.maximum(load.room_cores(), needed)
+
+
+def _solve(task: ExactTask, load: Load, settings: MilpSettings) -> ExactPlacement:
+    graph = task.graph
+    if is_tree(graph):
         return place_tree(task)
-    found = solve_dag(
-        task.graph,
-        task.view,
-        task.candidates,
-        task.price_ms,
-        apart=task.apart,
-        settings=settings,
-    )
+    try:
+        found = solve_dag(
+            graph,
+            task.view,
+            task.candidates,
+            task.price_ms,
+            capacity_left=room_with_staying(graph, task.view, load, task.staying),
+            apart=task.apart,
+            settings=settings,
+        )
+    except CapacityUnattainable as error:
+        raise _no_room(graph, error.operators[-1]) from None
     return ExactPlacement(primaries=found.primaries, cost=found.cost)
 
 
 def _without_room(task: ExactTask, found: ExactPlacement, load: Load) -> list[str]:
     """Operators that exceed their node's capacity, those that stay having come first."""
     crowded: list[str] = []
-    left = load.room_cores()
+    left = room_with_staying(task.graph, task.view, load, task.staying)
     for name in sorted(task.graph.to_place, key=lambda name: name not in task.staying):
         at, cores = task.view.index[found.primaries[name]], task.graph.cores(name)
         if name not in task.staying and cores > left[at] + ROUNDING_CORES:
@@ -134,3 +151,7 @@ def _without_room(task: ExactTask, found: ExactPlacement, load: Load) -> list[st
         else:
             left[at] -= cores
     return crowded
+
+
+def _no_room(graph: QueryGraph, name: str) -> NoNode:
+    return NoNode(graph.name, name, f"its candidates have no {graph.cores(name):g} cores left")

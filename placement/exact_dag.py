@@ -7,7 +7,7 @@ branch-and-bound).
 
 *What is exact.* The placement costs at most `gap` more than the least, as a share. HiGHS keeps
 rows to 10⁻⁶; placements that miss a deadline or a capacity by so little are excluded one by one,
-so that what is returned keeps them as `placement.evaluate` reckons.
+so that the returned placement keeps them by the figures of `placement.evaluation`.
 
 *Determinism.* HiGHS draws its random numbers from a seed of its own, always 0 by way of SciPy,
 which passes no other. Only a run that its time limit ends may depend on the machine; `node_limit`
@@ -21,9 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import milp
 
-from placement import evaluate
 from placement.dag_model import DagModel, DagTask
 from placement.errors import (
     CapacityUnattainable,
@@ -33,17 +31,16 @@ from placement.errors import (
     PlacementError,
     SolverStopped,
 )
+from placement.evaluation import single
+from placement.evaluation.load import ROUNDING_CORES
 from placement.graph import QueryGraph
 from placement.network import NetworkView
-from placement.program import ANY_NODES, INFEASIBLE, OPTIMAL, MilpSettings
+from placement.program import Answer, MilpSettings
 from topology.arrays import FloatArray, IntArray
 
-LARGEST_COEFFICIENT = 1e3
+LARGEST_COST = 1e3
 """What the objective is scaled to: HiGHS's tolerances are absolute, 10⁻⁶ and less, and usages
 range from milli- to gigabytes."""
-
-ROUNDING_CORES = 1e-9
-"""Cores by which a sum of shares may exceed a capacity that it equals on paper."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +68,6 @@ class DagPlacement:
     optimal: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Answer:
-    """What HiGHS found: values by column if any, a bound of the objective, and its status."""
-
-    x: FloatArray | None
-    bound: float
-    status: int
-    message: str
-
-
 def solve_dag(
     graph: QueryGraph,
     view: NetworkView,
@@ -100,13 +87,13 @@ def solve_dag(
     candidates
         Indices of nodes for every operator to be placed.
     price_ms
-        CPU axis that a copy meets, by node, shape (n,), ms (`Load.price_ms`).
+        CPU axis that a replica meets, by node, shape (n,), ms (`Load.price_ms`).
     capacity_left
         What all operators to be placed may need together, by node, shape (n,), cores. A node
         with nothing left, or less, takes operators that need nothing.
     deadline_ms, hop_overhead_ms
         Longest path allowed, ms, and what a link takes besides its latency
-        (`evaluate.longest_path`).
+        (`placement.evaluation.single.longest_path`).
     apart
         Whether operators to be placed that are linked must take different nodes.
 
@@ -138,7 +125,7 @@ def solve_dag(
         return DagPlacement(primaries={}, cost=0.0, bound=0.0, gap=0.0, optimal=True)
     model = DagModel(task)
     while True:
-        answer = _solve(model, model.usage, settings)
+        answer = model.program.solve(settings, largest_cost=LARGEST_COST)
         if answer.x is None:
             raise _reason(task, answer, settings)
         chosen = model.chosen(answer.x)
@@ -185,34 +172,10 @@ def _checked(
     return values
 
 
-def _solve(model: DagModel, objective: FloatArray, settings: MilpSettings) -> _Answer:
-    """Minimise, and undo the scaling."""
-    largest = float(objective.max(initial=0.0))
-    scale = LARGEST_COEFFICIENT / largest if largest > np.finfo(np.float64).tiny else 1.0
-    result = milp(
-        objective * scale,
-        integrality=model.whole,
-        bounds=model.bounds(),
-        constraints=model.constraint(),
-        options={
-            "mip_rel_gap": settings.gap,
-            "time_limit": settings.time_limit_s,
-            "node_limit": ANY_NODES if settings.node_limit is None else settings.node_limit,
-        },
-    )
-    bound = result.mip_dual_bound
-    return _Answer(
-        x=result.x,
-        bound=-math.inf if bound is None else float(bound) / scale,
-        status=result.status,
-        message=result.message,
-    )
-
-
-def _wrap(task: DagTask, chosen: Mapping[str, int], answer: _Answer) -> DagPlacement:
+def _wrap(task: DagTask, chosen: Mapping[str, int], answer: Answer) -> DagPlacement:
     """The cost is that of the places, not HiGHS's sum of almost whole numbers."""
     graph, primaries = task.graph, _primaries(task, chosen)
-    cost = evaluate.primary_usage(graph, primaries, task.view) + sum(
+    cost = single.primary_usage(graph, primaries, task.view) + sum(
         graph.input_rate(name) * float(task.price_ms[task.choices[name][chosen[name]]]) / 1e3
         for name in graph.to_place
     )
@@ -222,7 +185,7 @@ def _wrap(task: DagTask, chosen: Mapping[str, int], answer: _Answer) -> DagPlace
         cost=cost,
         bound=bound,
         gap=(cost - bound) / cost if cost > 0 else 0.0,
-        optimal=answer.status == OPTIMAL,
+        optimal=answer.optimal,
     )
 
 
@@ -233,7 +196,7 @@ def _primaries(task: DagTask, chosen: Mapping[str, int]) -> dict[str, str]:
 def _missed(task: DagTask, chosen: Mapping[str, int]) -> dict[str, int]:
     """Operators that by their places alone break the deadline or a capacity; none if none is."""
     if task.deadline_ms is not None:
-        path = evaluate.longest_path(
+        path = single.longest_path(
             task.graph, _primaries(task, chosen), task.view, task.hop_overhead_ms
         )
         if path.latency_ms > task.deadline_ms:
@@ -249,26 +212,27 @@ def _missed(task: DagTask, chosen: Mapping[str, int]) -> dict[str, int]:
     return {}
 
 
-def _reason(task: DagTask, answer: _Answer, settings: MilpSettings) -> PlacementError:
+def _reason(task: DagTask, answer: Answer, settings: MilpSettings) -> PlacementError:
     """Which condition it is that no placement meets: the first without which there is one."""
     graph = task.graph
-    if answer.status != INFEASIBLE:
+    if not answer.infeasible:
         return SolverStopped(graph.name, answer.message)
     if task.deadline_ms is not None:
         fastest = DagModel(replace(task, deadline_ms=math.inf))
-        found = _solve(fastest, fastest.latest(), settings)
+        fastest.minimise_latest()
+        found = fastest.program.solve(settings, largest_cost=LARGEST_COST)
         if found.x is not None:
             primaries = _primaries(task, fastest.chosen(found.x))
-            path = evaluate.longest_path(graph, primaries, task.view, task.hop_overhead_ms)
+            path = single.longest_path(graph, primaries, task.view, task.hop_overhead_ms)
             return DeadlineUnattainable(
-                graph.name,
+                query=graph.name,
                 deadline_ms=task.deadline_ms,
                 best_ms=path.latency_ms,
-                path=tuple(f"{name} @ {primaries[name]}" for name in path.operators),
+                path=single.with_nodes(path.operators, primaries),
             )
     if task.capacity_left is not None:
         roomy = DagModel(replace(task, deadline_ms=None, capacity_left=None))
-        if _solve(roomy, roomy.usage, settings).x is not None:
+        if roomy.program.solve(settings, largest_cost=LARGEST_COST).x is not None:
             return _too_small(task, task.capacity_left)
     return NoNode(graph.name, graph.to_place[-1], "has no candidate away from its neighbours")
 
@@ -279,8 +243,8 @@ def _too_small(task: DagTask, left: FloatArray) -> CapacityUnattainable:
     names = alone[:1] or list(graph.to_place)
     nodes = np.unique(np.concatenate([task.choices[name] for name in names]))
     return CapacityUnattainable(
-        graph.name,
-        names,
+        query=graph.name,
+        operators=tuple(names),
         needed_cores=sum(map(graph.cores, names)),
         left_cores=float(left[nodes].sum()),
     )

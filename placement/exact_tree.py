@@ -5,12 +5,13 @@ on node n, fed from nodes n_i at rates DR_i, is, in bytes (bytes/s × s),
 
     Σ_i DR_i·Lat(n_i, n)  +  DR(o)·cpu(n)  +  s(n_1, …, n_m, n)
 
-the network usage (2) of its inputs, the load price of its primary (`placement.load`) with
-DR(o) = Σ DR_i, and what its secondary costs at least under Active Standby, fed by the same
+the network usage (2) of its inputs, the load price of its primary (`placement.evaluation.load`)
+with DR(o) = Σ DR_i, and the least cost of its secondary under Active Standby, fed by the same
 primaries:
 
     s(n_1, …, n_m, n) = min over nodes x of Σ_i DR_i·Lat(n_i, x) + DR(o)·cpu(x)
-                        with max_i Lat(n_i, x) ≤ bound − detection and x, n in different domains
+                        with max_i Lat(n_i, x) ≤ bound − detection − ΣQ·p,
+                        and x and n in different domains
 
 so primaries are chosen where secondaries are cheap as well; the paper (reliable placement, §4.4
 and §4.5) chooses one after the other. For s the two cheapest x of different failure domains are
@@ -39,11 +40,13 @@ x          candidates of the secondary
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from placement.evaluation.evaluator import reprocess_ms
+from placement.evaluation.single import Places
 from placement.graph import Link, QueryGraph
 from placement.min_sum import Factor, cheapest, min_marginals
 from placement.network import NetworkView
@@ -74,11 +77,14 @@ class StandbyTerms:
     nodes
         Indices of nodes that secondaries may take.
     catch_up_ms
-        Recovery bound less detection: what K may take, ms.
+        Recovery bound less detection, for K and the reprocessing of held back tuples, ms.
+    batch_size
+        B of the standby scheme, ≥ 1.
     """
 
     nodes: IntArray
     catch_up_ms: float
+    batch_size: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -96,7 +102,8 @@ class ExactTask:
     apart
         Whether operators that are linked must take different nodes.
     staying
-        Operators that stay where they run, their only candidate, with room or without.
+        Operators that stay where they run, with room or without: that node is their only
+        candidate.
     """
 
     graph: QueryGraph
@@ -105,7 +112,7 @@ class ExactTask:
     price_ms: FloatArray
     standby: StandbyTerms | None = None
     apart: bool = False
-    staying: Collection[str] = ()
+    staying: Places = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,8 +295,9 @@ def _factors(
     for links in shares:
         costs = _sum_over([_usage(task, ground, link) for link in links], alone / len(shares))
         if task.standby is not None:
-            catch_up_ms, part = task.standby.catch_up_ms, 1 / len(shares)
-            costs += _standby_costs(task, ground, catch_up_ms, name, links, fixed, part)
+            held_ms = reprocess_ms(graph, name, task.standby.batch_size)
+            transfer_ms, part = task.standby.catch_up_ms - held_ms, 1 / len(shares)
+            costs += _standby_costs(task, ground, transfer_ms, name, links, fixed, part)
         factors.append(Factor((*(link.source for link in links), name), costs))
     return factors
 
@@ -306,7 +314,7 @@ def _usage(task: ExactTask, ground: _Ground, link: Link) -> FloatArray:
 def _standby_costs(
     task: ExactTask,
     ground: _Ground,
-    catch_up_ms: float,
+    most_ms: float,
     name: str,
     joint: Sequence[Link],
     fixed: Sequence[Link],
@@ -316,13 +324,15 @@ def _standby_costs(
 
     Parameters
     ----------
+    most_ms
+        What K may take, ms.
     part
         Of what does not depend on n_1, …, n_m, how much counts.
     """
 
     def price(link: Link) -> FloatArray:
         delay_ms = ground.delays_ms(ground.places[link.source], ground.standby)
-        return np.where(delay_ms <= catch_up_ms, link.rate_bytes_s * delay_ms / 1e3, np.inf)
+        return np.where(delay_ms <= most_ms, link.rate_bytes_s * delay_ms / 1e3, np.inf)
 
     # In tables over the inputs' candidates, the last axis is the secondary's node here.
     alone = task.graph.input_rate(name) * ground.price_ms[ground.standby] / 1e3

@@ -152,7 +152,8 @@ class NetworkView:
         except KeyError:
             raise NetworkError(f"no node is named {name!r}{hint(name, self.by_name)}") from None
 
-    def _at(self, name: str) -> int:
+    def at(self, name: str) -> int:
+        """Index of a node by name; raises as `node`."""
         return self.index[self.node(name).name]
 
     def can_host(self, name: str | None) -> bool:
@@ -168,17 +169,26 @@ class NetworkView:
 
         Zero within a node: nothing travels.
         """
-        return self.one_ways_ms([(source, target)])[0]
+        return float(self.one_way_of(np.array([self.at(source)]), np.array([self.at(target)]))[0])
 
-    def one_ways_ms(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """`one_way_ms` of a few pairs at once, which is much quicker than one by one."""
-        ends = [(self._at(source), self._at(target)) for source, target in pairs]
-        sources, targets = np.array(ends, dtype=np.int64).reshape(-1, 2).T
-        # The table of all sources and targets is small, and one call.
-        return self.one_way_between(sources, targets).diagonal().tolist()
+    def one_way_of(self, sources: IntArray, targets: IntArray) -> FloatArray:
+        """`one_way_ms` of pairs of nodes, element by element.
+
+        Parameters
+        ----------
+        sources, targets
+            Indices of nodes, of shapes that broadcast.
+
+        Returns
+        -------
+        FloatArray
+            In the common shape, ms.
+        """
+        way_ms = self.positions_ms.take(sources, axis=0) - self.positions_ms.take(targets, axis=0)
+        return self._one_way(np.linalg.norm(way_ms, axis=-1), sources, targets)
 
     def one_way_between(self, sources: IntArray, targets: IntArray) -> FloatArray:
-        """`one_way_ms` of many pairs at once.
+        """`one_way_ms` from each of some nodes to each of others.
 
         Parameters
         ----------
@@ -194,10 +204,7 @@ class NetworkView:
         apart = cdist(
             self.positions_ms.take(sources, axis=0), self.positions_ms.take(targets, axis=0)
         )
-        apart += self._heights_ms[sources][:, None] + self._heights_ms[targets]
-        rtt_ms = self._measured.over(apart, sources, targets)
-        rtt_ms[sources[:, None] == targets] = 0.0
-        return rtt_ms / 2
+        return self._one_way(apart, sources[:, None], targets)
 
     def uncertainty_between(self, sources: IntArray, targets: IntArray) -> FloatArray:
         """How far round trips of `one_way_between` may be off, shape (s, t), ms.
@@ -206,10 +213,17 @@ class NetworkView:
         within a node.
         """
         errors_ms = self._errors_ms[sources][:, None] + self._errors_ms[targets]
-        _, measured = self._measured.find(sources, targets)
+        _, measured = self._measured.find(sources[:, None], targets)
         errors_ms[measured] = 0.0
         errors_ms[sources[:, None] == targets] = 0.0
         return errors_ms
+
+    def _one_way(self, apart_ms: FloatArray, sources: IntArray, targets: IntArray) -> FloatArray:
+        """One-way latencies of pairs whose coordinates are so far apart, ms."""
+        apart_ms += self._heights_ms[sources] + self._heights_ms[targets]
+        rtt_ms = self._measured.over(apart_ms, sources, targets)
+        rtt_ms[sources == targets] = 0.0
+        return rtt_ms / 2
 
     def nearest(
         self, point_ms: FloatArray, cpu_ms: FloatArray, count: int | None = None
@@ -289,16 +303,15 @@ class _MeasuredPairs:
         )
 
     def over(self, apart_ms: FloatArray, sources: IntArray, targets: IntArray) -> FloatArray:
-        """The given round trips, shape (s, t), ms, with the measured ones in their places."""
+        """The given round trips of pairs, ms, with the measured ones in their places."""
         if not len(self.keys):
             return apart_ms
         at, measured = self.find(sources, targets)
         return np.where(measured, self.rtt_ms[at], apart_ms)
 
     def find(self, sources: IntArray, targets: IntArray) -> tuple[IntArray, BoolArray]:
-        """Places in `keys` of pairs, and which of the pairs are there; both of shape (s, t)."""
-        low = np.minimum(sources[:, None], targets)
-        wanted = low * self.size + np.maximum(sources[:, None], targets)
+        """Places in `keys` of pairs, and which of the pairs are there; in the pairs' shape."""
+        wanted = np.minimum(sources, targets) * self.size + np.maximum(sources, targets)
         if not len(self.keys):
             return np.zeros_like(wanted), np.zeros(wanted.shape, dtype=np.bool_)
         at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)

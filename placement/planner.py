@@ -25,7 +25,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from placement import evaluate
 from placement.equilibrium import least_usage
 from placement.errors import (
     BoundUnattainable,
@@ -34,19 +33,17 @@ from placement.errors import (
     NetworkError,
     NoNode,
 )
-from placement.evaluate import Places, Standby
+from placement.evaluation import single
+from placement.evaluation.load import Load
+from placement.evaluation.single import Places
 from placement.graph import QueryGraph
-from placement.load import Load
 from placement.network import NetworkView
 from placement.primaries import choose_primaries
-from placement.records import PlacedOperator, Plan, QueryFigures, Request
+from placement.records import Keep, PlacedOperator, Plan, QueryFigures, Request, Secondary
 from placement.relaxation import relax
 from placement.secondaries import StandbyTask, place_secondaries
 from placement.settings import Placer, Settings
 from topology.arrays import FloatArray
-
-Keep = Mapping[str, tuple[str, str | None]]
-"""Operator → nodes of its running primary and secondary (None: it lost its secondary)."""
 
 
 def plan(
@@ -130,7 +127,7 @@ def place_query(
     standing_by = {name: nodes[1] for name, nodes in keep.items()}
     around = _with_secondaries(load, graph, keep)
 
-    def choose(*, apart: bool) -> tuple[dict[str, str], dict[str, Standby]]:
+    def choose(*, apart: bool) -> tuple[dict[str, str], dict[str, Secondary]]:
         primaries = choose_primaries(request, points_ms, view, around, kept, settings, apart=apart)
         task = StandbyTask(
             graph=graph,
@@ -139,6 +136,7 @@ def place_query(
             detection_ms=request.detection_ms,
             bound_ms=request.recovery_bound_ms,
             search=settings.secondary_search,
+            batch_size=settings.batch_size,
         )
         return primaries, place_secondaries(task, _loaded(load, graph, primaries), standing_by)
 
@@ -158,7 +156,7 @@ def place_query(
 def described(
     request: Request,
     primaries: Places,
-    standbys: Mapping[str, Standby],
+    standbys: Mapping[str, Secondary],
     view: NetworkView,
     hop_overhead_ms: float,
     points_ms: Mapping[str, FloatArray] | None = None,
@@ -191,15 +189,15 @@ def described(
         for name in graph.to_place
         for standby in [standbys.get(name)]
     ]
-    path = evaluate.longest_path(graph, primaries, view, hop_overhead_ms)
+    path = single.longest_path(graph, primaries, view, hop_overhead_ms)
     protected = {name: standby.node for name, standby in standbys.items()}
-    standby_usage = evaluate.standby_usage(graph, primaries, protected, view)
+    standby_usage = single.standby_usage(graph, primaries, protected, view)
     return placed, QueryFigures(
         query=graph.name,
         latency_ms=path.latency_ms,
         deadline_ms=request.deadline_ms,
-        path=evaluate.with_nodes(path.operators, primaries),
-        network_usage=evaluate.primary_usage(graph, primaries, view) + standby_usage,
+        path=single.with_nodes(path.operators, primaries),
+        network_usage=single.primary_usage(graph, primaries, view) + standby_usage,
         standby_usage=standby_usage,
         recovery_ms=max((p.recovery_ms for p in placed), default=0.0),
         bound_ms=request.recovery_bound_ms,

@@ -1,17 +1,18 @@
 """Primaries: which node runs each operator, in time for the query's deadline.
 
-Two placers, by `Placer`:
+There are two placers (`Placer`):
 
 *Nearest* is the paper's (reliable placement, §4.4): each operator goes to the node nearest to its
 point, in coordinate space with the CPU axis. That axis rises with every operator placed, so the
 operators of a query that want the same spot spread over its neighbourhood.
 
-*Exact* takes the cheapest of all choices among the candidates near the points, latencies that were
-measured counting as measured (`placement.exact`).
+*Exact* replaces it. It takes the cheapest of all choices among the candidates near the points, with
+measured latencies where there are any (`placement.exact`).
 
-Neither knows the deadline, of which the paper has none. When they miss it, the query's new
-operators are searched for among their nearest candidates (`placement.repair`); only if that cannot
-help either are running operators of the query moved too.
+Neither knows the deadline; reliable placement has none. When the chosen nodes miss it, the query's
+new operators are placed again among their nearest candidates by the program that models paths
+(`placement.exact_dag`). Only if that cannot help either, running operators of the query are moved
+too.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from placement import evaluate, repair
 from placement.candidates import candidates
 from placement.errors import DeadlineUnattainable, NoNode
-from placement.evaluate import Places
-from placement.exact import place_evenly
+from placement.evaluation.load import Load
+from placement.evaluation.single import Places, longest_path, with_nodes
+from placement.exact import place_evenly, room_with_staying
+from placement.exact_dag import solve_dag
 from placement.exact_tree import ExactTask, StandbyTerms
 from placement.graph import QueryGraph
-from placement.load import Load
 from placement.network import NetworkView
 from placement.records import Request
 from placement.settings import Placer, Settings
-from topology.arrays import FloatArray
+from topology.arrays import FloatArray, IntArray
 
 
 def choose_primaries(
@@ -72,10 +73,17 @@ def choose_primaries(
         chosen = nearest_nodes(graph, points_ms, view, load, keep)
     else:
         chosen = _cheapest(request, points_ms, view, load, keep, settings, apart)
-    path = evaluate.longest_path(graph, chosen, view, settings.hop_overhead_ms)
-    if path.latency_ms > request.deadline_ms and graph.to_place:
-        chosen = _repaired(request, chosen, points_ms, view, load, keep, settings)
-    return _in_time(request, chosen, view, settings)
+    path = longest_path(graph, chosen, view, settings.hop_overhead_ms)
+    if path.latency_ms <= request.deadline_ms:
+        return chosen
+    if not graph.to_place:
+        raise DeadlineUnattainable(
+            query=graph.name,
+            deadline_ms=request.deadline_ms,
+            best_ms=path.latency_ms,
+            path=with_nodes(path.operators, chosen),
+        )
+    return _in_time(request, chosen, points_ms, view, load, keep, settings, apart)
 
 
 def nearest_nodes(
@@ -94,7 +102,7 @@ def nearest_nodes(
             continue
         count = len(view.hosts) if graph.by_name[name].allowed else 1
         nearest = _allowed(
-            graph, name, view.names(view.nearest(points_ms[name], load.cpu_ms(), count))
+            graph, name, view.names(view.nearest(points_ms[name], load.axis_ms(), count))
         )
         if not nearest:
             raise NoNode(graph.name, name, _why_none(graph, name, view))
@@ -147,6 +155,7 @@ def _cheapest_of(
         standby=StandbyTerms(
             nodes=view.host_indices if everywhere else np.unique(np.concatenate([*near.values()])),
             catch_up_ms=request.recovery_bound_ms - request.detection_ms,
+            batch_size=settings.batch_size,
         ),
         apart=apart,
         staying=keep,
@@ -160,41 +169,49 @@ def _cheapest_of(
     return found.primaries
 
 
-def _repaired(
+def _in_time(
     request: Request,
-    chosen: Mapping[str, str],
+    chosen: Places,
     points_ms: Mapping[str, FloatArray],
     view: NetworkView,
     load: Load,
     keep: Places,
     settings: Settings,
+    apart: bool,
 ) -> dict[str, str]:
-    """The cheapest candidates that meet the deadline, else the fastest."""
-    cpu_ms = load.cpu_ms()
-    # Where an operator stands is a candidate too, so a repair never ends worse than it began.
-    anywhere = {name: [chosen[name]] for name in request.graph.order}
-    for name, point_ms in points_ms.items():
-        names = view.names(view.nearest(point_ms, cpu_ms, settings.candidates))
-        others = filter(view.can_host, request.graph.by_name[name].allowed)
-        names = _allowed(request.graph, name, [*names, *others])
-        anywhere[name] += [node for node in names if node != chosen[name]]
-    around_kept = anywhere | {name: [node] for name, node in keep.items()}
+    """The cheapest of the candidates that meet the deadline."""
+    graph, cpu_ms = request.graph, load.axis_ms()
+    anywhere: dict[str, IntArray] = {}
+    for name in graph.to_place:
+        near = view.names(view.nearest(points_ms[name], cpu_ms, settings.candidates))
+        others = filter(view.can_host, graph.by_name[name].allowed)
+        # The node that it was given is one too, since it may be none of those allowed.
+        nodes = [chosen[name], *_allowed(graph, name, [*near, *others])]
+        anywhere[name] = np.array([view.index[node] for node in nodes], dtype=np.int64)
+    around_kept = anywhere | {
+        name: np.array([view.index[node]], dtype=np.int64) for name, node in keep.items()
+    }
 
-    def task(nodes: Mapping[str, Sequence[str]]) -> repair.RepairTask:
-        return repair.RepairTask(
-            graph=request.graph,
-            view=view,
-            candidates=nodes,
+    def solve(candidates: Mapping[str, IntArray]) -> dict[str, str]:
+        left = room_with_staying(graph, view, load, keep)
+        return solve_dag(
+            graph,
+            view,
+            candidates,
+            load.price_ms(),
+            capacity_left=None if settings.placer is Placer.NEAREST else left,
+            deadline_ms=request.deadline_ms,
             hop_overhead_ms=settings.hop_overhead_ms,
-            steps=settings.repair_steps,
-            room_cores=None if settings.placer is Placer.NEAREST else load.room_cores(),
-        )
+            apart=apart,
+            settings=settings.milp,
+        ).primaries
 
-    found = repair.cheapest_in_time(task(around_kept), request.deadline_ms)
-    if found is None and keep:
-        found = repair.cheapest_in_time(task(anywhere), request.deadline_ms)
-    # Without room for those that stay there is no other placement.
-    return found or repair.fastest(task(anywhere)) or dict(chosen)
+    try:
+        return solve(around_kept)
+    except DeadlineUnattainable:
+        if not keep:
+            raise
+    return solve(anywhere)
 
 
 def _why_none(graph: QueryGraph, name: str, view: NetworkView) -> str:
@@ -207,17 +224,3 @@ def _allowed(graph: QueryGraph, name: str, nodes: Sequence[str]) -> list[str]:
     """Those of some nodes that an operator's primary may take."""
     allowed = graph.by_name[name].allowed
     return [node for node in dict.fromkeys(nodes) if not allowed or node in allowed]
-
-
-def _in_time(
-    request: Request, primaries: dict[str, str], view: NetworkView, settings: Settings
-) -> dict[str, str]:
-    path = evaluate.longest_path(request.graph, primaries, view, settings.hop_overhead_ms)
-    if path.latency_ms > request.deadline_ms:
-        raise DeadlineUnattainable(
-            request.graph.name,
-            deadline_ms=request.deadline_ms,
-            best_ms=path.latency_ms,
-            path=evaluate.with_nodes(path.operators, primaries),
-        )
-    return primaries

@@ -11,7 +11,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from placement.errors import SettingsError
-from topology.arrays import FloatArray
+from topology.arrays import FloatArray, IntArray
 
 Term = tuple[int, float]
 """A column and its factor."""
@@ -103,6 +103,17 @@ class Program:
         self._whole.append(int(whole))
         return len(self._cost) - 1
 
+    def columns(
+        self, cost: FloatArray, *, high: FloatArray | float = math.inf, whole: bool = False
+    ) -> IntArray:
+        """Variables ≥ 0, one for each cost; their indices, in the shape of the costs."""
+        first = len(self._cost)
+        self._cost += cost.ravel().tolist()
+        self._low += [0.0] * cost.size
+        self._high += np.broadcast_to(high, cost.shape).astype(np.float64).ravel().tolist()
+        self._whole += [int(whole)] * cost.size
+        return np.arange(first, first + cost.size, dtype=np.int64).reshape(cost.shape)
+
     def switch(self, *, cost: float = 0.0, possible: bool = True) -> int:
         """A variable that is 0 or 1, or always 0."""
         return self.column(cost=cost, high=float(possible), whole=True)
@@ -138,12 +149,22 @@ class Program:
         """Give a variable its value."""
         self._low[column] = self._high[column] = value
 
-    def solve(self, settings: MilpSettings) -> Answer:
-        """Minimise, within the gap and the limits of the settings."""
+    def solve(self, settings: MilpSettings, *, largest_cost: float | None = None) -> Answer:
+        """Minimise, within the gap and the limits of the settings.
+
+        Parameters
+        ----------
+        largest_cost
+            What the objective is scaled to while it is minimised, because HiGHS's tolerances are
+            absolute, 10⁻⁶ and less. None: it is taken as it is.
+        """
+        cost, scale = np.array(self._cost), 1.0
+        if largest_cost is not None and cost.max(initial=0.0) > np.finfo(np.float64).tiny:
+            scale = largest_cost / float(cost.max())
         entries = np.array(self._values), (np.array(self._rows), np.array(self._columns))
         matrix = csr_array(entries, shape=(len(self._lower), len(self._cost)))
         found = milp(
-            np.array(self._cost),
+            cost * scale,
             integrality=np.array(self._whole),
             bounds=Bounds(np.array(self._low), np.array(self._high)),
             constraints=LinearConstraint(matrix, np.array(self._lower), np.array(self._upper)),
@@ -159,7 +180,7 @@ class Program:
             bound = found.fun if found.status == OPTIMAL else -math.inf
         return Answer(
             x=found.x,
-            bound=float(bound),
+            bound=float(bound) / scale,
             optimal=found.status == OPTIMAL,
             infeasible=found.status == INFEASIBLE,
             message=found.message,

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from placement.graph import QueryGraph
+
+Keep = Mapping[str, tuple[str, str | None]]
+"""Operator → nodes of its running primary and secondary (None: it lost its secondary)."""
+
+Pairs = Mapping[str, tuple[str, str]]
+"""Operator to be placed → nodes of its primary and its secondary."""
 
 
 class Request(NamedTuple):
@@ -18,8 +25,45 @@ class Request(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """Recovery time of one operator on one secondary, ms, by its parts.
+
+    Attributes
+    ----------
+    detection_ms
+        Until the primary's death is noticed.
+    transfer_ms
+        max K: from the farthest upstream primary to the secondary.
+    reprocess_ms
+        ΣQ·p: processing the tuples that were held back.
+    """
+
+    detection_ms: float
+    transfer_ms: float
+    reprocess_ms: float
+
+    @property
+    def catch_up_ms(self) -> float:
+        """From noticing the death to being up to date, ms."""
+        return self.transfer_ms + self.reprocess_ms
+
+    @property
+    def total_ms(self) -> float:
+        """R, ms."""
+        return self.detection_ms + self.catch_up_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secondary:
+    """The secondary of one operator and its recovery time."""
+
+    node: str
+    recovery: Recovery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedOperator:
-    """Where one operator runs and what its secondary promises (`evaluate.Recovery`).
+    """Where one operator runs, and the recovery time of its secondary (`Recovery`).
 
     Attributes
     ----------

@@ -148,5 +148,5 @@ def _step(graph: QueryGraph, laplacian: FloatArray, settings: RelaxationSettings
         return settings.delta / laplacian.diagonal()
     limit = 2 / float(np.linalg.eigvalsh(laplacian)[-1])
     if settings.delta >= limit:
-        raise RelaxationDiverges(graph.name, delta=settings.delta, limit=limit)
+        raise RelaxationDiverges(query=graph.name, delta=settings.delta, limit=limit)
     return np.full(len(laplacian), settings.delta)

@@ -1,19 +1,19 @@
 """Secondaries: a node that keeps the recovery bound (reliable placement, §4.5).
 
-Two searches, by `SecondarySearch`:
+There are two searches (`SecondarySearch`):
 
 *Outwards* is the paper's. A secondary is fed by the primaries upstream, so the search starts at
 the one that sends most, projected to CPU = 0 (with two inputs, §4.5.2 proves by the triangle
 inequality that no place between them is cheaper), and goes outwards, nearest first with the CPU
 axis. The first node wins that (1) is not the primary's and (2) is within the bound of every
 upstream primary. The bound is on R with detection, which under Active Standby is a condition on
-the latency as in the text; inputs beyond two are taken the same way.
+the latency as in the text; inputs beyond two are treated the same way.
 
-*Cheapest* takes, of all nodes that keep the bound, the one where traffic from the upstream
-primaries and load price (`placement.load`) cost least together. The node must have room, and must
-lie in another failure domain than the primary where the hosts lie in several. Secondaries are then
-placed in topological order, since a neighbour that dies with the primary is recovered from too
-(`placement.evaluate`).
+*Cheapest* replaces it. Of all nodes that keep the bound, it takes the one where traffic from the
+upstream primaries and load price (`placement.evaluation.load`) cost least together. The node must
+have room, and must lie in another failure domain than the primary where the hosts lie in several.
+Secondaries are placed in topological order, because a neighbour that dies with the primary is
+recovered from too (`placement.evaluation.evaluator`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 import numpy as np
-import numpy.typing as npt
 
 from placement.errors import BoundUnattainable, NoNode
-from placement.evaluate import Places, Recovery, Standby, recovery, transfers_ms
+from placement.evaluation.evaluator import Evaluator
+from placement.evaluation.load import Load
+from placement.evaluation.single import Places, as_batch
 from placement.graph import Link, QueryGraph
-from placement.load import Load
 from placement.network import NetworkView
-from topology.arrays import BoolArray, FloatArray
+from placement.records import Recovery, Secondary
+from topology.arrays import BoolArray, FloatArray, IntArray
 
 
 class SecondarySearch(Enum):
@@ -50,6 +51,8 @@ class StandbyTask:
         Node of every operator, pinned ones included.
     detection_ms, bound_ms
         Time to notice a death, and R', the query's recovery bound.
+    batch_size
+        B of the standby scheme, ≥ 1.
     """
 
     graph: QueryGraph
@@ -58,20 +61,7 @@ class StandbyTask:
     detection_ms: float
     bound_ms: float
     search: SecondarySearch = SecondarySearch.CHEAPEST
-
-    def standby(self, operator: str, node: str, standbys: Mapping[str, Standby]) -> Standby:
-        """What the node would be worth as the operator's secondary."""
-        return Standby(
-            node=node,
-            recovery=recovery(
-                self.graph, operator, node, self.primaries, standbys, self.view, self.detection_ms
-            ),
-        )
-
-    def is_legal(self, operator: str, standby: Standby) -> bool:
-        """Whether it stands elsewhere, within the bound, and would not die with the primary."""
-        at = self.view.index[standby.node]
-        return bool(self.survivors(operator)[at]) and standby.recovery.total_ms <= self.bound_ms
+    batch_size: int = 1
 
     def survivors(self, operator: str) -> BoolArray:
         """Nodes that need not die with the operator's primary, shape (n,)."""
@@ -83,7 +73,7 @@ class StandbyTask:
 
 def place_secondaries(
     task: StandbyTask, load: Load, keep: Mapping[str, str | None]
-) -> dict[str, Standby]:
+) -> dict[str, Secondary]:
     """Choose a secondary for every operator to be placed; kept ones stay if they are legal.
 
     Parameters
@@ -102,52 +92,83 @@ def place_secondaries(
     BoundUnattainable
         If none keeps the bound: with the best that could be had.
     """
-    standbys: dict[str, Standby] = {}
-    running = {name: node for name in task.graph.to_place if (node := keep.get(name)) is not None}
+    graph, view = task.graph, task.view
+    running = {name: node for name in graph.to_place if (node := keep.get(name)) is not None}
     for name, node in running.items():
-        load = load.with_replicas((node,), task.graph.cores(name))
-    for name in task.graph.to_place:
+        load = load.with_replicas((node,), graph.cores(name))
+    chain = _Recoveries(task)
+    found: dict[str, Secondary] = {}
+    for name in graph.to_place:
         if name in running:
-            kept = task.standby(name, running[name], standbys)
-            if task.is_legal(name, kept):
-                standbys[name] = kept
+            at = view.at(running[name])
+            recovery = chain.of(name, float(chain.transfer_ms(name, np.array([at]))[0]))
+            if task.survivors(name)[at] and recovery.total_ms <= task.bound_ms:
+                found[name] = chain.settle(name, at, recovery)
                 continue
-        standbys[name] = _search(task, name, load, standbys)
-        load = load.with_replicas((standbys[name].node,), task.graph.cores(name))
-    return standbys
+        at, recovery = _search(task, name, load, chain)
+        found[name] = chain.settle(name, at, recovery)
+        load = load.with_replicas((found[name].node,), graph.cores(name))
+    return found
+
+
+class _Recoveries:
+    """Recovery times (1) given the secondaries that are chosen already.
+
+    As long as an operator has none, it counts as if it survived its node, and under the paper's
+    search all do: the paper recovers from primaries alone.
+    """
+
+    def __init__(self, task: StandbyTask) -> None:
+        self._task = task
+        self._evaluator = Evaluator(task.graph, task.view.one_way_of, batch_size=task.batch_size)
+        self._batch = as_batch(task.graph, task.view, task.primaries)
+        self._catch_up_ms = np.zeros(self._batch.primaries.shape)
+
+    def transfer_ms(self, operator: str, nodes: IntArray) -> FloatArray:
+        """max K of the operator's secondary on each of some nodes, ms."""
+        o = self._evaluator.column[operator]
+        return self._evaluator.transfer_ms(o, self._batch, nodes, self._catch_up_ms)
+
+    def of(self, operator: str, transfer_ms: float) -> Recovery:
+        """The whole recovery time."""
+        return Recovery(
+            detection_ms=self._task.detection_ms,
+            transfer_ms=transfer_ms,
+            reprocess_ms=float(self._evaluator.reprocess_ms[self._evaluator.column[operator]]),
+        )
+
+    def settle(self, operator: str, node: int, recovery: Recovery) -> Secondary:
+        """Choose the operator's secondary."""
+        if self._task.search is SecondarySearch.CHEAPEST:
+            o = self._evaluator.column[operator]
+            self._batch.secondaries[0, o] = node
+            self._catch_up_ms[0, o] = recovery.catch_up_ms
+        return Secondary(node=self._task.view.nodes[node].name, recovery=recovery)
 
 
 def _search(
-    task: StandbyTask, operator: str, load: Load, standbys: Mapping[str, Standby]
-) -> Standby:
-    graph, view = task.graph, task.view
-    hosts = view.host_indices
+    task: StandbyTask, operator: str, load: Load, chain: _Recoveries
+) -> tuple[int, Recovery]:
+    """The best node that keeps the bound, by its index."""
+    graph, hosts = task.graph, task.view.host_indices
     outwards = task.search is SecondarySearch.OUTWARDS
-    # The paper recovers from primaries alone.
-    known: Mapping[str, Standby] = {} if outwards else standbys
-    transfer_ms = transfers_ms(graph, operator, hosts, task.primaries, known, view)
     possible = task.survivors(operator)[hosts]
     if not outwards:
         possible &= load.has_room(graph.cores(operator))[hosts]
     if not possible.any():
-        raise NoNode(graph.name, operator, _why_none(task, operator, hosts))
-    # Beyond the bound is beyond choice; what remains is compared by the search's own measure.
-    dearness = _distance_ms(task, operator, load) if outwards else _cost(task, operator, load)
-    legal = possible & (task.detection_ms + transfer_ms <= task.bound_ms)
+        raise NoNode(graph.name, operator, _why_none(task, operator))
+    transfer_ms = chain.transfer_ms(operator, hosts)
+    catch_up_ms = transfer_ms + chain.of(operator, 0.0).reprocess_ms
+    legal = possible & (task.detection_ms + catch_up_ms <= task.bound_ms)
     if not legal.any():
         fastest = int(np.where(possible, transfer_ms, np.inf).argmin())
-        (node,) = view.names(hosts[[fastest]])
-        raise _unattainable(task, operator, node, float(transfer_ms[fastest]))
-    best = int(np.where(legal, dearness, np.inf).argmin())
-    (node,) = view.names(hosts[[best]])
-    return Standby(
-        node=node,
-        recovery=Recovery(
-            detection_ms=task.detection_ms,
-            transfer_ms=float(transfer_ms[best]),
-            reprocess_ms=0.0,
-        ),
-    )
+        recovery = chain.of(operator, float(transfer_ms[fastest]))
+        (node,) = task.view.names(hosts[[fastest]])
+        raise _unattainable(task, operator, node, recovery)
+    # Beyond the bound is beyond choice; the legal nodes are compared by the search's own measure.
+    measure = _distance_ms(task, operator, load) if outwards else _cost(task, operator, load)
+    best = int(np.where(legal, measure, np.inf).argmin())
+    return int(hosts[best]), chain.of(operator, float(transfer_ms[best]))
 
 
 def _distance_ms(task: StandbyTask, operator: str, load: Load) -> FloatArray:
@@ -156,7 +177,7 @@ def _distance_ms(task: StandbyTask, operator: str, load: Load) -> FloatArray:
     main = max(task.graph.inputs[operator], key=_rate)
     start = view.node(task.primaries[main.source]).position_ms
     apart_ms = np.linalg.norm(view.positions_ms[view.host_indices] - start, axis=1)
-    return np.hypot(apart_ms, load.cpu_ms()[view.host_indices])
+    return np.hypot(apart_ms, load.axis_ms()[view.host_indices])
 
 
 def _cost(task: StandbyTask, operator: str, load: Load) -> FloatArray:
@@ -165,14 +186,14 @@ def _cost(task: StandbyTask, operator: str, load: Load) -> FloatArray:
     hosts = view.host_indices
     cost = load.price_bytes(graph.input_rate(operator))[hosts]
     for link in graph.inputs[operator]:
-        source = np.array([view.index[task.primaries[link.source]]])
-        cost = cost + link.rate_bytes_s * view.one_way_between(source, hosts)[0] / 1e3
+        delay_ms = view.one_way_of(np.array([view.index[task.primaries[link.source]]]), hosts)
+        cost = cost + link.rate_bytes_s * delay_ms / 1e3
     return cost
 
 
-def _why_none(task: StandbyTask, operator: str, hosts: npt.NDArray[np.int64]) -> str:
+def _why_none(task: StandbyTask, operator: str) -> str:
     primary = task.primaries[operator]
-    if len(hosts[hosts != task.view.index[primary]]) == 0:
+    if all(node.name == primary for node in task.view.hosts):
         return f"{primary} runs it and no second node could stand by"
     cores = task.graph.cores(operator)
     return (
@@ -182,18 +203,18 @@ def _why_none(task: StandbyTask, operator: str, hosts: npt.NDArray[np.int64]) ->
 
 
 def _unattainable(
-    task: StandbyTask, operator: str, node: str, transfer_ms: float
+    task: StandbyTask, operator: str, node: str, recovery: Recovery
 ) -> BoundUnattainable:
     links = task.graph.inputs[operator]
     return BoundUnattainable(
-        task.graph.name,
-        operator,
+        query=task.graph.name,
+        operator=operator,
         bound_ms=task.bound_ms,
-        best_ms=task.detection_ms + transfer_ms,
+        best_ms=recovery.total_ms,
         best_node=node,
-        detection_ms=task.detection_ms,
-        transfer_ms=transfer_ms,
-        reprocess_ms=0.0,
+        detection_ms=recovery.detection_ms,
+        transfer_ms=recovery.transfer_ms,
+        reprocess_ms=recovery.reprocess_ms,
         inputs=tuple(f"{link.source} @ {task.primaries[link.source]}" for link in links),
     )
 

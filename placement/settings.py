@@ -30,27 +30,28 @@ class Settings:
     cpu
         CPU axis: the milliseconds that a load counts for.
     operator_load
-        Cores that an operator copy is taken to use until it is measured.
+        Cores that an operator's replica is taken to use until it is measured.
     hop_overhead_ms
         What a link costs besides its latency: batching, queueing in sockets, serialisation.
     placer, secondary_search
         The product's, or the paper's: `Placer.NEAREST`, `SecondarySearch.OUTWARDS`.
     candidates
-        Nodes per operator, nearest first, among which the exact placer chooses and a missed
-        deadline is repaired.
+        Nodes per operator, nearest first, among which the exact placer chooses, also when a
+        deadline was missed.
     exact_hosts
         Size of networks of which every host counts as a possible secondary while primaries are
         chosen; in larger ones only the candidates do.
     placement_rounds
         Placements of a query tried by the exact placer for an even load (`exact.place_evenly`).
-    repair_steps
-        Placements of a single operator tried in one repair before the best so far is taken.
     relaxation
         δ and F_t of Algorithm 3.
     usage
         How exactly the exact placer's points minimise network usage; they only choose candidates.
     milp
-        Of graphs that are no trees.
+        Of graphs that are no trees, and of missed deadlines.
+    batch_size
+        B of the standby scheme: tuples that an upstream sends to a secondary at once. 1: Active
+        Standby. Standby traffic is priced as if all tuples were sent.
     """
 
     cpu: Scaling = DEFAULT_SCALING
@@ -61,17 +62,17 @@ class Settings:
     candidates: int = 8
     exact_hosts: int = 128
     placement_rounds: int = 3
-    repair_steps: int = 20_000
     relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
     usage: UsageSettings = field(default_factory=lambda: UsageSettings(tolerance=0.01))
     milp: MilpSettings = field(default_factory=MilpSettings)
+    batch_size: int = 1
 
     def __post_init__(self) -> None:
         for name in ("operator_load", "hop_overhead_ms"):
             value: float = getattr(self, name)
             if not math.isfinite(value) or value < 0:
                 raise SettingsError(f"{name} {value} is not a number ≥ 0")
-        for name in ("candidates", "exact_hosts", "placement_rounds", "repair_steps"):
+        for name in ("candidates", "exact_hosts", "placement_rounds", "batch_size"):
             count: int = getattr(self, name)
             if count < 1:
                 raise SettingsError(f"{name} {count} is not ≥ 1")

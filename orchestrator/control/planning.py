@@ -34,12 +34,11 @@ from placement.deadline.errors import NoStandby
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.recovery import keep_recoverable
 from placement.errors import BoundUnattainable
-from placement.evaluate import Recovery
+from placement.evaluation.load import Load
 from placement.graph import Operator, QueryGraph
-from placement.load import Load
 from placement.network import NetworkView
-from placement.planner import Keep, plan
-from placement.records import Plan
+from placement.planner import plan
+from placement.records import Keep, Plan, Recovery
 from placement.secondaries import StandbyTask, place_secondaries
 from placement.settings import Settings
 

@@ -1,15 +1,15 @@
-"""Placements one change away from the one that runs.
+"""Placements one change away from the running one.
 
 For every operator: its primary elsewhere, its secondary elsewhere, both roles swapped, and a swap
-after which one of them goes elsewhere. The last two are how a pair turns round when there are only
-two failure domains: no copy can cross alone.
+after which one of them goes elsewhere. With the last two, a pair of replicas can turn round when
+there are only two failure domains: no replica can cross alone.
 
-For several at once: operators of a query that share a node hold each other there, since each link
-that becomes one between nodes costs its rate times the way. So connected groups of them go
-together: all that hang together on a node; and each operator with those upstream of it there, or
-with those downstream. A member whose secondary is in the way (on the target, or in the target's
-failure domain while the primary is not) swaps roles first. Secondaries need no groups: they have
-no links among each other.
+For several operators at once: operators of a query that share a node hold each other there, since
+each link that becomes one between nodes costs its rate times its latency. So connected groups of
+them move together: all that are connected on a node; and each operator with those upstream of it
+there, or with those downstream. A member whose secondary is in the way (on the target, or in the
+target's failure domain while the primary is not) swaps roles first. Secondaries need no groups:
+they have no links among each other.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from placement.evaluation.evaluator import PlacementBatch, stacked
+from placement.evaluation.load import Load
 from placement.graph import QueryGraph
 from placement.network import NetworkView
-from placement.rebalancing.batch_evaluation import BatchEvaluation, PlacementBatch, stacked
 from placement.rebalancing.move_evaluation import LEGAL, MoveEvaluation
-from placement.rebalancing.moves import MovedRole, RebalanceSettings
-from placement.rebalancing.running import NodeLoad, RunningQuery
+from placement.rebalancing.moves import RebalanceSettings
+from placement.rebalancing.running import RunningQuery
 from placement.rebalancing.traffic_terms import traffic_terms_at, usage_by_host
 from placement.settings import Settings
 from topology.arrays import FloatArray, IntArray
@@ -32,100 +33,100 @@ Group = tuple[str, ...]
 
 
 class CandidateMoves:
-    """A query, the nodes worth trying for it, and its neighbouring placements.
+    """The nodes worth trying for a query, and its placements with one change.
 
     Parameters
     ----------
     running
         The query as it runs.
-    crowd
-        What nodes carry, for the order of candidates if they are limited.
+    load
+        Of all that runs: orders the nodes if their number is limited.
+
+    Attributes
+    ----------
+    evaluation
+        Compares the placements with the running one.
     """
 
     def __init__(
         self,
         running: RunningQuery,
-        node_load: NodeLoad,
+        load: Load,
         view: NetworkView,
         state_bytes: Mapping[str, float],
         settings: Settings,
         rebalancing: RebalanceSettings,
     ) -> None:
         graph = running.request.graph
-        self.graph = graph
-        self._primary = _costs_by_host(running, node_load, view, MovedRole.PRIMARY)
-        self._secondary = _costs_by_host(running, node_load, view, MovedRole.SECONDARY)
+        self._graph = graph
         self._hosts = view.host_indices
         self._limit = rebalancing.candidates
-        self.groups = colocated(graph, {name: pair[0] for name, pair in running.places.items()})
+        primary = _costs_by_host(running, load, view, secondary=False)
+        secondary = _costs_by_host(running, load, view, secondary=True)
+        self._groups = colocated(graph, {name: pair[0] for name, pair in running.places.items()})
         singles = [(name,) for name in graph.to_place]
-        self._elsewhere = {g: self._cheapest(g) for g in (*singles, *self.groups)}
-        self._standing_by = {name: self._first(self._secondary[name]) for name in graph.to_place}
+        self._elsewhere = {
+            group: self._cheapest(np.sum([primary[name] for name in group], axis=0))
+            for group in (*singles, *self._groups)
+        }
+        self._standing_by = {name: self._cheapest(secondary[name]) for name in graph.to_place}
         tried = [*self._elsewhere.values(), *self._standing_by.values()]
         here = [i for pair in running.places.values() for i in pair]
         here += [view.index[o.pinned] for o in graph.operators if o.pinned is not None]
         nodes = np.unique(np.concatenate([np.array(here, dtype=np.int64), *tried]))
-        self.batch_evaluation = BatchEvaluation(
-            running.request, view, nodes, settings.hop_overhead_ms
-        )
-        self.evaluation = MoveEvaluation(
-            running, self.batch_evaluation, view, state_bytes, rebalancing
-        )
+        self.evaluation = MoveEvaluation(running, view, nodes, state_bytes, settings, rebalancing)
 
-    def rows(self) -> PlacementBatch:
-        """All neighbouring placements; the one that runs comes first."""
-        parts = [self.evaluation.base, *(self.elsewhere(o) for o in self.batch_evaluation.placed)]
+    def batch(self) -> PlacementBatch:
+        """All placements with one change, after the running one."""
+        base, placed = self.evaluation.base, self.evaluation.evaluator.placed
         swaps = self.swaps()
         # Unless roles may be swapped, nothing may come after the swap.
-        legal = self.evaluation.evaluate(swaps).findings == LEGAL
-        parts.append(swaps)
-        swappable: list[int] = np.flatnonzero(legal).tolist()
-        parts += [
-            self.elsewhere(self.batch_evaluation.placed[row], swaps.take(slice(row, row + 1)))
-            for row in swappable
-        ]
-        parts += [self._together(group) for group in self.groups]
-        return stacked(parts)
+        swappable: list[int] = np.flatnonzero(self.evaluation.findings(swaps) == LEGAL).tolist()
+        return stacked(
+            [
+                base,
+                *(self.elsewhere(o, base) for o in placed),
+                swaps,
+                *(self.elsewhere(placed[i], swaps.take(slice(i, i + 1))) for i in swappable),
+                *(self._together(group) for group in self._groups),
+            ]
+        )
 
-    def elsewhere(self, o: int, start: PlacementBatch | None = None) -> PlacementBatch:
-        """One copy of an operator on every other node that is worth trying; primary first."""
-        start = start or self.evaluation.base
-        name = self.graph.order[o]
+    def elsewhere(self, o: int, start: PlacementBatch) -> PlacementBatch:
+        """One replica of an operator on every other node that is worth trying; primary first."""
+        name = self._graph.order[o]
         taken = [start.primaries[0, o], start.secondaries[0, o]]
-        primary = np.setdiff1d(self.batch_evaluation.local(self._elsewhere[(name,)]), taken)
-        secondary = np.setdiff1d(self.batch_evaluation.local(self._standing_by[name]), taken)
-        rows = start.repeated(len(primary) + len(secondary))
-        rows.primaries[: len(primary), o] = primary
-        rows.secondaries[len(primary) :, o] = secondary
-        return rows
+        primary = np.setdiff1d(self._elsewhere[(name,)], taken)
+        secondary = np.setdiff1d(self._standing_by[name], taken)
+        batch = start.repeated(len(primary) + len(secondary))
+        batch.primaries[: len(primary), o] = primary
+        batch.secondaries[len(primary) :, o] = secondary
+        return batch
 
     def swaps(self) -> PlacementBatch:
         """Roles of one operator swapped; a row for each in topological order."""
-        placed = self.batch_evaluation.placed
-        rows = self.evaluation.base.repeated(len(placed))
+        base, placed = self.evaluation.base, self.evaluation.evaluator.placed
+        batch = base.repeated(len(placed))
         at = np.arange(len(placed))
-        rows.primaries[at, placed] = self.evaluation.base.secondaries[0, placed]
-        rows.secondaries[at, placed] = self.evaluation.base.primaries[0, placed]
-        return rows
+        batch.primaries[at, placed] = base.secondaries[0, placed]
+        batch.secondaries[at, placed] = base.primaries[0, placed]
+        return batch
 
     def _together(self, group: Group) -> PlacementBatch:
         """The primaries of a group on every other node that is worth trying."""
         base, domains = self.evaluation.base, self.evaluation.domains
-        columns = [self.batch_evaluation.column[name] for name in group]
+        columns = [self.evaluation.evaluator.column[name] for name in group]
         a = base.primaries[0, columns[0]]
-        target = np.setdiff1d(self.batch_evaluation.local(self._elsewhere[group]), [a])
-        rows = base.repeated(len(target))
+        target = np.setdiff1d(self._elsewhere[group], [a])
+        batch = base.repeated(len(target))
         for o in columns:
             s = base.secondaries[0, o]
             in_the_way = (domains[target] == domains[s]) & (domains[a] != domains[s])
-            rows.primaries[:, o] = target
-            rows.secondaries[:, o] = np.where(in_the_way | (target == s), a, s)
-        return rows
+            batch.primaries[:, o] = target
+            batch.secondaries[:, o] = np.where(in_the_way | (target == s), a, s)
+        return batch
 
-    def _cheapest(self, group: Group) -> IntArray:
-        return self._first(np.sum([self._primary[name] for name in group], axis=0))
-
-    def _first(self, cost: FloatArray) -> IntArray:
+    def _cheapest(self, cost: FloatArray) -> IntArray:
         """The hosts of least cost, by name."""
         return self._hosts[np.sort(np.argsort(cost, kind="stable")[: self._limit])]
 
@@ -154,13 +155,12 @@ def colocated(graph: QueryGraph, primaries: Mapping[str, int]) -> tuple[Group, .
 
 
 def _costs_by_host(
-    running: RunningQuery, node_load: NodeLoad, view: NetworkView, replica: MovedRole
+    running: RunningQuery, load: Load, view: NetworkView, *, secondary: bool
 ) -> dict[str, FloatArray]:
-    """What that copy of each operator would cost on each host, all else as it is, bytes."""
+    """Cost of each operator's primary or secondary on each host, all else as it is, bytes."""
     graph = running.request.graph
-    price_s = node_load.axis_ms(1)[view.host_indices] / 1e3
     return {
-        name: graph.input_rate(name) * price_s
-        + usage_by_host(traffic_terms_at(running, view, name, replica), view)
+        name: load.price_bytes(graph.input_rate(name))[view.host_indices]
+        + usage_by_host(traffic_terms_at(running, view, name, secondary=secondary), view)
         for name in graph.to_place
     }

@@ -1,9 +1,9 @@
 """Why an operator is where it is.
 
-For each of its two copies: the streams that pull at it, what every node would cost, and what is
-against the best of the others. The figures are those that rebalancing weighs, so the difference
-between two candidates' totals is what a move between them would gain, all else staying where it is.
-The answer is a record (`placement.rebalancing.explanation`); how it reads is for others to say.
+For each of its two replicas: the streams that pull at it, the cost of every node, and the obstacle
+to the best of the others. The figures are those of rebalancing, so the difference between two
+candidates' totals is the gain of a move between them, all else staying where it is. The result is a
+record (`placement.rebalancing.explanation`); rendering it is left to the caller.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from placement.assess import Pairs
 from placement.errors import RunningError
+from placement.evaluation.evaluator import PlacementBatch
+from placement.evaluation.load import Load
 from placement.network import NetworkView
-from placement.rebalancing.batch_evaluation import PlacementBatch
 from placement.rebalancing.candidate_moves import CandidateMoves
 from placement.rebalancing.explanation import (
     Candidate,
@@ -26,10 +26,10 @@ from placement.rebalancing.explanation import (
     ReplicaExplanation,
 )
 from placement.rebalancing.move_evaluation import LEGAL, REASONS, MoveEvaluation
-from placement.rebalancing.moves import MovedRole, Reason, RebalanceSettings
-from placement.rebalancing.running import NodeLoad, RunningQuery, as_running
+from placement.rebalancing.moves import Reason, RebalanceSettings
+from placement.rebalancing.running import RunningQuery, as_running, running_load
 from placement.rebalancing.traffic_terms import TrafficTerm, traffic_terms_at, usage_by_host
-from placement.records import Request
+from placement.records import Pairs, Request
 from placement.settings import Settings
 from topology.arrays import FloatArray
 
@@ -47,15 +47,15 @@ def explain(
     Parameters
     ----------
     requests, running, view, settings
-        As for `rebalance.rebalance`: all that runs, since it makes nodes busy.
+        As for `rebalance.rebalance`: all running queries, since they make nodes busy.
     operator
         One that is placed, not pinned.
 
     Raises
     ------
     RunningError
-        If there is no such operator, or `running` does not fit the queries; `Stranded` if a copy's
-        node is gone or takes no operators.
+        If there is no such operator, or `running` does not fit the queries; `Stranded` if a
+        replica's node is gone or takes no operators.
     GraphError, NetworkError
         If queries and network contradict each other.
     """
@@ -64,52 +64,51 @@ def explain(
     found = [query for query in queries if operator in query.places]
     if not found:
         raise RunningError(operator, "is in none of the queries given, or is pinned")
-    node_load = NodeLoad(view, settings, queries)
+    load = running_load(view, settings, queries)
     evaluation = CandidateMoves(
         found[0],
-        node_load,
+        load,
         view,
         {},
         settings,
         RebalanceSettings(candidates=len(view.hosts)),
     ).evaluation
-    work = _Work(operator, found[0], node_load, view, evaluation)
+    work = _Work(operator, found[0], load, view, evaluation)
     return Explanation(
         query=found[0].request.graph.name,
         operator=operator,
-        primary=work.explain(MovedRole.PRIMARY),
-        secondary=work.explain(MovedRole.SECONDARY),
+        primary=work.explain(secondary=False),
+        secondary=work.explain(secondary=True),
     )
 
 
 class _Work:
-    """Explains the copies of one operator."""
+    """Explains the replicas of one operator."""
 
     def __init__(
         self,
         operator: str,
         query: RunningQuery,
-        node_load: NodeLoad,
+        load: Load,
         view: NetworkView,
         evaluation: MoveEvaluation,
     ) -> None:
         self._operator = operator
         self._query = query
-        self._node_load = node_load
+        self._load = load
         self._view = view
         self._evaluation = evaluation
-        self._column = evaluation.batch_evaluation.column[operator]
+        self._column = evaluation.evaluator.column[operator]
 
-    def explain(self, replica: MovedRole) -> ReplicaExplanation:
-        """One copy."""
-        terms = traffic_terms_at(self._query, self._view, self._operator, replica)
-        at = self._query.places[self._operator][_which(replica)]
-        candidates = self._candidates(replica, at, terms)
+    def explain(self, *, secondary: bool) -> ReplicaExplanation:
+        """One replica."""
+        terms = traffic_terms_at(self._query, self._view, self._operator, secondary=secondary)
+        at = self._query.places[self._operator][secondary]
+        candidates = self._candidates(at, terms, secondary=secondary)
         node = self._view.nodes[at].name
         cheapest = candidates[0].obstacle
         free = cheapest is None or cheapest.reason is Reason.MARGIN
         return ReplicaExplanation(
-            role=replica,
             node=node,
             forces=self._forces(at, terms),
             candidates=candidates,
@@ -118,17 +117,15 @@ class _Work:
         )
 
     def _candidates(
-        self, replica: MovedRole, at: int, terms: list[TrafficTerm]
+        self, at: int, terms: list[TrafficTerm], *, secondary: bool
     ) -> tuple[Candidate, ...]:
         """All hosts, cheapest first; of equally cheap ones the present node, then by name."""
-        to_secondaries = [
-            term for term in terms if replica is MovedRole.SECONDARY or _is_standby(term)
-        ]
+        to_secondaries = [term for term in terms if secondary or term.is_secondary]
         to_primaries = [term for term in terms if term not in to_secondaries]
         hosts = self._view.host_indices
         rate = self._query.request.graph.input_rate(self._operator)
-        share_ms = self._query.shares_ms[self._operator][_which(replica)]
-        own, others = self._node_load.price_of_replica(at, rate, share_ms)
+        share_ms = self._query.shares_ms[self._operator][secondary]
+        own, others = self._load.price_of_replica(at, rate, share_ms)
         parts = (
             usage_by_host(to_primaries, self._view),
             usage_by_host(to_secondaries, self._view),
@@ -136,7 +133,9 @@ class _Work:
             others[hosts],
         )
         totals = np.sum(parts, axis=0)
-        obstacles = self._obstacles(replica, totals, int(np.flatnonzero(hosts == at)[0]))
+        obstacles = self._obstacles(
+            totals, int(np.flatnonzero(hosts == at)[0]), secondary=secondary
+        )
         order: list[int] = np.lexsort((hosts != at, totals)).tolist()
         return tuple(
             Candidate(
@@ -151,25 +150,25 @@ class _Work:
         )
 
     def _obstacles(
-        self, replica: MovedRole, totals: FloatArray, here: int
+        self, totals: FloatArray, here: int, *, secondary: bool
     ) -> list[Obstacle | None]:
-        """What is against each host; nothing against the one at `here`."""
+        """The obstacle to each host; None to the one at `here`."""
         hosts = self._view.host_indices
-        rows = self._evaluation.base.repeated(len(hosts))
-        replicas = rows.primaries if replica is MovedRole.PRIMARY else rows.secondaries
-        replicas[:, self._column] = self._evaluation.batch_evaluation.local(hosts)
-        evaluated = self._evaluation.evaluate(rows)
-        full = ~self._node_load.has_room(evaluated.load_delta, len(hosts))
-        recovery_ms = self._evaluation.batch_evaluation.recovery_ms(rows)
-        path_ms = self._evaluation.batch_evaluation.path_ms(rows)
+        batch = self._evaluation.base.repeated(len(hosts))
+        replicas = batch.secondaries if secondary else batch.primaries
+        replicas[:, self._column] = hosts
+        evaluated = self._evaluation.evaluate(batch)
+        full = ~self._load.has_room_for(evaluated.load_delta, len(hosts))
+        recovery_ms = self._evaluation.recovery_ms(batch)
+        latency_ms = self._evaluation.evaluator.latency_ms(batch)
         findings: list[int] = evaluated.findings.tolist()
         obstacles: list[Obstacle | None] = []
         for i, finding in enumerate(findings):
             if i == here:
                 obstacles.append(None)
             elif finding != LEGAL:
-                found = self._broken(REASONS[finding], rows, i, recovery_ms[i], float(path_ms[i]))
-                obstacles.append(found)
+                reason, late_ms = REASONS[finding], float(latency_ms[i])
+                obstacles.append(self._broken(reason, batch, i, recovery_ms[i], late_ms))
             elif full[i]:
                 obstacles.append(self._full(int(hosts[i])))
             else:
@@ -179,14 +178,14 @@ class _Work:
     def _broken(
         self,
         reason: Reason,
-        rows: PlacementBatch,
+        batch: PlacementBatch,
         row: int,
         recovery_ms: FloatArray,
-        path_ms: float,
+        latency_ms: float,
     ) -> Obstacle:
         if reason is Reason.DEADLINE:
-            name, limit_ms = self._query.request.graph.name, self._evaluation.path_limit_ms
-            return Obstacle(reason=reason, subject=name, value=path_ms, limit=limit_ms)
+            name, limit_ms = self._query.request.graph.name, self._evaluation.latency_limit_ms
+            return Obstacle(reason=reason, subject=name, value=latency_ms, limit=limit_ms)
         if reason is Reason.RECOVERY_BOUND:
             limits_ms = self._evaluation.recovery_limits_ms
             worst = int(np.argmax(recovery_ms - limits_ms))
@@ -196,9 +195,8 @@ class _Work:
                 value=float(recovery_ms[worst]),
                 limit=float(limits_ms[worst]),
             )
-        nodes = self._evaluation.batch_evaluation.nodes
-        primary = int(nodes[rows.primaries[row, self._column]])
-        secondary = int(nodes[rows.secondaries[row, self._column]])
+        primary = int(batch.primaries[row, self._column])
+        secondary = int(batch.secondaries[row, self._column])
         node = self._view.nodes[primary]
         subject = node.name if primary == secondary else node.domain
         return Obstacle(reason=reason, subject=subject)
@@ -208,12 +206,12 @@ class _Work:
         return Obstacle(
             reason=Reason.CAPACITY,
             subject=self._view.nodes[node].name,
-            value=float(self._node_load.cores[node]) + cores,
+            value=float(self._load.used_cores[node]) + cores,
             limit=float(self._view.capacity_cores[node]),
         )
 
     def _dearer(self, total: float, present: float, here: int) -> Obstacle:
-        """Legal: then it is dearer, or not cheap enough to have been moved to."""
+        """A legal host is dearer, or not cheap enough to be moved to."""
         reason = Reason.MARGIN if total < present else Reason.COST
         subject = self._view.hosts[here].name
         return Obstacle(reason=reason, subject=subject, value=total, limit=present)
@@ -228,7 +226,7 @@ class _Work:
             forces.append(
                 Force(
                     operator=term.operator,
-                    replica=term.replica,
+                    is_secondary=term.is_secondary,
                     node=there,
                     incoming=term.incoming,
                     rate_bytes_s=term.rate_bytes_s,
@@ -238,11 +236,3 @@ class _Work:
                 )
             )
         return tuple(sorted(forces, key=lambda force: -force.rate_bytes_s))
-
-
-def _which(replica: MovedRole) -> int:
-    return 0 if replica is MovedRole.PRIMARY else 1
-
-
-def _is_standby(term: TrafficTerm) -> bool:
-    return term.replica is MovedRole.SECONDARY

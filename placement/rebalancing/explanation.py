@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement.rebalancing.moves import MovedRole, Reason
+from placement.rebalancing.moves import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +17,8 @@ class Force:
 
     Attributes
     ----------
-    operator, copy, node
-        Its other end.
+    operator, is_secondary, node
+        The replica at its other end.
     incoming
         Whether the stream comes from there.
     direction
@@ -28,7 +28,7 @@ class Force:
     """
 
     operator: str
-    replica: MovedRole
+    is_secondary: bool
     node: str
     incoming: bool
     rate_bytes_s: float
@@ -106,7 +106,6 @@ class ReplicaExplanation:
         The cheapest of the others; None if there is no other.
     """
 
-    role: MovedRole
     node: str
     forces: tuple[Force, ...]
     candidates: tuple[Candidate, ...]

@@ -2,7 +2,7 @@
 
 Everything is weighed in the planner's one currency, bytes/s × s = bytes: a stream of DR bytes/s
 over a link of Lat seconds has DR·Lat bytes on its way (reliable placement, (2)), and a busy node
-counts as though the input had to travel farther (`placement.load`).
+counts as though the input had to travel farther (`placement.evaluation.load`).
 
 *Price of a move.* S bytes of state that are shipped once within a horizon of H seconds are a
 stream of S/H bytes/s; over a link of Lat seconds they cost S/H·Lat bytes. Until the new copy is
@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from placement.errors import SettingsError
 
 
-class MovedRole(enum.Enum):
-    """Which copy a move is about.
+class MoveKind(enum.Enum):
+    """Which replica goes to another node.
 
-    `SWAP`: the secondary becomes the primary and the other way round; nothing travels.
+    `SWAP`: none does. The secondary becomes the primary and the other way round.
     """
 
     PRIMARY = "primary"
@@ -120,7 +120,7 @@ class Move:
 
     query: str
     operator: str
-    role: MovedRole
+    kind: MoveKind
     source: str
     target: str
     bytes_to_ship: float

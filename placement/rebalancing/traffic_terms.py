@@ -1,8 +1,8 @@
-"""The streams that pull at a copy of an operator.
+"""The streams to and from one replica of an operator.
 
-A primary takes in what the primaries upstream send and sends to both copies of every operator
-downstream (Active Standby); a secondary takes in the same as its primary and sends nothing. Each
-stream costs its rate times the way, so each pulls the copy towards its other end.
+A primary takes in the output of the primaries upstream and sends to both replicas of every operator
+downstream (Active Standby). A secondary takes in the same as its primary and sends nothing. Each
+stream costs its rate times its latency, so each pulls the replica towards its other end.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from typing import NamedTuple
 import numpy as np
 
 from placement.network import NetworkView
-from placement.rebalancing.moves import MovedRole
 from placement.rebalancing.running import RunningQuery
 from topology.arrays import FloatArray
 
 
 class TrafficTerm(NamedTuple):
-    """One stream to or from a copy.
+    """One stream to or from a replica.
 
     Attributes
     ----------
-    operator, copy, node
-        At the other end: the operator, which of its copies, and the index of its node.
+    operator, is_secondary, node
+        The replica at the other end, and the index of its node.
     rate_bytes_s
         DR, bytes/s.
     incoming
@@ -31,39 +30,38 @@ class TrafficTerm(NamedTuple):
     """
 
     operator: str
-    replica: MovedRole
+    is_secondary: bool
     node: int
     rate_bytes_s: float
     incoming: bool
 
 
 def traffic_terms_at(
-    query: RunningQuery, view: NetworkView, operator: str, replica: MovedRole
+    query: RunningQuery, view: NetworkView, operator: str, *, secondary: bool
 ) -> list[TrafficTerm]:
-    """All streams of a copy, inputs first."""
+    """All streams of an operator's primary or secondary, inputs first."""
     graph = query.request.graph
-    places = query.places
-    terms: list[TrafficTerm] = []
 
-    def ends(name: str) -> tuple[int, ...]:
+    def nodes(name: str) -> tuple[int, ...]:
+        """Where the replicas of an operator are; a pinned one has no secondary."""
         pinned = graph.by_name[name].pinned
-        return places[name] if pinned is None else (view.index[pinned],)
+        return query.places[name] if pinned is None else (view.index[pinned],)
 
-    for link in graph.inputs[operator]:
-        node = ends(link.source)[0]
-        terms.append(TrafficTerm(link.source, MovedRole.PRIMARY, node, link.rate_bytes_s, True))
-    if replica is MovedRole.PRIMARY:
-        for link in graph.outputs[operator]:
-            # A pinned operator has no secondary.
-            for role, node in zip(
-                (MovedRole.PRIMARY, MovedRole.SECONDARY), ends(link.target), strict=False
-            ):
-                terms.append(TrafficTerm(link.target, role, node, link.rate_bytes_s, False))
+    terms = [
+        TrafficTerm(link.source, False, nodes(link.source)[0], link.rate_bytes_s, True)
+        for link in graph.inputs[operator]
+    ]
+    if not secondary:
+        terms += [
+            TrafficTerm(link.target, bool(replica), node, link.rate_bytes_s, False)
+            for link in graph.outputs[operator]
+            for replica, node in enumerate(nodes(link.target))
+        ]
     return terms
 
 
 def usage_by_host(terms: list[TrafficTerm], view: NetworkView) -> FloatArray:
-    """Σ DR·Lat if the copy stood on each of the hosts, shape (hosts,), bytes."""
+    """Σ DR·Lat if the replica were on each of the hosts, shape (hosts,), bytes."""
     if not terms:
         return np.zeros(len(view.hosts))
     ends = np.array([term.node for term in terms], dtype=np.int64)

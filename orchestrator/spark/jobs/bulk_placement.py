@@ -25,7 +25,7 @@ from placement.bulk import (
     place_apart,
     plan_in_rounds,
 )
-from placement.load import Load
+from placement.evaluation.load import Load
 from placement.network import NetworkView
 from placement.records import Request
 from placement.settings import Settings
@@ -80,7 +80,7 @@ def _placing_on(
 
     def place(queries: Sequence[Candidate], around: Around) -> list[Outcome]:
         # The load of `around` refers to the network, which the executors have already.
-        replicas, used_cores = around.start.replicas_by_node, around.start.used_cores
+        replicas, used_cores = around.start.replicas, around.start.used_cores
         expected = around.expected
 
         def place_part(part: Iterable[Candidate]) -> Iterable[Outcome]:

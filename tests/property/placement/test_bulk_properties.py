@@ -20,8 +20,8 @@ from placement.bulk import (
     plan_in_rounds,
 )
 from placement.errors import BoundUnattainable, DeadlineUnattainable, NoNode
+from placement.evaluation.load import ROUNDING_CORES
 from placement.graph import QueryGraph
-from placement.load import ROUNDING_CORES
 from placement.network import NetworkView
 from placement.planner import plan
 from placement.records import Request

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement import evaluate
 from placement.errors import CapacityUnattainable, DeadlineUnattainable, NoNode
-from placement.exact_dag import ROUNDING_CORES, DagPlacement, solve_dag
+from placement.evaluation.load import ROUNDING_CORES
+from placement.exact_dag import DagPlacement, solve_dag
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
+from tests.property.placement import definitions
 from topology.arrays import FloatArray, IntArray
 
 HOP_OVERHEAD_MS = 2.0
@@ -79,7 +80,7 @@ class Instance:
         return bool((used <= self.capacity_left + ROUNDING_CORES).all())
 
     def latency_ms(self, primaries: Places) -> float:
-        return evaluate.longest_path(self.graph, primaries, self.view, HOP_OVERHEAD_MS).latency_ms
+        return definitions.longest_path_ms(self.graph, primaries, self.view, HOP_OVERHEAD_MS)
 
     def is_apart(self, primaries: Places) -> bool:
         return all(

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement import evaluate
-from placement.assess import assess
-from placement.baselines import place_at_random, place_round_robin, place_upstream
+from bench.placement_assessment import assess
+from bench.placement_baselines import place_at_random, place_round_robin, place_upstream
+from placement.evaluation.load import Load
 from placement.exact import place_exactly
 from placement.exact_dag import solve_dag
 from placement.exact_tree import ExactTask, StandbyTerms, is_tree, place_tree
 from placement.graph import QueryGraph
-from placement.load import Load
 from placement.network import NetworkView
 from placement.planner import plan
 from placement.primaries import nearest_nodes
 from placement.records import Request
 from placement.secondaries import SecondarySearch
 from placement.settings import Placer, Settings
+from tests.property.placement import definitions
 from tests.property.placement.random_problems import network, query, tree
 from topology.cpu import Linear
 
@@ -68,7 +68,7 @@ def load_price(task: ExactTask, operator: str, node: str) -> float:
 def cost_of(task: ExactTask, primaries: Places) -> float:
     """The objective of `exact_tree`, term by term."""
     graph, view = task.graph, task.view
-    cost = evaluate.primary_usage(graph, primaries, view)
+    cost = definitions.primary_usage(graph, primaries, view)
     for name in graph.to_place:
         cost += load_price(task, name, primaries[name])
         cost += 0.0 if task.standby is None else standby_cost(task, task.standby, name, primaries)
@@ -93,7 +93,7 @@ def standby_cost(task: ExactTask, standby: StandbyTerms, operator: str, primarie
         if name == home.name or same_domain or max(delays_ms) > standby.catch_up_ms:
             continue
         usage = sum(
-            evaluate.link_usage(link.rate_bytes_s, primaries[link.source], name, view)
+            definitions.link_usage(link.rate_bytes_s, primaries[link.source], name, view)
             for link in graph.inputs[operator]
         )
         costs.append(usage + load_price(task, operator, name))

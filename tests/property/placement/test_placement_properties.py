@@ -10,7 +10,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement import evaluate
 from placement.errors import BoundUnattainable, DeadlineUnattainable, NoNode
 from placement.graph import QueryGraph
 from placement.network import NetworkView
@@ -18,6 +17,7 @@ from placement.planner import plan
 from placement.records import Plan, Request
 from placement.secondaries import SecondarySearch
 from placement.settings import Placer, Settings
+from tests.property.placement import definitions
 from tests.property.placement.random_problems import network, query
 
 DETECTION_MS = 20.0
@@ -98,19 +98,19 @@ def test_a_plan_keeps_its_promises_or_none_is_made(
     assert tuple(p.operator for p in result.placements) == graph.to_place
     primaries = {o.name: o.pinned for o in graph.operators if o.pinned is not None}
     primaries |= {p.operator: p.primary for p in result.placements}
-    standbys: dict[str, evaluate.Standby] = {}
+    standbys: dict[str, definitions.Standby] = {}
     for p in result.placements:
         assert view.can_host(p.primary)
         assert view.can_host(p.secondary)
         assert p.primary != p.secondary
         known = standbys if way is ours else {}
-        recovery = evaluate.recovery(
+        recovery = definitions.recovery(
             graph, p.operator, p.secondary, primaries, known, view, DETECTION_MS
         )
         assert p.recovery_ms == recovery.total_ms <= bound_ms
         if way is ours and view.several_domains:
             assert view.node(p.primary).domain != view.node(p.secondary).domain
-        standbys[p.operator] = evaluate.Standby(node=p.secondary, recovery=recovery)
+        standbys[p.operator] = definitions.Standby(node=p.secondary, recovery=recovery)
     (figures,) = result.queries
     assert figures.latency_ms <= deadline_ms
     assert math.isfinite(figures.network_usage)

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement import evaluate
 from placement.errors import BoundUnattainable, NoNode
-from placement.evaluate import Standby
-from placement.load import Load
+from placement.evaluation.load import Load
 from placement.network import NetworkView
+from placement.records import Secondary
 from placement.secondaries import SecondarySearch, StandbyTask, place_secondaries
+from tests.property.placement import definitions
 from tests.property.placement.random_problems import network, query
 from topology.cpu import Linear
 
@@ -48,7 +48,7 @@ class Instance:
         for name, node in primaries.items():
             self.load = self.load.with_replicas((node,), self.graph.cores(name))
 
-    def placed(self) -> dict[str, Standby] | BoundUnattainable | NoNode:
+    def placed(self) -> dict[str, Secondary] | BoundUnattainable | NoNode:
         try:
             return place_secondaries(self.task, self.load, {})
         except (BoundUnattainable, NoNode) as error:
@@ -72,7 +72,7 @@ def test_outwards_takes_the_first_legal_node(seed: int, hosts: int, size: int, b
     for name in graph.to_place:
         largest = max(graph.inputs[name], key=lambda link: link.rate_bytes_s)
         start = view.node(made.task.primaries[largest.source])
-        cpu_ms = load.cpu_ms()
+        cpu_ms = load.axis_ms()
         outwards = sorted(
             (node for node in view.hosts if node.name != made.task.primaries[name]),
             key=lambda node: (
@@ -104,7 +104,7 @@ def test_cheapest_equals_brute_force(seed: int, hosts: int, size: int, bound_ms:
     made = Instance(seed, hosts, size, bound_ms, SecondarySearch.CHEAPEST)
     found = made.placed()
     graph, view, load, primaries = made.graph, made.view, made.load, made.task.primaries
-    standbys: dict[str, Standby] = {}
+    standbys: dict[str, definitions.Standby] = {}
     for name in graph.to_place:
         home = view.node(primaries[name])
         costs: dict[str, float] = {}
@@ -113,14 +113,14 @@ def test_cheapest_equals_brute_force(seed: int, hosts: int, size: int, bound_ms:
             same = node.domain == home.domain if view.several_domains else node is home
             if same or not roomy[view.index[node.name]]:
                 continue
-            recovery = evaluate.recovery(
+            recovery = definitions.recovery(
                 graph, name, node.name, primaries, standbys, view, DETECTION_MS
             )
             if recovery.total_ms <= bound_ms:
                 costs[node.name] = float(
                     load.price_bytes(graph.input_rate(name))[view.index[node.name]]
                 ) + sum(
-                    evaluate.link_usage(link.rate_bytes_s, primaries[link.source], node.name, view)
+                    link.rate_bytes_s * view.one_way_ms(primaries[link.source], node.name) / 1e3
                     for link in graph.inputs[name]
                 )
         if not costs:
@@ -130,7 +130,8 @@ def test_cheapest_equals_brute_force(seed: int, hosts: int, size: int, bound_ms:
         best = min(costs, key=costs.__getitem__)
         if isinstance(found, dict):
             assert found[name].node == best
-        standbys[name] = made.task.standby(name, best, standbys)
+        recovery = definitions.recovery(graph, name, best, primaries, standbys, view, DETECTION_MS)
+        standbys[name] = definitions.Standby(node=best, recovery=recovery)
         assert standbys[name].recovery.total_ms <= bound_ms
         load = load.with_replicas((best,), graph.cores(name))
     assert isinstance(found, dict)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from placement.evaluation.load import Load
 from placement.graph import Link, Operator, QueryGraph
-from placement.load import Load
 from placement.network import NetworkView, Node
 from topology.arrays import IntArray
 from topology.cpu import Linear

@@ -18,8 +18,8 @@ from placement.bulk import (
     plan_in_rounds,
 )
 from placement.errors import GraphError, NoNode, SettingsError
+from placement.evaluation.load import Load
 from placement.graph import Link, Operator, QueryGraph
-from placement.load import Load
 from placement.network import NetworkView, Node
 from placement.planner import plan
 from placement.records import Request
@@ -75,7 +75,7 @@ def placed(
 queries = [request(f"q{i}") for i in range(6)]
 
 
-def replicas_by_node(found: BulkPlan) -> dict[str, int]:
+def replicas(found: BulkPlan) -> dict[str, int]:
     nodes = [node for each in found.plan.placements for node in (each.primary, each.secondary)]
     return {node: nodes.count(node) for node in nodes}
 
@@ -90,7 +90,7 @@ def test_a_round_of_all_leaves_no_node_much_fuller_than_one_by_one() -> None:
     found = placed(queries, round_size=6, excess=0)
     assert [query.query for query in found.plan.queries] == [f"q{i}" for i in range(6)]
     alone = placed(queries, round_size=1)
-    assert max(replicas_by_node(found).values()) <= max(replicas_by_node(alone).values()) + 1
+    assert max(replicas(found).values()) <= max(replicas(alone).values()) + 1
     assert found.rounds < 6 <= found.placings
 
 
@@ -114,7 +114,7 @@ def test_no_round_fills_a_node_over_its_capacity() -> None:
     cramped = line({"n0": 10.0, "n1": 20.0}, SITES, capacity_cores={"n0": 3.0, "n1": 3.0})
     demanding = [request(f"q{i}", cost_us=100_000) for i in range(6)]
     found = placed(demanding, over=cramped)
-    assert replicas_by_node(found) == {"n0": 3, "n1": 3}
+    assert replicas(found) == {"n0": 3, "n1": 3}
     assert sorted(found.refused) == ["q3", "q4", "q5"]
     assert "no node has the 1 cores left that it needs" in found.refused["q3"]
 
@@ -169,9 +169,9 @@ def test_a_query_that_is_all_pinned_is_placed_by_saying_so() -> None:
 def test_expected_replicas_count_for_those_behind_only() -> None:
     start = Load(view, operator_load=1.0, cpu=Linear(10.0))
     around = Around(start=start, expected=(np.array([0, 0]), np.array([3])))
-    assert around.before(0).replicas_by_node.tolist() == [0] * 7
-    assert around.before(1).replicas_by_node.tolist() == [2, 0, 0, 0, 0, 0, 0]
-    assert around.before(2).replicas_by_node.tolist() == [2, 0, 0, 1, 0, 0, 0]
+    assert around.before(0).replicas.tolist() == [0] * 7
+    assert around.before(1).replicas.tolist() == [2, 0, 0, 0, 0, 0, 0]
+    assert around.before(2).replicas.tolist() == [2, 0, 0, 1, 0, 0, 0]
     assert around.before(2).used_cores.tolist() == [0.0] * 7
 
 

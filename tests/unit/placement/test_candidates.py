@@ -9,8 +9,8 @@ import pytest
 
 from placement.candidates import candidates
 from placement.errors import NoNode
+from placement.evaluation.load import Load
 from placement.graph import QueryGraph
-from placement.load import Load
 from placement.network import NetworkView
 from tests.unit.placement.on_a_line import line, load_of, query
 

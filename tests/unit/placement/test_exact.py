@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from placement.errors import NoNode
+from placement.evaluation.load import Load
 from placement.exact import place_evenly, place_exactly
 from placement.exact_tree import ExactTask, StandbyTerms
 from placement.graph import QueryGraph
-from placement.load import Load
 from placement.network import NetworkView
 from tests.unit.placement.on_a_line import line, load_of, nodes, query
 from topology.cpu import Linear

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from placement.errors import DeadlineUnattainable, NoNode
+from placement.evaluation.load import Load
 from placement.graph import QueryGraph
-from placement.load import Load
 from placement.network import NetworkView
 from placement.primaries import choose_primaries, nearest_nodes
 from placement.records import Request

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from placement.errors import BoundUnattainable, NoNode
-from placement.evaluate import Places
+from placement.evaluation.load import Load
+from placement.evaluation.single import Places
 from placement.graph import QueryGraph
-from placement.load import Load
 from placement.network import NetworkView
 from placement.secondaries import SecondarySearch, StandbyTask, place_secondaries
 from tests.unit.placement.on_a_line import line, load_of, query

@@ -1,4 +1,4 @@
-"""Random networks, queries and running placements, and what `evaluate` and `Load` say of them."""
+"""Random networks, queries and running placements, and their figures by definition."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from placement import evaluate
+from placement.evaluation.load import Load
 from placement.graph import Link, Operator, QueryGraph
-from placement.load import Load
 from placement.network import NetworkView, Node
-from placement.rebalancing.moves import Move, MovedRole, RebalancePlan, RebalanceSettings
+from placement.rebalancing.moves import Move, MoveKind, RebalancePlan, RebalanceSettings
 from placement.rebalancing.rebalance import rebalance
 from placement.records import Request
 from placement.settings import Settings
+from tests.property.placement import definitions
 from topology.cpu import Power
 
 DETECTION_MS = 20.0
@@ -106,13 +106,13 @@ def objective(graphs: Sequence[QueryGraph], places: Places, view: NetworkView) -
     """What plans minimise, from scratch."""
     load = Load(view, operator_load=PLANNER.operator_load, cpu=PLANNER.cpu)
     load = load.with_replicas(node for pair in places.values() for node in pair)
-    axis_ms = load.cpu_ms()
+    axis_ms = load.axis_ms()
     total = 0.0
     for graph in graphs:
         primaries = primaries_of(graph, places)
         secondaries = {name: places[name][1] for name in graph.to_place}
-        total += evaluate.primary_usage(graph, primaries, view)
-        total += evaluate.standby_usage(graph, primaries, secondaries, view)
+        total += definitions.primary_usage(graph, primaries, view)
+        total += definitions.standby_usage(graph, primaries, secondaries, view)
         for name in graph.to_place:
             for node in places[name]:
                 total += graph.input_rate(name) * float(axis_ms[view.index[node]]) / 1e3
@@ -120,20 +120,20 @@ def objective(graphs: Sequence[QueryGraph], places: Places, view: NetworkView) -
 
 
 def recoveries_ms(graph: QueryGraph, places: Places, view: NetworkView) -> dict[str, float]:
-    standbys: dict[str, evaluate.Standby] = {}
+    standbys: dict[str, definitions.Standby] = {}
     for name in graph.to_place:
         node = places[name][1]
-        recovery = evaluate.recovery(
+        recovery = definitions.recovery(
             graph, name, node, primaries_of(graph, places), standbys, view, DETECTION_MS
         )
-        standbys[name] = evaluate.Standby(node=node, recovery=recovery)
+        standbys[name] = definitions.Standby(node=node, recovery=recovery)
     return {name: standby.recovery.total_ms for name, standby in standbys.items()}
 
 
 def path_ms(graph: QueryGraph, places: Places, view: NetworkView) -> float:
-    return evaluate.longest_path(
+    return definitions.longest_path_ms(
         graph, primaries_of(graph, places), view, PLANNER.hop_overhead_ms
-    ).latency_ms
+    )
 
 
 def cores_by_node(graphs: Sequence[QueryGraph], places: Places) -> dict[str, float]:
@@ -147,10 +147,10 @@ def cores_by_node(graphs: Sequence[QueryGraph], places: Places) -> dict[str, flo
 
 def moved(places: Places, move: Move) -> Places:
     primary, secondary = places[move.operator]
-    if move.role is MovedRole.SWAP:
+    if move.kind is MoveKind.SWAP:
         assert (move.source, move.target) == (primary, secondary)
         pair = secondary, primary
-    elif move.role is MovedRole.PRIMARY:
+    elif move.kind is MoveKind.PRIMARY:
         assert move.source == primary
         pair = move.target, secondary
     else:

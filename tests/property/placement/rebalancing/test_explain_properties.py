@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.rebalancing.explain import explain
-from placement.rebalancing.moves import MovedRole, Reason
+from placement.rebalancing.moves import Reason
 from tests.property.placement.rebalancing.running_problems import (
     PLANNER,
     asking,
@@ -34,7 +34,7 @@ def test_explanations_tell_what_moving_would_cost_and_break(
     graph, name = graphs[0], graphs[0].to_place[-1]
     answer = explain(asking(graphs, bound_ms, deadline_ms), places, view, name, settings=PLANNER)
     here = objective(graphs, places, view)
-    for replica in (answer.primary, answer.secondary):
+    for column, replica in enumerate((answer.primary, answer.secondary)):
         assert [c.node for c in replica.candidates if c.obstacle is None] == [replica.node]
         assert {c.node for c in replica.candidates} == {node.name for node in view.hosts}
         totals = {candidate.node: candidate.total for candidate in replica.candidates}
@@ -44,7 +44,7 @@ def test_explanations_tell_what_moving_would_cost_and_break(
         )
         for candidate in replica.candidates:
             pair = list(places[name])
-            pair[0 if replica.role is MovedRole.PRIMARY else 1] = candidate.node
+            pair[column] = candidate.node
             if candidate.obstacle is None or pair[0] == pair[1]:
                 continue
             after = places | {name: (pair[0], pair[1])}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.network import NetworkView
-from placement.rebalancing.moves import MovedRole, RebalanceSettings
+from placement.rebalancing.moves import MoveKind, RebalanceSettings
 from tests.property.placement.rebalancing.running_problems import (
     Places,
     asking,
@@ -56,7 +56,7 @@ def test_every_prefix_is_legal_and_gains_what_is_promised(
             for name, recovery_ms in recoveries_ms(graph, after, view).items():
                 assert recovery_ms <= max(bound_ms, limits_ms[name]) + 1e-9
             assert path_ms(graph, after, view) <= max(deadline_ms, limit_ms) + 1e-9
-            if move.role is not MovedRole.SWAP:
+            if move.kind is not MoveKind.SWAP:
                 # The third copy is on the target while the old one is still where it was.
                 used = cores_by_node(graphs, places).get(move.target, 0.0)
                 used += graph.cores(move.operator)
@@ -138,8 +138,8 @@ def test_only_the_content_of_the_input_matters(
     places = dict(reversed(list(running.items())))
     second = rebalanced(asking(shuffled, bound_ms, 200), places, shuffled_view)
     assert first.places == second.places
-    assert [(m.operator, m.role, m.target) for m in first.moves] == [
-        (m.operator, m.role, m.target) for m in second.moves
+    assert [(m.operator, m.kind, m.target) for m in first.moves] == [
+        (m.operator, m.kind, m.target) for m in second.moves
     ]
     assert first.rejected == second.rejected
 
@@ -161,7 +161,7 @@ def test_the_budget_and_the_margins_are_kept(
     assert len(result.moves) <= moves
     assert sum(move.bytes_to_ship for move in result.moves) <= megabytes * 1e6
     for move in result.moves:
-        shipped = 0.0 if move.role is MovedRole.SWAP else state_bytes[move.operator]
+        shipped = 0.0 if move.kind is MoveKind.SWAP else state_bytes[move.operator]
         assert move.bytes_to_ship == shipped
         assert move.seconds >= shipped / rebalancing.bandwidth_bytes_s
     for change in result.changes:

@@ -13,7 +13,7 @@ from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
 from placement.rebalancing.explain import explain
 from placement.rebalancing.explanation import Explanation, Force, Obstacle, ReplicaExplanation
-from placement.rebalancing.moves import MovedRole, Reason, RebalanceSettings
+from placement.rebalancing.moves import MoveKind, Reason, RebalanceSettings
 from placement.rebalancing.rebalance import rebalance
 from placement.records import Request
 from placement.settings import Settings
@@ -91,7 +91,7 @@ def test_forces_are_the_streams_of_a_replica():
     assert answer.primary.forces == (
         Force(
             operator="in",
-            replica=MovedRole.PRIMARY,
+            is_secondary=False,
             node="source",
             incoming=True,
             rate_bytes_s=100_000,
@@ -101,7 +101,7 @@ def test_forces_are_the_streams_of_a_replica():
         ),
         Force(
             operator="count",
-            replica=MovedRole.PRIMARY,
+            is_secondary=False,
             node="b",
             incoming=False,
             rate_bytes_s=10_000,
@@ -111,7 +111,7 @@ def test_forces_are_the_streams_of_a_replica():
         ),
         Force(
             operator="count",
-            replica=MovedRole.SECONDARY,
+            is_secondary=True,
             node="c",
             incoming=False,
             rate_bytes_s=10_000,
@@ -219,7 +219,7 @@ def test_the_difference_between_candidates_is_what_moving_gains(settings: Settin
     )
     (move,) = plan.moves
     answer = explained(move.operator, settings=settings)
-    replica = answer.primary if move.role is MovedRole.PRIMARY else answer.secondary
+    replica = answer.primary if move.kind is MoveKind.PRIMARY else answer.secondary
     total = {candidate.node: candidate.total for candidate in replica.candidates}
     assert move.gain == pytest.approx(total[move.source] - total[move.target])
 

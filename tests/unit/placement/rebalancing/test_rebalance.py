@@ -13,7 +13,7 @@ import pytest
 from placement.errors import GraphError, RunningError, SettingsError, Stranded
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
-from placement.rebalancing.moves import Move, MovedRole, Reason, RebalancePlan, RebalanceSettings
+from placement.rebalancing.moves import Move, MoveKind, Reason, RebalancePlan, RebalanceSettings
 from placement.rebalancing.rebalance import rebalance
 from placement.records import Request
 from placement.settings import Settings
@@ -115,8 +115,8 @@ def about(value: float) -> Any:
     return pytest.approx(value)
 
 
-def told(plan: RebalancePlan) -> list[tuple[str, MovedRole, str, str]]:
-    return [(move.operator, move.role, move.source, move.target) for move in plan.moves]
+def told(plan: RebalancePlan) -> list[tuple[str, MoveKind, str, str]]:
+    return [(move.operator, move.kind, move.source, move.target) for move in plan.moves]
 
 
 def test_a_primary_goes_where_its_data_is():
@@ -131,7 +131,7 @@ def test_a_primary_goes_where_its_data_is():
         Move(
             query="q",
             operator="q.1",
-            role=MovedRole.PRIMARY,
+            kind=MoveKind.PRIMARY,
             source="c",
             target="a",
             bytes_to_ship=6e6,
@@ -162,7 +162,7 @@ def test_a_move_pays_for_what_its_third_replica_takes_in():
     )
     # Of the two copies the secondary gains more: it has 20 ms to come nearer.
     (move,) = plan.moves
-    assert (move.role, move.target) == (MovedRole.SECONDARY, "b")
+    assert (move.kind, move.target) == (MoveKind.SECONDARY, "b")
     assert move.seconds == pytest.approx(1.01)
     # Its twin, the primary on c, ships the state 10 ms far.
     assert move.price == pytest.approx((1e6 * 0.01 + 1000 * 1.01) / 600)
@@ -170,7 +170,7 @@ def test_a_move_pays_for_what_its_third_replica_takes_in():
 
 def test_a_secondary_goes_where_its_data_is():
     plan = rebalanced(FILTER, running={"q.1": ("a", "d")})
-    assert told(plan) == [("q.1", MovedRole.SECONDARY, "d", "b")]
+    assert told(plan) == [("q.1", MoveKind.SECONDARY, "d", "b")]
     assert plan.moves[0].gain == pytest.approx(100_000 * 0.02)
 
 
@@ -180,7 +180,7 @@ def test_roles_swap_when_only_the_output_matters():
     plan = rebalanced(
         graph, running={"q.1": ("a", "b")}, view=line(nodes="ab"), state_bytes={"q.1": 6e6}
     )
-    assert told(plan) == [("q.1", MovedRole.SWAP, "a", "b")]
+    assert told(plan) == [("q.1", MoveKind.SWAP, "a", "b")]
     (move,) = plan.moves
     assert (move.bytes_to_ship, move.price) == (0, 0)
     assert move.seconds == pytest.approx(0.01)
@@ -193,8 +193,8 @@ def test_operators_that_hold_each_other_move_together():
     running = {"q.1": ("c", "x"), "q.2": ("c", "x")}
     plan = rebalanced(graph, running=running, view=triangle(), rebalancing=EAGER)
     assert told(plan) == [
-        ("q.1", MovedRole.PRIMARY, "c", "a"),
-        ("q.2", MovedRole.PRIMARY, "c", "a"),
+        ("q.1", MoveKind.PRIMARY, "c", "a"),
+        ("q.2", MoveKind.PRIMARY, "c", "a"),
     ]
     (change,) = plan.changes
     first, second = change.moves
@@ -209,7 +209,7 @@ def test_a_group_of_which_one_stands_by_on_the_target_swaps_that_one():
     graph = chain(1_000, 1_000_000, 100_000)
     running = {"q.1": ("a", "c"), "q.2": ("a", "x")}
     plan = rebalanced(graph, running=running, view=triangle(), rebalancing=EAGER)
-    assert told(plan) == [("q.1", MovedRole.SWAP, "a", "c"), ("q.2", MovedRole.PRIMARY, "a", "c")]
+    assert told(plan) == [("q.1", MoveKind.SWAP, "a", "c"), ("q.2", MoveKind.PRIMARY, "a", "c")]
     assert plan.changes[0].gain == pytest.approx(2_000)
 
 
@@ -220,8 +220,8 @@ def test_a_group_moves_in_an_order_that_keeps_the_deadline():
     # 10 ms and three hops of 2 ms each, and 0.2 ms of work; 70 ms the wrong way round.
     plan = rebalanced(graph, running=running, deadline_ms=37)
     assert told(plan) == [
-        ("q.2", MovedRole.PRIMARY, "b", "d"),
-        ("q.1", MovedRole.PRIMARY, "b", "d"),
+        ("q.2", MoveKind.PRIMARY, "b", "d"),
+        ("q.1", MoveKind.PRIMARY, "b", "d"),
     ]
 
 
@@ -243,7 +243,7 @@ def test_a_pair_turns_round_between_two_failure_domains():
     domains = {"a": "west", "b": "east", "c": "west", "d": "east"}
     graph = chain(1_000, 100_000)
     plan = rebalanced(graph, running={"q.1": ("a", "b")}, view=line(domains=domains))
-    assert told(plan) == [("q.1", MovedRole.SWAP, "a", "b"), ("q.1", MovedRole.PRIMARY, "b", "d")]
+    assert told(plan) == [("q.1", MoveKind.SWAP, "a", "b"), ("q.1", MoveKind.PRIMARY, "b", "d")]
     (change,) = plan.changes
     assert [move.gain for move in change.moves] == [pytest.approx(1_000), pytest.approx(1_980)]
 
@@ -252,7 +252,7 @@ def test_replicas_in_one_failure_domain_may_stay_in_it_but_not_come_into_it():
     apart = {"a": "west", "b": "west", "c": "east", "d": "east"}
     plan = rebalanced(FILTER, running={"q.1": ("a", "d")}, view=line(domains=apart))
     # Node b is nearer, but in the primary's domain.
-    assert told(plan) == [("q.1", MovedRole.SECONDARY, "d", "c")]
+    assert told(plan) == [("q.1", MoveKind.SECONDARY, "d", "c")]
     assert plan.rejected[Reason.FAILURE_DOMAIN] > 0
     together = apart | {"d": "west"}
     plan = rebalanced(FILTER, running={"q.1": ("a", "d")}, view=line(domains=together))
@@ -301,14 +301,14 @@ def test_what_the_network_broke_does_not_stand_in_the_way():
     """50 ms of recovery where 30 are allowed: planning mends that, and moving makes it better."""
     graph = chain(1_000, 1_000_000)
     plan = rebalanced(graph, running={"q.1": ("c", "d")}, bound_ms=30)
-    assert told(plan) == [("q.1", MovedRole.SWAP, "c", "d"), ("q.1", MovedRole.SECONDARY, "c", "a")]
+    assert told(plan) == [("q.1", MoveKind.SWAP, "c", "d"), ("q.1", MoveKind.SECONDARY, "c", "a")]
 
 
 def test_the_budget_goes_to_what_gains_most():
     graphs = [chain(rate, 1_000, name=name) for name, rate in (("p", 100_000), ("q", 200_000))]
     running = {"p.1": ("c", "b"), "q.1": ("c", "b")}
     one = rebalanced(*graphs, running=running, rebalancing=RebalanceSettings(max_moves=1))
-    assert told(one) == [("q.1", MovedRole.PRIMARY, "c", "a")]
+    assert told(one) == [("q.1", MoveKind.PRIMARY, "c", "a")]
     assert one.rejected[Reason.BUDGET] > 0
     sizes = {"p.1": 1e6, "q.1": 3e6}
     small = rebalanced(
@@ -358,7 +358,7 @@ def test_uncertain_latencies_move_nothing_and_measured_ones_do():
     }
     known = NetworkView(nodes=vague.nodes, rtt_ms=measured)
     plan = rebalanced(FILTER, running=running, view=known)
-    assert told(plan) == [("q.1", MovedRole.PRIMARY, "c", "a")]
+    assert told(plan) == [("q.1", MoveKind.PRIMARY, "c", "a")]
     assert plan.changes[0].uncertainty == 0
 
 
@@ -401,7 +401,7 @@ def test_measured_load_of_others_is():
     """Nine operators outside the plan share the node: most of the load is theirs."""
     view = line(nodes="abc", a=replace(at("a", cpu_ms=80.0), operators=9))
     plan = rebalanced(chain(1_000, 10), running={"q.1": ("a", "c")}, view=view)
-    assert told(plan) == [("q.1", MovedRole.PRIMARY, "a", "b")]
+    assert told(plan) == [("q.1", MoveKind.PRIMARY, "a", "b")]
 
 
 def test_few_candidates_find_the_same():

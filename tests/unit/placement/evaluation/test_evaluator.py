@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 
 from placement.errors import NetworkError
-from placement.evaluate import (
-    Standby,
+from placement.evaluation.evaluator import Evaluator
+from placement.evaluation.single import (
+    Places,
+    as_batch,
     longest_path,
     primary_usage,
-    recovery,
     standby_usage,
-    transfers_ms,
     with_nodes,
 )
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
+from placement.records import Recovery
 
 view = NetworkView(
     nodes=tuple(
@@ -44,38 +45,49 @@ join = QueryGraph(
 places = {"S": "s", "T": "t", "J": "a", "D": "d"}
 
 
-def test_equation_1_recovery_is_detection_and_transfer_and_reprocessing():
-    parts = recovery(join, "J", "b", places, {}, view, detection_ms=7, batch_size=5)
+def catch_up_ms(
+    graph: QueryGraph, primaries: Places, secondaries: Places, *, batch_size: int = 1
+) -> dict[str, float]:
+    evaluator = Evaluator(graph, view.one_way_of, batch_size=batch_size)
+    batch = as_batch(graph, view, primaries, secondaries)
+    return dict(zip(graph.order, evaluator.catch_up_ms(batch)[0].tolist(), strict=True))
+
+
+def test_equation_1_catching_up_is_transfer_and_reprocessing():
     # s → b is 20 ms and t → b 10 ms one way; each input holds back 4 tuples at most.
-    assert parts.detection_ms == 7
-    assert parts.transfer_ms == 20
-    assert parts.reprocess_ms == pytest.approx(2 * 4 * 0.5)
+    found_ms = catch_up_ms(join, places, {"J": "b"}, batch_size=5)
+    assert found_ms["J"] == pytest.approx(20 + 2 * 4 * 0.5)
+
+
+def test_equation_1_recovery_is_detection_and_catching_up():
+    parts = Recovery(detection_ms=7, transfer_ms=20, reprocess_ms=4)
     assert parts.catch_up_ms == pytest.approx(24)
     assert parts.total_ms == pytest.approx(31)
 
 
 def test_active_standby_holds_nothing_back():
-    parts = recovery(join, "J", "b", places, {}, view, detection_ms=7)
-    assert parts.reprocess_ms == 0
-    assert parts.total_ms == 27
+    assert catch_up_ms(join, places, {"J": "b"}) == {"S": 0, "T": 0, "J": 20, "D": 0}
 
 
 def test_transfers_to_many_nodes_are_those_to_each():
     everywhere = np.arange(len(view.nodes))
-    together = transfers_ms(join, "J", everywhere, places, {}, view)
+    evaluator = Evaluator(join, view.one_way_of)
+    none_ms = np.zeros((1, len(join.order)))
+    together = evaluator.transfer_ms(
+        evaluator.column["J"], as_batch(join, view, places), everywhere, none_ms
+    )
     # The farther of s at 0 and t at 20, one way.
     assert together.tolist() == [10, 10, 5, 20, 30]
     for node, transfer_ms in zip(view.nodes, together, strict=True):
-        one = recovery(join, "J", node.name, places, {}, view, detection_ms=0)
-        assert one.transfer_ms == transfer_ms
+        assert catch_up_ms(join, places, {"J": node.name})["J"] == transfer_ms
 
 
-def test_an_unknown_secondary_is_refused():
+def test_an_unknown_node_is_refused():
     with pytest.raises(NetworkError, match="no node is named 'e'"):
-        recovery(join, "J", "e", places, {}, view, detection_ms=7)
+        as_batch(join, view, places, {"J": "e"})
 
 
-def test_what_dies_with_the_primary_is_recovered_from_its_own_secondary():
+def test_an_operator_that_dies_with_its_upstream_is_fed_by_the_secondary_upstream():
     """Filter and join die with node a; the filter's secondary on t catches up first."""
     graph = QueryGraph(
         name="q",
@@ -90,14 +102,12 @@ def test_what_dies_with_the_primary_is_recovered_from_its_own_secondary():
         ),
     )
     together = {"S": "s", "F": "a", "J": "a"}
-    first = recovery(graph, "F", "t", together, {}, view, detection_ms=7, batch_size=2)
-    assert first.catch_up_ms == pytest.approx(10 + 1)
-    standbys = {"F": Standby(node="t", recovery=first)}
-    parts = recovery(graph, "J", "b", together, standbys, view, detection_ms=7)
-    assert parts.transfer_ms == pytest.approx(11 + 10)
-    assert parts.reprocess_ms == 0
-    apart = recovery(graph, "J", "b", together | {"J": "d"}, standbys, view, detection_ms=7)
-    assert apart.transfer_ms == pytest.approx(15)
+    secondaries = {"F": "t", "J": "b"}
+    found_ms = catch_up_ms(graph, together, secondaries, batch_size=2)
+    assert found_ms["F"] == pytest.approx(10 + 1)
+    assert found_ms["J"] == pytest.approx(11 + 10 + 0.5)
+    apart_ms = catch_up_ms(graph, together | {"J": "d"}, secondaries)
+    assert apart_ms["J"] == pytest.approx(15)
 
 
 def test_equation_2_network_usage_is_rate_times_latency():

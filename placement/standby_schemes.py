@@ -27,8 +27,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from placement.evaluate import Standby, reprocess_ms
+from placement.evaluation.evaluator import reprocess_ms
 from placement.graph import QueryGraph
+from placement.records import Recovery
 
 
 def sent_share(tuples_s: float, ack_interval_ms: float, batch_size: int) -> float:
@@ -53,20 +54,20 @@ def sent_share(tuples_s: float, ack_interval_ms: float, batch_size: int) -> floa
 
 
 def largest_batch(
-    graph: QueryGraph, operator: str, standby: Standby, bound_ms: float, ack_interval_ms: float
+    graph: QueryGraph, operator: str, active: Recovery, bound_ms: float, ack_interval_ms: float
 ) -> int:
     """The B of A-SAS: the largest with which an operator's secondary keeps the bound.
 
     Parameters
     ----------
-    standby
-        The secondary under Active Standby.
+    active
+        The secondary's recovery under Active Standby.
     bound_ms
         R'. If Active Standby itself does not keep it, 1.
     """
     fastest = max(link.tuples_s for link in graph.inputs[operator])
     enough = math.floor(fastest * ack_interval_ms / 1e3) + 2
-    slack_ms = bound_ms - standby.recovery.total_ms
+    slack_ms = bound_ms - active.total_ms
     if slack_ms < 0:
         return 1
     each_ms = reprocess_ms(graph, operator, batch_size=2)
@@ -74,11 +75,11 @@ def largest_batch(
     is_ample = slack_ms >= (enough - 1) * each_ms
     batch_size = enough if is_ample else 1 + math.floor(slack_ms / each_ms)
     # The bound is often met to the last digit, where the quotient may have been rounded up.
-    while batch_size > 1 and _total_ms(graph, operator, standby, batch_size) > bound_ms:
+    while batch_size > 1 and with_batches(graph, operator, active, batch_size).total_ms > bound_ms:
         batch_size -= 1
     return batch_size
 
 
-def _total_ms(graph: QueryGraph, operator: str, standby: Standby, batch_size: int) -> float:
-    held_ms = reprocess_ms(graph, operator, batch_size)
-    return replace(standby.recovery, reprocess_ms=held_ms).total_ms
+def with_batches(graph: QueryGraph, operator: str, active: Recovery, batch_size: int) -> Recovery:
+    """Recovery of a secondary fed in batches, from its recovery under Active Standby."""
+    return replace(active, reprocess_ms=reprocess_ms(graph, operator, batch_size))

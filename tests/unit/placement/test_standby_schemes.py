@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from placement.evaluate import Recovery, Standby
-from placement.schemes import largest_batch, sent_share
+from placement.records import Recovery
+from placement.standby_schemes import largest_batch, sent_share
 from tests.unit.placement.on_a_line import query
 
 ACK_MS = 200.0
-active = Standby(node="n0", recovery=Recovery(detection_ms=10, transfer_ms=20, reprocess_ms=0))
+active = Recovery(detection_ms=10, transfer_ms=20, reprocess_ms=0)
 join = query({"Sa": 4000, "Ra": 1000}, {"S": "s", "R": "r"}, cost_us=500)
 """40 and 10 tuples/s: 8 and 2 of them in 200 ms."""
 
@@ -62,10 +62,9 @@ def test_the_bound_is_kept_to_the_last_digit():
     """33.3 + 29.1 is less in binary than 10 + 20.2 and 322 times 0.1."""
     graph = query({"Sa": 200_000}, {"S": "s"}, cost_us=100)
     recovery = Recovery(detection_ms=10, transfer_ms=20.2, reprocess_ms=0)
-    standby = Standby(node="n0", recovery=recovery)
     for tenths in range(250, 320):
         bound_ms = 33.3 + tenths / 10
-        batch_size = largest_batch(graph, "a", standby, bound_ms, ACK_MS)
+        batch_size = largest_batch(graph, "a", recovery, bound_ms, ACK_MS)
         held_ms = (batch_size - 1) * 100 / 1e3
         assert replace(recovery, reprocess_ms=held_ms).total_ms <= bound_ms
         assert batch_size in (tenths + 31, tenths + 32)

@@ -7,10 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from placement.baselines import Replicas, place_at_random, place_round_robin, place_upstream
+from bench.placement_baselines import Replicas, place_at_random, place_round_robin, place_upstream
 from placement.errors import NoNode
+from placement.evaluation.load import Load
 from placement.graph import Link, Operator, QueryGraph
-from placement.load import Load
 from placement.network import NetworkView, Node
 from topology.cpu import Linear
 
@@ -90,7 +90,7 @@ def test_round_robin_spreads_evenly():
     for i in range(10):
         replicas = place_round_robin(query(f"q{i}"), view, load, rng)
         load = load.with_replicas(nodes_of(replicas))
-    assert load.replicas_by_node.tolist() == [0, 12, 12, 12, 12, 12]
+    assert load.replicas.tolist() == [0, 12, 12, 12, 12, 12]
 
 
 def test_round_robin_fills_the_idle_nodes_first():

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.evaluate import Recovery, Standby, recovery
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView
-from placement.schemes import largest_batch, sent_share
+from placement.records import Recovery
+from placement.standby_schemes import largest_batch, sent_share
+from tests.property.placement import definitions
 from tests.unit.placement.on_a_line import line
 
 rates = st.one_of(st.just(0.0), st.floats(1e-6, 1e5))
@@ -91,16 +92,13 @@ def test_the_largest_batch_keeps_the_bound_and_one_more_would_not(
     slack_ms: float,
 ):
     graph = with_inputs(inputs, tuples_s, cost_us)
-    active = Standby(
-        node="n1",
-        recovery=Recovery(detection_ms=detection_ms, transfer_ms=transfer_ms, reprocess_ms=0),
-    )
+    active = Recovery(detection_ms=detection_ms, transfer_ms=transfer_ms, reprocess_ms=0)
     bound_ms = detection_ms + transfer_ms + slack_ms
     batch_size = largest_batch(graph, "a", active, bound_ms, 200.0)
 
     def recovery_ms(batch_size: int) -> float:
         places = dict.fromkeys(graph.by_name, "s") | {"a": "n0"}
-        parts = recovery(graph, "a", "n1", places, {}, view, detection_ms, batch_size)
+        parts = definitions.recovery(graph, "a", "n1", places, {}, view, detection_ms, batch_size)
         return parts.total_ms + transfer_ms
 
     assert batch_size >= 1

@@ -1,34 +1,33 @@
 """A whole placement in figures: what §5 of reliable placement compares methods by.
 
 By query network usage (2), recovery time (1) and whether the bound is kept; by node the number of
-operators and the CPU they need; by link the bytes per second. `placement.evaluate` has the parts.
+operators and the CPU they need; by link the bytes per second.
+`placement.evaluation` has the parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 import numpy as np
 
-from placement import evaluate
-from placement.evaluate import Standby
+from placement.evaluation import single
+from placement.evaluation.evaluator import Evaluator
 from placement.graph import QueryGraph
 from placement.network import NetworkView
-from placement.records import Request
-from placement.schemes import largest_batch, sent_share
+from placement.records import Pairs, Recovery, Request
+from placement.standby_schemes import largest_batch, sent_share, with_batches
 from topology.arrays import BoolArray, FloatArray, IntArray
-
-Pairs = Mapping[str, tuple[str, str]]
-"""Operator to be placed → nodes of its primary and its secondary."""
 
 ACK_INTERVAL_MS = 200.0
 """Between two acknowledgements, as in §5."""
 
 
 class Scheme(Enum):
-    """How secondaries are fed; see `placement.schemes`."""
+    """How secondaries are fed; see `placement.standby_schemes`."""
 
     ACTIVE = auto()
     ADAPTIVE = auto()
@@ -48,7 +47,7 @@ class Assessment:
     bound_kept
         Whether it is within the query's bound, shape (q,).
     operators
-        Copies of operators by node, pinned ones not counted, shape (n,).
+        Replicas of operators by node, pinned ones not counted, shape (n,).
     cores
         CPU that they need, by node, shape (n,).
     link_bytes_s
@@ -82,12 +81,13 @@ def assess(
 
     Parameters
     ----------
-    copies
+    replicas
         Of every operator to be placed; a secondary may stand on its primary's node here, as
         some baselines have it, and then protects nothing.
     dying_together
         Whether operators on the node that dies are recovered from each other's secondaries
-        (`placement.evaluate`), or all upstream primaries are taken to live, as in the paper.
+        (`placement.evaluation.evaluator`), or all upstream primaries are taken to live, as in
+        reliable placement.
     """
     operators = np.zeros(len(view.nodes), dtype=np.int64)
     cores = np.zeros(len(view.nodes))
@@ -112,8 +112,8 @@ def assess(
             if source != target:
                 link_bytes_s[source, target] = link_bytes_s.get((source, target), 0.0) + bytes_s
             if is_standby:
-                standby_usage += evaluate.link_usage(bytes_s, source, target, view)
-        usages.append((evaluate.primary_usage(graph, primaries, view), standby_usage))
+                standby_usage += bytes_s * view.one_way_ms(source, target) / 1e3
+        usages.append((single.primary_usage(graph, primaries, view), standby_usage))
         recoveries.append(max((s.recovery.total_ms for s in standbys.values()), default=0.0))
     primary_usage, standby_usage = np.array(usages).reshape(-1, 2).T
     recovery_ms = np.array(recoveries)
@@ -129,6 +129,14 @@ def assess(
     )
 
 
+class _Standby(NamedTuple):
+    """A secondary, its recovery, and B."""
+
+    node: str
+    recovery: Recovery
+    batch_size: int
+
+
 def _standbys(
     request: Request,
     primaries: Mapping[str, str],
@@ -137,36 +145,41 @@ def _standbys(
     scheme: Scheme,
     ack_interval_ms: float,
     dying_together: bool,
-) -> dict[str, Standby]:
+) -> dict[str, _Standby]:
     """Recovery of every operator; its batches as large as the bound allows if the scheme adapts."""
     graph = request.graph
-    standbys: dict[str, Standby] = {}
+    evaluator = Evaluator(graph, view.one_way_of)
+    secondaries = {name: replicas[name][1] for name in graph.to_place} if dying_together else {}
+    batch = single.as_batch(graph, view, primaries, secondaries)
+    catch_up_ms = np.zeros(batch.primaries.shape)
+    standbys: dict[str, _Standby] = {}
     for name in graph.to_place:
-        known = standbys if dying_together else {}
-        active = evaluate.recovery(
-            graph, name, replicas[name][1], primaries, known, view, request.detection_ms
+        o, secondary = evaluator.column[name], replicas[name][1]
+        at = np.array([view.at(secondary)])
+        recovery = Recovery(
+            detection_ms=request.detection_ms,
+            transfer_ms=float(evaluator.transfer_ms(o, batch, at, catch_up_ms)[0]),
+            reprocess_ms=0.0,
         )
-        standbys[name] = Standby(node=replicas[name][1], recovery=active)
         # Others that die with it wait until it has caught up: the slack is theirs as well.
         awaited = dying_together and any(
             primaries[link.target] == primaries[name] for link in graph.outputs[name]
         )
+        batch_size = 1
         if scheme is Scheme.ADAPTIVE and not awaited:
             bound_ms = request.recovery_bound_ms
-            batch_size = largest_batch(graph, name, standbys[name], bound_ms, ack_interval_ms)
-            held_ms = evaluate.reprocess_ms(graph, name, batch_size)
-            standbys[name] = Standby(
-                node=replicas[name][1],
-                recovery=replace(active, reprocess_ms=held_ms),
-                batch_size=batch_size,
-            )
+            batch_size = largest_batch(graph, name, recovery, bound_ms, ack_interval_ms)
+            recovery = with_batches(graph, name, recovery, batch_size)
+        if dying_together:
+            catch_up_ms[0, o] = recovery.catch_up_ms
+        standbys[name] = _Standby(secondary, recovery, batch_size)
     return standbys
 
 
 def _streams(
     graph: QueryGraph,
     primaries: Mapping[str, str],
-    standbys: Mapping[str, Standby],
+    standbys: Mapping[str, _Standby],
     ack_interval_ms: float,
 ) -> list[tuple[str, str, float, bool]]:
     """Every stream that flows: from node, to node, bytes/s, whether to a secondary."""

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.errors import NoNode
+from placement.evaluation.load import Load
 from placement.graph import Link, QueryGraph
-from placement.load import Load
 from placement.network import NetworkView
 from topology.arrays import IntArray
 
@@ -160,7 +160,7 @@ def _pinned(graph: QueryGraph, view: NetworkView) -> dict[str, str]:
 
 
 def _least_loaded(nodes: IntArray, load: Load, rng: np.random.Generator) -> int:
-    replicas = load.replicas_by_node[nodes]
+    replicas = load.replicas[nodes]
     return int(rng.choice(nodes[replicas == replicas.min()]))
 
 

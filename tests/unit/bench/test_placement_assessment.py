@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placement.assess import Scheme, assess
+from bench.placement_assessment import Scheme, assess
 from placement.graph import QueryGraph
 from placement.records import Request
 from tests.unit.placement.on_a_line import line, query

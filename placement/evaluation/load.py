@@ -1,0 +1,236 @@
+"""How busy nodes are: replicas, the CPU axis that follows from them, and the room that is left.
+
+The experiments of reliable placement count a node's operators as its CPU use (§5); a live node
+also measures. Both are needed: a measurement knows nothing of an operator placed a moment ago. An
+operator that already runs is therefore seen twice, in the measurement and in the count, which errs
+towards spreading.
+
+The *load price* turns the axis into the currency of plans. Putting a replica on a node costs
+DR · (axis with that replica) / 1000 bytes, DR being the replica's input rate in bytes/s: the same
+as if its input had to travel those milliseconds farther. So a byte of network usage and a busy node
+are weighed by one number, the scaling function that the user gives (`topology.cpu`).
+
+All replicas together pay W·axis on each node:
+
+=============  ====================  ============================================================
+symbol         name here             meaning
+=============  ====================  ============================================================
+W              input_bytes_s         input rates of all its replicas together, bytes/s
+c              replicas              replicas, those outside the plan included
+m              measured_ms           the CPU axis as measured, ms
+axis           axis_ms               m + scaling(operator load · c), ms
+=============  ====================  ============================================================
+
+A replica that arrives is charged for what it costs the others there, too: a change's price is that
+of the sum (`price_change`). A planner that only adds replicas need not tell their rates.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from placement.network import NetworkView
+from topology.arrays import BoolArray, FloatArray, IntArray
+from topology.cpu import Scaling
+
+_Array = TypeVar("_Array", IntArray, FloatArray)
+
+ROUNDING_CORES = 1e-9
+"""Cores by which a sum of shares may exceed a capacity that it equals on paper."""
+
+
+class LoadDelta(NamedTuple):
+    """By how much placements (rows) change the load of nodes; each node at most once a row."""
+
+    rows: IntArray
+    nodes: IntArray
+    replicas: IntArray
+    input_bytes_s: FloatArray
+    measured_ms: FloatArray
+    cores: FloatArray
+
+    def of(self, row: int) -> LoadDelta:
+        """The changes of one placement."""
+        found = self.rows == row
+        return LoadDelta(
+            rows=self.rows[found],
+            nodes=self.nodes[found],
+            replicas=self.replicas[found],
+            input_bytes_s=self.input_bytes_s[found],
+            measured_ms=self.measured_ms[found],
+            cores=self.cores[found],
+        )
+
+
+class Load:
+    """What the nodes of a network carry, by node, shape (n,). Changing it gives another load.
+
+    Parameters
+    ----------
+    view
+        Gives capacities, measured load and operators outside this plan.
+    operator_load
+        Cores that a replica of an operator is taken to use.
+    cpu
+        The milliseconds on the CPU axis that a load counts for.
+    replicas
+        Replicas by node; those that the view tells of, if None.
+    used_cores
+        CPU that these replicas need by their rates and costs, cores; none, if None.
+    """
+
+    def __init__(
+        self,
+        view: NetworkView,
+        *,
+        operator_load: float,
+        cpu: Scaling,
+        replicas: IntArray | None = None,
+        used_cores: FloatArray | None = None,
+    ) -> None:
+        self._view = view
+        self._operator_load = operator_load
+        self._cpu = cpu
+        nodes, none = view.nodes, np.zeros(len(view.nodes))
+        if replicas is None:
+            replicas = np.array([node.operators for node in nodes], dtype=np.int64)
+        self.replicas: IntArray = replicas
+        self.used_cores: FloatArray = none if used_cores is None else used_cores
+        self.measured_ms = np.array([node.cpu_ms for node in nodes], dtype=np.float64)
+        self.input_bytes_s = none
+
+    def with_replicas(
+        self, nodes: Iterable[str], cores: float = 0.0, input_bytes_s: float = 0.0
+    ) -> Load:
+        """The load with one more replica on each of the given nodes.
+
+        Parameters
+        ----------
+        cores, input_bytes_s
+            What each of them needs and takes in.
+        """
+        at = np.array([self._view.index[node] for node in nodes], dtype=np.int64)
+        return self._plus(at, 1, cores, input_bytes_s) if len(at) else self
+
+    def without_replicas(self, nodes: Iterable[str], cores: float = 0.0) -> Load:
+        """The load with one replica less on each of the given nodes."""
+        at = np.array([self._view.index[node] for node in nodes], dtype=np.int64)
+        return self._plus(at, -1, -cores) if len(at) else self
+
+    def with_counts(self, replicas: IntArray, cores: FloatArray | float = 0.0) -> Load:
+        """The load with so many more replicas on each node, which need so many cores together.
+
+        Parameters
+        ----------
+        replicas, cores
+            Shape (n,).
+        """
+        return self._plus(np.arange(len(replicas)), replicas, cores)
+
+    def with_delta(self, delta: LoadDelta) -> Load:
+        """The load after the changes of a single placement."""
+        return self._plus(
+            delta.nodes, delta.replicas, delta.cores, delta.input_bytes_s, delta.measured_ms
+        )
+
+    def axis_ms(self, more: FloatArray | float = 0) -> FloatArray:
+        """The CPU axis with so many replicas more on each node, ms."""
+        return self.measured_ms + self._counted_ms(np.add(self.replicas, more))
+
+    def price_ms(self, together: IntArray | None = None) -> FloatArray:
+        """The CPU axis that one more replica on a node meets, itself included, ms.
+
+        Parameters
+        ----------
+        together
+            Replicas that are put on each node at once, shape (n,): the axis is then what they meet
+            on average. One or none: a single replica.
+        """
+        return self.axis_ms(1 if together is None else (np.maximum(together, 1) + 1) / 2)
+
+    def price_bytes(self, input_bytes_s: float) -> FloatArray:
+        """The load price of one more replica with that input rate, bytes."""
+        return input_bytes_s * self.price_ms() / 1e3
+
+    def total_price_bytes(self) -> float:
+        """Load prices of all replicas together, bytes."""
+        return float(self.input_bytes_s @ self.axis_ms()) / 1e3
+
+    def price_change(self, delta: LoadDelta, rows: int) -> FloatArray:
+        """By how much each row alone would change the total price, shape (rows,), bytes."""
+        at = delta.nodes
+        before = self.input_bytes_s[at] * self.axis_ms()[at]
+        axis_ms = self._counted_ms(self.replicas[at] + delta.replicas)
+        axis_ms += self.measured_ms[at] + delta.measured_ms
+        after = (self.input_bytes_s[at] + delta.input_bytes_s) * axis_ms
+        change = np.bincount(delta.rows, (after - before) / 1e3, minlength=rows)
+        return change.astype(np.float64)
+
+    def price_of_replica(
+        self, node: int, input_bytes_s: float, share_ms: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """What a replica that runs on `node` would pay on each node, and make the others pay there.
+
+        Parameters
+        ----------
+        share_ms
+            Measured CPU axis that goes with the replica.
+
+        Returns
+        -------
+        tuple
+            Two arrays, bytes. Between two nodes their sum differs by as much as the total price.
+        """
+        others = self._plus(np.array([node]), -1, 0.0, -input_bytes_s, -share_ms)
+        with_ms = others.axis_ms(1) + share_ms
+        more_ms = with_ms - others.axis_ms()
+        return input_bytes_s * with_ms / 1e3, others.input_bytes_s * more_ms / 1e3
+
+    def has_room(self, cores: float) -> BoolArray:
+        """Whether a replica that needs so many cores fits, by node."""
+        return cores <= self.room_cores() + ROUNDING_CORES
+
+    def room_cores(self) -> FloatArray:
+        """CPU that is left, cores; below 0 where replicas need too much."""
+        return self._view.capacity_cores - self.used_cores
+
+    def has_room_for(self, delta: LoadDelta, rows: int) -> BoolArray:
+        """Whether no node gets more than it has cores for, by placement, shape (rows,).
+
+        While a replica moves, its target carries it and its source still does. So the target must
+        have room as if no other replica left it. A node that is overfull already may stay so, but
+        gets nothing more.
+        """
+        over = (delta.cores > 0) & (delta.cores > self.room_cores()[delta.nodes] + ROUNDING_CORES)
+        return np.bincount(delta.rows, over, minlength=rows) == 0
+
+    def _counted_ms(self, replicas: npt.NDArray[np.floating] | IntArray) -> FloatArray:
+        load = np.asarray(self._operator_load * np.maximum(replicas, 0), dtype=np.float64)
+        return self._cpu.axis_ms(load).astype(np.float64)
+
+    def _plus(
+        self,
+        at: IntArray,
+        replicas: IntArray | int,
+        cores: FloatArray | float,
+        input_bytes_s: FloatArray | float = 0.0,
+        measured_ms: FloatArray | float = 0.0,
+    ) -> Load:
+        """Another load with more on the given nodes; one may be given several times."""
+        load = copy.copy(self)
+        load.replicas = _added(self.replicas, at, replicas)
+        load.used_cores = _added(self.used_cores, at, cores)
+        load.input_bytes_s = _added(self.input_bytes_s, at, input_bytes_s)
+        load.measured_ms = _added(self.measured_ms, at, measured_ms)
+        return load
+
+
+def _added(values: _Array, at: IntArray, more: IntArray | FloatArray | float) -> _Array:
+    added = values.copy()
+    np.add.at(added, at, more)
+    return added

@@ -1,0 +1,84 @@
+"""The figures of one placement, by names of operators and nodes: a batch of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.evaluation.evaluator import Evaluator, PlacementBatch
+from placement.graph import QueryGraph
+from placement.network import NetworkView
+
+Places = Mapping[str, str]
+"""Operator → node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongestPath:
+    """The slowest way from a source to an output."""
+
+    latency_ms: float
+    operators: tuple[str, ...]
+
+
+def as_batch(
+    graph: QueryGraph, view: NetworkView, primaries: Places, secondaries: Places | None = None
+) -> PlacementBatch:
+    """A single placement as a batch.
+
+    Parameters
+    ----------
+    primaries
+        Node of every operator, pinned ones included.
+    secondaries
+        Node of those that have one.
+
+    Raises
+    ------
+    NetworkError
+        If there is no such node.
+    """
+    secondaries = secondaries or {}
+    return PlacementBatch(
+        np.array([[view.at(primaries[name]) for name in graph.order]], dtype=np.int64),
+        np.array(
+            [[view.at(secondaries.get(name, primaries[name])) for name in graph.order]],
+            dtype=np.int64,
+        ),
+    )
+
+
+def primary_usage(graph: QueryGraph, primaries: Places, view: NetworkView) -> float:
+    """Network usage (2) of the links between primaries, bytes."""
+    batch = as_batch(graph, view, primaries)
+    return float(Evaluator(graph, view.one_way_of).primary_usage(batch)[0])
+
+
+def standby_usage(
+    graph: QueryGraph, primaries: Places, secondaries: Places, view: NetworkView
+) -> float:
+    """Network usage (2) that Active Standby adds, bytes."""
+    batch = as_batch(graph, view, primaries, secondaries)
+    return float(Evaluator(graph, view.one_way_of).standby_usage(batch)[0])
+
+
+def longest_path(
+    graph: QueryGraph, primaries: Places, view: NetworkView, hop_overhead_ms: float
+) -> LongestPath:
+    """Latency of the slowest output, and its way (`Evaluator.arrivals_ms`)."""
+    if not graph.order:
+        return LongestPath(latency_ms=0.0, operators=())
+    evaluator = Evaluator(graph, view.one_way_of, hop_overhead_ms=hop_overhead_ms)
+    (arrived_ms,), (via,) = evaluator.arrivals_ms(as_batch(graph, view, primaries))
+    path = [last := int(arrived_ms.argmax())]
+    while via[path[-1]] >= 0:
+        path.append(int(via[path[-1]]))
+    operators = tuple(graph.order[o] for o in reversed(path))
+    return LongestPath(latency_ms=float(arrived_ms[last]), operators=operators)
+
+
+def with_nodes(operators: Sequence[str], primaries: Places) -> tuple[str, ...]:
+    """A path for people: `operator @ node`."""
+    return tuple(f"{name} @ {primaries[name]}" for name in operators)
