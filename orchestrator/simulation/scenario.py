@@ -72,6 +72,8 @@ class Scenario:
         Coordinators that stand for election; the first one leads.
     costs
         What evaluation takes.
+    deliver
+        Takes what sinks receive, besides `deliveries`; such as `SinkDrivers.keep` of a site.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Scenario:
         check_invariants: bool = False,
         candidates: int = 1,
         costs: Costs | None = None,
+        deliver: Callable[[Deliver], None] = lambda _: None,
     ) -> None:
         cluster = manifests.cluster
         assert cluster is not None, "a scenario needs a cluster's manifest"
@@ -104,6 +107,7 @@ class Scenario:
         self._streams = streams or [m.record for m in manifests.streams]
         self._queries = [m.record for m in manifests.queries]
         self._check_invariants = check_invariants
+        self._deliver = deliver
         self.deliveries: dict[str, list[Deliver]] = {
             stream: [] for query in self._queries for stream in query.outputs
         }
@@ -226,6 +230,7 @@ class Scenario:
 
     def _keep(self, _: str, delivery: Deliver) -> None:
         self.deliveries[delivery.stream].append(delivery)
+        self._deliver(delivery)
 
 
 def excerpt(stream: StreamRecord, *, begin_ms: int, end_ms: int, speed: float) -> StreamRecord:

@@ -35,7 +35,6 @@ class Archive(SinkDriver, frozen=True, kw_only=True):
 
     def open(self, stream: str, folder: Path) -> OpenArchive:
         """Begin the next files of the stream."""
-        folder.mkdir(parents=True, exist_ok=True)
         return OpenArchive(stream, folder)
 
     def read_back(self, stream: str, folder: Path) -> Delivered:

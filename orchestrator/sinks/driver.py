@@ -42,7 +42,7 @@ class SinkDriver(Driver, frozen=True, kw_only=True):
         Parameters
         ----------
         folder
-            The site's own, which may not exist yet; for drivers that keep files.
+            The site's own, for drivers that keep files.
 
         Raises
         ------

@@ -26,10 +26,11 @@ class SinkDrivers:
     Parameters
     ----------
     folder
-        The host's own, for sinks that keep files.
+        The host's own, for sinks that keep files; made if missing.
     """
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._opened: dict[str, _Opened] = {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from threading import Event, Thread
 
 import pyarrow as pa
@@ -28,13 +27,16 @@ from orchestrator.records import (
 from orchestrator.simulation.memory_store import MemoryServer
 from orchestrator.sinks.delivered import Delivered
 from orchestrator.sources import spec_of
+from orchestrator.sources.driver import SourceDriver
 from orchestrator.sources.replay import Replay
 from orchestrator.store.protocol import ASSIGNMENTS, CLUSTER, NODES
 from streams.chunk import stream_schema
 from tests.conftest import WaitUntil
+from tests.drivers import Numbers
 from tests.quiet_host import COLUMNS, fragment
 
 DURATION_MS, EVERY_MS = 1000, 20
+TUPLES = DURATION_MS // EVERY_MS
 COST_US = 4000.0
 
 
@@ -82,8 +84,8 @@ class Pair:
     def registered(self) -> bool:
         return self.record("edge") is not None and self.record("worker") is not None
 
-    def assign(self, recording: Path) -> None:
-        """Replay a recording at the site, evaluate it on the worker, deliver to the site."""
+    def assign(self, source: SourceDriver, name: str) -> None:
+        """Bring a stream in at the site, evaluate it on the worker, deliver to the site."""
         records = {node: self.record(node) for node in ("edge", "worker")}
         peers = tuple(
             Peer(
@@ -96,11 +98,10 @@ class Pair:
             for node, record in records.items()
             if record is not None
         )
-        replay = Replay(path=str(recording), begin_ms=0, end_ms=DURATION_MS, interval_ms=EVERY_MS)
-        source = SourceAssignment(
+        entering = SourceAssignment(
             stream="s",
             columns=COLUMNS,
-            source=spec_of("replay", replay),
+            source=spec_of(name, source),
             start_at_us=now_us() + 500_000,
         )
         sink = SinkAssignment(stream="f", columns=COLUMNS, deadline_ms=100.0)
@@ -109,7 +110,7 @@ class Pair:
             assignment = Assignment(
                 incarnation=peer.incarnation,
                 fragments=() if at_edge else (fragment("f", cost_us=COST_US),),
-                sources=(source,) if at_edge else (),
+                sources=(entering,) if at_edge else (),
                 sinks=(sink,) if at_edge else (),
                 producers={"s": ("edge",), "f": ("worker",)},
                 peers=peers,
@@ -118,8 +119,8 @@ class Pair:
 
     @property
     def is_complete(self) -> bool:
-        delivered = self.edge.delivered
-        return bool(delivered) and delivered[-1].chunk.watermark_ms >= DURATION_MS
+        """Whether as many tuples have come as the recording has."""
+        return sum(d.chunk.rows.num_rows for d in self.edge.delivered) >= TUPLES
 
     def end(self) -> None:
         for host in (self.edge, self.worker):
@@ -128,21 +129,23 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     timestamps = list(range(EVERY_MS, DURATION_MS + 1, EVERY_MS))
     path = tmp_path_factory.mktemp("recording") / "s.parquet"
     parquet.write_table(
         pa.Table.from_pydict({"timestamp": timestamps, "number": list(range(len(timestamps)))}),
         path,
     )
-    return path
+    return Replay(path=str(path), begin_ms=0, end_ms=DURATION_MS, interval_ms=EVERY_MS)
 
 
-def play(recording: Path, wait_until: WaitUntil, *, emulate_costs: bool) -> Delivered:
+def play(
+    source: SourceDriver, name: str, wait_until: WaitUntil, *, emulate_costs: bool
+) -> Delivered:
     pair = Pair(emulate_costs=emulate_costs)
     try:
         wait_until(lambda: pair.registered)
-        pair.assign(recording)
+        pair.assign(source, name)
         wait_until(lambda: pair.is_complete)
         worker = pair.record("worker")
         assert worker is not None
@@ -158,14 +161,21 @@ def play(recording: Path, wait_until: WaitUntil, *, emulate_costs: bool) -> Deli
 @pytest.mark.slow
 @pytest.mark.parametrize("emulate_costs", [False, True])
 def test_a_query_runs_between_two_hosts(
-    recording: Path, wait_until: WaitUntil, *, emulate_costs: bool
+    replay: Replay, wait_until: WaitUntil, *, emulate_costs: bool
 ) -> None:
-    delivered = play(recording, wait_until, emulate_costs=emulate_costs)
+    delivered = play(replay, "replay", wait_until, emulate_costs=emulate_costs)
     assert sequence_faults(delivered) == SequenceFaults(lost=0, repeated=0)
-    assert delivered.rows["number"].to_pylist() == list(range(DURATION_MS // EVERY_MS))
+    assert delivered.rows["number"].to_pylist() == list(range(TUPLES))
     # Two links of 2 ms each, and the evaluation if its cost is emulated.
     least_ms = 4.0 + (COST_US / 1000 if emulate_costs else 0.0)
     assert float(delivered.row_latencies_ms.min()) >= least_ms
+
+
+@pytest.mark.slow
+def test_a_source_of_ones_own_enters_at_a_real_host(wait_until: WaitUntil) -> None:
+    delivered = play(Numbers(every_ms=EVERY_MS), "numbers", wait_until, emulate_costs=False)
+    assert sequence_faults(delivered) == SequenceFaults(lost=0, repeated=0)
+    assert delivered.rows["number"].to_pylist()[:TUPLES] == list(range(TUPLES))
 
 
 def test_a_host_of_a_cluster_that_does_not_exist_is_refused() -> None:

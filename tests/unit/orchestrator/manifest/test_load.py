@@ -7,7 +7,8 @@ import pytest
 
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import Manifests, cluster_record, load
-from orchestrator.records import ClusterRecord, Estimate, Shed
+from orchestrator.records import ClusterRecord, DriverSpec, Estimate, Shed
+from orchestrator.sources import recorded
 from streams.scheduling.run_queue import Policy
 from topology.cpu import DEFAULT_SCALING, Linear, Power, Queueing, Scaling, Table
 
@@ -171,7 +172,7 @@ def test_cpu_scaling_is_read_and_kept_in_the_store(
         ("300 ms", "3 weeks", "has an unknown unit, 'weeks'"),
         ("kind: Stream", "kind: Steam", "kind: 'Steam' is unknown. Did you mean Stream?"),
         ("float", "flaot", "Stream north: columns.a: 'flaot' is unknown. Did you mean float?"),
-        ("150 KB/s", "fast", "all.yaml:13: Stream north: rate: 'fast' is not a rate"),
+        ("150 KB/s", "fast", "all.yaml:14: Stream north: rate: 'fast' is not a rate"),
         ("[France Central,", "[France Central: [,", "is not YAML"),
         ("outputs: {alerts: receiver}", "outputs: [alerts]", "outputs: a list is not a mapping"),
         ("name: north", "name: 5north", "'5north' cannot be a name in a query"),
@@ -313,3 +314,54 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_empty_documents_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("# nothing\n---\n---\n")
     assert load([tmp_path]).queries == ()
+
+
+RATE = "rate: 150 KB/s"
+REPLAY = 'path: t.parquet, begin: "2021-10-07T12:00:00Z", end: "2021-10-07T13:00:00Z"'
+
+
+def test_a_stream_names_its_source(folder: Path) -> None:
+    (stream,) = load([folder]).streams
+    assert (stream.record.source, recorded(stream.record)) == (None, None)
+    given = f"{RATE}\nfrom: {{replay: {{{REPLAY}, speed: 2, interval: 500 ms}}}}"
+    (stream,) = changed(folder, (RATE, given)).streams
+    assert stream.record.source is not None
+    assert (stream.record.source.driver, stream.record.source.together_ms) == ("replay", 250.0)
+    found = recorded(stream.record)
+    assert found is not None
+    assert found.recording == folder / "t.parquet"
+    assert (found.end_ms - found.begin_ms, found.speed, found.repeat) == (3_600_000, 2.0, False)
+
+
+def test_an_output_names_its_sink(folder: Path) -> None:
+    (query,) = load([folder]).queries
+    assert query.record.sinks == {}
+    given = "{alerts: {site: receiver, to: {archive: {}}}, more: receiver}"
+    (query,) = changed(folder, ("{alerts: receiver}", given)).queries
+    assert query.record.outputs == {"alerts": "receiver", "more": "receiver"}
+    assert query.record.sinks == {"alerts": DriverSpec(driver="archive")}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            f"replay: {{{REPLAY}}}",
+            "all.yaml:14: Stream north: replay: 'replay' is no field any more. "
+            "Write it as the stream's source: `from: {replay: {…}}`.",
+        ),
+        (
+            f"from: {{reply: {{{REPLAY}}}}}",
+            "all.yaml:14: Stream north: from.reply: 'reply' is unknown. Did you mean replay?",
+        ),
+        ("from: {}", "Stream north: from: a mapping does not name one driver. Write one of: "),
+        ("from: replay", "Stream north: from: 'replay' is not a mapping"),
+        (
+            f"from: {{replay: {{{REPLAY}, sped: 2}}}}",
+            "Stream north: from.replay.sped: 'sped' is an unknown field. Did you mean speed?",
+        ),
+        ("from: {replay: {speed: 0}}", "from.replay.speed: 0 is not above 0"),
+    ],
+)
+def test_sources_that_cannot_be_are_refused(folder: Path, given: str, message: str) -> None:
+    assert message in refused(folder, RATE, f"{RATE}\n{given}")

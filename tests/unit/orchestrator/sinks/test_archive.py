@@ -26,13 +26,13 @@ def rows_in(folder: Path) -> pa.Table:
 
 
 def test_rows_and_completed_timestamps_come_back(tmp_path: Path) -> None:
-    archive = archive_in(tmp_path / "site")
+    archive = archive_in(tmp_path)
     archive.keep(delivery(chunk(5, [(10, 2), (20, 0)])))
     archive.keep(delivery(chunk(9, [(30, 1)]), lost=2))
     archive.close()
-    rows = rows_in(tmp_path / "site")
+    rows = rows_in(tmp_path)
     assert rows.to_pydict() == {"_seq": [5, 6, 9], "_ts": [10, 10, 30], "number": [5, 6, 9]}
-    assert Archive().read_back("s", tmp_path / "site").completed_timestamps.to_pydict() == {
+    assert Archive().read_back("s", tmp_path).completed_timestamps.to_pydict() == {
         "watermark_ms": [10, 20, 30],
         "ingestion_time_us": [10_000, 20_000, 30_000],
         "arrived_us": [40_000, 40_000, 60_000],

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+import pytest
 from pyarrow import parquet
 
+from orchestrator.drivers import DriverError
 from orchestrator.host.events import SourceEmitted
 from orchestrator.records import SourceAssignment
 from orchestrator.sources import spec_of
@@ -173,3 +175,31 @@ def test_source_driver_gathers_what_comes_due_within_a_batch(tmp_path: Path) -> 
     (second,) = source_drivers.feed([assigned(replay)], START_US + 250_000)
     assert second.watermarks_ms.tolist() == [1100, 1200]
     assert second.ingestion_times_us.tolist() == [START_US + 100_000, START_US + 200_000]
+
+
+def test_a_recording_that_is_not_there_is_named(tmp_path: Path) -> None:
+    replay = msgspec.structs.replace(source(tmp_path, []), path=str(tmp_path / "other.parquet"))
+    with pytest.raises(DriverError, match=r"other\.parquet cannot be read: .*No such file"):
+        SourceDrivers().feed([assigned(replay)], START_US)
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ({"count": "int"}, "has no column count; it has timestamp, number"),
+        ({"number": "bool", "size": "float"}, "has no column size"),
+    ],
+)
+def test_a_recording_without_the_streams_columns_is_refused(
+    tmp_path: Path, columns: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(DriverError, match=rf"recording\.parquet {problem}"):
+        Recording.load(source(tmp_path, [1000]), columns)
+
+
+def test_a_recording_with_other_types_is_refused(tmp_path: Path) -> None:
+    names = pa.Table.from_pydict({"timestamp": [1000], "number": ["one"]})
+    replay = source(tmp_path, [1000])
+    parquet.write_table(names, replay.path)
+    with pytest.raises(DriverError, match=r"recording\.parquet cannot be read: .*one"):
+        Recording.load(replay, NUMBERS)

@@ -1,0 +1,74 @@
+"""Drivers are found by name, wherever they come from, and refused in words."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator import sinks, sources
+from orchestrator.drivers import DriverError, Registry
+from orchestrator.records import DriverSpec, SourceSpec
+from orchestrator.sources.driver import SourceDriver
+from tests.drivers import Numbers
+
+
+def registry() -> Registry[SourceDriver]:
+    return Registry(
+        "vivace.sources", SourceDriver, {"replay": "orchestrator.sources.replay:Replay"}
+    )
+
+
+def test_a_driver_comes_back_from_the_store_as_it_was() -> None:
+    numbers = Numbers(every_ms=2.5, first=7)
+    assert sources.restore(sources.spec_of("numbers", numbers)) == numbers
+
+
+def test_a_name_that_nobody_registered_is_refused() -> None:
+    with pytest.raises(DriverError, match=r"vivace\.sources: no driver is named numbers"):
+        registry().restore(SourceSpec(driver="numbers"))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({}, "missing required field `every_ms`"),
+        ({"every_ms": "often"}, "Expected `float`, got `str`"),
+        ({"every_ms": 1.0, "speed": 2}, "unknown field `speed`"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, object], problem: str) -> None:
+    with pytest.raises(DriverError, match=problem):
+        sources.restore(SourceSpec(driver="numbers", options=options))
+
+
+def test_one_name_one_driver() -> None:
+    found = registry()
+    found.register("numbers", Numbers)
+    found.register("numbers", Numbers)
+    with pytest.raises(ValueError, match="replay of"):
+        found.register("replay", Numbers)
+
+
+def test_drivers_of_installed_packages_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "numbers-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: numbers\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(
+        "[vivace.sources]\ndrawn = tests.drivers:Numbers\nwrong = tests.drivers:TextFile\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    found = registry()
+    assert {"drawn", "replay"} <= found.names
+    assert found["drawn"] is Numbers
+    with pytest.raises(DriverError, match=r"wrong is .*TextFile.*, no SourceDriver"):
+        found["wrong"]
+
+
+def test_what_cannot_be_read_back_says_so(tmp_path: Path) -> None:
+    spec = DriverSpec(driver="text_file", options={"separator": ","})
+    with pytest.raises(DriverError, match="sink of doubled cannot be read back"):
+        sinks.read_back(tmp_path, "doubled", spec)
