@@ -33,7 +33,8 @@ from bench.registry import Settings, benchmark
 from orchestrator.errors import InvalidInput
 from topology.arrays import FloatArray
 from topology.backbones import backbone
-from topology.bulk_coordinates import Averaged, BulkCoordinates, Timestep, relax, unplaced
+from topology.bulk_coordinates import BulkCoordinates, unplaced
+from topology.bulk_steps import Averaged, Timestep, relax
 from topology.generators import TransitStub, transit_stub
 from topology.latency import LatencyMatrixError
 from topology.latency_samples import LatencySamples

@@ -27,7 +27,8 @@ from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
 from placement.records import Request
 from topology.arrays import FloatArray
-from topology.bulk_coordinates import relax, unplaced
+from topology.bulk_coordinates import unplaced
+from topology.bulk_steps import relax
 from topology.generators import TransitStub, transit_stub
 from topology.latency_samples import LatencySamples
 

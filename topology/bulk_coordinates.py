@@ -1,28 +1,20 @@
-"""Network coordinates of many nodes at once: Vivaldi on arrays.
+"""Network coordinates of many nodes as arrays.
 
-A million nodes cannot be embedded by a million objects. Here the coordinates of all nodes (or of
-one block of them and the peers it has measured) are arrays, and a batch of latency samples moves
-them together, by the rule of `topology.vivaldi` (Dabek, Cox, Kaashoek, Morris: "Vivaldi: a
-decentralized network coordinate system", SIGCOMM 2004, figures 2–4).
+A million nodes cannot be embedded as a million objects. Here the coordinates of all nodes (or of
+one block of nodes and of the peers that it has measured) are arrays, which `topology.bulk_steps`
+moves by batches of latency samples.
 
 =========  ======================  ======================================================
 symbol     name here               meaning
 =========  ======================  ======================================================
-x_i, x_j   positions_ms            coordinates, ms; their distance is the round trip
+x_i, x_j   positions_ms            coordinates, ms; their distance predicts the round trip
 rtt        rtt_ms                  measured round trips, ms
 e          stretch_ms              rtt − ‖x_i − x_j‖
 e_i, e_j   errors                  relative error estimates
 w          weight                  e_i / (e_i + e_j)
-δ          gain·w, delta           share of the stretch that is corrected at once
-ω          pull                    w / rtt^p: how hard a sample pulls among a node's samples
+δ          fraction                fraction of the stretch that is corrected at once
+ω          pull                    w / rtt^p: weight of a sample among its node's samples
 =========  ======================  ======================================================
-
-There are two ways of taking in a batch (`topology.bulk_steps`). `Adaptive` and `Constant` follow
-the protocol, one sample a node at a time. `Averaged` takes in all samples of a node as one, and so
-comes to rest.
-
-What is no round trip, or has no peer, is refused and counted; a coordinate that is not a number
-starts over, counted.
 """
 
 from __future__ import annotations
@@ -31,18 +23,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from topology.arrays import FloatArray, IntArray
-from topology.bulk_steps import Averaged, averaged, broken, by_protocol
-from topology.latency_samples import LatencySamples, possible
-from topology.vivaldi import Adaptive, Constant
-from topology.vivaldi_forces import lengths
-
-ERROR_GAIN = 0.25
-"""c_e of the original: how fast an error estimate follows the samples."""
+from topology.arrays import BoolArray, FloatArray, IntArray
+from topology.latency_samples import LatencySamples
+from topology.vivaldi import MAX_ERROR, MIN_ERROR
 
 
 class BulkCoordinatesError(ValueError):
-    """Arrays that do not fit each other, or parameters out of their range."""
+    """Arrays that do not fit each other, or parameters outside their range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,14 +39,14 @@ class BulkCoordinates:
     Attributes
     ----------
     positions_ms
-        Shape (n, d); the distance of two approximates their round trip, ms.
+        Shape (n, d), ms; the distance of two nodes predicts their round trip.
     errors
-        Relative error estimates, shape (n,), within `topology.vivaldi`'s limits; 1 at the start.
+        Relative error estimates, shape (n,), within the limits of `topology.vivaldi`; 1 at first.
     rejected
-        Samples refused so far: impossible round trips, peers whose coordinate is not a number,
-        nodes that measured themselves.
+        Number of rejected samples: impossible round trips, peers whose coordinate is not finite,
+        and nodes that measured themselves.
     resets
-        Coordinates so far that had stopped being numbers and started over.
+        Number of coordinates that were no longer finite and started over.
     """
 
     positions_ms: FloatArray
@@ -83,132 +70,50 @@ class BulkCoordinates:
 
     def distances_ms(self, nodes: IntArray, peers: IntArray) -> FloatArray:
         """Round trips that the coordinates predict, ms, shape (s,)."""
-        apart = self.positions_ms[nodes] - self.positions_ms[peers]
-        return lengths(apart)
+        return lengths(self.positions_ms[nodes] - self.positions_ms[peers])
 
     def relative_errors(self, samples: LatencySamples) -> FloatArray:
         """|distance − rtt| / rtt of each sample, shape (s,)."""
         distance_ms = self.distances_ms(samples.nodes, samples.peers)
         return np.abs(distance_ms - samples.rtt_ms) / samples.rtt_ms
 
+    def broken(self) -> BoolArray:
+        """Which coordinates are not finite, shape (n,)."""
+        return ~(np.isfinite(self.positions_ms).all(axis=1) & np.isfinite(self.errors))
 
-Timestep = Adaptive | Constant | Averaged
+    def first(self, count: int) -> BulkCoordinates:
+        """The first `count` nodes."""
+        return replace(self, positions_ms=self.positions_ms[:count], errors=self.errors[:count])
+
+    def repaired(self) -> BulkCoordinates:
+        """A copy in which broken coordinates start over at position zero, counted as resets."""
+        broken = self.broken()
+        return replace(
+            self,
+            positions_ms=np.where(broken[:, None], 0.0, self.positions_ms),
+            errors=np.clip(np.where(broken, 1.0, self.errors), MIN_ERROR, MAX_ERROR),
+            resets=self.resets + int(broken.sum()),
+        )
 
 
 def unplaced(count: int, dimensions: int) -> BulkCoordinates:
-    """Nodes that know nothing: all at the origin, with error 1, as Vivaldi begins."""
+    """Nodes without measurements: all at position zero with error 1, as Vivaldi starts."""
     return BulkCoordinates(positions_ms=np.zeros((count, dimensions)), errors=np.ones(count))
 
 
-def relax(
-    coordinates: BulkCoordinates,
-    samples: LatencySamples,
-    *,
-    rng: np.random.Generator,
-    timestep: Timestep | None = None,
-    error_gain: float = ERROR_GAIN,
-    movable: int | None = None,
-) -> BulkCoordinates:
-    """Let a batch of samples move the nodes that measured them.
-
-    Parameters
-    ----------
-    coordinates
-        Of the nodes and of all their peers; nodes without samples of their own stay.
-    samples
-        In the order in which each node took them.
-    rng
-        Draws a direction for nodes that lie on the same point as their peer.
-    timestep
-        `Averaged` if not given (see the module).
-    error_gain
-        c_e, in (0, 1].
-    movable
-        Only the first so many nodes have samples of their own; all if not given. The others are
-        peers whose coordinates another block moves.
-
-    Returns
-    -------
-    BulkCoordinates
-        Of the movable nodes, in new arrays; the counts raised by what was refused and reset.
-
-    Raises
-    ------
-    LatencySamplesError
-        An index without a coordinate.
-    BulkCoordinatesError
-        A parameter out of its range.
-
-    Examples
-    --------
-    >>> springs = LatencySamples(
-    ...     nodes=np.array([0, 1]), peers=np.array([1, 0]), rtt_ms=np.array([20.0, 20.0])
-    ... )
-    >>> placed = unplaced(2, 3)
-    >>> for _ in range(20):
-    ...     placed = relax(placed, springs, rng=np.random.default_rng())
-    >>> placed.distances_ms(np.array([0]), np.array([1])).round(3).tolist()
-    [20.0]
-    """
-    timestep = timestep or Averaged()
-    movable = len(coordinates) if movable is None else movable
-    _check(coordinates, samples, timestep, error_gain, movable)
-    positions_ms, errors = coordinates.positions_ms, coordinates.errors
-    usable = possible(samples) & ~broken(positions_ms, errors)[samples.peers]
-    kept = samples if usable.all() else samples.take(usable)
-    # An absurd but finite coordinate may overflow here; it starts over then.
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        if isinstance(timestep, Averaged):
-            moved = averaged(
-                positions_ms,
-                errors,
-                kept,
-                rng=rng,
-                timestep=timestep,
-                error_gain=error_gain,
-                movable=movable,
-            )
-        else:
-            moved = by_protocol(
-                positions_ms, errors, kept, rng=rng, timestep=timestep, error_gain=error_gain
-            )
-    return BulkCoordinates(
-        positions_ms=moved.positions_ms[:movable],
-        errors=moved.errors[:movable],
-        rejected=coordinates.rejected + len(samples) - len(kept),
-        resets=coordinates.resets + moved.resets,
-    )
-
-
-def carried_on(
+def with_momentum(
     before: BulkCoordinates, now: BulkCoordinates, moved: BulkCoordinates, momentum: float
 ) -> BulkCoordinates:
-    """What `relax` made of `now`, and a share of the last move on top (Polyak's heavy ball).
+    """Add a share of the last move, from `before` to `now`, to `moved` (Polyak's heavy ball).
 
-    Springs along a chain pass a correction on by one node a batch; with momentum 0.8 the same
-    rest is found in a fraction of the batches.
+    A correction passes along a chain of springs by one node per batch. With momentum 0.8 the
+    coordinates come to the same rest in a fraction of the batches.
     """
     positions_ms = moved.positions_ms + momentum * (now.positions_ms - before.positions_ms)
     return replace(moved, positions_ms=positions_ms)
 
 
-def _check(
-    coordinates: BulkCoordinates,
-    samples: LatencySamples,
-    timestep: Timestep,
-    error_gain: float,
-    movable: int,
-) -> None:
-    delta = timestep.delta if isinstance(timestep, Constant) else timestep.gain
-    for name, value in (("timestep", delta), ("error_gain", error_gain)):
-        if not 0 < value <= 1:
-            raise BulkCoordinatesError(f"{name} {value} is not in (0, 1]")
-    if isinstance(timestep, Constant) and not timestep.rest_ms >= 0:
-        raise BulkCoordinatesError(f"rest_ms {timestep.rest_ms} is not ≥ 0")
-    if isinstance(timestep, Averaged) and not 0 <= timestep.rtt_exponent <= 2:
-        raise BulkCoordinatesError(f"rtt_exponent {timestep.rtt_exponent} is not in [0, 2]")
-    if not 0 <= movable <= len(coordinates):
-        raise BulkCoordinatesError(
-            f"movable {movable} is not in [0, {len(coordinates)}], the number of coordinates"
-        )
-    samples.check(movable, len(coordinates))
+def lengths(vectors: FloatArray) -> FloatArray:
+    """Euclidean length of each row; faster than `np.linalg.norm` for short rows."""
+    squares: FloatArray = np.einsum("sd,sd->s", vectors, vectors)
+    return np.sqrt(squares)

@@ -25,13 +25,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from topology.arrays import FloatArray
-from topology.bulk_coordinates import (
-    Averaged,
-    BulkCoordinates,
-    BulkCoordinatesError,
-    carried_on,
-    relax,
-)
+from topology.bulk_coordinates import BulkCoordinates, BulkCoordinatesError, with_momentum
+from topology.bulk_steps import Averaged, relax
 from topology.latency_samples import LatencySamples
 from topology.spectral_initialisation import ITERATIONS, Moments, spectral_initialisation
 
@@ -108,9 +103,7 @@ class Flattening:
     @classmethod
     def of(cls, moments: Moments, dimensions: int) -> Flattening:
         """From the moments of all nodes' coordinates to so many dimensions."""
-        centre_ms = moments.total / moments.count
-        covariance = moments.products / moments.count - np.outer(centre_ms, centre_ms)
-        _, axes = np.linalg.eigh(covariance)
+        centre_ms, _, axes = moments.principal_axes()
         return cls(centre_ms=centre_ms, axes=axes[:, -dimensions:])
 
     def positions_ms(self, spacious_ms: FloatArray) -> FloatArray:
@@ -166,7 +159,7 @@ def embed(
                 for each in (before, now)
             )
         moved = relax(now, forces, rng=rng, timestep=schedule.timestep(iteration))
-        before, now = now, carried_on(before, now, moved, schedule.momentum)
+        before, now = now, with_momentum(before, now, moved, schedule.momentum)
         if watch is not None:
             watch(iteration + 1, now)
     return now

@@ -59,6 +59,15 @@ class Moments:
         """Moments of some nodes' vectors, shape (nodes, d)."""
         return cls(count=len(vectors), total=vectors.sum(axis=0), products=vectors.T.dot(vectors))
 
+    def principal_axes(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Mean of the vectors, their variances along the principal axes, rising, and the axes.
+
+        Shapes (d,), (d,) and (d, d), one axis per column.
+        """
+        mean = self.total / self.count
+        variances, axes = np.linalg.eigh(self.products / self.count - np.outer(mean, mean))
+        return mean, variances, axes
+
     def __add__(self, other: Moments) -> Moments:
         return Moments(
             count=self.count + other.count,
@@ -88,9 +97,7 @@ class Basis:
     @classmethod
     def of(cls, moments: Moments) -> Basis:
         """The basis that makes vectors with these moments orthonormal."""
-        centre = moments.total / moments.count
-        covariance = moments.products / moments.count - np.outer(centre, centre)
-        variances, axes = np.linalg.eigh(covariance)
+        centre, variances, axes = moments.principal_axes()
         # A direction in which nothing varies (fewer independent nodes than axes) stays empty.
         floor = max(float(variances[-1]), 0.0) * 1e-12
         strengths = np.sqrt(np.maximum(variances, 0.0))

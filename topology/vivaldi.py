@@ -1,34 +1,37 @@
-"""Network coordinates: each node finds its own place from round trips to a few peers.
+"""Network coordinates: a node finds its own position from round trips to a few peers.
 
 Vivaldi (Dabek, Cox, Kaashoek, Morris: "Vivaldi: a decentralized network coordinate system",
-SIGCOMM 2004, figures 2–4; reliable placement, §4.2, Algorithm 2) treats every measured round trip
-as a spring. A node moves along the spring to its peer until distance and measurement agree; the
-distance of two coordinates then approximates the round trip of a pair that was never measured.
+SIGCOMM 2004, figures 2-4; reliable placement, §4.2, Algorithm 2) treats each measured round trip
+as a spring between two nodes. A node moves along the spring until distance and measurement agree.
+The distance between two coordinates then approximates the round trip of a pair that was never
+measured.
 
 =========  ======================  ======================================================
 symbol     name here               meaning
 =========  ======================  ======================================================
-x_i, x_j   position_ms             coordinates of this node and the peer, ms
+x_i, x_j   position_ms             coordinates of this node and of the peer, ms
 rtt        rtt_ms                  measured round trip, ms
 e          stretch_ms              rtt − ‖x_i − x_j‖
 e_i, e_j   error                   relative error estimates of both
-           error_ms                this node's, in ms
-w          weight                  e_i / (e_i + e_j): who of the two is to move
-δ          delta, gain·w           share of the stretch that is corrected at once
+           error_ms                error estimate of this node, ms
+w          weight                  e_i / (e_i + e_j), this node's share of the correction
+δ          delta, fraction         fraction of the stretch that is corrected at once
 e_t        rest_ms                 stretch below which Algorithm 2 stops
 =========  ======================  ======================================================
 
-Algorithm 2's `repeat … until e < e_t` is taken across exchanges: each brings a fresh measurement
-and a fresh peer coordinate, and a stretch below e_t moves nothing. Run to its end on one sample,
-the loop would fit that sample's noise and forget all others, whatever δ is; `topology.pairwise`
-has it. Its test is on |e|, since a coordinate may be too far away as well as too near.
+Deviations from Algorithm 2 of the reliable placement paper (`topology.pairwise` follows it):
 
-Either timestep works with heights (§5.4 of the original); vectors, and what u(x_i − x_j) and ‖·‖
-mean for them, are in `topology.coordinate`.
+- Algorithm 2 repeats its step on one sample until e < e_t. Here each exchange with a peer takes one
+  step, with a fresh measurement and a fresh peer coordinate. Repeated on one sample, the step would
+  fit that sample's noise and lose all earlier samples, whatever δ is.
+- Its test is on |e|, since a coordinate may be too far away as well as too near.
+- The default timestep is Dabek's adaptive one; the paper's constant δ is `Constant`.
+- Measurements are filtered: the median of a peer's last round trips counts, since a single late
+  packet is no distance. Impossible values are rejected and counted. A coordinate that is no longer
+  a finite number starts over, which is counted.
 
-Real measurements are robustly taken: the median of a peer's last few round trips counts (one
-late packet is no distance), impossible values are refused and counted, and a coordinate that
-stopped being a number starts over, counted.
+Both timesteps work with heights (Dabek et al., §5.4); `topology.coordinate` defines u(x_i − x_j)
+and ‖·‖ for them. `topology.bulk_steps` takes the same step for many nodes at once.
 """
 
 from __future__ import annotations
@@ -44,32 +47,49 @@ from topology.arrays import FloatArray
 from topology.coordinate import MAX_RTT_MS, MIN_HEIGHT_MS, Coordinate, Vector, check_same_space
 
 MAX_ERROR = 1.5
-"""Ceiling of the error estimate: beyond this a coordinate says nothing, however much worse."""
+"""Upper limit of the error estimate: a coordinate with a larger error says nothing more."""
 
 MIN_ERROR = 1e-3
-"""Floor of the error estimate: no measured coordinate is exact, and two zeros have no weight."""
+"""Lower limit of the error estimate: no measured coordinate is exact, and the weight of two zero
+errors would be undefined."""
+
+ERROR_GAIN = 0.25
+"""c_e of Dabek et al.: how fast an error estimate follows the samples."""
 
 
 class VivaldiError(ValueError):
-    """Parameters out of their range."""
+    """A parameter outside its range."""
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Raise `VivaldiError` unless a parameter is in (0, 1]."""
+    if not 0 < value <= 1:
+        raise VivaldiError(f"{name} {value} is not in (0, 1]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adaptive:
-    """Dabek's adaptive timestep: δ = gain · w, so the unsure move and the sure stay.
+    """Dabek's adaptive timestep: δ = gain · w, so that uncertain nodes move and certain ones stay.
 
     Attributes
     ----------
     gain
-        c_c of the original, in (0, 1]; its authors' 0.25.
+        c_c of Dabek et al., in (0, 1]; they recommend 0.25.
     """
 
     gain: float = 0.25
 
+    def __post_init__(self) -> None:
+        check_fraction("gain", self.gain)
+
+    def fraction(self, stretch_ms: FloatArray, weight: FloatArray) -> FloatArray:
+        """δ of each sample, from its stretch and weight, all of one shape."""
+        return self.gain * weight
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constant:
-    """The paper's Algorithm 2: the same δ whoever the peer is, no move below e_t.
+    """The timestep of Algorithm 2: the same δ for every peer, and no move below e_t.
 
     Attributes
     ----------
@@ -82,38 +102,62 @@ class Constant:
     delta: float = 0.25
     rest_ms: float = 0.1
 
+    def __post_init__(self) -> None:
+        check_fraction("delta", self.delta)
+        if not self.rest_ms >= 0:
+            raise VivaldiError(f"rest_ms {self.rest_ms} is not ≥ 0")
+
+    def fraction(self, stretch_ms: FloatArray, weight: FloatArray) -> FloatArray:
+        """δ of each sample, from its stretch and weight, all of one shape."""
+        return np.where(np.abs(stretch_ms) >= self.rest_ms, self.delta, 0.0)
+
+
+def spring(
+    place: Vector, peer: Vector, rtt_ms: float, rng: np.random.Generator
+) -> tuple[float, Vector]:
+    """Stretch of the spring between a node and a peer, ms, and the unit vector from the peer.
+
+    The unit vector is drawn at random if both are at the same point.
+    """
+    apart = place.minus(peer)
+    stretch_ms = rtt_ms - apart.length_ms
+    # Two nodes at the same point part sideways, whatever their heights.
+    if np.linalg.norm(apart.position_ms) == 0:
+        apart = Vector(rng.normal(size=apart.position_ms.shape))
+    return stretch_ms, apart.unit()
+
 
 class Vivaldi:
-    """One node's coordinate, moved by what it measures.
+    """The coordinate of one node, which its measurements move.
 
     Parameters
     ----------
     dimensions
-        Of the latency space, ≥ 1; all nodes of a cluster must agree.
+        Dimensions of the latency space, ≥ 1; the same for all nodes of a cluster.
     rng
-        Draws a direction when two nodes lie on the same point, as all do at the start.
+        Draws a direction when two nodes are at the same point, as all are at the start.
     timestep
-        `Adaptive` or the paper's `Constant`.
+        `Adaptive` (default) or the paper's `Constant`.
     error_gain
-        c_e of the original, in (0, 1]: how fast the error estimate follows the samples.
+        c_e of Dabek et al., in (0, 1].
     filter_samples
-        Round trips a peer whose median counts, ≥ 1.
+        Number of a peer's last round trips of which the median counts, ≥ 1.
     height
-        Whether coordinates have a height (`topology.coordinate`); all nodes must agree.
+        Whether coordinates have a height (`topology.coordinate`); the same for all nodes.
 
     Attributes
     ----------
     error
         Relative error estimate in [`MIN_ERROR`, `MAX_ERROR`], 1 at the start.
     error_ms
-        Absolute error estimate, ms: the stretches seen, averaged with the weights of `error`. It
-        is averaged by itself rather than taken as error × round trip, as a network's short links
-        make the relative error and its long ones the round trip. `MAX_RTT_MS` before the first
-        sample, which sets it to its round trip: all that is known is which of the two is less.
+        Absolute error estimate, ms: the average of the stretches, with the weights of `error`. It
+        is kept separately because error × round trip would mix the relative error of short links
+        with the round trip of long ones. `MAX_RTT_MS` before the first sample; the first sample
+        sets it to its round trip, since then only this upper limit is known.
     rejected
-        Samples refused: impossible round trips, and peers whose coordinate is not a number.
+        Samples rejected: impossible round trips, and peers without a valid coordinate.
     resets
-        Times the own coordinate had stopped being a number and started over.
+        Times that the node's own coordinate was no longer a finite number and started over.
     """
 
     def __init__(
@@ -122,40 +166,33 @@ class Vivaldi:
         rng: np.random.Generator,
         *,
         timestep: Adaptive | Constant | None = None,
-        error_gain: float = 0.25,
+        error_gain: float = ERROR_GAIN,
         filter_samples: int = 3,
         height: bool = False,
     ) -> None:
-        timestep = timestep or Adaptive()
-        delta = timestep.gain if isinstance(timestep, Adaptive) else timestep.delta
-        for name, value in (("timestep", delta), ("error_gain", error_gain)):
-            if not 0 < value <= 1:
-                raise VivaldiError(f"{name} {value} is not in (0, 1]")
-        if isinstance(timestep, Constant) and not timestep.rest_ms >= 0:
-            raise VivaldiError(f"rest_ms {timestep.rest_ms} is not ≥ 0")
+        check_fraction("error_gain", error_gain)
         for name, count in (("dimensions", dimensions), ("filter_samples", filter_samples)):
             if count < 1:
                 raise VivaldiError(f"{name} {count} is not ≥ 1")
         self._rng = rng
-        self._timestep = timestep
+        self._timestep = timestep or Adaptive()
         self._error_gain = error_gain
         self._filter_samples = filter_samples
         self._samples: dict[str, deque[float]] = {}
         self._min_height_ms = MIN_HEIGHT_MS if height else 0.0
-        self._place = Vector(np.zeros(dimensions), self._min_height_ms)
-        self.error = 1.0
-        self.error_ms = MAX_RTT_MS
+        self._start = Vector(np.zeros(dimensions), self._min_height_ms)
         self.rejected = 0
         self.resets = 0
+        self.reset()
 
     @property
     def position_ms(self) -> FloatArray:
-        """The coordinate's Euclidean part, ms, shape (dimensions,); a copy."""
+        """The Euclidean part of the coordinate, ms, shape (dimensions,); a copy."""
         return self._place.position_ms.copy()
 
     @property
     def coordinate(self) -> Coordinate:
-        """What peers are told."""
+        """The coordinate as peers receive it."""
         return Coordinate(
             position_ms=tuple(self._place.position_ms.tolist()),
             height_ms=self._place.height_ms if self._min_height_ms else None,
@@ -169,13 +206,12 @@ class Vivaldi:
         Raises
         ------
         CoordinateError
-            If the peer's coordinate has another number of dimensions, or a height where this
-            node's has none: it belongs to a cluster with other settings, which no amount of
-            measuring cures.
+            If the peer's coordinate has another number of dimensions, or only one of the two has a
+            height: the peer belongs to a cluster with other settings.
         """
         check_same_space(self.coordinate, peer_coordinate, f"the coordinate of peer {peer!r}")
         theirs = peer_coordinate.vector
-        # NaN compares false, so it is refused here as well.
+        # NaN compares false, so it is rejected here as well.
         possible = 0 < rtt_ms <= MAX_RTT_MS and theirs.height_ms >= self._min_height_ms
         if not possible or not theirs.is_finite() or math.isnan(peer_coordinate.error):
             self.rejected += 1
@@ -184,32 +220,23 @@ class Vivaldi:
         samples.append(rtt_ms)
         self._move(median(samples), theirs, _bounded(peer_coordinate.error))
 
-    def forget(self, peer: str) -> None:
-        """Drop the samples of a peer that left, or came back somewhere else."""
+    def discard_samples(self, peer: str) -> None:
+        """Discard the samples of a peer that left or came back elsewhere."""
         self._samples.pop(peer, None)
 
     def reset(self) -> None:
-        """Start over from the origin, knowing nothing."""
-        self._place = Vector(np.zeros_like(self._place.position_ms), self._min_height_ms)
+        """Start over at position zero, without samples."""
+        self._place = self._start
         self.error = 1.0
         self.error_ms = MAX_RTT_MS
         self._samples.clear()
 
     def _move(self, rtt_ms: float, theirs: Vector, their_error: float) -> None:
-        # A peer's absurd but finite coordinate may overflow here; the reset below answers it.
+        weight = self.error / (self.error + their_error)
+        # A peer's finite but absurd coordinate may overflow here; then the node starts over.
         with np.errstate(over="ignore", invalid="ignore"):
-            apart = self._place.minus(theirs)
-            distance_ms = apart.length_ms
-            stretch_ms = rtt_ms - distance_ms
-            weight = self.error / (self.error + their_error)
-            match self._timestep:
-                case Adaptive(gain=gain):
-                    delta = gain * weight
-                case Constant(delta=constant, rest_ms=rest_ms):
-                    delta = constant if abs(stretch_ms) >= rest_ms else 0.0
-            # Two nodes on one point are to part sideways, whatever their heights.
-            together = float(np.linalg.norm(apart.position_ms)) == 0
-            direction = self._any_direction() if together else apart.unit()
+            stretch_ms, direction = spring(self._place, theirs, rtt_ms, self._rng)
+            delta = float(self._timestep.fraction(np.array(stretch_ms), np.array(weight)))
             moved = self._place.moved(direction, delta * stretch_ms, self._min_height_ms)
         if not moved.is_finite():
             self.resets += 1
@@ -224,12 +251,6 @@ class Vivaldi:
         self.error = _bounded(sample_error * trust + self.error * (1 - trust))
         before_ms = rtt_ms if self.error_ms == MAX_RTT_MS else self.error_ms
         self.error_ms = min(off_ms * trust + before_ms * (1 - trust), MAX_RTT_MS)
-
-    def _any_direction(self) -> Vector:
-        direction = Vector(self._rng.normal(size=self._place.position_ms.shape))
-        if direction.length_ms == 0:  # Has probability zero, but would divide by it.
-            return Vector(np.eye(1, len(direction.position_ms))[0])
-        return direction.unit()
 
 
 def _bounded(error: float) -> float:

@@ -72,7 +72,7 @@ class Prober:
     def use(self, peers: tuple[str, ...]) -> None:
         """Probe these from now on."""
         for gone in self._samples_ms.keys() - set(peers):
-            self._vivaldi.forget(gone)
+            self._vivaldi.discard_samples(gone)
         self._samples_ms = {
             peer: self._samples_ms.get(peer, deque(maxlen=SAMPLES_KEPT)) for peer in sorted(peers)
         }

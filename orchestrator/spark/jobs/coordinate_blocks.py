@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from orchestrator.spark.jobs.block_files import Array, Layout, read_block, read_from, write_block
 from orchestrator.spark.jobs.peak_memory import executor_peak_mb
-from topology.bulk_coordinates import Averaged, BulkCoordinates, carried_on, relax
+from topology.bulk_coordinates import BulkCoordinates, with_momentum
 from topology.bulk_embedding import Flattening
+from topology.bulk_steps import Averaged, relax
 from topology.latency_samples import LatencySamples
 from topology.spectral_initialisation import Basis, Moments, correlate, mean_squares
 
@@ -216,7 +217,7 @@ class Relax:
     def __call__(self, iteration: Iteration, block: int) -> BlockReport:
         size = iteration.layout.size(block)
         now = self._placed(iteration, block)
-        own = BulkCoordinates(positions_ms=now.positions_ms[:size], errors=now.errors[:size])
+        own = now.first(size)
         moved = relax(
             now,
             iteration.samples_of(block),
@@ -227,7 +228,7 @@ class Relax:
         if self.basis is None:
             last_ms = self._flat(iteration.vectors(block, "last"))
             before = BulkCoordinates(positions_ms=last_ms, errors=own.errors)
-            moved = carried_on(before, own, moved, self.momentum)
+            moved = with_momentum(before, own, moved, self.momentum)
         vectors = {"x": moved.positions_ms, "last": own.positions_ms}
         iteration.write(block, vectors, error=moved.errors)
         return BlockReport.of(

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topology.bulk_coordinates import Averaged, BulkCoordinates, Timestep, relax
+from topology.bulk_coordinates import BulkCoordinates
 from topology.bulk_embedding import embed
+from topology.bulk_steps import Averaged, Timestep, relax
 from topology.latency_samples import LatencySamples
 from topology.vivaldi import MAX_ERROR, MIN_ERROR, Adaptive, Constant
 
@@ -45,7 +46,7 @@ def test_prediction_is_as_good_as_noise_allows(seed: int) -> None:
 
 
 @pytest.mark.parametrize("timestep", [Adaptive(), Constant(delta=0.1)])
-def test_protocol_converges_from_the_ingestion_time_with_all_pairs(timestep: Timestep) -> None:
+def test_protocol_converges_from_position_zero_with_all_pairs(timestep: Timestep) -> None:
     points_ms = np.random.default_rng(1).uniform(0, 100, (12, 2))
     nodes, peers = np.nonzero(~np.eye(12, dtype=bool))
     rtt_ms = np.linalg.norm(points_ms[nodes] - points_ms[peers], axis=1)

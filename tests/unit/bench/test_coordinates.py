@@ -22,7 +22,7 @@ from bench.coordinates import (
 )
 from bench.registry import Settings
 from orchestrator.errors import InvalidInput
-from topology.bulk_coordinates import Averaged, relax
+from topology.bulk_steps import Averaged, relax
 from topology.generators import TransitStub, transit_stub
 from topology.vivaldi import Adaptive
 

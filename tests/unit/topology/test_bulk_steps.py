@@ -1,24 +1,25 @@
-"""The rules that move many coordinates, on bare arrays."""
+"""The two rules that move many coordinates."""
 
 from __future__ import annotations
-
-from functools import partial
 
 import numpy as np
 import pytest
 
 from topology.arrays import FloatArray
-from topology.bulk_steps import Averaged, averaged, broken, by_protocol
+from topology.bulk_coordinates import BulkCoordinates
+from topology.bulk_steps import Averaged, Timestep, relax
 from topology.latency_samples import LatencySamples
 from topology.vivaldi import Adaptive, Constant
 
 NODES = 6
 
 
-def scattered() -> tuple[FloatArray, FloatArray]:
-    """Nodes around the origin, and what their coordinates should be told by now."""
+def scattered() -> BulkCoordinates:
+    """Nodes with some measurements behind them, centred at zero."""
     positions_ms = np.random.default_rng(3).uniform(-50, 50, (NODES, 2))
-    return positions_ms - positions_ms.mean(axis=0), np.full(NODES, 0.4)
+    return BulkCoordinates(
+        positions_ms=positions_ms - positions_ms.mean(axis=0), errors=np.full(NODES, 0.4)
+    )
 
 
 def all_pairs() -> LatencySamples:
@@ -39,42 +40,33 @@ def guttman(positions_ms: FloatArray, rtt_ms: FloatArray) -> FloatArray:
 
 def test_averaged_with_all_pairs_known_is_the_guttman_transform_of_smacof() -> None:
     """Of n nodes each has n − 1 peers: the gain (n − 1) / n is the transform undamped."""
-    positions_ms, errors = scattered()
+    placed = scattered()
     samples = all_pairs()
     rtt_ms = np.zeros((NODES, NODES))
     rtt_ms[samples.nodes, samples.peers] = samples.rtt_ms
-    moved = averaged(
-        positions_ms,
-        errors,
+    moved = relax(
+        placed,
         samples,
         rng=np.random.default_rng(),
         timestep=Averaged(gain=(NODES - 1) / NODES, rtt_exponent=0),
-        error_gain=0.25,
-        movable=NODES,
     )
-    np.testing.assert_allclose(moved.positions_ms, guttman(positions_ms, rtt_ms))
+    np.testing.assert_allclose(moved.positions_ms, guttman(placed.positions_ms, rtt_ms))
 
 
-@pytest.mark.parametrize(
-    "move",
-    [
-        partial(averaged, timestep=Averaged(), movable=NODES),
-        partial(by_protocol, timestep=Adaptive()),
-        partial(by_protocol, timestep=Constant()),
-    ],
-)
-def test_what_is_given_stays_as_it_is(move: partial[object]) -> None:
-    positions_ms, errors = scattered()
-    # One that starts over, too: nobody else's copy may be changed by that.
-    positions_ms[2] = np.nan
-    given = positions_ms.copy(), errors.copy()
+@pytest.mark.parametrize("timestep", [Averaged(), Adaptive(), Constant()])
+def test_the_given_arrays_stay_as_they_are(timestep: Timestep) -> None:
+    placed = scattered()
+    # One that starts over, too: its array must not change either.
+    placed.positions_ms[2] = np.nan
+    given = placed.positions_ms.copy(), placed.errors.copy()
     samples = all_pairs()
     samples = samples.take(samples.peers != 2)
-    move(positions_ms, errors, samples, rng=np.random.default_rng(1), error_gain=0.25)
-    np.testing.assert_array_equal(positions_ms, given[0])
-    np.testing.assert_array_equal(errors, given[1])
+    relax(placed, samples, rng=np.random.default_rng(1), timestep=timestep)
+    np.testing.assert_array_equal(placed.positions_ms, given[0])
+    np.testing.assert_array_equal(placed.errors, given[1])
 
 
 def test_broken_are_those_with_any_part_that_is_no_number() -> None:
     positions_ms = np.array([[0, 0], [np.nan, 0], [0, np.inf], [1, 1]])
-    assert broken(positions_ms, np.array([1, 1, 1, np.nan])).tolist() == [False, True, True, True]
+    placed = BulkCoordinates(positions_ms=positions_ms, errors=np.array([1, 1, 1, np.nan]))
+    assert placed.broken().tolist() == [False, True, True, True]

@@ -69,11 +69,11 @@ def test_one_late_packet_does_not_move_the_node():
     assert node.position_ms == pytest.approx([0, 0])
 
 
-def test_the_filter_is_per_peer_and_forgets_on_demand():
+def test_the_filter_is_per_peer_and_discards_samples_on_demand():
     node = vivaldi(timestep=Constant(delta=1), filter_samples=3)
     node.observe("p", 30, at(0, 30))
     node.observe("p", 30, at(0, 30))
-    node.forget("p")
+    node.discard_samples("p")
     node.observe("p", 10, at(0, 30))
     assert node.position_ms == pytest.approx([0, 20])
 

@@ -19,8 +19,9 @@ from orchestrator.spark.jobs.coordinate_blocks import (
     Relax,
 )
 from topology.arrays import FloatArray
-from topology.bulk_coordinates import Averaged, BulkCoordinates, carried_on, relax
+from topology.bulk_coordinates import BulkCoordinates, with_momentum
 from topology.bulk_embedding import Flattening
+from topology.bulk_steps import Averaged, relax
 from topology.latency_samples import LatencySamples
 from topology.spectral_initialisation import Basis, Moments, correlate, mean_squares
 
@@ -89,7 +90,7 @@ def test_blocks_do_what_one_process_would(tmp_path: Path) -> None:
         replace(each, positions_ms=flat.positions_ms(each.positions_ms)) for each in (start, first)
     )
     second = relax(first, springs, rng=np.random.default_rng(), timestep=timestep)
-    second = carried_on(start, first, second, 0.8)
+    second = with_momentum(start, first, second, 0.8)
     np.testing.assert_allclose(stacked(tmp_path, 3, dimensions=2), second.positions_ms)
     np.testing.assert_allclose(report.error_sum, second.errors.sum())
 
