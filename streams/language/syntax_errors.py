@@ -2,37 +2,74 @@
 
 from __future__ import annotations
 
+import re
+
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from streams.language.errors import QueryError
-from topology.suggestions import hint as hinted
+from topology.suggestions import closest
 
 readable = {
     "NAME": "a name",
     "INT": "a whole number",
     "FLOAT": "a number",
     "STRING": "a string",
-    "LPAR": "(",
-    "RPAR": ")",
-    "LSQB": "[",
-    "RSQB": "]",
-    "COMMA": ",",
-    "SEMICOLON": ";",
-    "DOT": ".",
-    "PLUS": "+",
-    "MINUS": "-",
+    "LPAR": "an opening parenthesis",
+    "RPAR": "a closing parenthesis",
+    "LSQB": "a window in brackets",
+    "RSQB": "a closing bracket",
+    "COMMA": "a comma",
+    "SEMICOLON": "a semicolon",
+    "DOT": "a dot",
     "STAR": "*",
-    "SLASH": "/",
-    "PERCENT": "%",
-    "EQUAL": "=",
-    "NOT_EQUAL": "<>",
-    "LESS": "<",
-    "LESS_EQUAL": "<=",
-    "GREATER": ">",
-    "GREATER_EQUAL": ">=",
+    "GROUP": "GROUP BY",
+    "PARTITION": "PARTITION BY",
+    "REGISTER": "REGISTER QUERY",
+    "UNION": "UNION ALL",
     "$END": "the end",
 }
-"""Terminals whose names are not what one writes."""
+"""Terminal → what one writes for it, where that is not its name."""
+
+SIGNS = readable.keys() - {"GROUP", "PARTITION", "REGISTER", "UNION"}
+"""Terminals that are no keywords."""
+
+VALUES = frozenset({"INT", "FLOAT", "STRING", "TRUE", "FALSE"})
+"""Terminals that can all stand only where an expression begins."""
+
+OPERATORS = frozenset(
+    {
+        *("PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "AND", "OR", "IS"),
+        *("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"),
+    }
+)
+
+STATEMENT = "make the inner SELECT a statement of its own, and read its stream"
+NAMED = "name the expression with AS in a statement of its own, and read its stream"
+JOIN = "list the streams in FROM and the condition in WHERE: FROM a [NOW], b [NOW] WHERE a.x = b.x"
+OUTER_JOIN = f"for an inner join, {JOIN}"
+SLIDE = "windows move on with each timestamp"
+NEWEST = "a window [ROWS n] keeps the newest n tuples"
+
+absent = {
+    "HAVING": ("HAVING", "filter with WHERE in a second statement that reads this one's stream"),
+    "DISTINCT": ("DISTINCT", "GROUP BY the columns gives each combination once"),
+    "ORDER": ("ORDER BY", "tuples leave in the order of their timestamps"),
+    **{word: (word, NEWEST) for word in ("LIMIT", "OFFSET", "FETCH", "TOP")},
+    **dict.fromkeys(("JOIN", "INNER", "CROSS", "NATURAL"), ("JOIN", JOIN)),
+    **dict.fromkeys(
+        ("LEFT", "RIGHT", "FULL", "OUTER"), ("outer joins", f"for an inner join, {JOIN}")
+    ),
+    **{word: (word, "") for word in ("EXCEPT", "INTERSECT", "CASE")},
+    "WHEN": ("CASE", ""),
+    **{word: (word, SLIDE) for word in ("SLIDE", "STEP", "HOP", "EVERY", "TUMBLE")},
+    "OVER": ("OVER", "aggregates range over the window in FROM, such as [RANGE 1 MINUTE]"),
+    "BETWEEN": ("BETWEEN", "write x >= a AND x <= b"),
+    "IN": ("IN", "write x = a OR x = b"),
+    "LIKE": ("LIKE", "strings can be compared with = and <>"),
+    "WITH": ("WITH", STATEMENT),
+    **dict.fromkeys(("DAY", "DAYS"), ("windows in days", "write it in HOURS")),
+}
+"""Word of SQL or of other stream languages → what Vivace lacks, and what to use instead."""
 
 
 def explain_unexpected(text: str, unexpected: UnexpectedInput) -> QueryError:
@@ -41,26 +78,66 @@ def explain_unexpected(text: str, unexpected: UnexpectedInput) -> QueryError:
     if offset is None or not 0 <= offset <= len(text):
         offset = len(text.rstrip())
     if isinstance(unexpected, UnexpectedToken):
-        token = unexpected.token
-        ended = token.type == "$END"
-        if ended:
-            offset = len(text.rstrip())
-        found = "the text ends" if ended else f"{str(token)!r} is not expected here"
+        word = "" if unexpected.token.type == "$END" else str(unexpected.token)
         expected = set(unexpected.accepts or unexpected.expected)
-        keywords = {name for name in expected if name not in readable}
-        hint = hinted(str(token), keywords) if not ended else ""
-        if hint.startswith("; did you mean"):
-            return QueryError(text, offset, found + hint)
-        return QueryError(text, offset, f"{found}; expected {_listed(expected)}")
+        offset = offset if word else len(text.rstrip())
+        message = _explained(text[:offset], word, text[offset + len(word) :], expected)
+        return QueryError(text, offset, message)
     if isinstance(unexpected, UnexpectedCharacters):
-        if text[offset : offset + 1] == "'":
+        character = text[offset : offset + 1]
+        if character == "'":
             return QueryError(text, offset, "the string does not end; close it with '")
+        if character == '"':
+            return QueryError(text, offset, "strings stand in single quotes: 'text'")
         expected = set(unexpected.allowed or ()) - {"COMMENT", "WHITESPACE"}
-        found = f"{text[offset : offset + 1]!r} is not expected here"
+        found = f"{character!r} is not expected here"
         return QueryError(text, offset, f"{found}; expected {_listed(expected)}")
     return QueryError(text, offset, "the query cannot be understood")
 
 
+def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
+    """What is wrong with a word in its place, or with the end if the word is empty."""
+    if not word:
+        return f"the text ends; expected {_listed(expected)}"
+    found, upper = f"{word!r} is not expected here", word.upper()
+    last = "".join(re.findall(r"\w+|\S", before)[-1:]).upper()
+    following = "".join(re.findall(r"^\s*(\w+|\S)", after)).upper()
+    subquery = (upper == "SELECT" and expected >= VALUES) or (word == "(" and last == "FROM")
+    grouping = re.search(r"\bGROUP\s+BY\s[\w.,\s]*$", before, re.IGNORECASE)
+    if subquery:
+        return f"Vivace has no sub-queries yet; {STATEMENT}"
+    if upper == "SELECT" and last == "UNION":
+        return f"{found}; write UNION ALL: there is no UNION that drops equal tuples yet"
+    if grouping and word in "(+-*/%":
+        return f"GROUP BY takes columns only; {NAMED}"
+    if word == last == "=":
+        return f"{found}; write a single ="
+    if word + following == "/*":
+        return f"{found}; a comment begins with --, and ends with its line"
+    # Some words pass for names of columns until the word after them.
+    misread = last if last in ("DISTINCT", "TOP", "CASE") else ""
+    for given in (upper, misread, following if upper == "NOT" else ""):
+        if given in absent:
+            missing, instead = absent[given]
+            return f"Vivace has no {missing} yet" + (f"; {instead}" if instead else "")
+    meant = closest(word, {name for name in expected if name not in SIGNS})
+    if meant:
+        return f"{found}; did you mean {meant}?"
+    if "AS" in expected and re.fullmatch(r"[A-Za-z_]\w*", word):
+        return f"{found}; write AS before a new name: AS {word}"
+    return f"{found}; expected {_listed(expected)}"
+
+
 def _listed(terminals: set[str]) -> str:
-    words = sorted(readable.get(name, name) for name in terminals)
+    """Terminals in words; those of an expression and the operators as one each."""
+    left, words = set(terminals), list[str]()
+    if left >= VALUES:
+        left -= {*VALUES, "NAME", "NOT", "MINUS", "LPAR"}
+        words.append("an expression")
+    if len(left & OPERATORS) > 2:
+        left -= OPERATORS
+        words.append("an operator")
+    words += (readable.get(name, name) for name in left)
+    # Words for a sign come before keywords.
+    words.sort(key=lambda each: (each.isupper(), each))
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" or {words[-1]}"

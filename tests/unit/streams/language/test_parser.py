@@ -126,6 +126,67 @@ def test_errors_say_what_and_where(text: str, line: int, column: int, message: s
     assert caret.index("^") == column + 1
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("SELECT a FROM s [NOW] GROUP BY a HAVING a > 1", "no HAVING yet; filter with WHERE in"),
+        ("SELECT DISTINCT a FROM s [NOW]", "no DISTINCT yet; GROUP BY the columns"),
+        ("SELECT count(DISTINCT a) AS n FROM s [NOW]", "no DISTINCT yet"),
+        ("SELECT a FROM s [NOW] ORDER BY a", "no ORDER BY yet; tuples leave in the order"),
+        ("SELECT a FROM s [NOW] limit 5", "no LIMIT yet; a window [ROWS n]"),
+        ("SELECT TOP 5 a FROM s [NOW]", "no TOP yet; a window [ROWS n]"),
+        ("SELECT a FROM s [NOW] JOIN t [NOW] ON x", "no JOIN yet; list the streams in FROM"),
+        ("SELECT a FROM s LEFT JOIN t", "no outer joins yet; for an inner join, list"),
+        ("SELECT a FROM s [NOW] FULL OUTER JOIN t", "no outer joins yet"),
+        ("SELECT a FROM (SELECT a FROM s [NOW])", "no sub-queries yet; make the inner SELECT"),
+        ("SELECT a FROM s [NOW] WHERE (SELECT b FROM t) > 1", "no sub-queries yet"),
+        ("SELECT a FROM s [NOW] WHERE a IN (1, 2)", "no IN yet; write x = a OR x = b"),
+        ("SELECT a FROM s [NOW] WHERE a NOT IN (1, 2)", "no IN yet"),
+        ("SELECT a FROM s [NOW] WHERE a BETWEEN 1 AND 2", "no BETWEEN yet; write x >= a"),
+        ("SELECT a FROM s [NOW] EXCEPT SELECT a FROM t [NOW]", "no EXCEPT yet"),
+        ("SELECT a FROM s [NOW] UNION SELECT a FROM t [NOW]", "write UNION ALL"),
+        ("SELECT a FROM s [RANGE 5 MINUTES SLIDE 1 MINUTE]", "no SLIDE yet; windows move on"),
+        ("SELECT a FROM s [RANGE 1 DAY]", "no windows in days yet; write it in HOURS"),
+        ("SELECT sum(a) OVER (PARTITION BY b) FROM s [NOW]", "no OVER yet; aggregates range"),
+        ("SELECT CASE WHEN a THEN b END FROM s [NOW]", "no CASE yet"),
+        ("SELECT a FROM s [NOW] GROUP a", "expected BY"),
+        ("SELECT a FROM s [NOW] GROUP BY floor(a)", "GROUP BY takes columns only; name the"),
+        ("SELECT a b FROM s [NOW]", "'b' is not expected here; write AS before a new name: AS b"),
+        ("SELECT a FROM s [NOW] WHERE a == 1", "write a single ="),
+        ("SELECT /* c */ a FROM s [NOW]", "a comment begins with --"),
+        ('SELECT a FROM s [NOW] WHERE a = "x"', "strings stand in single quotes"),
+    ],
+)
+def test_what_the_language_lacks_is_said_with_what_to_use(body: str, message: str) -> None:
+    with pytest.raises(QueryError) as raised:
+        select(body)
+    assert message in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "REGISTER QUERY q RSTREAM(SELECT a FROM s [NOW]",
+            "a closing parenthesis, a comma, AS, GROUP BY, UNION ALL or WHERE",
+        ),
+        ("REGISTER QUERY q RSTREAM(SELECT (a FROM s [NOW]);", "a closing parenthesis"),
+        (
+            "REGISTER QUERY q RSTREAM(SELECT max(a 5) FROM s [NOW]);",
+            "a closing parenthesis, a comma, a dot, an opening parenthesis or an operator",
+        ),
+        ("REGISTER QUERY q RSTREAM(SELECT a FROM s [NOW] WHERE );", "an expression"),
+        ("REGISTER QUERY q RSTREAM(SELECT a FROM s [5]);", "NOW, PARTITION BY, RANGE, ROWS or UN"),
+        ("SELECT a FROM s [NOW]", "REGISTER QUERY"),
+        ("REGISTER QUERY q SELECT a FROM s [NOW]", "DSTREAM, ISTREAM or RSTREAM"),
+    ],
+)
+def test_what_is_expected_is_said_in_words(text: str, expected: str) -> None:
+    with pytest.raises(QueryError) as raised:
+        parse(text)
+    assert f"; expected {expected}" in raised.value.message
+
+
 def test_two_statements_of_one_name_are_refused() -> None:
     statement = "REGISTER QUERY q RSTREAM(SELECT * FROM s [NOW]);"
     with pytest.raises(QueryError, match="q is registered twice"):
