@@ -1,1 +1,1 @@
-"""A host: the process that runs copies of fragments on a node, or brings streams in and out."""
+"""A host: the process that runs replicas of fragments on a node, or sources and sinks on a site."""

@@ -1,8 +1,8 @@
-"""How busy a host is: the CPU time of its process between two looks.
+"""Measures a host's CPU use: the CPU time of its process between two readings.
 
-A node is one executor with one single-threaded host, and several may share a machine: what counts
-for a node is what its own process uses, in cores. The machine's load would be that of its
-neighbours too, and would push all of them away alike.
+A node is one executor with one single-threaded host, and several nodes may share a machine. The CPU
+use of a node is therefore that of its own process, in cores. The machine's load would include that
+of the neighbours, and would make all nodes on the machine look equally busy.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import psutil
 def process_cpu_s() -> float:
     """CPU seconds, user and system, that this process has used since it started.
 
-    The kernel counts them in hundredths: over a second, a hundredth of a core.
+    The kernel counts in hundredths of a second.
     """
     times = psutil.Process().cpu_times()
     return times.user + times.system
 
 
 class CpuMeter:
-    """Takes the load between one look and the next.
+    """Computes the CPU use between two readings.
 
     Parameters
     ----------
     now_us
-        When it starts.
+        Time of the first reading.
     least_us
-        Looks closer together than this tell nothing: too few hundredths have passed.
+        Shortest interval between two readings: over a shorter one, hundredths are too coarse.
     used_s
         Reads the CPU seconds used so far.
     """
@@ -42,7 +42,7 @@ class CpuMeter:
         self._at_us, self._used_s = now_us, used_s()
 
     def load(self, now_us: int) -> float | None:
-        """CPU use since the last look that told something, cores ≥ 0; None if it was just now."""
+        """CPU use since the last reading, cores ≥ 0; None if that is less than `least_us` ago."""
         elapsed_us = now_us - self._at_us
         if elapsed_us < self._least_us:
             return None

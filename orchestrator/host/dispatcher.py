@@ -1,14 +1,15 @@
-"""What a host works on next: the copies it runs as tasks, each with a deadline for what has come.
+"""Decides what a host evaluates next.
 
-Primaries that follow each other here and nowhere else are one *task* (`streams.scheduling.tasks`)
-under earliest deadline first; a copy that stands by is a task of its own. What enters the first
-operator of a task at a time r is due at r + d_T, all through the task (deadline placement, §5.4).
-A task is dispatched a batch of instants of one operator at a time: of those with work the one
-farthest on, so that what has entered leaves before more is begun. Between two batches another task
-may have become more urgent.
+Under earliest deadline first, primaries that form a chain on this host are one *task*
+(`streams.scheduling.tasks`); a standby is a task of its own. Input that enters the first operator
+of a task at time r must have left the last one by r + d_T (deadline placement, §5.4). The task with
+the earliest such deadline is dispatched first. One dispatch evaluates a batch of timestamp groups
+of one operator: the operator closest to the task's end that has work, so that the task finishes
+what it has started. After each batch another task may have become more urgent.
 
-A task rests for the cluster's batch interval between two *beginnings*, so that what comes
-meanwhile is evaluated together; after a pause it begins at once, and a backlog does not rest.
+A task rests for the cluster's batch interval after its first operator has run, so that input
+arriving meanwhile is evaluated together. After a pause a task starts at once, and a task with a
+backlog does not rest.
 """
 
 from __future__ import annotations
@@ -26,29 +27,31 @@ from streams.scheduling.run_queue import Instance, Policy, RunQueue
 from streams.scheduling.tasks import TaskOperator, extract_tasks
 
 TIMESTAMPS_PER_DISPATCH = 64
-"""At most, before the host listens again."""
+"""Most timestamp groups of a batch; then the host handles messages again."""
 
 BLOCKING_SHARE = 1 / 6
-"""Of the tightest sub-deadline here: how long a batch may hold up what comes meanwhile. Less than
-the fifth that admission leaves to spare. Much shorter batches are bought dearly: each takes a turn
-of the loop, which costs as much whatever is in it, and more on a busy machine."""
+"""Length of a batch as a share of the tightest sub-deadline on this host: input that arrives
+meanwhile waits that long. Admission leaves a fifth to spare, which is more. Much shorter batches
+would be expensive, because each takes a turn of the loop, at a cost that does not depend on the
+batch."""
 
 BATCH_US = (1_000.0, 10_000.0)
-"""Least and greatest length of a batch: shorter ones cost more to dispatch than they help, longer
-ones keep heartbeats waiting."""
+"""Least and greatest length of a batch: dispatching costs more than shorter batches gain, and
+heartbeats wait for longer ones."""
 
 WORTHWHILE = 8.0
 MOST_WORTHWHILE_US = 5_000.0
-"""A batch's tuples may cost so many times as much as the batch itself, up to so long. What it costs
-is not known well at first, and must not make batches very long."""
+"""The tuples of a batch may take `WORTHWHILE` times as long as the batch's fixed cost, up to
+`MOST_WORTHWHILE_US`. The fixed cost is estimated poorly at first, and must not make batches very
+long."""
 
 LEAST_COST_US = 1e-3
-"""A tuple that is said to cost nothing."""
+"""Cost of a tuple whose estimate is zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
-    """A batch to evaluate: of one copy at most so many instants, and tuples."""
+    """A batch to evaluate: a replica, and the most timestamp groups and tuples to evaluate."""
 
     fragment: str
     timestamp_groups: int
@@ -57,18 +60,18 @@ class Dispatch:
 
 @dataclass(slots=True)
 class _Task:
-    """Operators that are dispatched one after the other.
+    """A chain of operators with one sub-deadline.
 
     Attributes
     ----------
     generations
-        In which generation the state of each operator is.
+        Generation of each operator's state.
     sub_deadline_us
         d_T.
     entered
-        (instant, when): everything up to the instant had entered by then, and has not left yet.
+        (watermark, time): input up to the watermark had entered by that time, and has not left yet.
     rests_until_us
-        When it may begin again.
+        When the task may start again.
     """
 
     name: str
@@ -81,7 +84,7 @@ class _Task:
 
     @property
     def identity(self) -> object:
-        """What has entered it has entered another of the same."""
+        """Two tasks with equal identity share their pending input."""
         return self.operators, self.generations, self.standby
 
 
@@ -91,11 +94,11 @@ class Dispatcher:
     Parameters
     ----------
     replicas
-        What the host runs; looked at, never changed.
+        The host's replicas, which the dispatcher reads and never changes.
     policy
-        In which order tasks run.
+        Order in which tasks run.
     batch_us
-        Least time between two beginnings of a task.
+        Least time between two starts of a task.
     """
 
     def __init__(
@@ -109,13 +112,13 @@ class Dispatcher:
         self._queue = RunQueue(policy)
         self._resting: dict[str, int] = {}
         self._ready: set[str] = set()
-        """Copies with work: that changes when something comes and when they are evaluated."""
-        self._mixed = False
+        """Replicas with work; updated when input arrives and after each evaluation."""
+        self._has_both_roles = False
         self._costs: dict[str, CostModel] = {}
         self._batch_length_us = BATCH_US[1]
 
     def rebuild_tasks(self, now_us: int) -> None:
-        """Form tasks anew: what runs here, or in which role, has changed."""
+        """Form tasks again after replicas or their roles have changed."""
         before = self._tasks
         self._tasks = {task.name: task for task in (*self._primaries(), *self._standbys())}
         self._task_of = {name: task for task in self._tasks.values() for name in task.operators}
@@ -128,42 +131,41 @@ class Dispatcher:
         for name in before.keys() - self._tasks.keys():
             self._queue.discard(name)
         self._resting.clear()
-        self._discard_state()
+        self._drop_unused_costs()
         self._ready = {name for name, each in self._replicas.items() if each.replica.has_work}
-        self._mixed = len({task.standby for task in self._tasks.values()}) > 1
+        self._has_both_roles = len({task.standby for task in self._tasks.values()}) > 1
         tightest_us = min((t.sub_deadline_us for t in self._tasks.values()), default=0)
         least_us, most_us = BATCH_US
         self._batch_length_us = min(max(BLOCKING_SHARE * tightest_us, least_us), most_us)
         for task in self._tasks.values():
-            self._await(task, now_us)
+            self._enqueue_or_rest(task, now_us)
 
     def arrived(self, fragment: str, now_us: int) -> None:
-        """Something has come for a copy."""
+        """Note that input has arrived for a replica."""
         task = self._task_of.get(fragment)
         if task is None:
             return
-        self._look(fragment)
+        self._update_ready(fragment)
         if fragment == task.name:
             input_watermark_ms = self._replicas[fragment].replica.engine.input_watermark_ms
             entered_ms = task.entered[-1][0] if task.entered else NO_WATERMARK
             if input_watermark_ms > max(entered_ms, self._left_ms(task)):
                 task.entered.append((input_watermark_ms, now_us))
-        self._await(task, now_us)
+        self._enqueue_or_rest(task, now_us)
 
     @property
     def next_us(self) -> int | None:
-        """When there will be something to dispatch; None if nothing has come. In the past if it
-        is there already."""
+        """When there will be work to dispatch: in the past if there is some, None without input."""
         if len(self._queue):
             return 0
         return min(self._resting.values(), default=None)
 
     def pop(self, now_us: int) -> Dispatch | None:
-        """What to evaluate now; report with `done` when it was."""
+        """The batch to evaluate now, if any; call `done` after its evaluation."""
         for name, until_us in list(self._resting.items()):
             if until_us <= now_us:
                 del self._resting[name]
-                self._put(self._tasks[name], now_us)
+                self._enqueue(self._tasks[name], now_us)
         while (instance := self._queue.pop(now_us)) is not None:
             task = self._tasks[instance.task]
             for fragment in reversed(task.operators):
@@ -176,23 +178,23 @@ class Dispatcher:
         return None
 
     def done(self, fragment: str, now_us: int) -> None:
-        """A dispatch that began at `now_us` has been evaluated."""
+        """Note that a batch that was dispatched at `now_us` has been evaluated."""
         task = self._task_of[fragment]
-        self._look(fragment)
+        self._update_ready(fragment)
         if fragment == task.name and fragment not in self._ready:
-            # A backlog does not wait for more to come.
+            # With a backlog, there is nothing to wait for.
             task.rests_until_us = now_us + self._batch_us
         left_ms = self._left_ms(task)
         while task.entered and task.entered[0][0] <= left_ms:
             task.entered.popleft()
-        self._await(task, now_us)
+        self._enqueue_or_rest(task, now_us)
 
     def charge(self, fragment: str, tuples: int, took_us: float) -> None:
-        """Learn what a dispatch has cost."""
+        """Learn how long a batch took."""
         self._cost_of(fragment).observe(tuples, took_us)
 
     def cost(self, fragment: str) -> CostStatus | None:
-        """What a copy's evaluation has cost so far; None before the first dispatch."""
+        """Measured cost of evaluating a fragment; None before the first batch."""
         model = self._costs.get(fragment)
         if model is None or model.samples == 0:
             return None
@@ -218,7 +220,7 @@ class Dispatcher:
                     elsewhere_ms=min(elsewhere, default=None),
                 )
             )
-        # Tasks are what earliest deadline first schedules; the other orders know operators only.
+        # Only earliest deadline first schedules chains; the other orders schedule operators.
         groups = [operators] if self._policy is Policy.EDF else [[one] for one in operators]
         return [
             _Task(
@@ -248,20 +250,20 @@ class Dispatcher:
     def _generations(self, operators: tuple[str, ...]) -> tuple[int, ...]:
         return tuple(self._replicas[name].replica.generation for name in operators)
 
-    def _await(self, task: _Task, now_us: int) -> None:
+    def _enqueue_or_rest(self, task: _Task, now_us: int) -> None:
         if not self._has_work(task):
             return
         if task.rests_until_us <= now_us or self._has_work(task, after_first=True):
-            self._put(task, now_us)
+            self._enqueue(task, now_us)
         else:
             self._resting[task.name] = task.rests_until_us
 
-    def _put(self, task: _Task, now_us: int) -> None:
+    def _enqueue(self, task: _Task, now_us: int) -> None:
         self._resting.pop(task.name, None)
         released_us = task.entered[0][1] if task.entered else now_us
         if self._policy is Policy.FIFO:
-            # First come to the system, not to this operator: what is old is not overtaken by what
-            # has come since (deadline placement, §4.1).
+            # In the order in which tuples entered the system, not this operator: newer tuples must
+            # not overtake older ones (deadline placement, §4.1).
             ingestion_time_us = self._replicas[task.name].replica.engine.oldest_ingestion_time_us
             released_us = now_us if ingestion_time_us is None else ingestion_time_us
         self._queue.put(
@@ -270,26 +272,26 @@ class Dispatcher:
                 released_us=released_us,
                 deadline_us=released_us + task.sub_deadline_us,
                 standby=task.standby,
-                cost_us=self._waiting_us(task),
+                cost_us=self._pending_us(task),
             )
         )
 
     def _has_work(self, task: _Task, *, after_first: bool = False) -> bool:
         return not self._ready.isdisjoint(task.operators[after_first:])
 
-    def _look(self, fragment: str) -> None:
+    def _update_ready(self, fragment: str) -> None:
         if self._replicas[fragment].replica.has_work:
             self._ready.add(fragment)
         else:
             self._ready.discard(fragment)
 
     def _left_ms(self, task: _Task) -> int:
-        """The last instant that has been through the whole task."""
+        """The watermark up to which input has left the task."""
         return self._replicas[task.operators[-1]].replica.log.end.watermark_ms
 
-    def _waiting_us(self, task: _Task) -> float:
-        """How long what waits will take; asked for only where standbys wait for slack."""
-        if not self._mixed:
+    def _pending_us(self, task: _Task) -> float:
+        """Expected time to evaluate the pending input; needed if standbys wait for slack."""
+        if not self._has_both_roles:
             return 0.0
         return sum(
             self._cost_of(name).cost_us(self._replicas[name].replica.engine.waiting)
@@ -298,11 +300,11 @@ class Dispatcher:
         )
 
     def _tuples(self, fragment: str, left_us: int) -> int:
-        """As many as are expected to take the length of a batch; but more if a batch would cost
-        more than its tuples, or a busy host would do nothing but dispatch.
+        """Number of tuples to evaluate in one batch.
 
-        A batch's results leave at its end, so it does not go past the deadline for some that could
-        be in time. What is late anyway catches up soonest in the longest batches.
+        As many as are expected to fill the length of a batch, but enough to be worth its fixed
+        cost. A batch's results leave at its end, so a batch that can be in time ends before its
+        deadline. Input that is late anyway catches up soonest in the longest batches.
         """
         model = self._cost_of(fragment)
         least_us, most_us = BATCH_US
@@ -319,7 +321,7 @@ class Dispatcher:
             self._costs[fragment] = CostModel(max(estimate_us, LEAST_COST_US))
         return self._costs[fragment]
 
-    def _discard_state(self) -> None:
-        """What was learnt of copies that have gone."""
+    def _drop_unused_costs(self) -> None:
+        """Drop the costs learnt of replicas that no longer run here."""
         for name in self._costs.keys() - self._replicas.keys():
             del self._costs[name]

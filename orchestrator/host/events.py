@@ -1,4 +1,4 @@
-"""What happens to a host, and what it asks its surroundings to do."""
+"""Events that a host's core handles, and commands that it answers with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from topology.arrays import IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageArrived:
-    """A peer's message, authenticated as the peer's."""
+    """A message of a peer, whose identity the transport has verified."""
 
     sender: str
     message: Message
@@ -29,14 +29,14 @@ class PeerLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentReceived:
-    """The store has this assignment for this incarnation of the host."""
+    """The store holds a new assignment for this incarnation of the host."""
 
     assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceEmitted:
-    """Tuples entered here from outside; every instant up to the last mark is closed."""
+    """Tuples entered at this host; the stream is complete up to the last watermark."""
 
     stream: str
     rows: pa.RecordBatch
@@ -46,7 +46,7 @@ class SourceEmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochSuperseded:
-    """The store knows a newer primary than this host's copy."""
+    """The store knows a newer primary than this host's replica."""
 
     fragment: str
     epoch: int
@@ -54,9 +54,10 @@ class EpochSuperseded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaReplaced:
-    """The store does not know this host as a holder of a copy (any more).
+    """The store no longer lists this host's replica of a fragment.
 
-    It was out of reach for so long that another has taken its place: what it holds may have holes.
+    The host was out of reach for so long that another has taken its place. Its replica may lack
+    input.
     """
 
     fragment: str
@@ -64,7 +65,7 @@ class ReplicaReplaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuMeasured:
-    """CPUs in use by the host, 0 … 1 for a single-threaded process."""
+    """CPU use of the host in cores: 0 … 1 for a single-threaded process."""
 
     load: float
 
@@ -90,14 +91,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetPeers:
-    """Keep links to these hosts, and accept links from these only."""
+    """Keep links to these hosts, and accept links from no others."""
 
     peers: tuple[Peer, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordTakeover:
-    """Tell the store that this host's copy is primary now; the data already flows."""
+    """Record in the store that this host's replica has become primary; its output flows already."""
 
     query: str
     fragment: str
@@ -109,13 +110,13 @@ class RecordTakeover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deliver:
-    """Hand tuples to whoever wanted the stream; each exactly once, in order."""
+    """Hand tuples of a stream to its sink driver or observer: each exactly once, in order."""
 
     stream: str
     epoch: int
     chunk: Chunk
     lost: int
-    """Tuples that are known to be missing just before this chunk."""
+    """Tuples that are known to be missing immediately before this chunk."""
     arrived_us: int
     sink: DriverSpec | None = None
     """Who takes it, if the query names one."""
@@ -123,7 +124,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Something an operator should be able to read in the host's log."""
+    """An entry for the host's log."""
 
     kind: str
     subject: str

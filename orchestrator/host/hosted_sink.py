@@ -1,9 +1,10 @@
-"""Where a stream leaves: takes it in exactly once and measures how late it came.
+"""A stream that leaves at this host: received exactly once, with its latency measured.
 
-A closed instant is an *answer*: all results up to it are there, even if there are none ("no alert
-as of now"). Latency is measured for every answer, from the entry of the newest tuple that could
-have mattered to it. The deadline-miss ratio is the share of output tuples that came later than
-the deadline; answers that did, empty ones among them, are counted apart.
+A watermark completes a timestamp: all results up to it have arrived, even if there are none ("no
+alert as of now"). Latency is measured for every completed timestamp, from the ingestion time of the
+newest tuple that could have affected it. The deadline-miss ratio is the share of output tuples that
+arrived later than the deadline. Late completed timestamps, with or without tuples, are counted
+separately.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from streams.chunk import stream_schema
 from streams.scheduling.miss_ratio import MissRatio
 
 SINK_PREFIX = "sink:"
-"""Under this and the stream's name a sink subscribes; fragments subscribe under their own names."""
+"""A sink subscribes under this prefix and the stream's name; a fragment, under its own name."""
 
 LATENCY_WINDOW = 20_000
-"""Answers over which percentiles are taken: a minute or two of a fast stream, and quickly
-sorted: the host does nothing else meanwhile."""
+"""Completed timestamps over which percentiles are computed: a minute or two of a fast stream. The
+host does nothing else while it sorts them."""
 
 MISS_WINDOW_US = 10_000_000
-"""How far back the recent deadline-miss ratio looks."""
+"""Time over which the recent deadline-miss ratio is computed."""
 
 
 class HostedSink:
-    """One stream delivered at this host."""
+    """The sink of one stream at this host."""
 
     def __init__(self, assignment: SinkAssignment) -> None:
         self.assignment = assignment
@@ -47,15 +48,15 @@ class HostedSink:
         self._late_rows = MissRatio(assignment.deadline_ms * 1000, MISS_WINDOW_US)
 
     def use(self, assignment: SinkAssignment) -> None:
-        """Heed a changed assignment: who reads a stream decides by when an observer must have it.
+        """Adopt a changed assignment, such as one with another deadline.
 
-        What has come was early or late by the deadline that held then.
+        Tuples that have arrived keep the judgement by the deadline that held then.
         """
         self.assignment = assignment
         self._late_rows.deadline_us = assignment.deadline_ms * 1000
 
     def skip_to(self, data: Data) -> int:
-        """Go on after a gap that no producer can fill; returns the tuples lost, which are counted.
+        """Skip a gap before `data` that no producer can fill; returns the number of lost tuples.
 
         The next `receive` of `data` succeeds.
         """
@@ -64,7 +65,7 @@ class HostedSink:
         return lost
 
     def receive(self, data: Data, now_us: int, lost: int = 0) -> tuple[Receipt, Deliver | None]:
-        """Take in what is new of `data`."""
+        """Receive the part of `data` that is new."""
         received = self.cursor.receive(data)
         chunk = received.chunk
         if chunk is None:
@@ -86,7 +87,7 @@ class HostedSink:
         )
 
     def status(self, now_us: int) -> SinkStatus:
-        """For the host's record in the store."""
+        """What the host reports about the sink."""
         position = self.cursor.position
         p50 = p99 = None
         if self._latencies_us:

@@ -1,8 +1,8 @@
-"""A passing reader of streams: the instrument of `vivace tail` and of drills.
+"""A temporary reader of streams, used by `vivace tail` and by drills.
 
-An observer is a host like any other, only with nothing to run: it registers in the store, asks for
-streams, and is sent them like every sink, over the same links. It sees exactly what a consumer in
-its region would see, and the streams' own sites are not disturbed.
+An observer is a host that runs no fragments. It registers in the store with the streams it wants,
+and receives them over the same links as every sink. It thus sees exactly what a consumer in its
+region would see, without disturbing the streams' own sites.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from orchestrator.store.zookeeper import ZooKeeperStore
 
 
 class Reach(Protocol):
-    """How to reach a cluster."""
+    """The address of a cluster's store."""
 
     @property
     def cluster(self) -> str:
-        """Its name."""
+        """Name of the cluster."""
         ...
 
     @property
     def zookeeper(self) -> str:
-        """Where its store is."""
+        """Connection string of its store."""
         ...
 
     @property
     def secret(self) -> str:
-        """What opens the store."""
+        """Credential for the store."""
         ...
 
 
@@ -47,9 +47,9 @@ class Observer:
     reach
         The cluster.
     streams
-        What to receive, from the oldest tuple that is still kept.
+        Names of the streams; each is received from its oldest tuple that is still kept.
     region
-        Where to observe from; links are as long as they are from there. Empty: no delay is added.
+        Region to observe from: links are delayed as they are from there. Empty: no delay.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class Observer:
         self._thread.start()
 
     def poll(self, timeout_s: float) -> list[Deliver]:
-        """What has come; waits for the first delivery at most `timeout_s`."""
+        """The deliveries that have arrived; waits at most `timeout_s` for the first."""
         deliveries: list[Deliver] = []
         try:
             deliveries.append(self._deliveries.get(timeout=timeout_s))

@@ -1,10 +1,10 @@
-"""How a host learns that the executor it belongs to is gone.
+"""Ends a host whose executor is gone.
 
-A host is a Python process forked by a daemon, which an executor's Java process started. When that
-dies, the daemon reads end of file and hangs up on its children, so that a host normally ends
-within a second. It must not depend on it: a daemon that was killed too, or is stuck, tells nobody,
-and a host that lives on without its executor would answer for a node that Spark starts anew.
-So the host itself looks, from its loop, at who its parents are.
+A host is a Python process that was forked by a daemon, which in turn was started by the Java
+process of an executor. When that Java process dies, the daemon normally reads end of file and
+terminates its children within a second. If the daemon was killed too, or hangs, nobody terminates
+the host, and it would go on for a node that Spark has started anew. The host's loop therefore
+checks who its parents are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 import psutil
 
 LOOK_EVERY_S = 0.5
-"""Asking who the parent's parent is takes about a millisecond: seldom enough not to matter."""
+"""Interval between two checks of the grandparent: each takes about a millisecond."""
 
 
 class ParentWatchdog:
@@ -30,10 +30,10 @@ class ParentWatchdog:
         self._look_at = time.monotonic()
 
     def parent_is_gone(self) -> bool:
-        """Whether the parent or the grandparent has ended since; cheap enough for every turn.
+        """Whether the parent or the grandparent has ended; cheap enough for every turn.
 
-        The kernel gives a process whose parent ended to another parent, so that unlike a look at
-        whether some pid is alive this is not fooled by a pid that was given out again.
+        When a parent ends, the kernel gives its children another parent. Comparing parents is
+        therefore safe even if the pid of the old one is used again.
         """
         if os.getppid() != self._parent:
             return True

@@ -1,13 +1,12 @@
-"""A host's own measurement of where it is: probes to peers, and its Vivaldi coordinate.
+"""Measures latencies: probes peers and keeps the host's Vivaldi coordinate.
 
-Each host does this for itself at every exchange with a peer (paper 1, §4.2). The CPU axis is the
-host's load under the cluster's scaling function.
+Each host updates its own coordinate at every exchange with a peer (reliable placement, §4.2). The
+CPU axis is the host's load under the cluster's scaling function.
 
-When a link's latency changes, the round trip to that peer follows within `LINK_EXCHANGES` over
-that link, and the coordinates follow within `COORDINATE_EXCHANGES` of each host. Where a change
-contradicts other links, as when one of many links between two regions slows down, a coordinate
-can follow only as far as there is such a place. Planning takes the measured round trip where there
-is one, and coordinates for the rest.
+When a link's latency changes, the measured round trip follows within `LINK_EXCHANGES` over that
+link, and the coordinates follow within `COORDINATE_EXCHANGES` of each host. A change may contradict
+other links, as when one of many links between two regions slows down. No coordinate then fits all
+links exactly. Planning uses the measured round trip where there is one, and coordinates otherwise.
 """
 
 from __future__ import annotations
@@ -28,36 +27,36 @@ DIMENSIONS = 3
 
 UNSETTLED_ERROR = 0.3
 UNSETTLED_ERROR_MS = 5.0
-"""Relative and absolute error above which a coordinate is still finding its place. Where links are
-short, hosts that are kept waiting for a processor are a large part of every round trip, and the
-relative error never falls."""
+"""A coordinate is unsettled while both its relative and its absolute error exceed these limits.
+Where links are short, waiting for a processor makes up much of every round trip, so that the
+relative error alone would never fall."""
 
 EAGER_FACTOR = 4
-"""How many times as often a host probes until then."""
+"""A host with an unsettled coordinate probes this many times as often."""
 
 SAMPLES_KEPT = 5
-"""Of whose median a peer's latency is taken: a stalled process spoils one or two in a row."""
+"""A peer's latency is the median of this many samples: a stalled process spoils one or two."""
 
 LINK_EXCHANGES = SAMPLES_KEPT // 2 + 1
-"""Exchanges with a peer until its median is that of a changed link."""
+"""Exchanges with a peer until the median reflects a changed link."""
 
 COORDINATE_EXCHANGES = 40
-"""Exchanges of each host, with any peers, until distances are off by less than a tenth again after
-the links between two regions have become twice as slow. With six hosts 11 to 24 were enough
-(simulated world, 24 seeds); a median of three samples and a step of an eighth explain most."""
+"""Exchanges of each host, with any peers, until distances are again off by less than a tenth after
+the links between two regions have become twice as slow. With six hosts, 11 to 24 were enough
+(simulated world, 24 seeds)."""
 
 
 class Prober:
-    """Probes one random peer at each turn.
+    """Probes random peers, one at a time.
 
     Parameters
     ----------
     rng
-        Chooses peers, and directions when two coordinates coincide.
+        Chooses peers, and a direction if two coordinates coincide.
     cpu
         Turns the host's load into the CPU axis.
     interval_us
-        Between two probes, once the coordinate has settled.
+        Time between two probes once the coordinate has settled.
     """
 
     def __init__(self, rng: np.random.Generator, cpu: Scaling, interval_us: int) -> None:
@@ -70,7 +69,7 @@ class Prober:
         self.rejected = 0
 
     def use(self, peers: tuple[str, ...]) -> None:
-        """Probe these from now on."""
+        """Probe exactly these peers from now on."""
         for gone in self._samples_ms.keys() - set(peers):
             self._vivaldi.discard_samples(gone)
         self._samples_ms = {
@@ -78,7 +77,7 @@ class Prober:
         }
 
     def next_probe(self, now_us: int) -> tuple[str, Ping] | None:
-        """A peer, and what to send it."""
+        """A peer and the probe to send to it; None without peers."""
         if not self._samples_ms:
             return None
         peer = list(self._samples_ms)[int(self._rng.integers(len(self._samples_ms)))]
@@ -86,7 +85,7 @@ class Prober:
 
     @property
     def interval_us(self) -> int:
-        """Until the next probe: short while the coordinate is uncertain."""
+        """Time until the next probe: shorter while the coordinate is unsettled."""
         mine = self._vivaldi
         unsettled = mine.error > UNSETTLED_ERROR and mine.error_ms > UNSETTLED_ERROR_MS
         return self._interval_us // EAGER_FACTOR if unsettled else self._interval_us
@@ -97,7 +96,7 @@ class Prober:
         return Pong(sent_us=ping.sent_us, position_ms=mine.position_ms, error=mine.error)
 
     def measured(self, peer: str, pong: Pong, now_us: int) -> None:
-        """Take in a probe's answer."""
+        """Update the latency and the coordinate with a probe's answer."""
         samples = self._samples_ms.get(peer)
         if samples is None:
             return
@@ -116,12 +115,12 @@ class Prober:
 
     @property
     def resets(self) -> int:
-        """Times the coordinate had stopped being a number and started over."""
+        """How often the coordinate was no longer a number and was reset."""
         return self._vivaldi.resets
 
     @property
     def coordinate(self) -> Coordinate:
-        """For the host's record in the store."""
+        """The coordinate, as the host reports it."""
         mine = self._vivaldi.coordinate
         return Coordinate(
             position_ms=mine.position_ms,

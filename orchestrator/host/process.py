@@ -1,7 +1,7 @@
-"""The real world of a host: sockets, clocks, ZooKeeper and a loop around `HostCore`.
+"""A host in the real world: sockets, the machine's clock and ZooKeeper around a `HostLoop`.
 
-Inside a Spark executor `run_host` is the whole of the node's one long task. A site runs the same
-`HostProcess` as a process of its own (`orchestrator.deploy.site`).
+Inside a Spark executor, `run_host` is the one long task of a node. A site runs the same
+`HostProcess` in a process of its own (`orchestrator.deploy.site`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A host's side of the store, on a thread of its own: the data plane never waits for it.
+"""Exchanges a host's records with the store, on a thread of its own.
 
-Towards the store: the host's record (rate-limited) and its takeovers. From the store: the
-assignment, when it is for this incarnation. While the session is SUSPENDED or LOST nothing moves
-here and the host goes on with what it has; afterwards the newest record and every takeover still
-unrecorded are written.
+The data plane never waits for the store. A host writes its record (rate-limited) and its takeovers,
+and reads the assignment for its incarnation. While the session is SUSPENDED or LOST nothing is
+exchanged, and the host goes on with the assignment it has. Afterwards the newest record and every
+takeover not recorded yet are written.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from orchestrator.store.protocol import (
 )
 
 RETRY_S = 0.2
-"""Between attempts while the store is away."""
+"""Time between two attempts while the store is unavailable."""
 
 STOP_TIMEOUT_S = 5.0
-"""For a last exchange; the record goes with the session in any case."""
+"""Time for a last exchange. The record disappears with the session in any case."""
 
 LOOK_S = 2.0
 """The assignment is read this often even if no watch has fired."""
@@ -45,23 +45,23 @@ LOOK_S = 2.0
 class StoreLink:
     """Keeps a host's record, takeovers and assignment in step with the store.
 
-    Nothing here waits or starts a thread: `StoreThread` (or the simulator) calls `exchange`.
+    It neither waits nor starts a thread: `StoreThread` or the simulator calls `exchange`.
 
     Parameters
     ----------
     store
         An open store.
     replica_of
-        The host's name and incarnation, as its copies are known.
+        The host's name and incarnation, by which records refer to its replicas.
 
     Attributes
     ----------
     events
-        What has come from the store; appended to here, taken by the host's loop.
+        Events from the store, which the host's loop takes.
     nudge
         Called when there is something new to write.
     superseded
-        Set when another process has taken over the host's name: this one must end.
+        True when another process has taken over the host's name, so that this one must end.
     """
 
     def __init__(self, store: Store, replica_of: ReplicaId) -> None:
@@ -78,22 +78,22 @@ class StoreLink:
         self._assignment: Assignment | None = None
 
     def publish(self, record: NodeRecord) -> None:
-        """Make this the host's record; the newest wins."""
+        """Have this record written at the next exchange, instead of any older one."""
         self._newest = record
         self.nudge()
 
     def record_takeover(self, takeover: RecordTakeover) -> None:
-        """Make the store know that this host's copy is primary."""
+        """Have a takeover by this host's replica recorded."""
         self._takeovers.append(takeover)
         self.nudge()
 
     def exchange(self) -> None:
-        """Write what is to be written, read what there is to read.
+        """Write the newest record and all takeovers, and read the assignment.
 
         Raises
         ------
         StoreError
-            The store is away, or somebody else wrote first: call again.
+            The store is unavailable, or another client wrote first: call again.
         """
         newest, session = self._newest, self.store.session
         if newest is not None and (newest != self._published or session != self._session):
@@ -116,16 +116,16 @@ class StoreLink:
         self._record.withdraw()
 
     def _name_is_taken(self) -> bool:
-        # Versions alone do not tell: a record that another process has put in this one's place
-        # counts from 0 again.
+        # Versions are not enough: they start at 0 again in a record that another process has
+        # created in place of this one's.
         found = self.store.get(NODES.key(self.replica_of.node))
         return found is not None and found.record.incarnation != self.replica_of.incarnation
 
     def _write(self, takeover: RecordTakeover) -> None:
         """Record a takeover under the fragment's version.
 
-        Not if a newer one has come first, and not unless the store knows this copy as the
-        secondary: a host that was out of reach may have been replaced without having heard of it.
+        Nothing is written if a newer takeover is recorded already, or if the store does not list
+        this host's replica: a host that was out of reach may have been replaced meanwhile.
         """
         key = fragment_key(takeover.query, takeover.fragment)
         found = self.store.get(key)
@@ -173,7 +173,7 @@ class StoreThread:
     Parameters
     ----------
     wake
-        Called, from the thread, when the host's loop should look at the link.
+        Called from the thread when there are events for the host's loop.
     """
 
     def __init__(self, link: StoreLink, wake: Callable[[], None]) -> None:
@@ -184,7 +184,7 @@ class StoreThread:
         self._thread = threading.Thread(target=self._run, name="store-link", daemon=True)
 
     def start(self) -> None:
-        """Watch the host's assignment, and keep at it."""
+        """Start exchanging, and watch the host's assignment."""
         store = self._link.store
         store.watch(ASSIGNMENTS.key(self._link.replica_of.node), self._something.set)
         store.on_state(lambda _: self._something.set())
@@ -192,7 +192,7 @@ class StoreThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Withdraw the host's record and end."""
+        """Delete the host's record and end the thread."""
         self._stopping = True
         self._something.set()
         self._thread.join(timeout=STOP_TIMEOUT_S)

@@ -1,19 +1,18 @@
-"""Links between hosts: ZeroMQ, authenticated by CURVE, shaped like the network that is meant.
+"""Links between hosts: ZeroMQ sockets, authenticated by CURVE, with the delays of a WAN.
 
-Every host binds one ROUTER, on which it only receives, and connects one DEALER to each peer, on
-which it only sends. The peers, their keys and endpoints come from the store (`SetPeers`); a
-connection with any other key is turned away (RFC 27, ZAP), and what arrives is attributed to the
-owner of the key it came under, whatever it claims.
+Every host binds one ROUTER socket, on which it only receives, and connects one DEALER socket to
+each peer, on which it only sends. The peers, their keys and endpoints come from the store
+(`SetPeers`). A connection with any other key is refused (RFC 27, ZAP). Messages are attributed to
+the owner of the key they arrived under.
 
-*Bundles.* Many small messages go from one host to another at about the same time, and it costs far
-more to be woken for a message than to read it. What is sent between two calls of `flush` (which
-`receive` does first of all) travels together: one multipart message, whose first frame says when it
-was sent and how many frames each of the messages in it has.
+*Bundles.* A host often sends a peer many small messages at about the same time, and waking the
+peer for a message costs far more than reading it. All messages sent between two calls of `flush`
+(`receive` calls it first) therefore travel together in one multipart message. Its first frame
+contains the sending time and the number of frames of each message.
 
-*Link shaper.* On one machine, delivery is delayed by the one-way latency that the topology gives
-for the two regions, so that a laptop behaves like a WAN. Messages carry the time they were sent;
-the receiver holds them back until sent + delay. A broken connection is noticed with the same
-delay, as the last packet of a dying machine would be.
+*Link shaper.* On one machine, delivery is delayed by the topology's one-way latency between the two
+regions, so that a laptop behaves like a WAN. The receiver holds messages back until sending time +
+delay. A broken connection is reported with the same delay, as it would be over a real link.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ from orchestrator.host.events import PeerLost
 from orchestrator.records import Peer
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
-"""Larger frames are refused: nothing legitimate comes near, and memory is finite."""
+"""Larger frames are refused. Legitimate ones are far smaller, and memory is finite."""
 
 HIGH_WATER_MARK = 50_000
-"""Messages queued for one peer before it counts as lost: many seconds of a fast stream."""
+"""Most bundles queued for one peer, then bundles are dropped: many seconds of a fast stream."""
 
 HANDSHAKE_MS = 300
-"""A connection that is not authenticated by then is tried again. A peer may connect before we have
-been told its key; it is turned away in silence, and would wait for libzmq's 30 s."""
+"""A connection that is not authenticated after this time is tried again. A peer that connects
+before this host knows its key is refused silently, and would otherwise wait for libzmq's 30 s."""
 
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 
@@ -60,7 +59,7 @@ class Keys:
 
     @staticmethod
     def generate() -> Keys:
-        """A fresh pair; every process makes its own and publishes only the public half."""
+        """A new pair: every process creates its own and publishes only the public half."""
         return Keys(*zmq.curve_keypair())
 
 
@@ -79,9 +78,9 @@ class Outlet:
     Attributes
     ----------
     frames, lengths
-        What `flush` will send: the frames of all messages, and how many each has.
+        Frames of all messages that `flush` will send, and the number of frames of each message.
     last_due_us
-        When the last message of the other direction was, or will be, handed on.
+        When the last message from the peer was, or will be, delivered.
     """
 
     peer: Peer
@@ -155,9 +154,10 @@ class Transport:
                 self._outlets[node] = self._open(peer)
 
     def send(self, to: str, frames: list[bytes]) -> None:
-        """Have a message sent to a peer by the next `flush`; to an unknown one, count and drop.
+        """Have the next `flush` send a message to a peer.
 
-        A peer that is gone is known to nobody for a moment; the protocol asks again.
+        Messages to unknown peers are dropped and counted: the peer has just left, and requests are
+        repeated.
         """
         outlet = self._outlets.get(to)
         if outlet is None:
@@ -167,7 +167,7 @@ class Transport:
         outlet.lengths.append(len(frames))
 
     def flush(self) -> None:
-        """Send what waits to be sent."""
+        """Send all waiting messages."""
         for outlet in self._outlets.values():
             if not outlet.lengths:
                 continue
@@ -182,7 +182,7 @@ class Transport:
             outlet.frames, outlet.lengths = [], []
 
     def receive(self, timeout_us: int) -> list[FramesArrived | PeerLost]:
-        """What is due now, in order of arrival; waits for something at most `timeout_us`."""
+        """Messages due now, in order of arrival; waits at most `timeout_us` for the first."""
         self.flush()
         until_us = self._clock_us() + timeout_us
         while True:
@@ -193,8 +193,8 @@ class Transport:
                 return items
 
     def wake(self) -> None:
-        """Make a `receive` that waits return at once; callable from any thread."""
-        # A full pipe means that it has been woken already.
+        """Make a waiting `receive` return at once; may be called from any thread."""
+        # If the pipe is full, `receive` has been woken already.
         with contextlib.suppress(BlockingIOError):
             self._waker.send(b"\0")
 
@@ -233,10 +233,9 @@ class Transport:
         outlet.socket.close(0)
 
     def _listen(self, timeout_us: int) -> bool:
-        """Take in what arrives, waiting for it at most so long; whether somebody calls `wake`."""
+        """Take what arrives within `timeout_us`; returns whether `wake` was called."""
         if 0 < timeout_us < 1000:
-            # Sockets can be waited for by whole milliseconds only. What arrives in less than one is
-            # found after it.
+            # Polling waits for whole milliseconds only, so sleep and look at the sockets then.
             time.sleep(timeout_us / 1e6)
             timeout_us = 0
         ready = dict(self._poller.poll(max(timeout_us, 0) // 1000))
@@ -264,7 +263,7 @@ class Transport:
             _, request, _, _, _, _, key = self._zap.recv_multipart()
             owner = self._owners.get(z85.encode(key))
             if owner is None:
-                # 300 asks the peer to try again later: our list of peers may be behind its.
+                # 300 asks the peer to try again later: this host may not know of the peer yet.
                 self.counters["connections_refused"] += 1
                 receipt = [b"300", b"unknown key", b"", b""]
             else:
@@ -274,7 +273,7 @@ class Transport:
     def _drain_router(self) -> None:
         while True:
             try:
-                # Only a frame object knows under which key it came; the rest is cheaper as bytes.
+                # Only a frame object tells the key it came under; the others are cheaper as bytes.
                 routing = self._router.recv(flags=zmq.DONTWAIT, copy=False)
             except zmq.Again:
                 return
@@ -295,7 +294,8 @@ class Transport:
     def _drain_monitor(self, outlet: Outlet) -> None:
         while outlet.monitor.poll(0):
             event = recv_monitor_message(outlet.monitor)["event"]
-            # A connection that was turned away, since its peer did not know us yet, is no loss.
+            # A connection that was never established, since the peer did not know this host yet, is
+            # not lost.
             if event == zmq.EVENT_DISCONNECTED and outlet.established:
                 self._hold(outlet, self._clock_us(), PeerLost(node=outlet.peer.node))
             outlet.established = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
@@ -303,8 +303,8 @@ class Transport:
     def _hold(self, outlet: Outlet, sent_us: int, item: FramesArrived | PeerLost) -> None:
         now_us = self._clock_us()
         delay_us = round(outlet.peer.delay_ms * 1000)
-        # A link is FIFO and never delivers before now, nor (whatever the sender's clock says)
-        # later than a delay from now.
+        # A link is first in, first out. It delivers no earlier than now and, whatever the sender's
+        # clock says, no later than one delay from now.
         due_us = max(now_us, min(sent_us, now_us) + delay_us, outlet.last_due_us)
         outlet.last_due_us = due_us
         self._order += 1
@@ -319,7 +319,7 @@ class Transport:
 
 
 def _unbundled(bundle: list[bytes]) -> list[list[bytes]] | None:
-    """The frames of each message; None if the head does not tell."""
+    """The frames of each message; None if the first frame does not fit the others."""
     if not bundle or len(bundle[0]) < _sent_at.size:
         return None
     lengths = bundle[0][_sent_at.size :]

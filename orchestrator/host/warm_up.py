@@ -1,8 +1,8 @@
-"""What a host does all the time, done once before anybody relies on it.
+"""Runs each step of a host's work once, before the host joins its cluster.
 
-Libraries load parts of themselves when they are first asked for something. The first statement that
-a process compiles, the first chunk that it reads and the first batch that it evaluates take far
-longer than the next: together long enough for a silence in which peers would suspect the host.
+Libraries load parts of themselves at their first use. The first statement that a process compiles,
+the first chunk that it reads and the first batch that it evaluates therefore take far longer than
+the next. Together they would silence a host for so long that its peers would suspect it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ COLUMNS = {"key": "string", "value": "float"}
 
 
 def warm_up() -> None:
-    """Compile, read, evaluate, keep and send; then leave what was loaded out of garbage collection.
+    """Compile, read, evaluate, log and encode; then exclude loaded objects from garbage collection.
 
-    What is loaded is never garbage. The collector would look through all of it every so often, and
-    no tuple moves meanwhile.
+    Loaded modules never become garbage. The collector would stop the host to scan all of them.
     """
     for statement in parse(STATEMENTS):
         engine = FragmentEngine(compile_statement(statement, {"heard": COLUMNS}))
@@ -43,7 +42,7 @@ def warm_up() -> None:
         for number in range(2):
             engine.offer("heard", _received(number))
             evaluated = engine.advance(1, 1)
-            assert evaluated is not None, "the chunk closes an instant"
+            assert evaluated is not None, "the chunk completes a timestamp group"
             log.append(evaluated.rows, evaluated.watermarks_ms, evaluated.ingestion_times_us)
         FragmentEngine(compile_statement(statement, {"heard": COLUMNS})).restore(engine.snapshot())
     gc.collect()
@@ -51,7 +50,7 @@ def warm_up() -> None:
 
 
 def _received(number: int) -> Chunk:
-    """A chunk as it comes over a link."""
+    """A chunk as it arrives over a link."""
     schema = stream_schema(COLUMNS)
     row = {TIMESTAMP: number, "key": "a", "value": 1.0}
     chunk = Chunk(
@@ -62,5 +61,5 @@ def _received(number: int) -> Chunk:
     )
     sent = Data(stream="heard", epoch=1, generation=1, consumer="", chunk=chunk)
     message = decode(encode(sent), lambda _: schema)
-    assert isinstance(message, Data), "what is sent is what comes"
+    assert isinstance(message, Data), "encoding and decoding yields the same message"
     return message.chunk

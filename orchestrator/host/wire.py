@@ -1,9 +1,9 @@
-"""Messages as frames on the wire, and back.
+"""Encodes messages as frames, and decodes them.
 
 The first frame is a version byte and a msgpack header (msgspec, strictly typed: nothing is ever
-unpickled or evaluated); rows follow as Arrow IPC record batches, one a frame, without schema: the
-receiver knows the stream's schema and decodes against it. Whatever does not decode, or decodes to
-a chunk that breaks its promises, raises `WireError`; the caller counts it and drops the frame.
+unpickled or evaluated). Rows follow as Arrow IPC record batches, one a frame, without their schema:
+the receiver knows the stream's schema. Frames that cannot be decoded, or that decode to an invalid
+chunk, raise `WireError`; the caller counts and drops them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from streams.chunk import Chunk, Position
 WIRE_VERSION = 1
 
 SchemaOf = Callable[[str], pa.Schema | None]
-"""Finds a stream's schema; None for a stream the host has nothing to do with."""
+"""Finds a stream's schema; None for a stream that the host neither reads nor produces."""
 
 
 class WireError(ValueError):
@@ -41,11 +41,11 @@ class WireError(ValueError):
 
 
 class UnknownStream(WireError):
-    """A message about a stream that is neither read nor made here, or not any more."""
+    """A message about a stream that this host does not, or no longer, read or produce."""
 
 
 class ChunkHeader(msgspec.Struct, frozen=True, array_like=True):
-    """A chunk without its rows; marks and origins are little-endian int64."""
+    """A chunk without its rows; watermarks and ingestion times are little-endian int64."""
 
     first_seq: int
     watermarks_ms: bytes
@@ -63,7 +63,7 @@ class DataHeader(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
 
 class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """`Snapshot` without its state and rows: those are frames of their own, in this order."""
+    """`Snapshot` without its state and rows, which follow as frames of their own in this order."""
 
     fragment: str
     epoch: int
@@ -75,7 +75,7 @@ class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Control(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Every message that is a header and nothing else."""
+    """Any message that consists of a header only."""
 
     kind: str
     body: msgspec.Raw
@@ -184,7 +184,7 @@ def _snapshot(header: SnapshotHeader, bodies: Sequence[bytes], schema_of: Schema
 def _known(stream: str, schema_of: SchemaOf) -> pa.Schema:
     schema = schema_of(stream)
     if schema is None:
-        raise UnknownStream(f"stream {stream!r} is neither read nor made here")
+        raise UnknownStream(f"stream {stream!r} is neither read nor produced here")
     return schema
 
 
@@ -197,7 +197,7 @@ def _chunk_header(chunk: Chunk) -> ChunkHeader:
 
 
 def _rows(chunk: Chunk) -> bytes:
-    # Most answers have no rows at all; an empty frame says so for the price of nothing.
+    # Most chunks contain no rows at all; an empty frame costs nothing.
     return chunk.rows.serialize().to_pybytes() if chunk.rows.num_rows else b""
 
 

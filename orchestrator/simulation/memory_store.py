@@ -1,9 +1,9 @@
-"""The store of the simulated world: one server in memory, any number of sessions with it.
+"""The store of the simulated world: a server in memory with any number of sessions.
 
-It does what `orchestrator.store.ZooKeeperStore` does (one test suite runs against both), except
-that nothing waits: a watch's callback runs within the call that made the change, in the order the
-watches were set, and sessions are suspended and expired by whoever holds the store, never by a
-clock. Records pass through the same encoding, so that what ZooKeeper would refuse is refused here.
+It behaves like `orchestrator.store.ZooKeeperStore` (one test suite runs against both), except that
+nothing waits. A watch's callback runs within the call that made the change, in the order in which
+watches were set. Sessions are suspended and expired by calls, never by a clock. Records pass
+through the same encoding, so that both stores refuse the same records.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class _Entry:
     data: bytes
     version: int = 0
     owner: int = 0
-    """Session it goes with; 0: it stays."""
+    """Session that an ephemeral record belongs to; 0 for any other record."""
 
 
 class MemoryServer:
-    """What all sessions share: the records, and who is to be told of changes.
+    """The state that all sessions share: records and watches.
 
     Parameters
     ----------
@@ -69,36 +69,36 @@ class MemoryServer:
         return client
 
     def go_away(self) -> None:
-        """Stop answering anybody; sessions do not expire meanwhile."""
+        """Stop answering; sessions do not expire meanwhile."""
         self.away = True
         for client in self.clients:
             client.suspend()
 
     def come_back(self) -> None:
-        """Answer again; every client goes on in its session."""
+        """Answer again; every client continues its session."""
         self.away = False
         for client in list(self.clients):
             client.resume()
 
     def plant(self, path: str, data: bytes) -> None:
-        """Write raw bytes, as a careless person with a ZooKeeper shell would."""
+        """Write raw bytes, as somebody with a ZooKeeper shell could."""
         entry = self.entries.get(path)
         version = 0 if entry is None else entry.version + 1
         self.entries[path] = _Entry(data, version)
         self.changed(path)
 
     def next_session(self) -> int:
-        """Number of a session never given before."""
+        """A new session number."""
         self._last_session += 1
         return self._last_session
 
     def next_sequence(self) -> int:
-        """Place of the next event in the audit trail."""
+        """Sequence number of the next event in the audit trail."""
         self._last_sequence += 1
         return self._last_sequence
 
     def end_session(self, session: int) -> None:
-        """Drop the session's ephemeral records."""
+        """Delete the session's ephemeral records."""
         gone = [path for path, entry in self.entries.items() if entry.owner == session]
         for path in gone:
             del self.entries[path]
@@ -106,7 +106,7 @@ class MemoryServer:
             self.changed(path)
 
     def changed(self, path: str) -> None:
-        """Tell the watches that look at the path."""
+        """Call the watches of the path."""
         for watch in list(self.watches):
             if watch.sees(path):
                 watch.call()
@@ -129,23 +129,23 @@ class MemoryStore:
 
     @property
     def session(self) -> int:
-        """Number of the present session; 0 between two."""
+        """Number of the session; 0 without one."""
         return self._session
 
     def suspend(self) -> None:
-        """The connection breaks; the server does not know yet."""
+        """Break the connection; the server keeps the session."""
         if self._state is SessionState.CONNECTED:
             self._become(SessionState.SUSPENDED)
 
     def expire(self) -> None:
-        """The server ends the session; who is SUSPENDED learns of it only on `resume`."""
+        """End the session; a SUSPENDED client learns of it only on `resume`."""
         self._server.end_session(self._session)
         self._expired = True
         if self._state is SessionState.CONNECTED:
             self._lose()
 
     def resume(self) -> None:
-        """The connection is back: in the same session, or if that expired in a new one."""
+        """Restore the connection: in the same session, or in a new one if that has expired."""
         if self._state is SessionState.CONNECTED:
             return
         if self._expired:
@@ -158,7 +158,7 @@ class MemoryStore:
             watch.call()
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
-        """Be told of each change of state."""
+        """Have `callback` called at each change of state."""
         self._listeners.append(callback)
 
     def get(self, key: Key[R]) -> Versioned[R] | None:
@@ -209,7 +209,7 @@ class MemoryStore:
         self._server.changed(key.path)
 
     def append_history(self, event: HistoryEvent) -> int:
-        """Add to the audit trail, drop what exceeds its bound, and return the sequence number."""
+        """Append to the audit trail, trim it to its bound, and return the sequence number."""
         sequence = self._server.next_sequence()
         self.create(HISTORY.key(f"e-{sequence:010d}"), event)
         names = sorted(self.list(HISTORY).records)
@@ -225,14 +225,14 @@ class MemoryStore:
         )
 
     def watch(self, where: Folder[R] | Key[R], callback: Callable[[], None]) -> Watch:
-        """Be told that a record, or something in a folder, may have changed."""
+        """Have `callback` called whenever a record, or one in a folder, may have changed."""
         watch = _MemoryWatch(self, self._server, where, callback)
         self._server.watches.append(watch)
         watch.call()
         return watch
 
     def close(self) -> None:
-        """End the session; its ephemeral records go at once."""
+        """End the session and delete its ephemeral records at once."""
         for watch in [watch for watch in self._server.watches if watch.client is self]:
             watch.cancel()
         if self in self._server.clients:
@@ -267,7 +267,7 @@ class MemoryStore:
 
 
 class _MemoryWatch:
-    """Calls back within the call that made the change, unless its client is cut off."""
+    """Calls back within the call that made the change, unless its client is not connected."""
 
     def __init__(
         self,
@@ -283,7 +283,7 @@ class _MemoryWatch:
         self._callback = callback
 
     def sees(self, path: str) -> bool:
-        """Whether a change at the path is meant."""
+        """Whether the watch covers the path."""
         return path.startswith(f"{self._path}/") if self._children else path == self._path
 
     def call(self) -> None:
@@ -292,6 +292,6 @@ class _MemoryWatch:
             self._callback()
 
     def cancel(self) -> None:
-        """Be told no more."""
+        """Stop calling back."""
         if self in self._server.watches:
             self._server.watches.remove(self)

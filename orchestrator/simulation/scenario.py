@@ -1,7 +1,7 @@
-"""A cluster's manifests played in the simulated world: the same plan, hosts and protocol.
+"""Plays a cluster's manifests in the simulated world, with the product's plans and protocol.
 
-The demo's scenario: replay the recording, kill the node that runs a fragment's primary, bring it
-back as Spark would.
+As in the demo: replay the recording, kill the node that runs a fragment's primary, and start it
+again as Spark would.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from orchestrator.store.protocol import QUERIES, STREAMS
 from streams.chunk import stream_schema
 
 SETTLE_S = 20.0
-"""Virtual time for coordinates to settle before queries are applied."""
+"""Virtual time in which coordinates settle before queries are applied."""
 
 RESTART_S = 8.0
-"""What Spark takes to bring an executor and its host back."""
+"""Virtual time that Spark takes to start an executor and its host again."""
 
 
 class ScenarioStuck(RuntimeError):
-    """Something that should have happened has not."""
+    """An expected state was not reached in time."""
 
 
 @dataclass(slots=True)
 class Played:
-    """What came of a scenario.
+    """The outcome of a scenario.
 
     Attributes
     ----------
     deliveries
-        What each output's sink took in, in order.
+        By output: what its sink received, in order.
     killed
-        None if nothing was killed.
+        The node killed, and its recovery; None without a kill.
     """
 
     world: World
@@ -53,7 +53,7 @@ class Played:
     schemas: dict[str, pa.Schema] = field(default_factory=dict[str, pa.Schema])
 
     def delivered(self, stream: str) -> Delivered:
-        """As a site's archive would have it."""
+        """Everything delivered of one output."""
         return Delivered.from_deliveries(self.deliveries[stream], self.schemas[stream])
 
 
@@ -65,15 +65,17 @@ class Scenario:
     manifests
         One cluster, its streams and queries.
     seed
-        Of everything random.
+        Seed of everything random.
     streams
-        The stream records to apply instead of the manifests' (a shorter stretch, another speed).
+        Streams to apply instead of the manifests', such as an excerpt at another speed.
+    check_invariants
+        Whether to check each host's invariants after each of its turns.
     candidates
-        Coordinators that stand for election; the first one leads.
+        Number of coordinators that stand for election; the first one leads.
     costs
-        What evaluation takes.
+        How long evaluation takes.
     deliver
-        Takes what sinks receive, besides `deliveries`; such as `SinkDrivers.keep` of a site.
+        Takes everything that sinks receive, such as `SinkDrivers.keep` of a site; may be None.
     """
 
     def __init__(
@@ -125,7 +127,7 @@ class Scenario:
         kill_after_s
             Virtual seconds after the replay began; None to kill nothing.
         target
-            As in the drill: a fragment or a node; by default a join's primary.
+            A fragment or a node, as in a drill; by default a join's primary.
         """
         self.begin()
         if kill_after_s is None:
@@ -149,13 +151,13 @@ class Scenario:
         self.world.run_for(seconds, check_invariants=self._check_invariants)
 
     def kill(self, node: str) -> None:
-        """Kill a node's host and bring it back as Spark would."""
+        """Kill a node's host, and start it again as Spark would."""
         self.world.kill(node)
         due_us = self.world.now_us + round(RESTART_S * 1e6)
         self.world.at(due_us, lambda: self.world.restart(node))
 
     def kill_leader(self) -> None:
-        """End the coordinator that leads, as SIGKILL would; the others stand for election."""
+        """Kill the leading coordinator as SIGKILL would; the others stand for election."""
         ((store, leader),) = [each for each in self._candidates if each[1].election.leads]
         self._candidates.remove((store, leader))
         self.world.abandon(store)
@@ -165,11 +167,11 @@ class Scenario:
         self._wait(self._healed, 60.0, "redundancy is not restored")
 
     def drill(self, target: str | None) -> Killed:
-        """Kill the node of a primary and wait until all is as before."""
+        """Kill the node of a primary and wait until redundancy is restored."""
         chosen = choose(read_view(self.store), target)
         killed_us = self.world.now_us
         self.kill(chosen.node)
-        # The store takes the dead for alive until their session times out.
+        # The store lists a dead host until its session times out.
         self.run_for(RESTART_S)
         self.heal()
         view = read_view(self.store)
@@ -183,7 +185,7 @@ class Scenario:
         )
 
     def finish(self, killed: Killed | None = None) -> Played:
-        """Let time pass until the recording has ended and all its answers have come."""
+        """Let time pass until the recording has ended and all results have arrived."""
         self._wait(self._finished, 10_000.0, "the recording does not end")
         view = read_view(self.store)
         return Played(
@@ -221,7 +223,7 @@ class Scenario:
         )
 
     def _wait(self, condition: Callable[[], bool], limit_s: float, otherwise: str) -> None:
-        """Let time pass until a condition, which is looked at every 100 virtual ms."""
+        """Let time pass until a condition holds, which is checked every 100 virtual ms."""
         give_up_us = self.world.now_us + round(limit_s * 1e6)
         while not condition():
             if self.world.now_us >= give_up_us:
@@ -234,5 +236,5 @@ class Scenario:
 
 
 def excerpt(stream: StreamRecord, *, begin_ms: int, end_ms: int, speed: float) -> StreamRecord:
-    """The stream with a stretch of its recording, played once."""
+    """The stream with an excerpt of its recording, played once."""
     return played(stream, begin_ms=begin_ms, end_ms=end_ms, speed=speed, repeat=False)

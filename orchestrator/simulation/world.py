@@ -1,12 +1,12 @@
-"""The simulated world: a virtual clock and network around the very objects that run for real.
+"""The simulated world: a virtual clock and network around the product's own hosts and coordinator.
 
-`HostCore`, `StoreLink`, `SourceDrivers` and the coordinator are the product's; only what surrounds
-them is simulated: time, links (the topology's delays, first in first out), the cost of evaluation,
-and the store's server. Everything is drawn from one seed, so the same seed gives the same run.
+`HostLoop`, with all it drives, and the coordinator are the product's. Simulated are time, links
+(with the topology's delays, first in first out), the cost of evaluation, and the store's server.
+All randomness comes from one seed, so the same seed gives the same run.
 
-What a crash looks like here is what it looks like on a network: messages under way still arrive,
-peers learn of the broken connection one link delay later, and the store keeps the dead host's
-record until its session times out.
+A crash has the same consequences as on a network: messages under way still arrive, peers learn of
+the broken connection one link delay later, and the store keeps the dead host's record until its
+session times out.
 """
 
 from __future__ import annotations
@@ -28,28 +28,27 @@ from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.protocol import CLUSTER, StoreError
 
 START_US = 1_000_000_000_000_000
-"""The virtual clock starts here: a round number in 2001, so that no code leans on zero."""
+"""Start of the virtual clock: a round number in 2001, so that no code relies on zero."""
 
 EXCHANGE_US = 50_000
-"""Between two looks of a host at the store, as watches and a session would give."""
+"""Time between two exchanges of a host with the store: about the delay of a watch."""
 
 SESSION_TIMEOUT_US = 10_000_000
 """How long the store keeps the record of a host that died."""
 
 COORDINATE_US = 200_000
-"""Between two rounds of the coordinator."""
+"""Time between two rounds of the coordinator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What evaluation takes on a simulated node."""
+    """How long evaluation takes on a simulated node."""
 
     dispatch_us: int = 50
     effort_us: float = 5.0
-    """Per input tuple or instant."""
+    """Time for each input tuple and each timestamp group."""
     noise: float = 0.0
-    """Of emulated costs: standard deviation of their logarithm, tuple by tuple, around a mean that
-    is the cost stated."""
+    """Standard deviation of the logarithm of a tuple's emulated cost; its mean is the stated cost."""
 
     def of(self, worked: Worked, rng: np.random.Generator) -> int:
         """How long a batch takes, µs."""
@@ -65,7 +64,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """Something that a host reported."""
+    """A report of a host."""
 
     at_us: int
     node: str
@@ -182,9 +181,11 @@ class World:
     specs
         Hosts to start.
     seed
-        Of everything random.
+        Seed of everything random.
     deliver
-        Told of everything that a sink takes in, with the sink's node.
+        Takes the deliveries of all sinks, each with its node.
+    costs
+        How long evaluation takes.
     """
 
     def __init__(
@@ -214,10 +215,8 @@ class World:
         for spec in specs:
             self.start_host(spec)
 
-    # What a scenario does
-
     def coordinate(self, round_at: Callable[[int], object], until: Callable[[], bool]) -> None:
-        """Call a coordinator's round every 200 ms from now on, until it is no more."""
+        """Call a coordinator's round every 200 ms from now on, until `until` returns True."""
 
         def again() -> None:
             if until():
@@ -245,12 +244,12 @@ class World:
                 self._break(other, node)
 
     def abandon(self, store: MemoryStore) -> None:
-        """Nobody speaks for this session any more: the store ends it when it times out."""
+        """Leave a session to the store, which ends it when it times out."""
         session = store.session
 
         def end() -> None:
             if self.server.away:
-                # A server that comes back gives every session its time anew.
+                # After an outage, the server restarts the timeout of every session.
                 self.at(self.now_us + SESSION_TIMEOUT_US, end)
             else:
                 self.server.end_session(session)
@@ -273,20 +272,18 @@ class World:
         self._cut -= {(one, other), (other, one)}
 
     def at(self, when_us: int, action: Callable[[], None], *, last: bool = False) -> None:
-        """Do something at a time; `last`: after everything else that happens then."""
+        """Schedule an action; with `last`, after all others at the same time."""
         self._order += 1
         heapq.heappush(self._agenda, (max(when_us, self.now_us), last, self._order, action))
 
     def run_for(self, seconds: float, *, check_invariants: bool = False) -> None:
-        """Let time pass; if asked to, check each host whenever it has done something."""
+        """Let time pass; if asked to, check each host's invariants after each of its turns."""
         end_us = self.now_us + round(seconds * 1e6)
         self.check_invariants = check_invariants
         while self._agenda and self._agenda[0][0] <= end_us:
             self.now_us, _, _, action = heapq.heappop(self._agenda)
             action()
         self.now_us = end_us
-
-    # Links
 
     def transmit(self, host: SimulatedHost, to: str, message: Message) -> None:
         """Have a message arrive one link delay later, in order, unless the link is broken."""

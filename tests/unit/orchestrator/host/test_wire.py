@@ -71,7 +71,7 @@ def test_another_version(frames: list[bytes]) -> None:
 def test_unknown_stream() -> None:
     refused(
         encode(Data(stream="t", epoch=1, generation=1, consumer="c", chunk=DATA.chunk)),
-        "stream 't' is neither read nor made here",
+        "stream 't' is neither read nor produced here",
     )
 
 
