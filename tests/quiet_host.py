@@ -1,6 +1,6 @@
-"""Copies of fragments and their dispatcher on one host, without messages, clock or store.
+"""Replicas of fragments and their dispatcher on one host, without messages, clock or store.
 
-What a copy gives is handed to those here that read it, as a host's messages to itself do.
+The output of a replica is handed to its readers here, as a host's messages to itself are.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def fragment(
     generation: int = 1,
     epoch: int = 1,
 ) -> FragmentAssignment:
-    """A copy that passes on the tuples of some streams, told as words."""
+    """A replica that passes on the tuples of some streams, whose names are separated by spaces."""
     parts = [f"SELECT number FROM {stream} [NOW]" for stream in reads.split()]
     return FragmentAssignment(
         query="q",
@@ -50,32 +50,32 @@ def fragment(
 
 
 class QuietHost:
-    """Copies that run here; secondaries are warm from the beginning."""
+    """Replicas of one host; secondaries are warm from the start."""
 
     def __init__(
-        self, *copies: FragmentAssignment, policy: Policy = Policy.EDF, batch_ms: float = 0.0
+        self, *replicas: FragmentAssignment, policy: Policy = Policy.EDF, batch_ms: float = 0.0
     ) -> None:
         self.now_us = 0
         self.replica_manager = ReplicaManager("one")
         self.dispatcher = Dispatcher(self.replica_manager.replicas, policy, round(batch_ms * MS))
-        self.assign(*copies)
+        self.assign(*replicas)
 
-    def assign(self, *copies: FragmentAssignment) -> None:
+    def assign(self, *replicas: FragmentAssignment) -> None:
         """Run these and nothing else."""
         before = {name: each.replica for name, each in self.replica_manager.replicas.items()}
-        self.replica_manager.apply(Assignment(incarnation="1", fragments=copies), self.now_us)
+        self.replica_manager.apply(Assignment(incarnation="1", fragments=replicas), self.now_us)
         for name, hosted in self.replica_manager.replicas.items():
             if before.get(name) is not hosted.replica:
                 self._begin(name)
         self.dispatcher.rebuild_tasks(self.now_us)
 
     def change_role(self, name: str, event: RoleEvent) -> None:
-        """Something happens to a copy."""
+        """Apply a role event to a replica."""
         self.replica_manager.replicas[name].replica.apply(event)
         self.dispatcher.rebuild_tasks(self.now_us)
 
     def arrive(self, stream: str, part: Chunk) -> None:
-        """A chunk comes for everybody here that reads the stream."""
+        """A chunk arrives for every replica here that reads the stream."""
         for name, hosted in self.replica_manager.replicas.items():
             if stream in hosted.subscriptions:
                 data = Data(stream=stream, epoch=1, generation=1, consumer=name, chunk=part)
@@ -83,7 +83,7 @@ class QuietHost:
                 self.dispatcher.arrived(name, self.now_us)
 
     def step(self, took_us: int = 0) -> Dispatch | None:
-        """Evaluate one batch, if there is anything to evaluate by now."""
+        """Evaluate one batch, if there is work by now."""
         dispatch = self.dispatcher.pop(self.now_us)
         if dispatch is None:
             return None
@@ -107,7 +107,7 @@ class QuietHost:
         return dispatch
 
     def steps(self, took_us: int = 0) -> list[str]:
-        """Evaluate all that can be by now; whose batches, in order."""
+        """Evaluate all work there is by now; returns the fragment of each batch, in order."""
         done: list[str] = []
         while (dispatch := self.step(took_us)) is not None:
             done.append(dispatch.fragment)
@@ -115,7 +115,7 @@ class QuietHost:
 
     @property
     def with_work(self) -> set[str]:
-        """Copies that could evaluate something."""
+        """Replicas with work."""
         return {n for n, hosted in self.replica_manager.replicas.items() if hosted.replica.has_work}
 
     def _begin(self, name: str) -> None:

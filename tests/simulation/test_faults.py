@@ -46,7 +46,7 @@ def history(scenario: Scenario) -> list[str]:
 
 
 def roles(scenario: Scenario, name: str) -> list[ReplicaRole]:
-    """What live hosts say of their copies of a fragment."""
+    """Roles of a fragment's replicas on live hosts."""
     statuses = [
         host.core.replica_statuses().get(name)
         for host in scenario.world.hosts.values()
@@ -103,7 +103,7 @@ def test_link_between_peer_replicas_cut_leaves_two_primaries_until_it_is_mended(
     scenario.world.mend(*peer_replicas)
     scenario.run_for(1)
     scenario.heal()
-    # The deposed copy has stepped down, or the leader has replaced it meanwhile: one is left.
+    # The deposed replica has stepped down, or the leader has replaced it meanwhile: one is left.
     assert roles(scenario, "pairs") == [ReplicaRole.PRIMARY, ReplicaRole.STANDBY]
     # Each may have suspected the other more than once: what counts is that they agree.
     assert fragment(scenario, "pairs").epoch > before.epoch

@@ -97,7 +97,7 @@ def test_refuses_a_chunk_that_does_not_join_up() -> None:
     log = log_of((10, 2))
     with pytest.raises(InvariantViolation, match="sequence 5"):
         log.extend(chunk(5, [(20, 1)]))
-    with pytest.raises(InvariantViolation, match="mark 10"):
+    with pytest.raises(InvariantViolation, match="watermark 10"):
         log.extend(chunk(2, [(10, 1)]))
 
 

@@ -28,7 +28,7 @@ steps = st.lists(
 
 @dataclass(slots=True)
 class Chain:
-    """Copies that follow each other, and what has entered them and has not left."""
+    """A chain of replicas, and the input that has entered it and has not left."""
 
     stream: str
     names: list[str]

@@ -49,12 +49,14 @@ def chunks(draw: st.DrawFn) -> Chunk:
         }
     )
     rows = [{"_ts": ts, **draw(row)} for ts in at]
-    origins = draw(st.lists(int64, min_size=len(watermarks_ms), max_size=len(watermarks_ms)))
+    ingestion_times_us = draw(
+        st.lists(int64, min_size=len(watermarks_ms), max_size=len(watermarks_ms))
+    )
     return Chunk(
         first_seq=draw(counts),
         rows=pa.RecordBatch.from_pylist(rows, schema=schema),
         watermarks_ms=np.array(watermarks_ms, dtype=np.int64),
-        ingestion_times_us=np.array(origins, dtype=np.int64),
+        ingestion_times_us=np.array(ingestion_times_us, dtype=np.int64),
     )
 
 

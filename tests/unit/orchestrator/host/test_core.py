@@ -1,4 +1,4 @@
-"""A host driven by hand: what it answers to each event, without a clock or a socket."""
+"""A host driven by hand: its commands after each event, without a clock or a socket."""
 
 from __future__ import annotations
 
@@ -671,7 +671,7 @@ def test_what_a_stream_sheds_is_counted_and_never_numbered() -> None:
     host = entering(Shed(tuples=3, per_ms=100.0, value="number % 4"))
     enter(host, chunk(0, [(10, 6)]))
     (sent,) = host.sent_to("one", Data)
-    # 0 … 5 are worth 0 1 2 3 0 1: the three best are in their order; marks stay.
+    # 0 … 5 are worth 0 1 2 3 0 1: the three best are in their order; watermarks stay.
     assert numbers([sent.chunk]) == [1, 2, 3]
     assert (sent.chunk.first_seq, sent.chunk.watermarks_ms.tolist()) == (0, [10])
     host.now_us += 99 * MS

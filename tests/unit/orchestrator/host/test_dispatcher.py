@@ -65,7 +65,7 @@ def test_fifo_serves_what_is_older_in_the_system_whenever_it_came_here() -> None
     host = QuietHost(
         fragment("early", "s", sub_deadline_ms=1.0), fragment("late", "t"), policy=Policy.FIFO
     )
-    # Origins are the timestamps: what came here first is younger.
+    # Ingestion times are the timestamps: the first arrival here is the younger tuple.
     host.arrive("s", chunk(0, [(9, 1)]))
     host.now_us = 5 * MS
     host.arrive("t", chunk(0, [(2, 1)]))
@@ -203,7 +203,7 @@ def test_deadline_of_later_operators_counts_from_entering_the_task() -> None:
     host.now_us = 4 * MS
     host.arrive("s", chunk(1, [(2, 1)]))
     host.arrive("t", chunk(0, [(1, 1)]))
-    # The first instant is due at 30, `other` at 29; the second instant only at 34.
+    # The first timestamp group is due at 30, `other` at 29; the second group only at 34.
     assert host.steps()[:2] == ["other", "b"]
 
 
@@ -214,12 +214,12 @@ def test_deadline_rises_once_the_oldest_has_left() -> None:
     host.arrive("t", chunk(0, [(1, 1)]))
     host.now_us = 2 * MS
     host.arrive("s", chunk(1, [(2, 1)]))
-    # Due at 30 with the first instant, hence before 31; both instants go together.
+    # Due at 30 with the first timestamp group, hence before 31; both groups go together.
     assert host.steps() == ["a", "b", "other"]
     host.arrive("t", chunk(1, [(2, 1)]))
     host.now_us = 3 * MS
     host.arrive("s", chunk(2, [(3, 1)]))
-    # The third instant is due at 33, `other` at 32.
+    # The third timestamp group is due at 33, `other` at 32.
     assert host.steps() == ["other", "a", "b"]
 
 
@@ -283,7 +283,7 @@ def test_what_waits_is_not_lost_when_tasks_are_formed_anew() -> None:
     host = QuietHost(*followers(), batch_ms=10)
     host.arrive("s", chunk(0, [(1, 1)]))
     assert host.step() is not None
-    # Output of `a` waits at `b`, and an instant at `a`, which rests.
+    # Output of `a` waits at `b`, and a timestamp group at `a`, which rests.
     host.arrive("s", chunk(1, [(2, 1)]))
     host.change_role("b", RoleEvent.SUPERSEDED)
     assert host.dispatcher.next_us is not None

@@ -31,9 +31,9 @@ def test_before_anything_came() -> None:
     )
 
 
-def test_latency_is_counted_for_every_answer_and_late_ones_as_misses() -> None:
+def test_latency_is_counted_for_every_completed_timestamp_and_late_ones_as_misses() -> None:
     made = sink()
-    # Origins lie at 10 and 20 ms; both answers arrive at 22 ms.
+    # Ingestion times are 10 and 20 ms; both timestamps are completed at 22 ms.
     receipt, delivery = made.receive(data(chunk(0, [(10, 1), (20, 0)])), 22_000)
     assert receipt is Receipt.ACCEPTED
     assert delivery is not None
@@ -66,16 +66,16 @@ def test_a_gap_is_not_taken_in_until_it_is_given_up_and_then_counted() -> None:
     assert delivery.lost == made.status(0).lost == 3
 
 
-def test_late_tuples_are_counted_by_the_answer_they_came_with() -> None:
+def test_late_tuples_are_counted_by_the_completed_timestamp_they_came_with() -> None:
     made = sink()
-    # Origins lie at 10, 20 and 30 ms; all come at 25 ms, with a deadline of 5 ms.
+    # Ingestion times are 10, 20 and 30 ms; all arrive at 25 ms, with a deadline of 5 ms.
     made.receive(data(chunk(0, [(10, 3), (20, 2), (30, 1)])), 25_000)
     status = made.status(25_000)
     assert (status.rows, status.late_rows, status.deadline_misses) == (6, 3, 1)
     assert status.miss_pct == status.recent_miss_pct == pytest.approx(50.0)
 
 
-def test_a_late_answer_without_tuples_is_no_late_tuple() -> None:
+def test_a_late_completed_timestamp_without_tuples_is_no_late_tuple() -> None:
     made = sink()
     made.receive(data(chunk(0, [(10, 0)])), 25_000)
     status = made.status(25_000)

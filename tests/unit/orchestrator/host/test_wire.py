@@ -104,7 +104,7 @@ def test_a_chunk_that_breaks_its_promises() -> None:
     falling = chunk(0, [(20, 1), (10, 1)])
     refused(
         encode(Data(stream="s", epoch=1, generation=1, consumer="c", chunk=falling)),
-        "marks do not rise",
+        "watermarks do not rise",
     )
 
 
