@@ -48,7 +48,7 @@ class Costs:
     effort_us: float = 5.0
     """Time for each input tuple and each timestamp group."""
     noise: float = 0.0
-    """Standard deviation of the logarithm of a tuple's emulated cost; the mean cost is as stated."""
+    """Standard deviation of the logarithm of a tuple's emulated cost, whose mean is as stated."""
 
     def of(self, worked: Worked, rng: np.random.Generator) -> int:
         """How long a batch takes, µs."""
