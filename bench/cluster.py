@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.api import Cluster, apply
 from orchestrator.control.view import read_view
-from orchestrator.deploy.local import LocalCluster
+from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import Manifests
 from orchestrator.progress import Progress

@@ -23,7 +23,7 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.mapping import CoordinateMap, coordinate_map
 from orchestrator.api.plans import PlanDocument
 from orchestrator.control.view import read_view
-from orchestrator.deploy.local import LocalCluster
+from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import DrillFailed, Killed, outage
 from orchestrator.drills.measurement import sequence_faults

@@ -1,0 +1,1 @@
+"""Starting a cluster's processes: one by one through entry points, or all on this machine."""

@@ -42,7 +42,7 @@ VARIABLES: Mapping[str, str] = {
 """Field → the environment variable that wins over it."""
 
 
-class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a process of a cluster is started with.
 
     Attributes
@@ -189,43 +189,29 @@ def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> Proc
             problem = "holds no manifest of kind Cluster"
             raise InvalidInput(str(paths["manifest"]), "", None, problem, "Name another file.")
         given.setdefault("cluster", manifest.name)
-    secret = environment.get(SECRET_VARIABLE) or _secret(str(file), paths.get("secretFile"))
+    secret = environment.get(SECRET_VARIABLE) or _secret(file, paths.get("secretFile"))
     for name in ("cluster", "zookeeper"):
         if name not in given:
-            raise _missing(str(file), name)
-    return ProcessConfig(
-        file=str(file),
-        cluster=given["cluster"],
-        zookeeper=given["zookeeper"],
-        secret=secret,
-        manifest=manifest,
-        site=given.get("site", ""),
-        region=given.get("region", ""),
-        domain=given.get("domain", ""),
-        bind=given.get("bind", LOOPBACK),
-        archive=paths.get("archive"),
-        work=paths.get("work"),
-        spark_master=given.get("sparkMaster"),
-        spark_settings=spark_settings,
-    )
+            raise _missing(file, name)
+    read = {"file": str(file), "secret": secret, "sparkSettings": spark_settings}
+    return msgspec.convert({**given, **paths, **read, "manifest": manifest}, ProcessConfig)
 
 
-def _secret(file: str, secret_file: Path | None) -> str:
+def _secret(file: Path, secret_file: Path | None) -> str:
     if secret_file is None:
-        raise _missing(file, "secretFile", f"{VARIABLES['secretFile']} or {SECRET_VARIABLE}")
+        raise _missing(file, "secretFile")
+    problem = "is empty"
     try:
-        secret = secret_file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        problem = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        refusal = f"cannot be read ({problem})"
-    else:
-        if secret:
+        if secret := secret_file.read_text(encoding="utf-8").strip():
             return secret
-        refusal = "is empty"
+    except (OSError, UnicodeDecodeError) as error:
+        problem = f"cannot be read ({error})"
     remedy = "Write the cluster's secret into it."
-    raise InvalidInput(file, "secretFile", str(secret_file), refusal, remedy)
+    raise InvalidInput(str(file), "secretFile", str(secret_file), problem, remedy)
 
 
-def _missing(file: str, name: str, variables: str = "") -> InvalidInput:
-    remedy = f"Add the field, or set {variables or VARIABLES[name]}."
-    return InvalidInput(file, name, None, "is missing", remedy)
+def _missing(file: Path | str, name: str) -> InvalidInput:
+    variables = VARIABLES[name]
+    if name == "secretFile":
+        variables += f" or {SECRET_VARIABLE}"
+    return InvalidInput(str(file), name, None, "is missing", f"Add it, or set {variables}.")

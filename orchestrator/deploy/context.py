@@ -1,8 +1,8 @@
-"""Which clusters run on this machine, and how to reach them.
+"""The clusters that run on this machine, and how to reach them.
 
-A running cluster leaves a file `$VIVACE_HOME/<cluster>.json`, readable by its owner only because
-the cluster's secret is in it. The file names the process that runs the cluster; when that process
-is gone the file means nothing and is removed by whoever notices.
+A running cluster keeps a file `$VIVACE_HOME/<cluster>.json`. Only its owner can read the file,
+because it holds the cluster's secret. The file names the process that runs the cluster. If that
+process is gone, the next reader removes the file.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from orchestrator.store.zookeeper import ZooKeeperStore
 
 CONNECT_TIMEOUT_S = 4.0
-"""How long a command waits for ZooKeeper before it says that it cannot be reached."""
+"""How long a command waits for ZooKeeper before it reports that ZooKeeper is unreachable."""
 
 
 class NoCluster(VivaceError):
-    """No cluster, or none of that name, runs here."""
+    """No cluster, or no cluster of that name, runs here."""
 
     exit_status = EXIT_UNREACHABLE
 
@@ -42,13 +42,13 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     Attributes
     ----------
     pid, started_s
-        The cluster's process and when it was started (a pid alone may be given out again).
+        The cluster's process, and when it was started (the system may reuse a pid).
     folder
-        Its logs and archive.
+        Folder of its logs and archive.
     zookeeper
-        Where its store is; empty while the cluster starts.
+        Address of its ZooKeeper; empty while the cluster starts.
     secret
-        What opens its records.
+        Digest credential for its store.
     """
 
     cluster: str
@@ -75,7 +75,7 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def archive(self) -> Path:
-        """Folder in which its sites keep what they delivered."""
+        """Folder in which its sites keep their outputs."""
         return Path(self.folder) / "archive"
 
     @contextlib.contextmanager
@@ -113,10 +113,10 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def started_s(process: psutil.Process) -> float:
-    """When a process was started, seconds since the machine was.
+    """When a process was started, in seconds since the machine's boot.
 
-    The time of day will not do: psutil derives it from the time of the boot, which moves whenever
-    the machine's clock is set.
+    psutil's time of day would change whenever the machine's clock is set, because it derives from
+    the time of the boot.
     """
     return process.create_time() - psutil.boot_time()
 
@@ -134,11 +134,11 @@ def claim(context: ClusterContext, folder: Path) -> None:
     ClusterExists
         One of that name runs already.
     """
-    _read(_path(folder, context.cluster))  # Removes what a dead cluster left.
+    _read(_path(folder, context.cluster))  # Removes the file of a dead cluster.
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = _write_aside(context, folder)
     try:
-        # A link rather than a new file: nobody ever reads half a context.
+        # A link rather than a new file: nobody reads half a context.
         os.link(fresh, _path(folder, context.cluster))
     except FileExistsError:
         raise ClusterExists(
@@ -150,28 +150,28 @@ def claim(context: ClusterContext, folder: Path) -> None:
 
 
 def publish(context: ClusterContext, folder: Path) -> None:
-    """Replace what `claim` wrote, once the cluster can be reached."""
+    """Replace the context that `claim` wrote, once the cluster can be reached."""
     _write_aside(context, folder).replace(_path(folder, context.cluster))
 
 
 def withdraw(cluster: str, folder: Path) -> None:
-    """Forget a cluster that has ended."""
+    """Remove the context of a cluster that has ended."""
     _path(folder, cluster).unlink(missing_ok=True)
 
 
 def running(folder: Path) -> dict[str, ClusterContext]:
-    """The clusters that run here, by name; what dead ones left is removed."""
+    """The clusters that run here, by name; the files of dead clusters are removed."""
     found = (_read(path) for path in sorted(folder.glob("*.json")))
     return {context.cluster: context for context in found if context is not None}
 
 
 def find(name: str | None, folder: Path) -> ClusterContext:
-    """The cluster of that name, or the only one if none is named.
+    """The cluster of that name; without a name, the only cluster.
 
     Raises
     ------
     NoCluster
-        There is no such cluster, or no single one.
+        There is no such cluster; or no name was given, and there are several or none.
     """
     clusters = running(folder)
     if name is not None and name in clusters:
@@ -192,7 +192,7 @@ def _path(folder: Path, cluster: str) -> Path:
 
 
 def _read(path: Path) -> ClusterContext | None:
-    """A context whose cluster runs; otherwise None, and the file is gone."""
+    """The context in a file; None, and the file is removed, if its cluster does not run."""
     try:
         context = msgspec.json.decode(path.read_bytes(), type=ClusterContext)
     except FileNotFoundError:
@@ -208,7 +208,7 @@ def _read(path: Path) -> ClusterContext | None:
 
 
 def _write_aside(context: ClusterContext, folder: Path) -> Path:
-    """A file with the context that only its owner can read, under a name nobody looks for."""
+    """Write the context to a hidden file that only its owner can read."""
     handle, fresh = tempfile.mkstemp(prefix=f".{context.cluster}-", dir=folder)
     with os.fdopen(handle, "wb") as file:
         file.write(msgspec.json.encode(context))

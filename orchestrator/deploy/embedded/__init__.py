@@ -1,1 +1,1 @@
-"""What a single machine needs to be a whole cluster: a Java runtime, a ZooKeeper, and a leash."""
+"""The parts that make a single machine a whole cluster: Java, ZooKeeper, and child processes."""

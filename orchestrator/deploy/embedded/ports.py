@@ -10,7 +10,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class PortTaken(VivaceError):
-    """Another program listens on the port that was asked for."""
+    """Another program listens on the requested port."""
 
     def __init__(self, what: str, port: int) -> None:
         super().__init__(
@@ -21,7 +21,7 @@ class PortTaken(VivaceError):
 
 
 def is_free(port: int) -> bool:
-    """Whether nothing listens on a port; connections that linger do not count."""
+    """Whether nothing listens on a port; closed connections that linger do not count."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -32,7 +32,7 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port nothing listens on now; another program may still be faster."""
+    """A port on which nothing listens now; another program may take it at any time."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])

@@ -1,8 +1,8 @@
-"""A ZooKeeper for one machine, out of the jars that PySpark brings.
+"""A ZooKeeper for one machine, from the jars in PySpark's package.
 
-One server on the loopback interface, started in about a second and ended with the process that
-started it. It is the same server as a production one (same sessions, versions, watches, ACLs and
-durability), but one only: it is no protection against the loss of its machine.
+A single server on the loopback interface. It starts in about a second and ends with the process
+that started it. Sessions, versions, watches, ACLs and durability are those of a production server,
+but a single server does not survive the loss of its machine.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import shutil
 import socket
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from orchestrator.deploy.embedded.java import Java
@@ -22,10 +21,10 @@ from orchestrator.deploy.embedded.ports import LOOPBACK, PortTaken, free_port, i
 from orchestrator.errors import Unreachable
 
 TICK_MS = 200
-"""Expiry of sessions is checked once a tick."""
+"""ZooKeeper looks for expired sessions once per tick."""
 
 LEAST_SESSION_MS = 2 * TICK_MS
-"""Shortest session a client can ask for: ZooKeeper allows no less than two ticks."""
+"""Shortest session timeout that a client can ask for: ZooKeeper's minimum is two ticks."""
 
 START_ATTEMPTS = 3
 """A port chosen as free may be taken by another program before ZooKeeper binds it."""
@@ -58,7 +57,7 @@ rootLogger.appenderRef.console.ref = console
 _jvm_options = (
     "-Xmx128m",
     "-XX:+UseSerialGC",
-    # The server is up before the optimising compiler would pay, and small stays small.
+    # Without the optimising compiler the server starts faster and takes less memory.
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
     "-Djava.awt.headless=true",
@@ -72,36 +71,35 @@ class EmbeddedZooKeeper:
     Parameters
     ----------
     java
-        The runtime it runs on.
+        Java runtime for the server.
     data_dir
-        Folder for its data, settings and log; made if missing. What an earlier server left in
-        it is what this one starts with.
+        Folder for its data, settings and log; made if missing. The server continues with the
+        data of an earlier server in the same folder.
     port
-        Where clients connect; a free one is chosen if not given, and kept over restarts.
+        Port for clients. If not given, a free port is chosen and kept over restarts.
     """
 
     def __init__(self, java: Java, data_dir: Path, port: int | None = None) -> None:
         self._java = java
         self._folder = data_dir.absolute()
-        self._asked_port = port
         self._port = port
         self._process: LeashedProcess | None = None
 
     @property
     def port(self) -> int:
-        """Where it listens, once it was started."""
+        """The port it listens on, once it was started."""
         if self._port is None:
             raise RuntimeError("ZooKeeper was not started yet, so it has no port")
         return self._port
 
     @property
     def connect_string(self) -> str:
-        """What clients are given to find it."""
+        """Its address, as clients take it."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
     def log(self) -> Path:
-        """File with what it has to say: warnings and errors."""
+        """File with its warnings and errors."""
         return self._folder / "zookeeper.log"
 
     @property
@@ -115,9 +113,9 @@ class EmbeddedZooKeeper:
         Raises
         ------
         PortTaken
-            Another program listens on the port that was asked for.
+            Another program listens on the requested port.
         Unreachable
-            It ended, or did not serve within `timeout_s`.
+            The server ended, or did not serve within `timeout_s`.
         """
         if self._process is not None and self._process.poll() is None:
             return
@@ -132,7 +130,7 @@ class EmbeddedZooKeeper:
                 self._launch(port, timeout_s)
             except Unreachable:
                 self.stop()
-                # It would have ended too if somebody had been faster to take the port.
+                # If another program has taken the port meanwhile, try again with another port.
                 if is_free(port) or attempt == attempts:
                     raise
             except BaseException:
@@ -143,7 +141,7 @@ class EmbeddedZooKeeper:
                 return
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """End the server; its data stays."""
+        """End the server and keep its data."""
         if self._process is not None:
             self._process.stop(timeout_s)
             self._process = None
@@ -205,12 +203,7 @@ class EmbeddedZooKeeper:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
 

@@ -1,5 +1,1 @@
-"""A whole cluster on one machine: ZooKeeper, Spark, sites and a coordinator, under one process."""
-
-from orchestrator.deploy.local.cluster import LocalCluster
-
-__all__ = ["LocalCluster"]
+"""A whole cluster on one machine: ZooKeeper, Spark, sites and a coordinator under one process."""

@@ -1,4 +1,4 @@
-"""Starting a cluster's process in the background, and ending it, from another process."""
+"""Starting and ending a cluster's process in the background, from another process."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from orchestrator.errors import VivaceError
 from orchestrator.progress import Progress
 
 END_TIMEOUT_S = 60.0
-"""How long a cluster may take to end in order; Spark is what takes the time."""
+"""Time for a cluster to end in order; Spark takes most of it."""
 
 LAST_WAIT_S = 10.0
-"""How long processes may outlive the one that started them, before they are killed."""
+"""Time for processes to outlive the process that started them, before they are killed."""
 
 
 class NotStarted(VivaceError):
-    """The cluster's process failed; its own message and exit status."""
+    """The cluster's process failed; carries its message and exit status."""
 
     def __init__(self, message: str, exit_status: int) -> None:
         super().__init__(message)
@@ -46,12 +46,12 @@ class NotStarted(VivaceError):
 def start(order: Order, on_progress: Progress) -> ClusterContext:
     """Start a cluster that outlives this process, and wait until it is ready.
 
-    Whatever interrupts the wait ends the cluster again.
+    If the wait is interrupted, the cluster is ended again.
 
     Raises
     ------
     NotStarted
-        What went wrong, as the cluster's process told it.
+        With the message of the cluster's process.
     """
     handle, name = tempfile.mkstemp(prefix=f"vivace-{order.manifest.name}-", suffix=".log")
     log = Path(name)
@@ -60,7 +60,7 @@ def start(order: Order, on_progress: Progress) -> ClusterContext:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=handle,
-        # A session of its own: neither Ctrl-C nor the end of the terminal reaches it.
+        # In a session of its own, neither Ctrl-C nor the end of the terminal reaches it.
         start_new_session=True,
     )
     os.close(handle)
@@ -72,7 +72,7 @@ def start(order: Order, on_progress: Progress) -> ClusterContext:
         process.wait()
         raise
     finally:
-        # Only a crash of the interpreter writes there; the message names the file then.
+        # Only a crash of the interpreter writes to this file; the message then names it.
         if log.stat().st_size == 0:
             log.unlink()
     return context
@@ -105,14 +105,14 @@ def _follow(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a cluster ended: how many processes, and the pids that had to be killed."""
+    """How a cluster ended: the number of processes, and the pids of those that were killed."""
 
     processes: int
     killed: Sequence[int]
 
 
 def end(context: ClusterContext, home: Path, timeout_s: float = END_TIMEOUT_S) -> Ending:
-    """End a cluster; when this returns, its process and all below it are gone."""
+    """End a cluster; when this returns, its process and all processes below it are gone."""
     try:
         process = psutil.Process(context.pid)
         family = {process, *process.children(recursive=True)}
@@ -122,11 +122,11 @@ def end(context: ClusterContext, home: Path, timeout_s: float = END_TIMEOUT_S) -
         return Ending(processes=0, killed=())
     deadline = time.monotonic() + timeout_s
     while process.is_running() and time.monotonic() < deadline:
-        # While it ends it may still start something, such as a host that Spark restarts.
+        # While the process ends it may start others, such as a host that Spark restarts.
         with contextlib.suppress(psutil.NoSuchProcess):
             family.update(process.children(recursive=True))
         psutil.wait_procs([process], timeout=0.2)
-    # Executors learn from their driver's end that theirs has come.
+    # Executors end after their driver.
     _, left = psutil.wait_procs(list(family), timeout=LAST_WAIT_S)
     for each in left:
         with contextlib.suppress(psutil.NoSuchProcess):

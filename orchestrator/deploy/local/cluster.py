@@ -1,10 +1,10 @@
-"""What `vivace up` runs: everything a cluster consists of, started in order and ended in reverse.
+"""A whole cluster on this machine, as `vivace up` runs it: started in order, ended in reverse.
 
-One process holds the leash of all others: the embedded ZooKeeper, the sites, and Spark's driver,
-which in turn starts the executors. They end with it, however it ends.
+Sites run as processes of their own through the entry point `deploy.site`. The coordinator and the
+host pool run in this process, through the functions that their entry points call. All processes
+end with this one, however it ends: ZooKeeper, the sites, and Spark's driver with its executors.
 
-What takes long is done side by side: Spark needs most of the time, and ZooKeeper, the sites and
-the coordinator start meanwhile.
+Spark takes longest to start, so ZooKeeper, the coordinator and the sites start meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -42,13 +41,13 @@ if TYPE_CHECKING:
     from orchestrator.spark.hosts.pool import HostPool
 
 SUPERVISE_EVERY_S = 0.5
-"""How often it is looked whether everything still runs."""
+"""How often the supervisor looks for processes that have ended."""
 
 _log = logging.getLogger("vivace.cluster")
 
 
 def _changes(on_progress: Progress) -> Progress:
-    """Progress without repetitions."""
+    """Progress that is not repeated while it stays the same."""
     told = ("", "")
 
     def tell(step: str, detail: str) -> None:
@@ -66,14 +65,14 @@ class LocalCluster:
     Parameters
     ----------
     manifest
-        What it consists of.
+        Its nodes, sites and settings.
     folder
-        For its data, logs, archive and scratch files; made if missing. ZooKeeper continues with
+        For its data, logs, archive and temporary files; made if missing. ZooKeeper continues with
         the data of an earlier cluster in the same folder.
     zookeeper_port
         Where ZooKeeper listens; a free port if not given.
     on_progress
-        Told each step; from the thread that calls `start`.
+        Told each step, on the thread that calls `start`.
     """
 
     def __init__(
@@ -109,13 +108,13 @@ class LocalCluster:
 
     @property
     def store(self) -> ZooKeeperStore:
-        """Its records."""
+        """Its store."""
         assert self._store is not None, "the cluster was not started"
         return self._store
 
     @property
     def session(self) -> SparkSession:
-        """Its Spark, on which the hosts run and other jobs find no slot but the driver's."""
+        """Its Spark session. The hosts occupy all executors until `stop_hosts`."""
         assert self._spark is not None, "the cluster was not started"
         return self._spark.result()
 
@@ -125,7 +124,7 @@ class LocalCluster:
         Raises
         ------
         VivaceError
-            What did not come; everything has been ended again then.
+            A part did not start; all others have been ended again.
         """
         try:
             self._start()
@@ -134,9 +133,9 @@ class LocalCluster:
             raise
 
     def stop_hosts(self) -> None:
-        """End all hosts but not Spark, whose executors other jobs find free then.
+        """End all hosts but not Spark, so that other jobs can use the executors.
 
-        The coordinator ends first: it would try to heal what is no failure.
+        The coordinator ends first: it would treat the end of the hosts as a failure.
         """
         if self._coordinator is not None:
             self._coordinator.stop()
@@ -144,24 +143,24 @@ class LocalCluster:
             self._pool.stop()
 
     def stop(self) -> None:
-        """End everything in reverse order; does nothing the second time."""
+        """End everything in reverse order; a second call does nothing."""
         self._stopping.set()
         while self._undo:
             what, undo = self._undo.pop()
             _log.info("ending %s", what)
             try:
                 undo()
-            # Whatever it is, what is left must end even so.
+            # The remaining parts must end whatever the error is.
             except Exception:  # noqa: BLE001
                 _log.exception("%s did not end in order", what)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the cluster's end or for the time; whether it has ended.
+        """Wait for the cluster's end, at most `timeout_s`; whether it has ended.
 
         Raises
         ------
         SparkLost
-            It ended because Spark did.
+            The cluster ended because Spark did.
         """
         ended = self._stopping.wait(timeout_s)
         if self._failure is not None:
@@ -252,7 +251,7 @@ class LocalCluster:
             self._stopping.set()
 
     def _check(self) -> None:
-        """Raise if something that was started has ended while the rest still starts."""
+        """Raise if Spark or a site has ended while the others still start."""
         if self._failure is not None:
             raise self._failure
         for site in self._sites:
@@ -265,7 +264,7 @@ class LocalCluster:
                 )
 
     def _supervise(self) -> None:
-        """Start again what ended on its own, as Spark does with executors."""
+        """Restart ZooKeeper and sites that ended, as Spark restarts executors."""
         assert self._zookeeper is not None
         while not self._stopping.wait(SUPERVISE_EVERY_S):
             process = self._zookeeper.process
@@ -284,10 +283,5 @@ class LocalCluster:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()

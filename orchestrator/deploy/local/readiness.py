@@ -1,7 +1,7 @@
-"""When a cluster that was started is ready: everybody is there, and the network is known.
+"""Waiting until a cluster that was started is ready for queries.
 
-Plans rest on coordinates and measured latencies, so a cluster takes queries only when every host
-has probed every other one and the coordinates have settled.
+Plans rest on coordinates and measured latencies. A cluster is therefore ready when every host has
+registered and probed all others, and the coordinates have settled.
 """
 
 from __future__ import annotations
@@ -21,29 +21,28 @@ from orchestrator.store.protocol import NODES, Store
 """Told the step of starting that is under way, and how far it has come."""
 
 SETTLED_ERROR = 0.4
-"""Relative error, as each host estimates it of its own coordinate, below which it has settled.
-Cloud latencies violate the triangle inequality: embeddings of them rarely get below 0.1, and
-start at 1."""
+"""A coordinate has settled when its host estimates its relative error below this. Estimates start
+at 1. Cloud latencies violate the triangle inequality, so they rarely fall below 0.1."""
 
 NEGLIGIBLE_MS = 2.0
-"""A coordinate that is off by no more than this has settled whatever its relative error: links
-within one machine or region are too short for a relative error to mean anything."""
+"""A coordinate that is off by no more than this has settled, whatever its relative error: on links
+within one machine or region a relative error means nothing."""
 
 SETTLE_TIMEOUT_S = 20.0
-"""How long coordinates may take to settle, once every pair has been probed. Planning prefers
-measured latencies, so that uncertain coordinates are worth a remark, not a failure."""
+"""Time for coordinates to settle once every pair has been probed. Planning prefers measured
+latencies, so uncertain coordinates are reported and are no failure."""
 
 PROBE_TIMEOUT_S = 60.0
-"""How long until every pair has been probed; tens of probes a host do it, several a second."""
+"""Time until every pair has been probed; a host sends several probes a second."""
 
 REGISTER_TIMEOUT_S = 90.0
-"""How long a host may take to register, executors' start included, on a busy machine."""
+"""Time for a host to register on a busy machine, including the start of its executor."""
 
 LOOK_EVERY_S = 0.1
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
-    """What is still to come.
+    """The hosts and measurements that are still missing.
 
     Attributes
     ----------
@@ -61,7 +60,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def readiness(expected: Sequence[str], nodes: Mapping[str, NodeRecord]) -> Readiness:
-    """Compare what is there with what must be."""
+    """Compare the registered hosts with the expected ones."""
     present = [name for name in expected if name in nodes]
     unprobed: dict[str, tuple[str, ...]] = {}
     uncertain: dict[str, float] = {}
@@ -103,70 +102,45 @@ def await_ready(
     expected
         Names of all hosts.
     check
-        Called again and again; raises when waiting has become pointless.
+        Called repeatedly; raises when waiting has become pointless.
 
     Raises
     ------
     Unreachable
-        Naming what did not come in time.
+        Naming the hosts or links that are missing.
     """
-
-    def look() -> Readiness:
-        check()
-        listing = store.list(NODES)
-        return readiness(expected, {name: v.record for name, v in listing.records.items()})
-
-    now = _poll(
-        look, lambda r: not r.absent, REGISTER_TIMEOUT_S, _registering(expected, on_progress)
-    )
-    if now.absent:
-        raise _not_ready(f"{', '.join(now.absent)} did not register", REGISTER_TIMEOUT_S)
-    now = _poll(look, lambda r: not r.unprobed, PROBE_TIMEOUT_S, _probing(expected, on_progress))
-    if now.unprobed:
-        pairs = [f"{name} → {', '.join(peers)}" for name, peers in now.unprobed.items()]
-        raise _not_ready(f"no latency was measured for {'; '.join(pairs)}", PROBE_TIMEOUT_S)
-    now = _poll(look, lambda r: not r.uncertain, SETTLE_TIMEOUT_S, _settling(on_progress))
-    on_progress("coordinates", _uncertain(now) or "settled")
-
-
-def _poll(
-    look: Callable[[], Readiness],
-    enough: Callable[[Readiness], bool],
-    timeout_s: float,
-    tell: Callable[[Readiness], None],
-) -> Readiness:
-    """Look until it is enough or time is up; the last look."""
-    deadline = time.monotonic() + timeout_s
-    told = None
-    while True:
-        now = look()
-        if enough(now) or time.monotonic() > deadline:
-            return now
-        if now != told:
-            tell(now)
-            told = now
-        time.sleep(LOOK_EVERY_S)
-
-
-def _registering(expected: Sequence[str], on_progress: Progress) -> Callable[[Readiness], None]:
-    def tell(now: Readiness) -> None:
-        on_progress("hosts", f"{len(expected) - len(now.absent)} of {len(expected)} registered")
-
-    return tell
-
-
-def _probing(expected: Sequence[str], on_progress: Progress) -> Callable[[Readiness], None]:
     pairs = len(expected) * (len(expected) - 1)
 
-    def tell(now: Readiness) -> None:
+    def poll(step: str, phase: Callable[[Readiness], str], timeout_s: float) -> Readiness:
+        """Poll until a phase has nothing more to wait for, or time is up; the last reading."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            check()
+            listing = store.list(NODES)
+            now = readiness(expected, {name: v.record for name, v in listing.records.items()})
+            waits_for = phase(now)
+            if not waits_for or time.monotonic() > deadline:
+                return now
+            on_progress(step, waits_for)
+            time.sleep(LOOK_EVERY_S)
+
+    def registering(now: Readiness) -> str:
+        registered = len(expected) - len(now.absent)
+        return f"{registered} of {len(expected)} registered" if now.absent else ""
+
+    def probing(now: Readiness) -> str:
         measured = pairs - sum(map(len, now.unprobed.values()))
-        on_progress("coordinates", f"{measured} of {pairs} links measured")
+        return f"{measured} of {pairs} links measured" if now.unprobed else ""
 
-    return tell
-
-
-def _settling(on_progress: Progress) -> Callable[[Readiness], None]:
-    return lambda now: on_progress("coordinates", _uncertain(now))
+    now = poll("hosts", registering, REGISTER_TIMEOUT_S)
+    if now.absent:
+        raise _not_ready(f"{', '.join(now.absent)} did not register", REGISTER_TIMEOUT_S)
+    now = poll("coordinates", probing, PROBE_TIMEOUT_S)
+    if now.unprobed:
+        links = [f"{name} → {', '.join(peers)}" for name, peers in now.unprobed.items()]
+        raise _not_ready(f"no latency was measured for {'; '.join(links)}", PROBE_TIMEOUT_S)
+    now = poll("coordinates", _uncertain, SETTLE_TIMEOUT_S)
+    on_progress("coordinates", _uncertain(now) or "settled")
 
 
 def _uncertain(now: Readiness) -> str:

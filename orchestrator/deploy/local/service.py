@@ -1,12 +1,14 @@
-"""A cluster's process: starts it, makes it known, and ends it when told to.
+"""The process of a local cluster: starts the cluster, publishes its address, and ends it.
 
-`serve` is that process's whole life. `python -m orchestrator.deploy.local.service` is the
-same for a process in the background: it reads its `Order` from standard input and tells of its
-progress on standard output, a line of JSON each, until the cluster is ready or has failed.
+`vivace up --foreground` calls `serve`. `vivace up` starts `python -m
+orchestrator.deploy.local.service` in the background. That process reads its `Order` from standard
+input and reports progress on standard output, one line of JSON each, until the cluster is ready or
+has failed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
@@ -20,7 +22,6 @@ import msgspec
 import psutil
 
 from orchestrator.deploy.context import ClusterContext, claim, publish, started_s, withdraw
-from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import ClusterManifest
 from orchestrator.progress import Progress
@@ -31,15 +32,17 @@ _endings = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What to serve.
+    """The cluster to serve.
 
     Attributes
     ----------
     home
         Folder of the context files.
     data
-        Where the cluster keeps everything; a temporary folder, removed at an orderly end, if not
-        given.
+        Folder for all data of the cluster. By default a temporary one, which is removed at an
+        orderly end.
+    zookeeper_port
+        Where ZooKeeper listens; a free port if not given.
     """
 
     manifest: ClusterManifest
@@ -62,7 +65,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The cluster did not start; everything has been ended again."""
+    """The cluster did not start; all its processes have been ended."""
 
     message: str
     exit_status: int
@@ -71,7 +74,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 News = Step | Ready | Failed
 
 read_news: msgspec.json.Decoder[News] = msgspec.json.Decoder(News)
-"""Reads a line that the process wrote."""
+"""Decodes a line that the process wrote."""
 
 
 def encode_order(order: Order) -> bytes:
@@ -80,12 +83,12 @@ def encode_order(order: Order) -> bytes:
 
 
 def _decode_order(line: bytes) -> Order:
-    # Paths are the only type in an order that JSON has no words for.
+    # Paths are the only type in an order that JSON does not have.
     return msgspec.json.decode(line, type=Order, dec_hook=lambda _type, text: Path(text))
 
 
 class EndRequested(BaseException):
-    """Somebody asked the process to end; goes past everything that handles errors."""
+    """A signal asked the process to end. No handler of errors catches this."""
 
 
 def serve(order: Order, on_progress: Progress, on_ready: Callable[[ClusterContext], None]) -> None:
@@ -94,8 +97,11 @@ def serve(order: Order, on_progress: Progress, on_ready: Callable[[ClusterContex
     Raises
     ------
     VivaceError
-        The cluster did not start, or broke; it has been ended.
+        The cluster did not start, or broke. It has been ended.
     """
+    # Whoever only gives the order need not load Spark's and the coordinator's modules.
+    from orchestrator.deploy.local.cluster import LocalCluster
+
     folder = _folder(order)
     context = ClusterContext(
         cluster=order.manifest.name,
@@ -126,7 +132,7 @@ def serve(order: Order, on_progress: Progress, on_ready: Callable[[ClusterContex
     except EndRequested:
         orderly = True
     finally:
-        # Ending takes a few seconds; a second Ctrl-C must not leave half of it undone.
+        # Ending takes a few seconds: a second Ctrl-C must not leave processes behind.
         for number in _endings:
             signal.signal(number, signal.SIG_IGN)
         if cluster is not None:
@@ -147,13 +153,13 @@ def _folder(order: Order) -> Path:
 
 
 def _log_to(file: Path) -> None:
-    """Have everything that this process logs in a file of the cluster's."""
+    """Send the log of this process to a file of the cluster."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handler = logging.FileHandler(file, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
     logging.getLogger().addHandler(handler)
     logging.getLogger().setLevel(logging.INFO)
-    # py4j logs every command that it could not send while Spark ends.
+    # While Spark ends, py4j would log every command that it cannot send.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
@@ -163,50 +169,30 @@ def _request_end(_number: int, _frame: object) -> None:
     raise EndRequested
 
 
-class _Teller:
-    """Writes news until the cluster is ready or the reader is gone."""
-
-    def __init__(self) -> None:
-        self._open = True
-
-    def tell(self, news: News) -> None:
-        if not self._open:
-            return
-        try:
-            sys.stdout.buffer.write(msgspec.json.encode(news) + b"\n")
-            sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            self._close()
-        if not isinstance(news, Step):
-            self._close()
-
-    def _close(self) -> None:
-        # The reader waits for the end of the file; what is printed later goes nowhere.
-        self._open = False
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.close(nowhere)
+def _tell(news: News) -> None:
+    """Write news for the process that gave the order, if it still reads."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(sys.stdout.fileno(), msgspec.json.encode(news) + b"\n")
 
 
 def main() -> int:
     """Serve in the background; the process's exit status."""
     order = _decode_order(sys.stdin.buffer.readline())
-    teller = _Teller()
     log = logging.getLogger("vivace.cluster")
 
     def progress(step: str, detail: str) -> None:
         log.info("%s: %s", step, detail)
-        teller.tell(Step(step=step, detail=detail))
+        _tell(Step(step=step, detail=detail))
 
     try:
-        serve(order, progress, lambda context: teller.tell(Ready(context=context)))
+        serve(order, progress, lambda context: _tell(Ready(context=context)))
     except VivaceError as error:
         log.error("%s", error)
-        teller.tell(Failed(message=str(error), exit_status=error.exit_status))
+        _tell(Failed(message=str(error), exit_status=error.exit_status))
         return error.exit_status
     except Exception as error:
         log.exception("this is a bug")
-        teller.tell(Failed(message=f"{type(error).__name__}: {error}", exit_status=EXIT_BUG))
+        _tell(Failed(message=f"{type(error).__name__}: {error}", exit_status=EXIT_BUG))
         return EXIT_BUG
     return 0
 

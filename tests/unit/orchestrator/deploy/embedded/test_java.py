@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.deploy.embedded.java import NoJava, Settings, find_java, parse_settings
+from orchestrator.deploy.embedded.java import Java, NoJava, find_java, parse_settings
 
 
 @pytest.fixture(autouse=True)
@@ -52,16 +52,16 @@ def install(home: Path, version: str, *, modules: str = "jdk.incubator.vector") 
         (
             "Property settings:\n    java.home = /usr/lib/jvm/java-17\n"
             "    java.specification.version = 17\n    java.version = 17.0.15\n",
-            Settings(home=Path("/usr/lib/jvm/java-17"), version=17),
+            Java(home=Path("/usr/lib/jvm/java-17"), version=17),
         ),
         (
             "    java.specification.version = 1.8\n    java.home = /opt/a b/jre  \n",
-            Settings(home=Path("/opt/a b/jre"), version=8),
+            Java(home=Path("/opt/a b/jre"), version=8),
         ),
         (
             "WARNING: Using incubator modules: jdk.incubator.vector\n"
             "    java.home = /x\n    java.specification.version = 25\n",
-            Settings(home=Path("/x"), version=25),
+            Java(home=Path("/x"), version=25),
         ),
         ("The operation couldn't be completed. Unable to locate a Java Runtime.", None),
         ("    java.home = /x\n    java.specification.version = unknown\n", None),
@@ -69,7 +69,7 @@ def install(home: Path, version: str, *, modules: str = "jdk.incubator.vector") 
         ("", None),
     ],
 )
-def test_settings_are_read_from_what_java_prints(text: str, settings: Settings | None) -> None:
+def test_settings_are_read_from_what_java_prints(text: str, settings: Java | None) -> None:
     assert parse_settings(text) == settings
 
 
