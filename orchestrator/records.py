@@ -254,6 +254,35 @@ class TakeOver(Record, frozen=True, kw_only=True):
     """Cluster clock, µs."""
 
 
+class PlanFigures(Record, frozen=True, kw_only=True):
+    """What a plan promises a query: latency of its slowest output, and its longest recovery."""
+
+    latency_ms: float
+    deadline_ms: float
+    recovery_ms: float
+    bound_ms: float
+
+
+class PlanRecord(Record, frozen=True, kw_only=True):
+    """`/plans/<query>`: the plan that a client has made for a query which it applies.
+
+    The leader carries it out if all that it rests on is still the same, else plans again; in both
+    cases it deletes the record.
+    """
+
+    query: str
+    basis: dict[str, str]
+    """Path of a record that the plan rests on → digest of that record; of a node's record →
+    incarnation. A digest tells versions apart also if a record is deleted and created again, when
+    ZooKeeper's own number begins anew."""
+    updated: tuple[FragmentRecord, ...]
+    """Fragments that run, with the sub-deadlines that the plan gives them."""
+    created: tuple[FragmentRecord, ...]
+    figures: PlanFigures
+    submitted_us: int
+    """When the client wrote this, cluster clock."""
+
+
 class Peer(Record, frozen=True, kw_only=True):
     """How to reach another host, and how far away it is."""
 

@@ -11,7 +11,7 @@ import math
 import msgspec
 
 from ha.roles import ReplicaRole
-from orchestrator.control.decide import Write
+from orchestrator.control.decision import Write
 from orchestrator.control.process import Coordination
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest

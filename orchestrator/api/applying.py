@@ -1,8 +1,8 @@
 """Bringing what manifests say into a cluster, and taking it out again.
 
-Everything is checked before anything is written. Streams are written before the queries that read
-them; each write names the version it rests on, so that what somebody else did meanwhile is never
-overwritten.
+Everything is checked and planned before anything is written. Streams are written before the queries
+that read them, and plans before the queries they are made for. Each write names the version it
+rests on, so that a change that somebody else made meanwhile is never overwritten.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.plans import PlanDocument, plan_document
 from orchestrator.clock import now_us
 from orchestrator.control.admission import admit
+from orchestrator.control.placing import PLANNED_AGAIN
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.progress import Progress, silent
-from orchestrator.records import HistoryEvent
-from orchestrator.store.protocol import QUERIES, STREAMS, Store
+from orchestrator.records import HistoryEvent, PlanRecord
+from orchestrator.store.protocol import PLANS, QUERIES, STREAMS, Store
 from topology.suggestions import nearest
 
 PROTECTED_TIMEOUT_S = 60.0
@@ -96,8 +97,18 @@ def check_cluster(view: ClusterView, manifest: ClusterManifest) -> None:
             )
 
 
-def write(store: Store, view: ClusterView, manifests: Manifests) -> None:
-    """Write what is new.
+def write(
+    store: Store, view: ClusterView, manifests: Manifests, plans: Sequence[PlanRecord]
+) -> None:
+    """Write what is new: streams, then for each query its plan and the query itself.
+
+    A client that dies on the way leaves streams that nobody reads yet, and at most a plan without
+    its query, which the leader deletes.
+
+    Parameters
+    ----------
+    plans
+        In the order in which they were made: each rests on those before it.
 
     Raises
     ------
@@ -110,12 +121,25 @@ def write(store: Store, view: ClusterView, manifests: Manifests) -> None:
             _note(
                 store, "applied", f"stream {stream.record.name}", f"enters at {stream.record.site}"
             )
-    for query in manifests.queries:
-        if query.record.name not in view.queries:
-            store.create(QUERIES.key(query.record.name), query.record)
-            detail = f"deadline {query.record.deadline_ms:g} ms, "
-            detail += f"recovery bound {query.record.recovery_bound_ms:g} ms"
-            _note(store, "applied", f"query {query.record.name}", detail)
+    submitted = {plan.query: plan for plan in plans}
+    new = {q.record.name: q.record for q in manifests.queries if q.record.name not in view.queries}
+    for name in dict.fromkeys((*submitted, *new)):
+        if name in submitted:
+            _submit(store, submitted[name])
+        if name in new:
+            store.create(QUERIES.key(name), new[name])
+            detail = f"deadline {new[name].deadline_ms:g} ms, "
+            detail += f"recovery bound {new[name].recovery_bound_ms:g} ms"
+            _note(store, "applied", f"query {name}", detail)
+
+
+def _submit(store: Store, plan: PlanRecord) -> None:
+    key = PLANS.key(plan.query)
+    record, former = msgspec.structs.replace(plan, submitted_us=now_us()), store.get(key)
+    if former is None:
+        store.create(key, record)
+    else:
+        store.update(key, record, former.version)
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +149,9 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     plan
         What runs where, once everything was seen to run; else what was planned.
+    planned_again
+        Query whose submitted plan the leader did not carry out → what had changed since it was
+        made. Known only after waiting.
     applied
         False after a dry run.
     protected
@@ -134,6 +161,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     changes: tuple[Change, ...]
     plan: PlanDocument
+    planned_again: dict[str, str]
     applied: bool
     protected: bool
 
@@ -146,7 +174,10 @@ def apply(
     wait: bool = True,
     on_progress: Progress = silent,
 ) -> Applied:
-    """Check and plan all of it, write it, and wait until every fragment runs with a warm standby.
+    """Check and plan all of it, submit it, and wait until every fragment runs with a warm standby.
+
+    The plan is made once, here. It is submitted with what it rests on; the leader carries it out,
+    or plans again if something of that has changed.
 
     Parameters
     ----------
@@ -164,22 +195,41 @@ def apply(
     view = read_view(store)
     if manifests.cluster is not None:
         check_cluster(view, manifests.cluster)
-    plan = admit(view, manifests.streams, manifests.queries)
+    admission = admit(view, manifests.streams, manifests.queries)
     made = changes(view, manifests)
+    planned_again: dict[str, str] = {}
     if not dry_run:
-        write(store, view, manifests)
+        begun_us = now_us()
+        write(store, view, manifests, admission.submissions)
         if wait:
             await_protected(store, [each.record.name for each in manifests.queries], on_progress)
         view = read_view(store)
         if wait:
-            plan = admit(view, (), ())
+            planned_again = _planned_again(store, view, admission.submissions, begun_us)
+            admission = admit(view)
     return Applied(
         cluster=view.settings.name,
         changes=made,
-        plan=plan_document(view, plan),
+        plan=plan_document(view, admission),
+        planned_again=planned_again,
         applied=not dry_run,
         protected=wait and not dry_run,
     )
+
+
+def _planned_again(
+    store: Store, view: ClusterView, plans: Sequence[PlanRecord], since_us: int
+) -> dict[str, str]:
+    """Query whose plan was not carried out → why, as the history says."""
+    running = [found.record for found in view.fragments.values()]
+    others = {plan.query for plan in plans if any(made not in running for made in plan.created)}
+    # The history is long; it is read only if something runs otherwise than it was planned.
+    events = [entry.event for entry in store.history()] if others else []
+    return {
+        event.subject: event.detail
+        for event in events
+        if event.kind == PLANNED_AGAIN and event.subject in others and event.at_us >= since_us
+    }
 
 
 def await_protected(

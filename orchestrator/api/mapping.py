@@ -73,7 +73,8 @@ def coordinate_map(
     makers = {name: stream.site for name, stream in streams.items()}
     for placed in plan.fragments:
         primaries.setdefault(placed.primary, []).append(placed.fragment)
-        secondaries.setdefault(placed.secondary, []).append(placed.fragment)
+        if placed.secondary is not None:
+            secondaries.setdefault(placed.secondary, []).append(placed.fragment)
         makers[placed.fragment] = placed.primary
     fragments = dataflow(streams, queries).fragments
     readers = [
@@ -81,6 +82,7 @@ def coordinate_map(
         for placed in plan.fragments
         for stream in fragments[placed.fragment].inputs
         for target, standby in ((placed.primary, False), (placed.secondary, True))
+        if target is not None
     ]
     readers += [
         (name, stream, site, False)

@@ -2,37 +2,55 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from orchestrator.api.connection import Cluster
-from orchestrator.control.admission import admit
+from orchestrator.control.admission import Admission, admit
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.manifest import Manifests
-from placement.records import PlacedOperator, Plan
+from placement.records import PlacedOperator
 
 
 class FragmentPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One fragment; `runs` says whether it is at these places now."""
+    """One fragment.
+
+    Attributes
+    ----------
+    secondary, transfer_ms, recovery_ms
+        None while no secondary runs: should the primary die then, the fragment's state is lost.
+    runs
+        Whether it is at these places now.
+    """
 
     query: str
     fragment: str
     primary: str
-    secondary: str
+    secondary: str | None
     detection_ms: float
-    transfer_ms: float
+    transfer_ms: float | None
     reprocess_ms: float
-    recovery_ms: float
+    recovery_ms: float | None
     bound_ms: float
     runs: bool
 
 
 class QueryPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One query: `latency_ms` of its slowest output, along `path`."""
+    """One query.
+
+    Attributes
+    ----------
+    latency_ms, path
+        Of its slowest output.
+    recovery_ms
+        The longest of its fragments; None while one of them has no secondary.
+    """
 
     query: str
     latency_ms: float
     deadline_ms: float
-    recovery_ms: float
+    recovery_ms: float | None
     bound_ms: float
     network_usage_bytes: float
     standby_usage_bytes: float
@@ -40,10 +58,19 @@ class QueryPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan of all queries; `map` names the file of the coordinate map if one was drawn."""
+    """A plan of all queries.
+
+    Attributes
+    ----------
+    waiting
+        Query that is in the store but has no place → why.
+    map
+        File of the coordinate map, if one was drawn.
+    """
 
     fragments: tuple[FragmentPlan, ...]
     queries: tuple[QueryPlan, ...]
+    waiting: dict[str, str]
     map: str | None = None
 
 
@@ -51,7 +78,9 @@ NOTHING = Manifests(cluster=None, streams=(), queries=())
 
 
 def plan(cluster: Cluster, manifests: Manifests = NOTHING) -> PlanDocument:
-    """What runs, and what would run beside it if the manifests were applied.
+    """The queries that run, and those that would run beside them if the manifests were applied.
+
+    Queries that run are evaluated where they are; only new ones are planned.
 
     Raises
     ------
@@ -64,8 +93,9 @@ def plan(cluster: Cluster, manifests: Manifests = NOTHING) -> PlanDocument:
     return plan_document(view, admit(view, manifests.streams, manifests.queries))
 
 
-def plan_document(view: ClusterView, plan: Plan) -> PlanDocument:
-    """A plan beside what runs."""
+def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
+    """A plan as a document, compared with the placements that run."""
+    plan = admission.plan
     places = {
         (found.record.query, found.record.fragment): (
             found.record.primary.node,
@@ -81,13 +111,13 @@ def plan_document(view: ClusterView, plan: Plan) -> PlanDocument:
             query=placed.query,
             fragment=placed.operator,
             primary=placed.primary,
-            secondary=placed.secondary,
+            secondary=placed.secondary or None,
             detection_ms=placed.detection_ms,
-            transfer_ms=placed.transfer_ms,
+            transfer_ms=_finite(placed.transfer_ms),
             reprocess_ms=placed.reprocess_ms,
-            recovery_ms=placed.recovery_ms,
+            recovery_ms=_finite(placed.recovery_ms),
             bound_ms=bounds_ms[placed.query],
-            runs=runs_at == (placed.primary, placed.secondary),
+            runs=runs_at == (placed.primary, placed.secondary or None),
         )
 
     return PlanDocument(
@@ -97,7 +127,7 @@ def plan_document(view: ClusterView, plan: Plan) -> PlanDocument:
                 query=query.query,
                 latency_ms=query.latency_ms,
                 deadline_ms=query.deadline_ms,
-                recovery_ms=query.recovery_ms,
+                recovery_ms=_finite(query.recovery_ms),
                 bound_ms=query.bound_ms,
                 network_usage_bytes=query.network_usage,
                 standby_usage_bytes=query.standby_usage,
@@ -105,4 +135,9 @@ def plan_document(view: ClusterView, plan: Plan) -> PlanDocument:
             )
             for query in plan.queries
         ),
+        waiting=dict(admission.waiting),
     )
+
+
+def _finite(ms: float) -> float | None:
+    return ms if math.isfinite(ms) else None

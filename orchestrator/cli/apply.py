@@ -44,6 +44,8 @@ def _view(applied: api.Applied, *, with_queries: bool) -> RenderableType:
     parts: list[RenderableType] = [changes_view(applied.changes, dry_run=not applied.applied)]
     if any(change.effect is api.Effect.NEW for change in applied.changes):
         parts += ["", plan_view(applied.plan)]
+    for query, why in applied.planned_again.items():
+        parts += ["", f"[yellow]Query {query} was planned again by the leader:[/] {why}."]
     if applied.protected and with_queries:
         parts += ["", "[green]✓[/] Every fragment runs, with a warm standby."]
     return Group(*parts)

@@ -1,23 +1,23 @@
-"""Whether what a person applies can run: the same planning as the leader's, before anything is
-written.
+"""Whether manifests can be applied: the same planning as the leader's, before anything is written.
 
-What is in the store already stays where it is and as it is: a stream or query is applied again
-only if it says the same.
+A stream or query that is in the store already stays as it is: it is applied again only if its
+manifest says the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from orchestrator.api.checking import check_primaries, located
-from orchestrator.control.dataflow import Dataflow, InvalidQuery, dataflow
-from orchestrator.control.decide import MIN_EXECUTORS
-from orchestrator.control.planning import Planning, living_places, living_timings, merged, order
-from orchestrator.control.problem import settled
+from orchestrator.control.dataflow import Dataflow, InvalidQuery, dataflow, located
+from orchestrator.control.planning.network import MIN_EXECUTORS, settled
+from orchestrator.control.planning.planner import Planning, order
+from orchestrator.control.proposals import propose
 from orchestrator.control.view import ClusterView
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest.kinds import QueryManifest, StreamManifest
-from orchestrator.records import NodeKind, QueryRecord, Record, StreamRecord
+from orchestrator.manifest.places import check_primaries, check_sites
+from orchestrator.records import NodeKind, PlanRecord, QueryRecord, Record, StreamRecord
 from placement.deadline.errors import DeadlinesUnattainable
 from placement.errors import (
     BoundUnattainable,
@@ -27,18 +27,34 @@ from placement.errors import (
     SolverStopped,
 )
 from placement.records import Plan
-from topology.suggestions import nearest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """What would run.
+
+    Attributes
+    ----------
+    plan
+        Queries that run, at their places and with the figures they have there; new ones where they
+        would go.
+    submissions
+        Plans of the new queries to be submitted, in the order in which they were made.
+    waiting
+        Query that is in the store but has no place → why.
+    """
+
+    plan: Plan
+    submissions: tuple[PlanRecord, ...]
+    waiting: Mapping[str, str]
 
 
 def admit(
-    view: ClusterView, streams: Sequence[StreamManifest], queries: Sequence[QueryManifest]
-) -> Plan:
-    """Plan everything that runs together with what is applied.
-
-    Returns
-    -------
-    Plan
-        Of all queries: those in the store at their places, the new ones where they would go.
+    view: ClusterView,
+    streams: Sequence[StreamManifest] = (),
+    queries: Sequence[QueryManifest] = (),
+) -> Admission:
+    """Plan what is applied around everything that runs. What runs is evaluated, not planned.
 
     Raises
     ------
@@ -49,24 +65,48 @@ def admit(
     """
     all_streams, all_queries = _with_applied(view, streams, queries)
     flow = _compile(all_streams, all_queries, queries)
-    _check_places(view, streams, queries)
-    if not all_queries:
-        return merged([])
-    _check_network(view)
-    planning = Planning(
-        view, all_streams, all_queries, flow, living_places(view), living_timings(view)
-    )
+    _check_live_places(view, streams, queries)
+    planning = Planning(view, all_streams, all_queries, flow)
+    applied = {manifest.record.name: manifest for manifest in queries}
+    fragments = {name: found.record for name, found in view.fragments.items()}
+    running = {name for name in all_queries if planning.runs(name)}
+    if applied.keys() - running:
+        _check_network(view)
+    # Those that the leader is about to place, if a new query reads their streams.
+    wanted = {upstream for name in applied for upstream in flow.upstream_queries(name)}
     plans: list[Plan] = []
-    # What runs comes first: new queries are placed around it, never the other way round.
-    for name in _running_first(view, order(flow, all_queries)):
-        files = {manifest.record.name: manifest.file for manifest in queries}
+    submissions: list[PlanRecord] = []
+    waiting = {problem.query: str(problem) for problem in view.problems}
+    # Queries that run come first: new ones are placed around them, never the other way round.
+    for name in sorted(order(flow, all_queries), key=lambda name: name not in running):
         try:
-            plans.append(planning.keep(name) if planning.runs(name) else planning.place(name))
+            if name in running:
+                plans.append(planning.evaluate(name))
+            elif name in wanted:
+                plans.append(planning.place(name))
+                made = propose(view, planning, all_streams, all_queries, fragments, plans[-1])
+                for record in (*made.updated, *made.created):
+                    fragments[f"{record.query}.{record.fragment}"] = record
+                if name in applied:
+                    submissions.append(made)
+            else:
+                waiting[name] = "the leader has not placed it yet"
         except InvalidQuery as problem:
-            raise located(problem, queries) from None
+            if name in applied:
+                raise located(problem, queries) from None
+            waiting[name] = str(problem)
         except PlacementError as error:
-            raise _refused(error, all_queries[name], files.get(name)) from None
-    return merged(plans)
+            if name in applied:
+                raise _refused(error, applied[name]) from None
+            waiting[name] = str(error)
+    return Admission(
+        plan=Plan(
+            placements=tuple(placed for plan in plans for placed in plan.placements),
+            queries=tuple(figures for plan in plans for figures in plan.queries),
+        ),
+        submissions=tuple(submissions),
+        waiting=waiting,
+    )
 
 
 def _with_applied(
@@ -115,19 +155,13 @@ def _compile(
         raise located(problem, manifests) from None
 
 
-def _check_places(
+def _check_live_places(
     view: ClusterView, streams: Sequence[StreamManifest], queries: Sequence[QueryManifest]
 ) -> None:
     sites = [name for name, node in view.hosts.items() if node.kind is NodeKind.SITE]
-    named = [(s.file, f"Stream {s.record.name}: site", s.record.site) for s in streams]
-    for query in queries:
-        for stream, site in query.record.outputs.items():
-            named.append((query.file, f"Query {query.record.name}: outputs.{stream}", site))
-    for file, field, site in named:
-        if site not in sites:
-            raise InvalidInput(file, field, site, "is not a live site", nearest(site, sites))
     # What runs may outlive a node that it named.
     new = [query for query in queries if query.record.name not in view.queries]
+    check_sites(streams, queries, sites, "is not a live site")
     check_primaries(new, view.executors, "is not a live node")
 
 
@@ -155,14 +189,10 @@ def _check_network(view: ClusterView) -> None:
         )
 
 
-def _running_first(view: ClusterView, names: Sequence[str]) -> list[str]:
-    running = {found.record.query for found in view.fragments.values()}
-    return sorted(names, key=lambda name: name not in running)
-
-
-def _refused(error: PlacementError, query: QueryRecord, file: str | None) -> Refused:
+def _refused(error: PlacementError, manifest: QueryManifest) -> Refused:
     """Why there is no plan, with the figures that decide it."""
-    subject = f"query {query.name}" + (f" ({file})" if file else "")
+    query = manifest.record
+    subject = f"query {query.name} ({manifest.file})"
     match error:
         case BoundUnattainable():
             return Refused(

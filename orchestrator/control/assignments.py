@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orchestrator.control.deadlines import urgency_ms
-from orchestrator.control.problem import estimate
+from orchestrator.control.planning.workload import NO_DEADLINE_MS, FragmentWork, Workload
 from orchestrator.control.view import ClusterView
-from orchestrator.host.hosted_sink import SINK_PREFIX
 from orchestrator.records import (
     Assignment,
     ClusterRecord,
@@ -27,14 +25,12 @@ from orchestrator.records import (
     StreamRecord,
 )
 
-NO_DEADLINE_MS = 3_600_000.0
-"""An hour: for what leads to no output, where nothing can be late."""
-
 
 def assignments(
     view: ClusterView,
     fragments: Mapping[str, FragmentRecord],
     streams: Mapping[str, StreamRecord],
+    work: Workload,
 ) -> dict[str, Assignment]:
     """The assignment of every live node.
 
@@ -43,12 +39,11 @@ def assignments(
     view
         Nodes, queries and settings.
     fragments, streams
-        By name, as they are to be: the view's with what was just decided.
+        By name, as they are to be: the view's with the changes just decided.
+    work
+        Of the fragments.
     """
-    due_ms = urgency_ms(view.dataflow, view.query_records)
-    return {
-        name: _assignment(view, name, fragments, streams, due_ms) for name in sorted(view.nodes)
-    }
+    return {name: _assignment(view, name, fragments, streams, work) for name in sorted(view.nodes)}
 
 
 def _assignment(
@@ -56,14 +51,14 @@ def _assignment(
     name: str,
     fragments: Mapping[str, FragmentRecord],
     streams: Mapping[str, StreamRecord],
-    due_ms: Mapping[str, float],
+    work: Workload,
 ) -> Assignment:
     node = view.nodes[name].record
     here = view.replica(name)
     running = tuple(
-        _replica_in(view, record, here, due_ms)
+        _replica_in(work.fragments[record.fragment], record, here)
         for _, record in sorted(fragments.items())
-        if here in (record.primary, record.secondary) and record.fragment in view.dataflow.fragments
+        if here in (record.primary, record.secondary) and record.fragment in work.fragments
     )
     sinks = _sinks(view, node, fragments)
     read = {stream for replica in running for stream in replica.inputs} | {s.stream for s in sinks}
@@ -77,25 +72,14 @@ def _assignment(
     )
 
 
-def _replica_in(
-    view: ClusterView, record: FragmentRecord, here: ReplicaId, due_ms: Mapping[str, float]
-) -> FragmentAssignment:
-    fragment, query = view.dataflow.fragments[record.fragment], view.query_records[record.query]
-    name = fragment.name
-    readers_ms = {
-        reader: min(due_ms[reader], NO_DEADLINE_MS)
-        for reader, other in view.dataflow.fragments.items()
-        if name in other.inputs
-    }
-    if name in query.outputs:
-        readers_ms[SINK_PREFIX + name] = query.deadline_of(name)
+def _replica_in(work: FragmentWork, record: FragmentRecord, here: ReplicaId) -> FragmentAssignment:
     primary = record.primary == here
     peer_replica = record.secondary if primary else record.primary
     return FragmentAssignment(
         query=record.query,
         fragment=record.fragment,
-        statement=fragment.statement,
-        inputs={stream: dict(columns) for stream, columns in fragment.inputs.items()},
+        statement=work.fragment.statement,
+        inputs={stream: dict(columns) for stream, columns in work.fragment.inputs.items()},
         role="primary" if primary else "secondary",
         epoch=record.epoch,
         generation=record.generation,
@@ -103,8 +87,8 @@ def _replica_in(
         peer_replica=None if peer_replica is None else peer_replica.node,
         sub_deadline_ms=record.timing.sub_deadline_ms,
         standby_lag_ms=record.timing.standby_lag_ms,
-        readers_ms=readers_ms,
-        cost_us=estimate(view.query_records, fragment).cost_us,
+        readers_ms=dict(work.readers_ms),
+        cost_us=work.cost_us,
     )
 
 

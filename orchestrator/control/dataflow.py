@@ -12,6 +12,8 @@ from functools import lru_cache
 
 import msgspec
 
+from orchestrator.errors import InvalidInput
+from orchestrator.manifest.kinds import QueryManifest
 from orchestrator.records import QueryRecord, StreamRecord
 from streams.compiler import compile_statement
 from streams.language import QueryError, parse
@@ -56,6 +58,19 @@ class InvalidQuery(ValueError):
         self.problem = problem
         self.remedy = remedy
         self.line = line
+
+
+def located(problem: InvalidQuery, queries: Iterable[QueryManifest]) -> InvalidInput:
+    """A query's problem, at the place in the file that has it."""
+    where = "the store"
+    for query in queries:
+        if query.record.name == problem.query:
+            where = query.file
+            if problem.line is not None:
+                path = query.file.rpartition(":")[0]
+                where = f"{path}:{query.statements_line + problem.line - 1}"
+    field = f"Query {problem.query}: {problem.field}"
+    return InvalidInput(where, field, problem.value, problem.problem, problem.remedy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

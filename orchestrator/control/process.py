@@ -12,7 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from orchestrator.control.audit_events import audit_events
-from orchestrator.control.decide import DecisionSettings, Write, decide
+from orchestrator.control.decide import decide
+from orchestrator.control.decision import DecisionSettings, Write
 from orchestrator.control.election import Election
 from orchestrator.control.view import ClusterView, read_view, with_orphans
 from orchestrator.store.ephemeral import EphemeralRecord

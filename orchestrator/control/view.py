@@ -15,6 +15,7 @@ from orchestrator.records import (
     FragmentRecord,
     NodeKind,
     NodeRecord,
+    PlanRecord,
     QueryRecord,
     Record,
     ReplicaId,
@@ -26,6 +27,7 @@ from orchestrator.store.protocol import (
     CLUSTER,
     FRAGMENTS,
     NODES,
+    PLANS,
     QUERIES,
     STREAMS,
     Folder,
@@ -70,6 +72,9 @@ class ClusterView:
     )
     fragments: Mapping[str, Versioned[FragmentRecord]] = field(
         default_factory=dict[str, Versioned[FragmentRecord]]
+    )
+    plans: Mapping[str, Versioned[PlanRecord]] = field(
+        default_factory=dict[str, Versioned[PlanRecord]]
     )
     assignments: Mapping[str, Versioned[Assignment]] = field(
         default_factory=dict[str, Versioned[Assignment]]
@@ -213,6 +218,8 @@ def read_view(store: Store) -> ClusterView:
     fragments = _sound(store, FRAGMENTS, _fragment_fault, invalid)
     assignments = _sound(store, ASSIGNMENTS, _no_fault, invalid)
     queries = _sound(store, QUERIES, _query_fault, invalid)
+    # A client writes a plan before its query: whoever has read the query finds the plan.
+    plans = _sound(store, PLANS, _plan_fault, invalid)
     streams = _sound(store, STREAMS, _stream_fault, invalid)
     nodes = _sound(store, NODES, _node_fault, invalid)
     return ClusterView(
@@ -221,6 +228,7 @@ def read_view(store: Store) -> ClusterView:
         streams=streams,
         queries=queries,
         fragments=fragments,
+        plans=plans,
         assignments=assignments,
         invalid=tuple(invalid),
     )
@@ -255,6 +263,10 @@ def _fragment_fault(name: str, record: FragmentRecord) -> str | None:
     if record.secondary is not None and record.secondary.node == record.primary.node:
         return f"has both copies on {record.primary.node}"
     return None
+
+
+def _plan_fault(name: str, record: PlanRecord) -> str | None:
+    return None if record.query == name else f"calls itself {record.query}"
 
 
 def _query_fault(name: str, record: QueryRecord) -> str | None:

@@ -8,6 +8,7 @@ The paths below `/vivace/<cluster>`:
     nodes/<node>             NodeRecord           ephemeral: a live host
     streams/<name>           StreamRecord
     queries/<name>           QueryRecord
+    plans/<query>            PlanRecord           until the leader has carried it out
     fragments/<q>.<f>        FragmentRecord
     assignments/<node>       Assignment
     history/e-<sequence>     HistoryEvent         bounded
@@ -45,6 +46,7 @@ from orchestrator.records import (
     FragmentRecord,
     HistoryEvent,
     NodeRecord,
+    PlanRecord,
     QueryRecord,
     Record,
     StreamRecord,
@@ -108,6 +110,7 @@ PROBLEMS = Key("problems", ProblemsRecord)
 NODES = Folder("nodes", NodeRecord)
 STREAMS = Folder("streams", StreamRecord)
 QUERIES = Folder("queries", QueryRecord)
+PLANS = Folder("plans", PlanRecord)
 FRAGMENTS = Folder("fragments", FragmentRecord)
 ASSIGNMENTS = Folder("assignments", Assignment)
 HISTORY = Folder("history", HistoryEvent)

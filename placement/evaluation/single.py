@@ -10,6 +10,7 @@ import numpy as np
 from placement.evaluation.evaluator import Evaluator, PlacementBatch
 from placement.graph import QueryGraph
 from placement.network import NetworkView
+from placement.records import Recovery, Secondary
 
 Places = Mapping[str, str]
 """Operator → node."""
@@ -62,6 +63,38 @@ def standby_usage(
     """Network usage (2) that Active Standby adds, bytes."""
     batch = as_batch(graph, view, primaries, secondaries)
     return float(Evaluator(graph, view.one_way_of).standby_usage(batch)[0])
+
+
+def running_secondaries(
+    graph: QueryGraph,
+    primaries: Places,
+    secondaries: Places,
+    view: NetworkView,
+    detection_ms: float,
+    batch_size: int = 1,
+) -> dict[str, Secondary]:
+    """Secondaries where they run, with the recovery times (1) that they have there.
+
+    Parameters
+    ----------
+    secondaries
+        Node of those operators that have one.
+    batch_size
+        B of the standby scheme, ≥ 1.
+    """
+    evaluator = Evaluator(graph, view.one_way_of, batch_size=batch_size)
+    (catch_up_ms,) = evaluator.catch_up_ms(as_batch(graph, view, primaries, secondaries))
+    found: dict[str, Secondary] = {}
+    for name, node in secondaries.items():
+        o = evaluator.column[name]
+        reprocess_ms = float(evaluator.reprocess_ms[o])
+        recovery = Recovery(
+            detection_ms=detection_ms,
+            transfer_ms=float(catch_up_ms[o]) - reprocess_ms,
+            reprocess_ms=reprocess_ms,
+        )
+        found[name] = Secondary(node=node, recovery=recovery)
+    return found
 
 
 def longest_path(

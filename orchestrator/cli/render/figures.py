@@ -21,9 +21,9 @@ def ms(value: float | None) -> str:
     return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms"
 
 
-def against(value_ms: float, limit_ms: float) -> Text:
-    """A figure and its limit, marked when it is close or over."""
-    if value_ms > limit_ms:
+def against(value_ms: float | None, limit_ms: float) -> Text:
+    """A figure and its limit, marked when it is close, over, or not to be had."""
+    if value_ms is None or value_ms > limit_ms:
         style, mark = "bold red", " ✗"
     elif value_ms > TIGHT * limit_ms:
         style, mark = "yellow", " !"

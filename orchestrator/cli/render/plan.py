@@ -14,9 +14,13 @@ from orchestrator.cli.render.figures import against, bytes_text, ms
 
 def plan_view(document: api.PlanDocument) -> RenderableType:
     """A table of fragments and one of queries."""
-    if not document.queries:
+    if not document.queries and not document.waiting:
         return Text("No query runs here; `vivace apply -f …` brings one.")
-    parts: list[RenderableType] = [_fragments(document), _queries(document)]
+    parts: list[RenderableType] = []
+    if document.queries:
+        parts += [_fragments(document), _queries(document)]
+    for query, why in document.waiting.items():
+        parts.append(Text.assemble("Query ", (query, "bold"), f" has no place: {why}"))
     if document.map:
         parts.append(Text.assemble("Map of the coordinates: ", (document.map, "cyan")))
     return Group(*parts)
@@ -33,7 +37,7 @@ def _fragments(document: api.PlanDocument) -> Table:
         table.add_row(
             f"[dim]{each.query}.[/]{each.fragment}",
             each.primary,
-            each.secondary,
+            each.secondary or "[bold red]none[/]",
             against(each.recovery_ms, each.bound_ms),
             f"{ms(each.detection_ms)} + {ms(each.transfer_ms)} + {ms(each.reprocess_ms)}",
             "" if each.runs else "[yellow]new[/]",

@@ -8,8 +8,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.control.deadlines import chains
-from orchestrator.control.decide import DecisionSettings, decide
+from orchestrator.control.decide import decide
+from orchestrator.control.decision import DecisionSettings
+from orchestrator.control.planning.workload import workload
 from orchestrator.control.view import LEAST_SAMPLES
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import CostStatus, Estimate
@@ -98,12 +99,13 @@ def check_demand(cluster: ObedientCluster) -> None:
     def together(one: str, other: str) -> bool:
         return records[one].primary == records[other].primary
 
-    placed = [f for f in view.dataflow.fragments.values() if f.name in records]
+    model = workload(view, view.dataflow, view.stream_records, view.query_records)
+    placed = [name for name in model.fragments if name in records]
     work: dict[str, list[tuple[float, float]]] = {}
-    for chain in chains(view.dataflow, placed, view.query_records, together):
-        timings = [records[fragment.name].timing for fragment in chain]
+    for chain in model.chains(placed, together):
+        timings = [records[name].timing for name in chain]
         due = sum(t.sub_deadline_ms for t in timings), sum(t.cost_ms for t in timings)
-        work.setdefault(records[chain[0].name].primary.node, []).append(due)
+        work.setdefault(records[chain[0]].primary.node, []).append(due)
     for node, due in work.items():
         done_ms = 0.0
         for deadline_ms, cost_ms in sorted(due):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.control.decide import DecisionSettings, decide
+from orchestrator.control.decide import decide
+from orchestrator.control.decision import DecisionSettings
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft, places_ms
 
 nodes = st.sampled_from(tuple(places_ms))

@@ -5,7 +5,7 @@ from typing import Never
 import pytest
 
 from orchestrator.control.admission import admit
-from orchestrator.control.planning import Planning
+from orchestrator.control.planning.planner import Planning
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest import QueryManifest
 from placement.errors import SolverStopped
@@ -32,14 +32,14 @@ def refusal(cluster: ObedientCluster, query: QueryManifest) -> Refused:
 
 
 def test_plan_is_what_the_leader_then_does(cluster: ObedientCluster) -> None:
-    plan = admit(cluster.view(), STREAMS, aircraft().queries)
+    plan = admit(cluster.view(), STREAMS, aircraft().queries).plan
     cluster.apply(aircraft())
     cluster.settle()
     assert {p.operator: (p.primary, p.secondary) for p in plan.placements} == {
         f.record.fragment: (f.record.primary.node, f.record.secondary and f.record.secondary.node)
         for f in cluster.view().fragments.values()
     }
-    again = admit(cluster.view(), STREAMS, aircraft().queries)
+    again = admit(cluster.view(), STREAMS, aircraft().queries).plan
     assert [p.operator for p in again.placements] == [p.operator for p in plan.placements]
 
 
@@ -158,5 +158,5 @@ def test_query_may_read_another_querys_stream(cluster: ObedientCluster) -> None:
         "REGISTER QUERY counts ISTREAM(SELECT count(*) AS n FROM alerts [RANGE 1 MINUTE]);",
         outputs={"counts": "control-centre"},
     )
-    plan = admit(cluster.view(), STREAMS, [counting, *aircraft().queries])
+    plan = admit(cluster.view(), STREAMS, [counting, *aircraft().queries]).plan
     assert [figures.query for figures in plan.queries] == ["proximity", "counting"]

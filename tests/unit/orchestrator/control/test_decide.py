@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.control.decide import DecisionSettings, decide
+from orchestrator.control.decide import decide
+from orchestrator.control.decision import DecisionSettings
 from orchestrator.records import Record
 from orchestrator.store.protocol import QUERIES, STREAMS, Key
 from tests.obedient_cluster import ObedientCluster, aircraft, places_ms, query_manifest, replica

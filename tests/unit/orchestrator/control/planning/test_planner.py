@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from orchestrator.control.dataflow import dataflow
-from orchestrator.control.planning import Planning
-from orchestrator.control.problem import network_view
+from orchestrator.control.planning.network import network_view
+from orchestrator.control.planning.planner import Planning
 from orchestrator.records import ClusterRecord
 from orchestrator.store.protocol import CLUSTER
 from tests.obedient_cluster import ObedientCluster
@@ -21,7 +21,7 @@ def cluster() -> ObedientCluster:
 
 
 def planning(cluster: ObedientCluster) -> Planning:
-    return Planning(cluster.view(), {}, {}, dataflow({}, {}), {}, {})
+    return Planning(cluster.view(), {}, {}, dataflow({}, {}))
 
 
 def test_plans_are_made_with_the_clusters_cpu_scaling(cluster: ObedientCluster) -> None:

@@ -12,22 +12,26 @@ import pytest
 
 from orchestrator.control.admission import admit
 from orchestrator.control.dataflow import Dataflow, dataflow
-from orchestrator.control.deadlines import (
+from orchestrator.control.decide import decide
+from orchestrator.control.decision import DecisionSettings
+from orchestrator.control.planning.network import network_view
+from orchestrator.control.planning.sub_deadlines import (
     SPARE,
     DeadlineTask,
     SubDeadlines,
-    best_effort_sub_deadlines,
-    chains,
-    divide_deadlines,
-    urgency_ms,
-    work_on,
+    admitted_work,
+    best_effort,
+    deadline_problem,
+    kept_by_cheapest,
+    other_primaries,
 )
-from orchestrator.control.decide import DecisionSettings, decide
-from orchestrator.control.problem import network_view
-from orchestrator.control.view import LEAST_SAMPLES
+from orchestrator.control.planning.task import Running
+from orchestrator.control.planning.workload import Workload, urgency_ms, workload
+from orchestrator.control.view import LEAST_SAMPLES, ClusterView
 from orchestrator.errors import EXIT_REFUSED, InvalidInput, Refused
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import CostStatus, Estimate, QueryRecord, Timing
+from placement.deadline.contraction import contract
 from placement.deadline.errors import DeadlinesUnattainable
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import Admitted
@@ -44,9 +48,9 @@ NORTH = {"north": stream_manifest("north").record, "south": stream_manifest("sou
 CENTRE = "control-centre"
 
 
-def unprotected(problem: DeadlineProblem) -> DeadlineProblem:
-    """Of problems without secondaries."""
-    return problem
+def divide(problem: DeadlineProblem, places: Mapping[str, str]) -> SubDeadlines:
+    """Sub-deadlines, with other primaries if those given leave too little time."""
+    return kept_by_cheapest(problem, places) or other_primaries(problem)
 
 
 def statement(name: str, reads: str) -> str:
@@ -85,15 +89,19 @@ def flow_of(*queries: QueryManifest) -> tuple[Dataflow, dict[str, QueryRecord]]:
     return dataflow(NORTH, records), records
 
 
+def work_of(*queries: QueryManifest) -> Workload:
+    flow, records = flow_of(*queries)
+    return workload(ClusterView(), flow, NORTH, records)
+
+
 def chained(*queries: QueryManifest, apart: tuple[str, ...] = ()) -> list[str]:
     """Chains as words; `apart`: those that are not where the one before them is."""
-    flow, records = flow_of(*queries)
+    work = work_of(*queries)
 
     def together(one: str, other: str) -> bool:
         return other not in apart
 
-    found = chains(flow, flow.fragments.values(), records, together)
-    return sorted(" ".join(fragment.name for fragment in chain) for chain in found)
+    return sorted(" ".join(chain) for chain in work.chains(work.fragments, together))
 
 
 # Chains
@@ -133,35 +141,37 @@ def test_a_chain_may_reach_into_another_query() -> None:
 # Problem and division
 
 
-def task(manifest: QueryManifest, costs_ms: Mapping[str, float], where: str) -> DeadlineTask:
-    """A query whose fragments are all on one node."""
-    flow, records = flow_of(manifest)
-    names = list(flow.fragments)
-
-    def together(one: str, other: str) -> bool:
-        return True
-
-    return DeadlineTask(
-        chains=chains(flow, flow.fragments.values(), records, together),
-        queries=records,
-        where={"north": "north-receiver", "south": "south-receiver"},
-        candidates={name: [where] for name in names},
-        costs_ms=costs_ms,
-        rates_bytes_s=dict.fromkeys([*names, *NORTH], 1000.0),
-        running={},
-        hop_overhead_ms=2.0,
+def task(
+    manifest: QueryManifest,
+    costs_ms: Mapping[str, float],
+    *where: str,
+    running: Mapping[str, tuple[Admitted, ...]] | None = None,
+) -> DeadlineTask:
+    """A query whose fragments are all on one node, the first of those that they may take."""
+    work = work_of(manifest)
+    names = list(work.fragments)
+    problem = deadline_problem(
+        [replace(work.fragments[name], instance_ms=costs_ms[name]) for name in names],
+        work,
+        {"north": "north-receiver", "south": "south-receiver"},
+        dict.fromkeys(names, where),
+        running or {},
+        network_view(ObedientCluster().view().hosts, Counter()),
+        2.0,
     )
+    contraction = contract(problem)
+    return DeadlineTask(contraction=contraction, places=dict.fromkeys(contraction.parts, where[0]))
 
 
 def test_a_chain_is_one_operator_and_its_fragments_share_by_cost() -> None:
     line = query("q", {"a": "north", "b": "a", "c": "b"}, {"c": 100})
     made = task(line, {"a": 1.0, "b": 2.0, "c": 5.0}, "paris")
-    view = network_view(ObedientCluster().view().hosts, Counter())
-    posed = made.problem(view)
-    (one,) = posed.operators
-    assert (one.name, one.cost_ms, one.weight) == ("a", 8.0, 3)
+    (one,) = made.problem.operators
+    assert (one.name, one.cost_ms, one.weight) == ("a…c", 8.0, 3)
     assert (one.inputs, one.outputs) == (("north",), ("c",))
-    divided = made.divided(SubDeadlines(places={"a": "paris"}, sub_deadlines_ms={"a": 40.0}))
+    divided = made.of_fragments(
+        SubDeadlines(places={"a…c": "paris"}, sub_deadlines_ms={"a…c": 40.0})
+    )
     assert divided.places == dict.fromkeys("abc", "paris")
     assert divided.sub_deadlines_ms == pytest.approx({"a": 5.0, "b": 10.0, "c": 25.0})
 
@@ -169,7 +179,7 @@ def test_a_chain_is_one_operator_and_its_fragments_share_by_cost() -> None:
 def test_links_cost_a_hop_and_the_way_to_oneself_nothing() -> None:
     view = network_view(ObedientCluster().view().hosts, Counter())
     line = query("q", {"a": "north"}, {"a": 100})
-    posed = task(line, {"a": 1.0}, "paris").problem(view)
+    posed = task(line, {"a": 1.0}, "paris").problem
     assert posed.one_way_ms is not None
     assert np.diag(posed.one_way_ms).tolist() == [0.0] * len(view.nodes)
     paris, lyon = view.index["paris"], view.index["lyon"]
@@ -179,15 +189,14 @@ def test_links_cost_a_hop_and_the_way_to_oneself_nothing() -> None:
 
 def test_a_stream_that_nobody_reads_yet_has_its_querys_deadline() -> None:
     pair = query("q", {"a": "north", "b": "south"}, {"a": 100}, deadline_ms=250.0)
-    view = network_view(ObedientCluster().view().hosts, Counter())
-    posed = task(pair, {"a": 1.0, "b": 1.0}, "paris").problem(view)
+    posed = task(pair, {"a": 1.0, "b": 1.0}, "paris").problem
     found = {output.stream: (output.deadline_ms, output.sink) for output in posed.outputs}
     assert found == {"a": (100.0, CENTRE), "b": (250.0, "paris")}
 
 
 def test_the_cheapest_placement_stays_if_it_leaves_time() -> None:
     places = {"o0": "a", "o1": "a"}
-    divided = divide_deadlines(chain_of(10.0, 10.0, deadline_ms=100.0), places, unprotected)
+    divided = divide(chain_of(10.0, 10.0, deadline_ms=100.0), places)
     assert divided.places == places
     assert divided.sub_deadlines_ms == pytest.approx({"o0": 50.0, "o1": 50.0})
 
@@ -198,7 +207,7 @@ def test_another_placement_is_looked_for_when_the_cheapest_leaves_too_little() -
         [operator("p", 10.0, "in"), operator("q", 10.0, "in")], {"p.out": 22.0, "q.out": 22.0}
     )
     assert (1 - SPARE) * 22.0 < 2 * 10.0
-    divided = divide_deadlines(pair, {"p": "a", "q": "a"}, unprotected)
+    divided = divide(pair, {"p": "a", "q": "a"})
     assert divided.places["p"] != divided.places["q"]
 
 
@@ -210,7 +219,7 @@ def test_a_tight_placement_is_better_than_none() -> None:
         ],
         {"p.out": 22.0, "q.out": 22.0},
     )
-    divided = divide_deadlines(pair, {"p": "a", "q": "a"}, unprotected)
+    divided = divide(pair, {"p": "a", "q": "a"})
     assert divided.places == {"p": "a", "q": "a"}
     assert max(divided.sub_deadlines_ms.values()) >= 20.0
 
@@ -218,18 +227,18 @@ def test_a_tight_placement_is_better_than_none() -> None:
 def test_work_that_is_admitted_is_not_broken() -> None:
     old = Admitted(name="old", cost_ms=30.0, deadline_ms=35.0)
     one = problem([operator("p", 10.0, "in", candidates=("a",))], {"p.out": 20.0})
-    assert divide_deadlines(one, {"p": "a"}, unprotected).places == {"p": "a"}
+    assert divide(one, {"p": "a"}).places == {"p": "a"}
     busy = problem(
         [operator("p", 10.0, "in", candidates=("a",))], {"p.out": 20.0}, admitted={"a": (old,)}
     )
     with pytest.raises(DeadlinesUnattainable) as caught:
-        divide_deadlines(busy, {"p": "a"}, unprotected)
+        divide(busy, {"p": "a"})
     assert caught.value.excess_ms or caught.value.relaxation_ms
 
 
 def test_shares_are_dealt_out_even_if_nothing_can_be_kept() -> None:
     late = chain_of(10.0, 30.0, deadline_ms=20.0, latency_ms=500.0)
-    divided = best_effort_sub_deadlines(late, {"o0": "a", "o1": "b"})
+    divided = best_effort(late, {"o0": "a", "o1": "b"})
     assert divided.places == {"o0": "a", "o1": "b"}
     assert divided.sub_deadlines_ms == pytest.approx({"o0": 5.0, "o1": 15.0})
 
@@ -252,20 +261,24 @@ def test_urgency_is_that_of_the_most_urgent_output_downstream() -> None:
 
 
 def test_work_on_nodes_is_counted_by_chain() -> None:
-    flow, records = flow_of(query("q", {"a": "north", "b": "a", "c": "south"}, {"b": 90, "c": 80}))
+    work = work_of(query("q", {"a": "north", "b": "a", "c": "south"}, {"b": 90, "c": 80}))
 
     def together(one: str, other: str) -> bool:
         return True
 
-    timings = {
-        name: Timing(cost_ms=cost_ms, sub_deadline_ms=due_ms, standby_lag_ms=0.0)
-        for name, cost_ms, due_ms in (("a", 1.0, 10.0), ("b", 2.0, 20.0), ("c", 3.0, 30.0))
+    running = {
+        name: Running(
+            primary=node,
+            secondary=secondary,
+            timing=Timing(cost_ms=cost_ms, sub_deadline_ms=due_ms, standby_lag_ms=0.0),
+        )
+        for name, node, secondary, cost_ms, due_ms in (
+            ("a", "paris", "lyon", 1.0, 10.0),
+            ("b", "paris", None, 2.0, 20.0),
+            ("c", "lyon", "paris", 3.0, 30.0),
+        )
     }
-    found = work_on(
-        chains(flow, flow.fragments.values(), records, together),
-        {"a": ("paris", "lyon"), "b": ("paris", None), "c": ("lyon", "paris")},
-        timings,
-    )
+    found = admitted_work(work.chains(work.fragments, together), running)
     assert found == {
         "paris": (Admitted(name="a", cost_ms=3.0, deadline_ms=30.0),),
         "lyon": (Admitted(name="c", cost_ms=3.0, deadline_ms=30.0),),
@@ -542,7 +555,7 @@ def late() -> ObedientCluster:
 def test_a_fragment_that_is_late_keeps_no_query_out_that_can_go_elsewhere() -> None:
     cluster = late()
     new = query("second", {"s": "south"}, {"s": 200})
-    plan = admit(cluster.view(), (), [new])
+    plan = admit(cluster.view(), (), [new]).plan
     assert [figures.query for figures in plan.queries] == ["first", "second"]
     (placed,) = (placed for placed in plan.placements if placed.query == "second")
     assert placed.primary != "paris"
@@ -555,7 +568,7 @@ def test_a_fragment_that_is_late_keeps_no_query_out_that_can_go_elsewhere() -> N
 def test_nothing_is_placed_on_a_node_that_is_late() -> None:
     cluster = late()
     wanted = query("second", {"s": "south"}, {"s": 200}, primaries={"s": ("paris", "zurich")})
-    plan = admit(cluster.view(), (), [wanted])
+    plan = admit(cluster.view(), (), [wanted]).plan
     assert plan.placements[-1].primary == "zurich"
     with pytest.raises(Refused, match="Relieve paris of"):
         admit(cluster.view(), (), [heavy("second", "south")])
@@ -564,28 +577,25 @@ def test_nothing_is_placed_on_a_node_that_is_late() -> None:
 def test_what_runs_is_shown_as_it_is_whether_or_not_it_keeps_its_deadline() -> None:
     cluster = late()
     before = timing(cluster, "first.first_out")
-    (placed,) = admit(cluster.view(), (), ()).placements
+    (placed,) = admit(cluster.view()).plan.placements
     record = cluster.view().fragments["first.first_out"].record
     assert record.secondary is not None
     assert (placed.primary, placed.secondary) == (record.primary.node, record.secondary.node)
-    (figures,) = admit(cluster.view(), aircraft().streams, [heavy("first", "north")]).queries
+    (figures,) = admit(cluster.view(), aircraft().streams, [heavy("first", "north")]).plan.queries
     assert (figures.deadline_ms, figures.bound_ms) == (200.0, 5000.0)
     assert timing(cluster, "first.first_out") == before
 
 
 def test_work_elsewhere_and_nodes_that_are_late_are_no_part_of_the_problem() -> None:
-    view = network_view(ObedientCluster().view().hosts, Counter())
     work = Admitted(name="old", cost_ms=5.0, deadline_ms=20.0)
     overload = Admitted(name="much", cost_ms=30.0, deadline_ms=20.0)
-    made = replace(
-        task(query("q", {"a": "north"}, {"a": 100}), {"a": 1.0}, "paris"),
-        running={"paris": (overload,), "lyon": (work,), "zurich": (work,)},
-    )
-    posed = replace(made, candidates={"a": ["paris", "lyon"]}).problem(view)
+    asked = query("q", {"a": "north"}, {"a": 100})
+    running = {"paris": (overload,), "lyon": (work,), "zurich": (work,)}
+    posed = task(asked, {"a": 1.0}, "paris", "lyon", running=running).problem
     assert posed.operators[0].candidates == ("lyon",)
     assert {n.name: n.admitted for n in posed.nodes if n.admitted} == {"lyon": (work,)}
     # It may be the only one.
-    posed = made.problem(view)
+    posed = task(asked, {"a": 1.0}, "paris", running=running).problem
     assert posed.operators[0].candidates == ("paris",)
     assert {n.name: n.admitted for n in posed.nodes if n.admitted} == {"paris": (overload,)}
 

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from orchestrator.control.dataflow import dataflow
-from orchestrator.control.problem import Rate, query_graph, rates, row_bytes, taken_by
+from orchestrator.control.planning.workload import Rate, rates, row_bytes, taken_by, workload
+from orchestrator.control.view import ClusterView
 from orchestrator.records import Estimate, QueryRecord, SourceSpec, StreamRecord
 from tests.obedient_cluster import query_manifest, stream_manifest
 
@@ -91,7 +92,6 @@ def test_nodes_that_primaries_may_take_reach_the_planner() -> None:
         primaries={"few": ("paris", "lyon")},
     )
     flow = dataflow(streams, {"proximity": query})
-    sites = {"north": "north-receiver", "south": "south-receiver"}
-    graph = query_graph(query, flow, found(), sites, {}, {"proximity": query})
+    graph = workload(ClusterView(), flow, streams, {"proximity": query}).graph("proximity", {})
     assert graph.by_name["few"].allowed == ("paris", "lyon")
     assert graph.by_name["both"].allowed == ()

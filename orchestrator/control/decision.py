@@ -1,0 +1,112 @@
+"""A decision in the making: the records as they will be, and the writes that make them so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.control.planning.planner import Planning
+from orchestrator.control.view import ClusterView
+from orchestrator.records import FragmentRecord, HistoryEvent, Record
+from orchestrator.store.protocol import FRAGMENTS, Key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionSettings:
+    """How patient the coordinator is.
+
+    Attributes
+    ----------
+    takeover_grace_us
+        How long a primary may be gone before the coordinator stops waiting for its secondary.
+        Taking over takes the data plane a fraction of a second; the grace leaves time for a host
+        to get a session again after the server was away.
+    start_delay_us
+        From the decision to start streams until they start: time for every site to hear of it.
+    submission_grace_us
+        How long a submitted plan may wait for its query. A client writes the query right after the
+        plan; if it has not by then, the client has died.
+    drift, drift_share
+        By which share of its planned cost, and by which share of its sub-deadline, a fragment's
+        cost must have changed for a new plan to be proposed.
+    """
+
+    takeover_grace_us: int = 3_000_000
+    start_delay_us: int = 1_000_000
+    submission_grace_us: int = 10_000_000
+    drift: float = 0.5
+    drift_share: float = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One change of the store.
+
+    Attributes
+    ----------
+    record
+        None: delete the record.
+    version
+        Version it replaces; None: create.
+    event
+        What to add to the history once it is written.
+    """
+
+    key: Key[Record]
+    record: Record | None
+    version: int | None
+    event: HistoryEvent | None = None
+
+
+class PendingDecision:
+    """What all parts of a decision share.
+
+    Attributes
+    ----------
+    fragments, streams
+        Records as they will be once all writes so far are applied.
+    planning
+        The planning problem, kept in step with `fragments`.
+    writes, problems
+        So far.
+    """
+
+    def __init__(self, view: ClusterView, now_us: int, settings: DecisionSettings) -> None:
+        self.view = view
+        self.now_us = now_us
+        self.settings = settings
+        self.fragments = {name: found.record for name, found in view.fragments.items()}
+        self.streams = view.stream_records
+        self.planning = Planning(view, self.streams, view.query_records, view.dataflow)
+        self.writes: list[Write] = []
+        self.problems = [str(each) for each in (*view.invalid, *view.problems)]
+        # A plan made later in the same decision may change a fragment that was created or changed
+        # earlier in it.
+        self._versions = {name: found.version for name, found in view.fragments.items()}
+
+    def event(self, kind: str, subject: str, detail: str) -> HistoryEvent:
+        """An event of now."""
+        return HistoryEvent(at_us=self.now_us, kind=kind, subject=subject, detail=detail)
+
+    def write(
+        self,
+        key: Key[Record],
+        record: Record | None,
+        version: int | None,
+        event: HistoryEvent | None = None,
+    ) -> None:
+        """Add a write."""
+        self.writes.append(Write(key=key, record=record, version=version, event=event))
+
+    def put_fragment(self, record: FragmentRecord, event: HistoryEvent | None) -> None:
+        """Create or replace the record of a fragment."""
+        name = f"{record.query}.{record.fragment}"
+        version = self._versions.get(name)
+        self.write(FRAGMENTS.key(name), record, version, event)
+        self._versions[name] = 0 if version is None else version + 1
+        self.fragments[name] = record
+        self.planning.note(record)
+
+    def delete_fragment(self, name: str, event: HistoryEvent) -> None:
+        """Delete the record of a fragment."""
+        self.write(FRAGMENTS.key(name), None, self._versions.pop(name), event)
+        self.planning.running.pop(self.fragments.pop(name).fragment, None)

@@ -1,0 +1,277 @@
+"""Planning the queries of a cluster one after the other, around everything that runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import msgspec
+
+from orchestrator.control.dataflow import Dataflow, InvalidQuery
+from orchestrator.control.planning.network import detection_ms, network_view
+from orchestrator.control.planning.primaries import cheapest_primaries
+from orchestrator.control.planning.secondaries import (
+    ChosenStandby,
+    choose_secondaries,
+    choose_secondary,
+    standby_lag_ms,
+)
+from orchestrator.control.planning.sub_deadlines import (
+    best_effort,
+    deadline_task,
+    kept_by_cheapest,
+    other_primaries,
+    with_standbys,
+)
+from orchestrator.control.planning.task import QueryTask, Running
+from orchestrator.control.planning.workload import workload
+from orchestrator.control.view import ClusterView
+from orchestrator.records import FragmentRecord, NodeKind, QueryRecord, StreamRecord, Timing
+from placement.evaluation.single import running_secondaries
+from placement.planner import described
+from placement.records import Plan, Secondary
+from placement.settings import Settings
+
+
+class Planning:
+    """A planning problem, and the fragments that run in it or were placed so far.
+
+    Parameters
+    ----------
+    view
+        Hosts, settings, measured costs, and what runs.
+    streams, queries, flow
+        What is to run: of the store, or with what is about to be applied.
+
+    Attributes
+    ----------
+    work
+        Of all fragments.
+    running
+        By fragment.
+    """
+
+    def __init__(
+        self,
+        view: ClusterView,
+        streams: Mapping[str, StreamRecord],
+        queries: Mapping[str, QueryRecord],
+        flow: Dataflow,
+    ) -> None:
+        self._view = view
+        self._queries = queries
+        self.work = workload(view, flow, streams, queries)
+        self.running: dict[str, Running] = {}
+        for found in view.fragments.values():
+            self.note(found.record)
+
+    @property
+    def settings(self) -> Settings:
+        """The planner's, with the cluster's CPU scaling and batches."""
+        cluster = self._view.settings
+        return Settings(cpu=cluster.cpu, hop_overhead_ms=cluster.hop_overhead_ms + cluster.batch_ms)
+
+    def runs(self, query: str) -> bool:
+        """Whether all fragments of a query have a place."""
+        return all(work.name in self.running for work in self.work.of(query))
+
+    def note(self, record: FragmentRecord) -> None:
+        """A fragment runs by this record: on its live replicas, the secondary standing in for a
+        primary that is gone, as it will."""
+        replicas = [
+            replica.node
+            for replica in (record.primary, record.secondary)
+            if replica is not None and self._view.alive(replica)
+        ]
+        self.running.pop(record.fragment, None)
+        if replicas:
+            self.running[record.fragment] = Running(
+                primary=replicas[0],
+                secondary=replicas[1] if len(replicas) > 1 else None,
+                timing=record.timing,
+            )
+
+    def place(self, query: str, *, relaxed: bool = False) -> Plan:
+        """Place the fragments of a query that do not run, keep those that do.
+
+        The one step back is `other_primaries`. It is taken if the primaries of step 1 leave less
+        than `SPARE` of some node's time. Places of fragments that run are kept, as are the
+        sub-deadlines of queries that share no stream with this one; the query's new fragments are
+        placed anew among the candidates of step 1 beside which a secondary is possible. It is taken
+        once: the program gives primaries together with sub-deadlines that they keep, and step 3
+        moves no primary.
+
+        Parameters
+        ----------
+        relaxed
+            Disregard deadline and bound: for a query that runs, late is better than never.
+
+        Raises
+        ------
+        InvalidQuery
+            Its sites are not there, or it reads a query that has no place yet.
+        PlacementError
+            It cannot be placed.
+        """
+        task = self._task(query, relaxed=relaxed)
+        cheapest = cheapest_primaries(task)
+        deadlines = deadline_task(task, cheapest)
+        if relaxed:
+            due = best_effort(deadlines.problem, deadlines.places)
+        else:
+            due = kept_by_cheapest(deadlines.problem, deadlines.places)
+            due = due or other_primaries(with_standbys(deadlines.problem, task))
+        found = deadlines.of_fragments(due)
+        primaries = {name: found.places[name] for name in task.graph.to_place}
+        standbys = choose_secondaries(task, primaries)
+        self._adopt(task, primaries, standbys, found.sub_deadlines_ms)
+        return self._figures(task, primaries, standbys)
+
+    def evaluate(self, query: str) -> Plan:
+        """The figures of a query that runs, where and as it runs; nothing is chosen.
+
+        Raises
+        ------
+        InvalidQuery
+            Its sites are not there.
+        """
+        task = self._task(query)
+        primaries = {name: nodes[0] for name, nodes in task.kept.items()}
+        secondaries = {name: node for name, (_, node) in task.kept.items() if node is not None}
+        standbys = running_secondaries(
+            task.graph,
+            task.pinned | primaries,
+            secondaries,
+            task.network,
+            task.detection_ms,
+            task.settings.batch_size,
+        )
+        return self._figures(task, primaries, standbys)
+
+    def replace_secondary(self, query: str, fragment: str, prefer: str | None) -> ChosenStandby:
+        """Choose a node to stand by for one fragment; see `choose_secondary`.
+
+        Raises
+        ------
+        InvalidQuery, PlacementError
+            There is no node, or the query's ends are not there.
+        """
+        task = self._task(query)
+        for work in self.work.of(query):
+            if work.name not in self.running:
+                problem = "runs nowhere at present"
+                raise InvalidQuery(query, "statements", work.name, problem, "It will start over.")
+        found = choose_secondary(task, fragment, prefer)
+        before = self.running[fragment]
+        lag_ms = self._lag_ms(task, found, before.timing.sub_deadline_ms)
+        timing = msgspec.structs.replace(before.timing, standby_lag_ms=lag_ms)
+        self.running[fragment] = replace(before, secondary=found.node, timing=timing)
+        return found
+
+    def _task(self, query: str, *, relaxed: bool = False) -> QueryTask:
+        record = self._queries[query]
+        self._check_ends(record)
+        own = {work.name for work in self.work.of(query)}
+        replicas = Counter(
+            node
+            for fragment, running in self.running.items()
+            if fragment not in own
+            for node in (running.primary, running.secondary)
+            if node is not None
+        )
+        primaries = {name: running.primary for name, running in self.running.items()}
+        return QueryTask(
+            query=record,
+            graph=self.work.graph(query, primaries),
+            work=self.work,
+            running=dict(self.running),
+            network=network_view(self._view.trusted, replicas),
+            settings=self.settings,
+            detection_ms=detection_ms(self._view.settings),
+            relaxed=relaxed,
+        )
+
+    def _adopt(
+        self,
+        task: QueryTask,
+        primaries: Mapping[str, str],
+        standbys: Mapping[str, Secondary],
+        sub_deadlines_ms: Mapping[str, float],
+    ) -> None:
+        """Note what was placed, and the sub-deadlines of the fragments of connected queries.
+
+        Those of connected queries stay as they are under relaxed limits.
+        """
+        for name, sub_deadline_ms in sub_deadlines_ms.items():
+            if name in standbys:
+                node, secondary = primaries[name], standbys[name].node
+                lag_ms = self._lag_ms(task, standbys[name], sub_deadline_ms)
+            elif task.relaxed:
+                continue
+            else:
+                before = self.running[name]
+                node, secondary = before.primary, before.secondary
+                lag_ms = before.timing.standby_lag_ms
+            timing = Timing(
+                cost_ms=self.work.fragments[name].instance_ms,
+                sub_deadline_ms=sub_deadline_ms,
+                standby_lag_ms=lag_ms,
+            )
+            self.running[name] = Running(primary=node, secondary=secondary, timing=timing)
+
+    def _figures(
+        self, task: QueryTask, primaries: Mapping[str, str], standbys: Mapping[str, Secondary]
+    ) -> Plan:
+        asked = replace(task, relaxed=False).request
+        placed, figures = described(
+            asked,
+            task.pinned | dict(primaries),
+            standbys,
+            task.network,
+            self.settings.hop_overhead_ms,
+        )
+        return Plan(placements=tuple(placed), queries=(figures,))
+
+    def _lag_ms(
+        self, task: QueryTask, standby: Secondary | ChosenStandby, sub_deadline_ms: float
+    ) -> float:
+        bound_ms = task.query.recovery_bound_ms
+        return standby_lag_ms(bound_ms, standby.recovery.total_ms, sub_deadline_ms)
+
+    def _check_ends(self, record: QueryRecord) -> None:
+        sites = {n: node for n, node in self._view.hosts.items() if node.kind is NodeKind.SITE}
+        wanted = [("outputs", site) for site in record.outputs.values()]
+        for fragment in self.work.flow.of(record.name):
+            for stream in fragment.inputs:
+                maker = self.work.flow.fragments.get(stream)
+                if maker is None:
+                    site = self.work.sites[stream]
+                    wanted.append((f"statements (stream {stream} enters at)", site))
+                elif stream not in self.running and maker.query != record.name:
+                    raise InvalidQuery(
+                        record.name,
+                        "statements",
+                        stream,
+                        "is made by a query that has no place yet",
+                        f"It waits for query {maker.query}.",
+                    )
+        for field, site in wanted:
+            if site not in sites or sites[site].coordinate is None:
+                problem = "is not a live site" if site not in sites else "has no coordinate yet"
+                known = f"Live sites: {', '.join(sorted(sites)) or 'none'}."
+                raise InvalidQuery(record.name, field, site, problem, known)
+
+
+def order(flow: Dataflow, queries: Iterable[str]) -> list[str]:
+    """Queries, those that others read first; ties by name.
+
+    Queries that read each other keep their order by name; the planner will refuse them.
+    """
+    left = sorted(queries)
+    ordered: list[str] = []
+    while left:
+        ready = [q for q in left if not (flow.upstream_queries(q) - {q}) & set(left)]
+        ordered += ready or left
+        left = [q for q in left if q not in ordered]
+    return ordered
