@@ -9,11 +9,13 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from orchestrator.deploy.embedded.packages import source_root
 from orchestrator.deploy.embedded.ports import free_port
 from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
+from orchestrator.records import NodeKind
 from orchestrator.store.protocol import CLUSTER, LEADER, NODES
 from orchestrator.store.zookeeper import ZooKeeperStore
 
@@ -104,6 +106,32 @@ def test_coordinator_and_sites_appear_in_the_store_and_end_in_order(
         wait_until(lambda: not store.list(NODES).records, PATIENCE_S)
         assert end(coordinator) == 0
         assert store.get(LEADER) is None
+    finally:
+        store.close()
+    assert SECRET not in processes.log
+
+
+@pytest.mark.spark
+def test_host_pool_runs_a_host_on_each_node_and_ends_them_in_order(
+    zookeeper: EmbeddedZooKeeper, processes: Processes, wait_until: WaitUntil
+) -> None:
+    coordinator = processes.start("coordinator", VIVACE_CLUSTER="pool")
+    pool = processes.start(
+        "host_pool", VIVACE_CLUSTER="pool", VIVACE_DOMAIN="rack", VIVACE_WORK="spark"
+    )
+    store = ZooKeeperStore(zookeeper.connect_string, "pool", SECRET)
+    try:
+        wait_until(lambda: {*store.list(NODES).records} == {"a", "b"}, PATIENCE_S)
+        hosts = [found.record for found in store.list(NODES).records.values()]
+        assert {host.kind for host in hosts} == {NodeKind.EXECUTOR}
+        assert {host.domain for host in hosts} == {"rack"}
+        below = psutil.Process(pool.pid).children(recursive=True)
+        assert {host.pid for host in hosts} <= {process.pid for process in below}
+
+        assert end(pool) == 0
+        assert not psutil.wait_procs(below, 10)[1]
+        assert not (processes.folder / "spark" / "scratch").exists()
+        assert end(coordinator) == 0
     finally:
         store.close()
     assert SECRET not in processes.log
