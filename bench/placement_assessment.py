@@ -96,7 +96,7 @@ def assess(
     recoveries: list[float] = []
     for request in requests:
         graph = request.graph
-        primaries = {o.name: o.pinned for o in graph.operators if o.pinned is not None}
+        primaries = graph.pinned
         primaries |= {name: replicas[name][0] for name in graph.to_place}
         standbys = _standbys(
             request, primaries, replicas, view, scheme, ack_interval_ms, dying_together

@@ -63,7 +63,7 @@ def upstream(workload: Workload, rng: np.random.Generator) -> Pairs:
     pairs: Pairs = {}
     for request in workload.requests:
         graph = request.graph
-        primaries = {o.name: o.pinned for o in graph.operators if o.pinned is not None}
+        primaries = graph.pinned
         primaries |= {name: chosen[name] for name in graph.to_place}
         replicas = place_upstream(graph, workload.view, primaries)
         pairs |= {n: (primaries[n], secondary) for n, secondary in replicas.secondaries.items()}

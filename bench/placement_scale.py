@@ -248,4 +248,4 @@ def _replicas_by_query(found: BulkPlan) -> dict[str, list[str]]:
 
 
 def _without(load: Load, request: Request, replicas: Mapping[str, Sequence[str]]) -> Load:
-    return load.without_replicas(replicas.get(request.graph.name, ()))
+    return load.with_replicas(replicas.get(request.graph.name, ()), count=-1)

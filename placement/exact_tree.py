@@ -244,7 +244,7 @@ def place_tree(task: ExactTask) -> ExactPlacement:
         if not cost - least > slack:
             break
         slack = cost - least
-    primaries = {o.name: o.pinned for o in graph.operators if o.pinned is not None}
+    primaries = graph.pinned
     for name, at in chosen.items():
         (primaries[name],) = task.view.names(task.candidates[name][kept[name][[at]]])
     return ExactPlacement(primaries=primaries, cost=cost)

@@ -1,7 +1,7 @@
-"""The query graph: what is to be placed (reliable placement, §3 and §4.3).
+"""The query graph, which is to be placed (reliable placement, §3 and §4.3).
 
-Operators joined by links that carry data at a known rate. Sources, sinks and whatever else has
-its place already are *pinned*; the rest is the planner's to place, and to protect with a
+Operators are joined by links that carry data at a known rate. Sources, sinks and all operators that
+have their place already are *pinned*. The planner places the others and protects each with a
 secondary. The paper places trees; any acyclic graph is accepted here.
 """
 
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from placement.errors import GraphError
 
 MAX_RATE = 1e12
-"""Bytes or tuples per second above which a rate is a mistake: beyond any network, and beyond
-what relaxation can weigh against a slow link in double precision."""
+"""Bytes or tuples per second above which a rate is a mistake: beyond any network, and beyond the
+ratio to a slow link that relaxation can resolve in double precision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,7 @@ class Operator:
     cost_us
         Processing time per input tuple, µs, ≥ 0.
     pinned
-        Node it stands on whatever the planner thinks; None: to be placed.
+        Node that it is fixed to; None: the planner chooses one.
     allowed
         Nodes that its primary may take; empty: any. One that runs elsewhere already, after a
         takeover, may stay.
@@ -86,18 +87,9 @@ class QueryGraph:
             self._check_figure(f"operator {operator.name}", "cost_us", operator.cost_us, math.inf)
             by_name[operator.name] = operator
         self._check_links(by_name)
-        inputs = {
-            name: tuple(
-                sorted((link for link in self.links if link.target == name), key=_source_name)
-            )
-            for name in by_name
-        }
-        outputs = {
-            name: tuple(
-                sorted((link for link in self.links if link.source == name), key=_target_name)
-            )
-            for name in by_name
-        }
+        by_ends = sorted(self.links, key=attrgetter("source", "target"))
+        inputs = {n: tuple(link for link in by_ends if link.target == n) for n in by_name}
+        outputs = {n: tuple(link for link in by_ends if link.source == n) for n in by_name}
         object.__setattr__(self, "by_name", by_name)
         object.__setattr__(self, "inputs", inputs)
         object.__setattr__(self, "outputs", outputs)
@@ -113,12 +105,17 @@ class QueryGraph:
         """Operators that are not pinned, in topological order."""
         return tuple(name for name in self.order if self.by_name[name].pinned is None)
 
+    @property
+    def pinned(self) -> dict[str, str]:
+        """Node of every pinned operator."""
+        return {o.name: o.pinned for o in self.operators if o.pinned is not None}
+
     def input_rate(self, operator: str) -> float:
         """Data rate of all inputs of an operator together, bytes/s."""
         return sum(link.rate_bytes_s for link in self.inputs[operator])
 
     def cores(self, operator: str) -> float:
-        """CPU that one copy of an operator needs: its input tuples/s times its cost, cores."""
+        """CPU that one replica of an operator needs: its input tuples/s times its cost, cores."""
         tuples_s = sum(link.tuples_s for link in self.inputs[operator])
         return tuples_s * self.by_name[operator].cost_us / 1e6
 
@@ -163,17 +160,9 @@ class QueryGraph:
         return tuple(order)
 
     def _on_cycles(self, stuck: set[str]) -> set[str]:
-        """What is left of the stuck operators without those merely downstream of a cycle."""
+        """The stuck operators without those that are merely downstream of a cycle."""
         while ends := {
             name for name in stuck if not any(link.target in stuck for link in self.outputs[name])
         }:
             stuck -= ends
         return stuck
-
-
-def _source_name(link: Link) -> str:
-    return link.source
-
-
-def _target_name(link: Link) -> str:
-    return link.target

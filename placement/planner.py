@@ -38,7 +38,7 @@ from placement.evaluation.load import Load
 from placement.evaluation.single import Places
 from placement.graph import QueryGraph
 from placement.network import NetworkView
-from placement.primaries import choose_primaries
+from placement.primaries import PrimaryTask, choose_primaries
 from placement.records import Keep, PlacedOperator, Plan, QueryFigures, Request, Secondary
 from placement.relaxation import relax
 from placement.secondaries import StandbyTask, place_secondaries
@@ -59,7 +59,7 @@ def plan(
     Parameters
     ----------
     graphs
-        `Request`s: graph, deadline, recovery bound and detection time, ms.
+        `Request`s in the order of their registration.
     view
         Nodes and latencies.
     keep
@@ -81,20 +81,19 @@ def plan(
     check_requests(requests, view)
     running = _still_running(keep or {}, view)
     load = Load(view, operator_load=settings.operator_load, cpu=settings.cpu)
-    # What runs is there already, also for a query that is placed before it.
+    # Running replicas count as load from the start, also for queries placed before theirs.
     for request in requests:
-        load = _with_running(load, request.graph, running)
+        load = load.with_operators(request.graph, running)
     placements: list[PlacedOperator] = []
     figures: list[QueryFigures] = []
     all_points_ms = free_points(requests, view, settings, itertools.repeat(rng))
     for request, points_ms in zip(requests, all_points_ms, strict=True):
-        load = _without_running(load, request.graph, running)
+        load = load.with_operators(request.graph, running, count=-1)
         placed, query = place_query(request, points_ms, view, load, running, settings)
         placements += placed
         figures.append(query)
-        for p in placed:
-            cores = request.graph.cores(p.operator)
-            load = load.with_replicas((p.primary, p.secondary), cores)
+        pairs = {p.operator: (p.primary, p.secondary) for p in placed}
+        load = load.with_operators(request.graph, pairs)
     return Plan(placements=tuple(placements), queries=tuple(figures))
 
 
@@ -125,10 +124,22 @@ def place_query(
     graph = request.graph
     kept = {name: keep[name][0] for name in graph.to_place if name in keep}
     standing_by = {name: nodes[1] for name, nodes in keep.items()}
-    around = _with_secondaries(load, graph, keep)
+    # Primaries must leave room for the secondaries that run.
+    around = load.with_operators(graph, {name: nodes[1:] for name, nodes in keep.items()})
 
     def choose(*, apart: bool) -> tuple[dict[str, str], dict[str, Secondary]]:
-        primaries = choose_primaries(request, points_ms, view, around, kept, settings, apart=apart)
+        primaries = choose_primaries(
+            PrimaryTask(
+                request=request,
+                points_ms=points_ms,
+                view=view,
+                load=around,
+                keep=kept,
+                settings=settings,
+                apart=apart,
+            )
+        )
+        loaded = load.with_operators(graph, {name: (node,) for name, node in primaries.items()})
         task = StandbyTask(
             graph=graph,
             view=view,
@@ -138,7 +149,7 @@ def place_query(
             search=settings.secondary_search,
             batch_size=settings.batch_size,
         )
-        return primaries, place_secondaries(task, _loaded(load, graph, primaries), standing_by)
+        return primaries, place_secondaries(task, loaded, standing_by)
 
     try:
         primaries, standbys = choose(apart=False)
@@ -263,36 +274,6 @@ def _still_running(keep: Keep, view: NetworkView) -> Keep:
         if alive:
             running[name] = (alive[0], alive[1] if len(alive) > 1 else None)
     return running
-
-
-def _with_running(load: Load, graph: QueryGraph, keep: Keep) -> Load:
-    """The load with the query's running copies."""
-    for name in graph.to_place:
-        load = load.with_replicas(_nodes(keep, name), graph.cores(name))
-    return load
-
-
-def _with_secondaries(load: Load, graph: QueryGraph, keep: Keep) -> Load:
-    """The load with those of the query's running copies that its primaries must leave room for."""
-    for name in graph.to_place:
-        load = load.with_replicas(_nodes(keep, name)[1:], graph.cores(name))
-    return load
-
-
-def _without_running(load: Load, graph: QueryGraph, keep: Keep) -> Load:
-    for name in graph.to_place:
-        load = load.without_replicas(_nodes(keep, name), graph.cores(name))
-    return load
-
-
-def _nodes(keep: Keep, operator: str) -> list[str]:
-    return [node for node in keep.get(operator, ()) if node is not None]
-
-
-def _loaded(load: Load, graph: QueryGraph, primaries: Places) -> Load:
-    for name in graph.to_place:
-        load = load.with_replicas((primaries[name],), graph.cores(name))
-    return load
 
 
 def check_requests(requests: Sequence[Request], view: NetworkView) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -37,22 +37,14 @@ from placement.settings import Placer, Settings
 from topology.arrays import FloatArray, IntArray
 
 
-def choose_primaries(
-    request: Request,
-    points_ms: Mapping[str, FloatArray],
-    view: NetworkView,
-    load: Load,
-    keep: Places,
-    settings: Settings,
-    *,
-    apart: bool = False,
-) -> dict[str, str]:
-    """Node of every operator of a query, pinned ones included.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PrimaryTask:
+    """A query whose primaries are to be chosen.
 
-    Parameters
+    Attributes
     ----------
     points_ms
-        Where relaxation puts the operators.
+        Where relaxation puts the operators, shape (d,), ms.
     load
         Without this query's primaries.
     keep
@@ -60,50 +52,61 @@ def choose_primaries(
     apart
         Whether operators that are linked must take different nodes, so that no failure takes both
         (the exact placer's only).
+    """
+
+    request: Request
+    points_ms: Mapping[str, FloatArray]
+    view: NetworkView
+    load: Load
+    keep: Places = field(default_factory=dict[str, str])
+    settings: Settings = field(default_factory=Settings)
+    apart: bool = False
+
+    @property
+    def graph(self) -> QueryGraph:
+        """The query's."""
+        return self.request.graph
+
+
+def choose_primaries(task: PrimaryTask) -> dict[str, str]:
+    """Node of every operator of a query, pinned ones included.
 
     Raises
     ------
     NoNode
         If no node runs operators, or none has room.
     DeadlineUnattainable
-        If nothing that was tried is in time.
+        If none of the placements tried is in time.
+    SolverStopped
+        If a limit of the solver came before any placement.
     """
-    graph = request.graph
-    if settings.placer is Placer.NEAREST:
-        chosen = nearest_nodes(graph, points_ms, view, load, keep)
-    else:
-        chosen = _cheapest(request, points_ms, view, load, keep, settings, apart)
-    path = longest_path(graph, chosen, view, settings.hop_overhead_ms)
-    if path.latency_ms <= request.deadline_ms:
+    graph = task.graph
+    is_nearest = task.settings.placer is Placer.NEAREST
+    chosen = nearest_nodes(task) if is_nearest else _cheapest(task)
+    path = longest_path(graph, chosen, task.view, task.settings.hop_overhead_ms)
+    if path.latency_ms <= task.request.deadline_ms:
         return chosen
     if not graph.to_place:
         raise DeadlineUnattainable(
             query=graph.name,
-            deadline_ms=request.deadline_ms,
+            deadline_ms=task.request.deadline_ms,
             best_ms=path.latency_ms,
             path=with_nodes(path.operators, chosen),
         )
-    return _in_time(request, chosen, points_ms, view, load, keep, settings, apart)
+    return _in_time(task, chosen)
 
 
-def nearest_nodes(
-    graph: QueryGraph,
-    points_ms: Mapping[str, FloatArray],
-    view: NetworkView,
-    load: Load,
-    keep: Places,
-) -> dict[str, str]:
+def nearest_nodes(task: PrimaryTask) -> dict[str, str]:
     """Nearest node for every operator to be placed; pinned and kept ones stay (§4.4)."""
-    places = {o.name: o.pinned for o in graph.operators if o.pinned is not None}
-    places |= {name: keep[name] for name in graph.to_place if name in keep}
-    load = load.with_replicas(places[name] for name in graph.to_place if name in keep)
+    graph, view = task.graph, task.view
+    places = graph.pinned | {name: task.keep[name] for name in graph.to_place if name in task.keep}
+    load = task.load.with_replicas(places[name] for name in graph.to_place if name in places)
     for name in graph.to_place:
         if name in places:
             continue
         count = len(view.hosts) if graph.by_name[name].allowed else 1
-        nearest = _allowed(
-            graph, name, view.names(view.nearest(points_ms[name], load.axis_ms(), count))
-        )
+        found = view.names(view.nearest(task.points_ms[name], load.axis_ms(), count))
+        nearest = _allowed(graph, name, found)
         if not nearest:
             raise NoNode(graph.name, name, _why_none(graph, name, view))
         places[name] = nearest[0]
@@ -111,105 +114,77 @@ def nearest_nodes(
     return places
 
 
-def _cheapest(
-    request: Request,
-    points_ms: Mapping[str, FloatArray],
-    view: NetworkView,
-    load: Load,
-    keep: Places,
-    settings: Settings,
-    apart: bool,
-) -> dict[str, str]:
+def _cheapest(task: PrimaryTask) -> dict[str, str]:
     """The exact placer's choice, among more candidates if those near have no room for all."""
-    if not request.graph.to_place:
-        return {o.name: o.pinned for o in request.graph.operators if o.pinned is not None}
-    count = settings.candidates
+    if not task.graph.to_place:
+        return task.graph.pinned
+    count = task.settings.candidates
     while True:
         try:
-            return _cheapest_of(request, points_ms, view, load, keep, settings, apart, count)
+            return _cheapest_of(task, count)
         except NoNode:
-            if count >= len(view.hosts):
+            if count >= len(task.view.hosts):
                 raise
         count *= 2
 
 
-def _cheapest_of(
-    request: Request,
-    points_ms: Mapping[str, FloatArray],
-    view: NetworkView,
-    load: Load,
-    keep: Places,
-    settings: Settings,
-    apart: bool,
-    count: int,
-) -> dict[str, str]:
-    """The cheapest, with what secondaries will cost if any can keep the bound."""
-    graph = request.graph
-    near = candidates(graph, points_ms, view, load, keep, count)
+def _cheapest_of(task: PrimaryTask, count: int) -> dict[str, str]:
+    """The cheapest, with the cost of secondaries if any can keep the bound."""
+    graph, view, request, settings = task.graph, task.view, task.request, task.settings
+    near = candidates(graph, task.points_ms, view, task.load, task.keep, count)
     everywhere = len(view.hosts) <= settings.exact_hosts
-    task = ExactTask(
+    exact = ExactTask(
         graph=graph,
         view=view,
         candidates=near,
-        price_ms=load.price_ms(),
+        price_ms=task.load.price_ms(),
         standby=StandbyTerms(
             nodes=view.host_indices if everywhere else np.unique(np.concatenate([*near.values()])),
             catch_up_ms=request.recovery_bound_ms - request.detection_ms,
             batch_size=settings.batch_size,
         ),
-        apart=apart,
-        staying=keep,
+        apart=task.apart,
+        staying=task.keep,
     )
-    found = place_evenly(task, load, settings.placement_rounds, settings.milp)
+    rounds, milp = settings.placement_rounds, settings.milp
+    found = place_evenly(exact, task.load, rounds, milp)
     if not math.isfinite(found.cost):
-        # No secondary keeps the bound: the search for one will say so, and what would be best.
-        found = place_evenly(
-            replace(task, standby=None, apart=False), load, settings.placement_rounds, settings.milp
-        )
+        # No secondary keeps the bound: the search for one will say so, and name the best node.
+        found = place_evenly(replace(exact, standby=None, apart=False), task.load, rounds, milp)
     return found.primaries
 
 
-def _in_time(
-    request: Request,
-    chosen: Places,
-    points_ms: Mapping[str, FloatArray],
-    view: NetworkView,
-    load: Load,
-    keep: Places,
-    settings: Settings,
-    apart: bool,
-) -> dict[str, str]:
+def _in_time(task: PrimaryTask, chosen: Places) -> dict[str, str]:
     """The cheapest of the candidates that meet the deadline."""
-    graph, cpu_ms = request.graph, load.axis_ms()
+    graph, view, load, settings = task.graph, task.view, task.load, task.settings
+    cpu_ms = load.axis_ms()
     anywhere: dict[str, IntArray] = {}
     for name in graph.to_place:
-        near = view.names(view.nearest(points_ms[name], cpu_ms, settings.candidates))
+        near = view.names(view.nearest(task.points_ms[name], cpu_ms, settings.candidates))
         others = filter(view.can_host, graph.by_name[name].allowed)
         # The node that it was given is one too, since it may be none of those allowed.
         nodes = [chosen[name], *_allowed(graph, name, [*near, *others])]
         anywhere[name] = np.array([view.index[node] for node in nodes], dtype=np.int64)
-    around_kept = anywhere | {
-        name: np.array([view.index[node]], dtype=np.int64) for name, node in keep.items()
-    }
+    left = room_with_staying(graph, view, load, task.keep)
 
-    def solve(candidates: Mapping[str, IntArray]) -> dict[str, str]:
-        left = room_with_staying(graph, view, load, keep)
+    def solve(free: Mapping[str, IntArray]) -> dict[str, str]:
         return solve_dag(
             graph,
             view,
-            candidates,
+            free,
             load.price_ms(),
             capacity_left=None if settings.placer is Placer.NEAREST else left,
-            deadline_ms=request.deadline_ms,
+            deadline_ms=task.request.deadline_ms,
             hop_overhead_ms=settings.hop_overhead_ms,
-            apart=apart,
+            apart=task.apart,
             settings=settings.milp,
         ).primaries
 
+    stay = {name: np.array([view.index[node]], dtype=np.int64) for name, node in task.keep.items()}
     try:
-        return solve(around_kept)
+        return solve(anywhere | stay)
     except DeadlineUnattainable:
-        if not keep:
+        if not stay:
             raise
     return solve(anywhere)
 

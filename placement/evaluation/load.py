@@ -21,19 +21,20 @@ m              measured_ms           the CPU axis as measured, ms
 axis           axis_ms               m + scaling(operator load · c), ms
 =============  ====================  ============================================================
 
-A replica that arrives is charged for what it costs the others there, too: a change's price is that
-of the sum (`price_change`). A planner that only adds replicas need not tell their rates.
+A replica that arrives is charged for its cost to the others there, too: a change's price is that of
+the sum (`price_change`).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from placement.graph import QueryGraph
 from placement.network import NetworkView
 from topology.arrays import BoolArray, FloatArray, IntArray
 from topology.cpu import Scaling
@@ -105,22 +106,42 @@ class Load:
         self.input_bytes_s = none
 
     def with_replicas(
-        self, nodes: Iterable[str], cores: float = 0.0, input_bytes_s: float = 0.0
+        self,
+        nodes: Iterable[str],
+        cores: float = 0.0,
+        input_bytes_s: float = 0.0,
+        *,
+        count: int = 1,
     ) -> Load:
         """The load with one more replica on each of the given nodes.
 
         Parameters
         ----------
         cores, input_bytes_s
-            What each of them needs and takes in.
+            CPU that each of them needs, and what it takes in.
+        count
+            −1: one less.
         """
         at = np.array([self._view.index[node] for node in nodes], dtype=np.int64)
-        return self._plus(at, 1, cores, input_bytes_s) if len(at) else self
+        return self._plus(at, count, count * cores, count * input_bytes_s) if len(at) else self
 
-    def without_replicas(self, nodes: Iterable[str], cores: float = 0.0) -> Load:
-        """The load with one replica less on each of the given nodes."""
-        at = np.array([self._view.index[node] for node in nodes], dtype=np.int64)
-        return self._plus(at, -1, -cores) if len(at) else self
+    def with_operators(
+        self, graph: QueryGraph, nodes: Mapping[str, Iterable[str | None]], *, count: int = 1
+    ) -> Load:
+        """The load with replicas of a query's operators to be placed.
+
+        Parameters
+        ----------
+        nodes
+            Operator → where it has replicas. None stands for no replica, and so does no entry.
+        count
+            −1: without them.
+        """
+        load = self
+        for name in graph.to_place:
+            found = [node for node in nodes.get(name, ()) if node is not None]
+            load = load.with_replicas(found, graph.cores(name), graph.input_rate(name), count=count)
+        return load
 
     def with_counts(self, replicas: IntArray, cores: FloatArray | float = 0.0) -> Load:
         """The load with so many more replicas on each node, which need so many cores together.

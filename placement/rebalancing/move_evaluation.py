@@ -290,7 +290,7 @@ class MoveEvaluation:
 def _as_batch(running: RunningQuery, view: NetworkView) -> PlacementBatch:
     """The running placement, as a single row."""
     graph = running.request.graph
-    primaries = {o.name: o.pinned for o in graph.operators if o.pinned is not None}
+    primaries = graph.pinned
     named = {name: view.names(pair) for name, pair in running.places.items()}
     return as_batch(
         graph,

@@ -20,7 +20,7 @@ from placement.exact_tree import ExactTask, StandbyTerms, is_tree, place_tree
 from placement.graph import QueryGraph
 from placement.network import NetworkView
 from placement.planner import plan
-from placement.primaries import nearest_nodes
+from placement.primaries import PrimaryTask, nearest_nodes
 from placement.records import Request
 from placement.secondaries import SecondarySearch
 from placement.settings import Placer, Settings
@@ -160,7 +160,9 @@ def test_no_other_placer_has_cheaper_primaries(seed: int, hosts: int, size: int)
     )
     cost = place_exactly(task, load).cost
     points_ms = {name: rng.uniform(0, 100, size=2) for name in graph.to_place}
-    nearest = nearest_nodes(graph, points_ms, view, load, {})
+    nearest = nearest_nodes(
+        PrimaryTask(request=Request(graph, 1e9, 1e9, 0), points_ms=points_ms, view=view, load=load)
+    )
     others = [
         place_at_random(graph, view, rng).primaries,
         place_round_robin(graph, view, load, rng).primaries,

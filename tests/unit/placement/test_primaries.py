@@ -11,7 +11,7 @@ from placement.errors import DeadlineUnattainable, NoNode
 from placement.evaluation.load import Load
 from placement.graph import QueryGraph
 from placement.network import NetworkView
-from placement.primaries import choose_primaries, nearest_nodes
+from placement.primaries import PrimaryTask, choose_primaries, nearest_nodes
 from placement.records import Request
 from placement.settings import Placer, Settings
 from tests.unit.placement.on_a_line import line, load_of, query
@@ -37,12 +37,16 @@ def chosen(
 ) -> str:
     """Nodes by the names of the operators; points are places on the line."""
     found = choose_primaries(
-        Request(graph, deadline_ms, bound_ms, 0),
-        {name: np.array([2 * at_ms]) for name, at_ms in points_ms.items()},
-        over,
-        load or load_of(over),
-        keep or {},
-        Settings(operator_load=0, hop_overhead_ms=0, placer=placer, candidates=candidates),
+        PrimaryTask(
+            request=Request(graph, deadline_ms, bound_ms, 0),
+            points_ms={name: np.array([2 * at_ms]) for name, at_ms in points_ms.items()},
+            view=over,
+            load=load or load_of(over),
+            keep=keep or {},
+            settings=Settings(
+                operator_load=0, hop_overhead_ms=0, placer=placer, candidates=candidates
+            ),
+        )
     )
     return " ".join(found[name] for name in sorted(graph.to_place))
 
@@ -51,18 +55,26 @@ def test_the_paper_takes_the_nearest_nodes():
     assert chosen(chain, {"a": 14, "b": 16}, placer=Placer.NEAREST) == "n1 n2"
 
 
+def nearest_to_14_ms(keep: dict[str, str]) -> dict[str, str]:
+    return nearest_nodes(
+        PrimaryTask(
+            request=Request(chain, 1e9, 1e9, 0),
+            points_ms={name: np.array([2 * 14.0]) for name in "ab"},
+            view=view,
+            load=load_of(view, operator_load=1.3),
+            keep=keep,
+        )
+    )
+
+
 def test_operators_of_a_query_are_load_to_each_other():
     """§4.4 with the CPU axis: 1 core on n1 counts for 10 ms, n2 is 6 · 2 ms away."""
-    load = load_of(view, operator_load=1.3)
-    points_ms = {name: np.array([2 * 14.0]) for name in "ab"}
-    found = nearest_nodes(chain, points_ms, view, load, {})
+    found = nearest_to_14_ms({})
     assert (found["a"], found["b"]) == ("n1", "n2")
 
 
 def test_what_is_kept_is_load_too():
-    load = load_of(view, operator_load=1.3)
-    points_ms = {name: np.array([2 * 14.0]) for name in "ab"}
-    found = nearest_nodes(chain, points_ms, view, load, {"b": "n1"})
+    found = nearest_to_14_ms({"b": "n1"})
     assert (found["a"], found["b"]) == ("n2", "n1")
 
 

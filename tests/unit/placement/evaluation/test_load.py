@@ -54,14 +54,14 @@ def test_loads_do_not_change_each_other():
     more = before.with_replicas(("a",), cores=0.5)
     assert before.replicas.tolist() == [2, 0]
     assert before.used_cores.tolist() == [0, 0]
-    back = more.without_replicas(("a",), cores=0.5)
+    back = more.with_replicas(("a",), cores=0.5, count=-1)
     assert more.replicas.tolist() == [2, 1]
     assert back.axis_ms() == pytest.approx(before.axis_ms())
     assert back.used_cores == pytest.approx([0, 0])
 
 
 def test_fewer_replicas_than_none_weigh_nothing():
-    assert fresh().without_replicas(("a",)).axis_ms()[1] == 0
+    assert fresh().with_replicas(("a",), count=-1).axis_ms()[1] == 0
 
 
 def test_room_ends_where_the_capacity_does():
