@@ -1,13 +1,13 @@
-"""Round-trip times between regions, as published or measured: the table a laptop's links imitate.
+"""Round-trip times between regions, as published or measured.
 
-Published tables are square, name their rows and columns, leave unknown pairs blank, and differ a
-little between the two directions of a pair. A round trip passes the same two ways whoever starts
-it, so the two entries are samples of one quantity: the table is made symmetric by their mean, or
-by the one entry that is known. Half a round trip stands for the one-way delay.
+The links of a local cluster imitate such a table. Published tables are square, name their rows and
+columns, leave unknown pairs blank, and differ a little between the two directions of a pair. A
+round trip takes the same path whoever starts it, so both entries are samples of one quantity: the
+table is made symmetric by their mean, or by the one entry that is known. Half a round trip stands
+for the one-way delay.
 
-Some published tables measure from one set of regions to a slightly different one: as many rows as
-columns, but a region that has only a row, and another that has only a column. Both are taken in;
-what the missing row or column would have said is known from the other direction, or unknown.
+Some published tables have as many rows as columns, but one region has only a row and another only a
+column. Both regions are read; the missing entries are taken from the other direction, or unknown.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from topology.arrays import FloatArray
 from topology.suggestions import hint
 
 WITHIN_REGION_ONE_WAY_MS = 0.5
-"""One-way delay, ms, between two nodes of one region when the table leaves its diagonal blank:
-zones of one cloud region publish round trips of about 1 ms."""
+"""One-way delay, ms, between two nodes of one region if the table leaves its diagonal blank: zones
+of one cloud region publish round trips of about 1 ms."""
 
 
 class LatencyMatrixError(ValueError):
-    """A table that is no latency matrix, or a question it cannot answer."""
+    """An invalid table, or a question about a region or pair that it does not contain."""
 
 
 class UnknownRegion(LatencyMatrixError):
-    """A region that the table does not have."""
+    """A region that the table does not contain."""
 
     def __init__(self, region: str, known: Sequence[str]) -> None:
         super().__init__(f"no region {region!r} in the latency matrix{hint(region, known)}")
@@ -41,7 +41,7 @@ class UnknownRegion(LatencyMatrixError):
 
 
 class UnknownLatency(LatencyMatrixError):
-    """A pair of regions between which nothing is known."""
+    """A pair of regions with unknown latency."""
 
     def __init__(self, source: str, target: str) -> None:
         super().__init__(
@@ -109,7 +109,7 @@ class LatencyMatrix:
         Raises
         ------
         UnknownRegion, UnknownLatency
-            When the table does not say.
+            If the table does not contain it.
         """
         i, j = self.index(source), self.index(target)
         rtt_ms = float(self.rtt_ms[i, j])
@@ -121,43 +121,48 @@ class LatencyMatrix:
 
 
 def read_csv(text: str, name: str) -> LatencyMatrix:
-    """Read a table with a header row `<anything>,<region>,…` and one such row for each region.
+    """Read a table from CSV; see `read_table`."""
+    return read_table(list(csv.reader(io.StringIO(text))), name)
 
-    Rows may come in any order; blank cells are unknown, and so is a whole row or column that a
-    region lacks while the table is square (see the module).
+
+def read_table(rows: Sequence[Sequence[str]], name: str) -> LatencyMatrix:
+    """Read a header row `<anything>,<region>,…` and one such row for each region.
+
+    Rows may come in any order. A blank cell is unknown, and so is the row or column that a region
+    lacks if the table is square (see the module).
 
     Parameters
     ----------
-    text
-        The table: round trips in ms.
+    rows
+        Cells: round trips in ms.
     name
-        What to call it in errors, usually the file's path.
+        Named in errors, usually the file's path.
 
     Raises
     ------
     LatencyMatrixError
         Naming the table and the row, column and value that are wrong.
     """
-    lines = [line for line in csv.reader(io.StringIO(text)) if any(cell.strip() for cell in line)]
+    lines = [line for line in rows if any(cell.strip() for cell in line)]
     if not lines or len(lines[0]) < 2:
         raise LatencyMatrixError(f"{name}: no header row with region names")
     columns = tuple(cell.strip() for cell in lines[0][1:])
-    rows: dict[str, list[float]] = {}
+    rtts_ms: dict[str, list[float]] = {}
     for line in lines[1:]:
         row, cells = line[0].strip(), line[1:]
-        if row in rows:
+        if row in rtts_ms:
             raise LatencyMatrixError(f"{name}: row {row!r} occurs twice")
         if len(cells) != len(columns):
             raise LatencyMatrixError(
                 f"{name}: row {row!r} has {len(cells)} values for {len(columns)} columns"
             )
-        rows[row] = [
+        rtts_ms[row] = [
             _cell(name, row, column, cell) for column, cell in zip(columns, cells, strict=True)
         ]
-    _check_square(name, columns, tuple(rows))
-    names = (*columns, *(row for row in rows if row not in columns))
+    _check_square(name, columns, tuple(rtts_ms))
+    names = (*columns, *(row for row in rtts_ms if row not in columns))
     rtt_ms = np.full((len(names), len(names)), np.nan)
-    for row, values in rows.items():
+    for row, values in rtts_ms.items():
         rtt_ms[names.index(row), : len(columns)] = values
     return LatencyMatrix(names, rtt_ms)
 
@@ -195,7 +200,7 @@ def _cell(name: str, row: str, column: str, text: str) -> float:
 
 
 def _symmetric(rtt_ms: FloatArray) -> FloatArray:
-    """Mean of both directions; the known one where only one is."""
+    """Mean of both directions, or the one that is known."""
     back = rtt_ms.T
     mean = (rtt_ms + back) / 2
     symmetric = np.where(np.isnan(rtt_ms), back, np.where(np.isnan(back), rtt_ms, mean))

@@ -1,24 +1,24 @@
-"""Latency tables as they are published: `.npy`, `.csv`, plain text; square, or a pair a line.
+"""Reads latency tables from files: `.npy`, `.csv` or plain text; square tables or lists of pairs.
 
-What a file holds is told from its name's ending and its content:
+The ending of a file's name and its content tell the format:
 
-- `.npy`: a square array of numbers. Pickled objects are refused: they could run code.
-- `.csv`, and any other ending with cells apart by white space and `#` before comments:
+- `.npy`: a square array of numbers. Pickled objects are refused, since loading them runs code.
+- `.csv`, or any other ending with cells separated by white space and comments after `#`:
 
-  - *pairs*: three cells a line, `i j ms`, where i and j are any names; a first line whose words
-    are none of these is a header. A pair may be missing, or be there in both directions, which
-    are then averaged;
-  - *named table*: a header with the names of the columns, and a name before each row. What stands
-    above the rows' names is a word, or blank before words;
-  - *bare table*: numbers only, nodes are called 0, 1, 2, …
+  - *pairs*: three cells per line, `i j ms`, where i and j are any names. A first line whose words
+    are none of these names is a header. A pair may be missing; if it occurs in both directions,
+    the two are averaged.
+  - *named table*: a header with the names of the columns, and a name before each row. The cell
+    above the row names is a word, or blank before words.
+  - *bare table*: numbers only; the nodes are named 0, 1, 2, …
 
-All values are round trips in ms. Published tables mark what is unknown in several ways: a blank
-cell, `nan`, `-1`, or 0 for a pair of different nodes (no round trip takes no time). All of these
-are taken as unknown; any other negative value is an error. Three lines of three cells are a table
-if its diagonal is zero or unknown, else pairs.
+All values are round trips in ms. Published tables denote unknown round trips by a blank cell,
+`nan`, `-1`, or 0 for a pair of different nodes (no round trip takes no time). All of these are read
+as unknown; any other negative value is an error. Three lines of three cells are a table if their
+diagonal is zero or unknown, otherwise pairs.
 
-What is known must hang together: between two groups of nodes without a single round trip from one
-to the other, no distance can be told.
+The known round trips must connect all nodes: no distance can be told between two groups of nodes
+without a known round trip between them.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from topology.arrays import FloatArray
-from topology.latency import LatencyMatrix, LatencyMatrixError, read_csv
+from topology.latency import LatencyMatrix, LatencyMatrixError, read_table
 from topology.latency_graph import DENSE_NODES, TooManyNodes, Unreachable
 
 Rows = list[list[str]]
 
 UNKNOWN_MS = -1.0
-"""What several published tables say for a pair that was not measured."""
+"""The value of several published tables for a pair that was not measured."""
 
 UNKNOWN_WORDS = frozenset({"", "nan", "na", "n/a"})
-"""The same as words, in any case."""
+"""Words with the same meaning, in upper or lower case."""
 
 
 def read_matrix(content: bytes, name: str) -> LatencyMatrix:
@@ -58,11 +58,11 @@ def read_matrix(content: bytes, name: str) -> LatencyMatrix:
     Raises
     ------
     LatencyMatrixError
-        Naming the file, and row, column and value of what is wrong.
+        Naming the file, and the row, column and value that are wrong.
     TooManyNodes
         Above `DENSE_NODES` nodes.
     Unreachable
-        When what is known does not hang together.
+        If the known round trips do not connect all nodes.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def read_matrix(content: bytes, name: str) -> LatencyMatrix:
 def _read_npy(content: bytes, name: str) -> FloatArray:
     stream = io.BytesIO(content)
     try:
-        # The header first: it says what would be allocated.
+        # The header comes first, since it tells the size of the array to allocate.
         version = npy_format.read_magic(stream)
         header = (
             npy_format.read_array_header_1_0
@@ -141,25 +141,25 @@ def _rows(text: str, comma: bool) -> Rows:
 
 
 def _has_header(rows: Rows) -> bool:
-    """Whether a table names its columns; see the module for how it is told."""
+    """Whether the first row names the columns, as the module describes."""
     corner, *names = rows[0]
     return not any(_is_value(cell) for cell in names) if corner == "" else not _is_value(corner)
 
 
 def _are_pairs(rows: Rows) -> bool:
-    """Whether three cells a line are `i j ms`; see the module for three lines of them."""
+    """Whether rows of three cells are pairs, as the module describes."""
     if any(len(row) != 3 for row in rows):
         return False
     if len(rows) != 3:
         return True
     if not _is_value(rows[0][2]):  # A header, of pairs or of two named columns, or an error.
         return {rows[1][0], rows[2][0]} != set(rows[0][1:])
-    diagonal = [rows[i][i] for i in range(3)]
-    return not all(_is_value(cell) and not _value(cell) > 0 for cell in diagonal)
+    diagonal = [_value(rows[i][i]) for i in range(3)]
+    return not all(value is not None and not value > 0 for value in diagonal)
 
 
 def _read_pairs(rows: Rows, name: str) -> tuple[tuple[str, ...], FloatArray]:
-    # Words of a header are no nodes; a first pair with a wrong value is not to pass for one.
+    # The words of a header are no nodes; a first pair with an invalid value is no header.
     nodes = {node for row in rows[1:] for node in row[:2]}
     header = not _is_value(rows[0][2]) and nodes.isdisjoint(rows[0][:2])
     pairs = rows[1:] if header else rows
@@ -170,31 +170,25 @@ def _read_pairs(rows: Rows, name: str) -> tuple[tuple[str, ...], FloatArray]:
     seen = np.zeros(rtt_ms.shape, dtype=bool)
     np.fill_diagonal(rtt_ms, 0)
     for source, target, cell in pairs:
-        if not _is_value(cell):
-            raise _no_latency(name, f"pair {source!r} {target!r}", cell)
+        value = _rtt_ms(name, f"pair {source!r} {target!r}", cell)
         i, j = index[source], index[target]
         if seen[i, j]:
             raise LatencyMatrixError(f"{name}: pair {source!r} {target!r} occurs twice")
         seen[i, j] = True
-        rtt_ms[i, j] = _value(cell)
+        rtt_ms[i, j] = value
     return names, rtt_ms
 
 
 def _ordered(names: set[str]) -> tuple[str, ...]:
-    """By number where all are numbers, else by alphabet."""
+    """By number if all are numbers, otherwise alphabetically."""
     if all(name.isdecimal() for name in names):
         return tuple(sorted(names, key=int))
     return tuple(sorted(names))
 
 
 def _read_named(rows: Rows, name: str) -> LatencyMatrix:
-    cleaned = io.StringIO()
-    known = [
-        [row[0], *("" if _is_value(cell) and _is_unknown(cell) else cell for cell in row[1:])]
-        for row in rows[1:]
-    ]
-    csv.writer(cleaned).writerows([rows[0], *known])
-    return read_csv(cleaned.getvalue(), name)
+    known = [[row[0], *("" if _is_unknown(cell) else cell for cell in row[1:])] for row in rows[1:]]
+    return read_table([rows[0], *known], name)
 
 
 def _read_bare(rows: Rows, name: str) -> FloatArray:
@@ -205,40 +199,44 @@ def _read_bare(rows: Rows, name: str) -> FloatArray:
                 "a table must be square"
             )
     try:
-        return np.array([["nan" if cell == "" else cell for cell in row] for row in rows], float)
+        return np.array([[cell or "nan" for cell in row] for row in rows], float)
     except ValueError:
-        pass  # Words for what is unknown, or an error: cell by cell.
-    for i, row in enumerate(rows):
-        for j, cell in enumerate(row):
-            if not _is_value(cell):
-                raise _no_latency(name, f"row {i}, column {j}", cell)
-    return np.array([[_value(cell) for cell in row] for row in rows])
+        pass  # A word for an unknown value, or an error: read cell by cell.
+    return np.array(
+        [
+            [_rtt_ms(name, f"row {i}, column {j}", cell) for j, cell in enumerate(row)]
+            for i, row in enumerate(rows)
+        ]
+    )
+
+
+def _value(cell: str) -> float | None:
+    """The number in a cell, NaN for a word that means unknown, None for anything else."""
+    if cell.lower() in UNKNOWN_WORDS:
+        return math.nan
+    try:
+        return float(cell)
+    except ValueError:
+        return None
 
 
 def _is_value(cell: str) -> bool:
-    if cell.lower() in UNKNOWN_WORDS:
-        return True
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _value(cell: str) -> float:
-    return math.nan if cell.lower() in UNKNOWN_WORDS else float(cell)
+    return _value(cell) is not None
 
 
 def _is_unknown(cell: str) -> bool:
     value = _value(cell)
-    return math.isnan(value) or value == UNKNOWN_MS
+    return value is not None and (math.isnan(value) or value == UNKNOWN_MS)
 
 
-def _no_latency(name: str, place: str, cell: str) -> LatencyMatrixError:
-    return LatencyMatrixError(
-        f"{name}: {place}: {cell!r} is no round-trip time in ms (a number ≥ 0; blank, nan, -1 or "
-        "0 if unknown)"
-    )
+def _rtt_ms(name: str, place: str, cell: str) -> float:
+    value = _value(cell)
+    if value is None:
+        raise LatencyMatrixError(
+            f"{name}: {place}: {cell!r} is no round-trip time in ms (a number ≥ 0; blank, nan, -1 "
+            "or 0 if unknown)"
+        )
+    return value
 
 
 def _numbers(count: int) -> tuple[str, ...]:
