@@ -17,6 +17,7 @@ import yaml
 
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest.units import UnitError
+from orchestrator.manifest.yaml_errors import explain_yaml
 from topology.suggestions import closest, nearest
 
 T = TypeVar("T", float, int)
@@ -255,14 +256,7 @@ def documents(file: Path) -> list[Field]:
         ) from None
     try:
         nodes = list(yaml.compose_all(text, yaml.SafeLoader))
-    except yaml.MarkedYAMLError as error:
-        line = "" if error.problem_mark is None else f":{error.problem_mark.line + 1}"
-        raise InvalidInput(
-            f"{file}{line}", "", None, f"is not YAML: {error.problem}", "Mend the syntax there."
-        ) from None
     except yaml.YAMLError as error:
-        raise InvalidInput(
-            str(file), "", None, f"is not YAML: {error}", "Mend the syntax there."
-        ) from None
+        raise explain_yaml(str(file), text, error) from None
     found = [Field(str(file), "", node) for node in nodes]
     return [document for document in found if document.node.tag != "tag:yaml.org,2002:null"]
