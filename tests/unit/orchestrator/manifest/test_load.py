@@ -172,7 +172,7 @@ def test_cpu_scaling_is_read_and_kept_in_the_store(
         ("300 ms", "3 weeks", "has an unknown unit, 'weeks'"),
         ("kind: Stream", "kind: Steam", "kind: 'Steam' is unknown. Did you mean Stream?"),
         ("float", "flaot", "Stream north: columns.a: 'flaot' is unknown. Did you mean float?"),
-        ("150 KB/s", "fast", "all.yaml:14: Stream north: rate: 'fast' is not a rate"),
+        ("150 KB/s", "fast", "all.yaml:13: Stream north: rate: 'fast' is not a rate"),
         ("[France Central,", "[France Central: [,", "is not YAML"),
         ("outputs: {alerts: receiver}", "outputs: [alerts]", "outputs: a list is not a mapping"),
         ("name: north", "name: 5north", "'5north' cannot be a name in a query"),
