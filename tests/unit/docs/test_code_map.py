@@ -1,4 +1,4 @@
-"""The paths that ARCHITECTURE.md names exist, and its code map names every package."""
+"""The paths that pages name exist, and ARCHITECTURE.md's code map names every package."""
 
 from __future__ import annotations
 
@@ -23,9 +23,13 @@ def section(heading: str) -> str:
     return found
 
 
-@pytest.mark.parametrize("path", sorted(set(_path.findall(text))))
-def test_every_path_exists(path: str) -> None:
-    assert (ROOT / path).exists()
+pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+
+
+@pytest.mark.parametrize("page", pages, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_path_exists(page: Path) -> None:
+    paths = _path.findall(page.read_text(encoding="utf-8"))
+    assert not [path for path in paths if not (ROOT / path).exists()]
 
 
 def test_files_in_the_code_map_lie_in_the_folder_of_their_row() -> None:
