@@ -1,7 +1,7 @@
 """Hosts that do as they are told, on a store in memory: what a coordinator sees of a cluster.
 
-They publish node records, copy their assignments into what they say of themselves, and take over
-when told to; no data flows.
+They publish node records, report the replicas that are assigned to them, and take over when told
+to; no data flows.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ObedientHost:
         self.cold = False
         """Whether its secondaries never get warm."""
         self.costs: dict[str, CostStatus] = {}
-        """What it says that its copies cost, by fragment."""
+        """Costs that it reports, by fragment."""
         self.record = NodeRecord(
             node=name,
             incarnation=f"{name}-{life}",
@@ -113,6 +113,11 @@ class ObedientHost:
             sources={a.stream: SourceStatus(next_seq=0) for a in assignment.sources},
             sinks={a.stream: NO_SINK for a in assignment.sinks},
         )
+        self._published.publish(self.record)
+
+    def tell(self, **changes: object) -> None:
+        """Say something else of itself."""
+        self.record = msgspec.structs.replace(self.record, **changes)
         self._published.publish(self.record)
 
     def _role(self, role: str) -> ReplicaRole:
