@@ -62,7 +62,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     domain
         Failure domain; by default the site, or the Spark application, on its machine.
     bind
-        Address on which hosts listen.
+        Address on which hosts listen; `0.0.0.0` where hosts are on several machines.
     archive
         Folder in which a site keeps its outputs; a site without one only measures them.
     work

@@ -37,6 +37,8 @@ from orchestrator.records import Peer
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """Larger frames are refused. Legitimate ones are far smaller, and memory is finite."""
 
+ANY_ADDRESS = "0.0.0.0"
+
 HIGH_WATER_MARK = 50_000
 """Most bundles queued for one peer, then bundles are dropped: many seconds of a fast stream."""
 
@@ -102,7 +104,8 @@ class Transport:
     keys
         Its key pair.
     address
-        Interface to bind to.
+        Interface to bind to. With `ANY_ADDRESS`, peers are told the address that the machine's
+        name stands for.
     clock_us
         The cluster's clock.
     """
@@ -133,6 +136,8 @@ class Transport:
         self._router.curve_publickey = keys.public
         self._router.curve_secretkey = keys.secret
         port = self._router.bind_to_random_port(f"tcp://{address}")
+        if address == ANY_ADDRESS:
+            address = socket.gethostbyname(socket.gethostname())
         self.endpoint = f"tcp://{address}:{port}"
         self._poller = zmq.Poller()
         for ear in (self._zap, self._router):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -279,6 +280,12 @@ def test_what_waits_for_a_peer_that_is_given_up_is_counted(hosts: Hosts) -> None
     one.transport.send("other", [b"b", b"c"])
     one.transport.set_peers([])
     assert one.transport.counters["sends_to_unknown_peer"] == 2
+
+
+def test_host_on_all_interfaces_tells_peers_the_address_of_its_machine() -> None:
+    with closing(Transport("one", Keys.generate(), "0.0.0.0", now_us)) as transport:
+        address = socket.gethostbyname(socket.gethostname())
+        assert transport.endpoint.startswith(f"tcp://{address}:")
 
 
 def test_wake_ends_a_wait(hosts: Hosts) -> None:
