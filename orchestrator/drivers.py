@@ -121,10 +121,8 @@ class Registry(Generic[D]):
             )
         ((key, options),) = entries
         name = key.choice(self.names)
-        section = options.section()
-        driver = self[name].read(section)
-        section.close()
-        return name, driver
+        with options.section() as section:
+            return name, self[name].read(section)
 
     def restore(self, spec: DriverSpec) -> D:
         """The driver that the store names.

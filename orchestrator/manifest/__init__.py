@@ -7,7 +7,6 @@ from orchestrator.manifest.kinds import (
     PlaceManifest,
     QueryManifest,
     StreamManifest,
-    TimingManifest,
 )
 from orchestrator.manifest.load import Manifests, load
 
@@ -18,7 +17,6 @@ __all__ = [
     "PlaceManifest",
     "QueryManifest",
     "StreamManifest",
-    "TimingManifest",
     "cluster_record",
     "load",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest.kinds import ClusterManifest
 from orchestrator.records import ClusterRecord
@@ -17,20 +19,7 @@ def cluster_record(manifest: ClusterManifest) -> ClusterRecord:
     InvalidInput
         The table cannot be read, lacks a region, or has a blank between two regions in use.
     """
-    timing = manifest.timing
-    return ClusterRecord(
-        name=manifest.name,
-        delays_ms=_delays_ms(manifest),
-        heartbeat_ms=timing.heartbeat_ms,
-        suspect_after_ms=timing.suspect_after_ms,
-        ack_interval_ms=timing.ack_interval_ms,
-        probe_interval_ms=timing.probe_interval_ms,
-        batch_ms=timing.batch_ms,
-        hop_overhead_ms=timing.hop_overhead_ms,
-        cpu=manifest.cpu,
-        scheduling=manifest.scheduling,
-        emulate_costs=manifest.emulate_costs,
-    )
+    return msgspec.structs.replace(manifest.record, delays_ms=_delays_ms(manifest))
 
 
 def _delays_ms(manifest: ClusterManifest) -> dict[str, dict[str, float]]:

@@ -16,11 +16,8 @@ def read_scaling(field: Field) -> Scaling:
     InvalidInput
         Naming file, line, field and value.
     """
-    section = field.section()
-    function = section.need("function").choice(_readers)
-    scaling = _readers[function](section)
-    section.close()
-    return scaling
+    with field.section() as section:
+        return _readers[section.need("function").choice(_readers)](section)
 
 
 def _linear(section: Section) -> Scaling:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 import yaml
 
@@ -172,7 +172,7 @@ class Field:
 
 @dataclass(slots=True)
 class Section:
-    """A mapping that is read field by field; what nobody asked for is refused at the end.
+    """A mapping that is read field by field; the end of its `with` refuses unknown fields.
 
     Parameters
     ----------
@@ -228,15 +228,31 @@ class Section:
         if name in self._pairs:
             self._pairs[name][0].refuse("is no field any more", remedy)
 
+    def given(self, options: Options) -> dict[str, Any]:
+        """Values of those optional fields that are there, by attribute."""
+        found = {attribute: (self.get(name), read) for attribute, (name, read) in options.items()}
+        return {attribute: read(field) for attribute, (field, read) in found.items() if field}
+
     def entries(self) -> Iterator[tuple[Field, Field]]:
         """All pairs of key and value."""
         yield from self._pairs.values()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
 
     def close(self) -> None:
         """Refuse the fields nobody asked for."""
         for name, (key, _) in self._pairs.items():
             if name not in self._asked:
                 key.refuse("is an unknown field", nearest(name, self._asked))
+
+
+Options = Mapping[str, tuple[str, Callable[[Field], object]]]
+"""Optional fields of a section: attribute of a record → name of the field and its reader."""
 
 
 def documents(file: Path) -> list[Field]:

@@ -8,26 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from orchestrator import sinks, sources
 from orchestrator.manifest.cpu import read_scaling
-from orchestrator.manifest.document import Field, Section, slug
+from orchestrator.manifest.document import Field, Options, Section, slug
 from orchestrator.manifest.units import duration_ms, memory_bytes, rate_bytes_s
-from orchestrator.records import DriverSpec, Estimate, QueryRecord, Shed, StreamRecord
+from orchestrator.records import ClusterRecord, Estimate, QueryRecord, Shed, StreamRecord
 from streams.chunk import stream_schema, type_names
 from streams.language import QueryError
 from streams.scheduling.run_queue import Policy
 from streams.scheduling.shedder import value_of
-from topology.cpu import DEFAULT_SCALING, Scaling
 
 DEFAULT_EXECUTOR_MEMORY_BYTES = 512 * 2**20
-"""What the demo's executors need; the Python worker's memory comes on top of it."""
-
-
-MAY_BE_ZERO = ("batch", "hop")
-"""Intervals of a cluster that may be none."""
+"""Enough for the demo's executors; the Python worker's memory comes on top of it."""
 
 LEAST_SHED_MS = 1e-3
 """Load shedders count in whole microseconds."""
@@ -48,17 +44,6 @@ class PlaceManifest(msgspec.Struct, frozen=True, kw_only=True):
     domain: str = ""
 
 
-class TimingManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster's intervals, ms; the defaults are `ClusterRecord`'s."""
-
-    heartbeat_ms: float = 25.0
-    suspect_after_ms: float = 150.0
-    ack_interval_ms: float = 50.0
-    probe_interval_ms: float = 100.0
-    batch_ms: float = 10.0
-    hop_overhead_ms: float = 2.0
-
-
 class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
     """`kind: Cluster`: what `vivace up` starts.
 
@@ -66,28 +51,27 @@ class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     file
         File and line of the document.
+    record
+        The cluster's settings; `cluster_record` adds the delays of its links.
     nodes
         One executor each.
     sites
         Where streams enter and leave.
     latencies
         Absolute path of the table of round trips; None: links are not delayed.
-    cpu
-        Turns a node's load into the CPU axis of its coordinate.
-    scheduling, emulate_costs
-        As in `ClusterRecord`.
     """
 
     file: str
-    name: str
+    record: ClusterRecord
     nodes: tuple[PlaceManifest, ...]
-    sites: tuple[PlaceManifest, ...]
-    latencies: Path | None
-    executor_memory_bytes: int
-    timing: TimingManifest
-    cpu: Scaling
-    scheduling: Policy
-    emulate_costs: bool
+    sites: tuple[PlaceManifest, ...] = ()
+    latencies: Path | None = None
+    executor_memory_bytes: int = DEFAULT_EXECUTOR_MEMORY_BYTES
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.record.name
 
 
 class StreamManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,42 +108,59 @@ def read_manifest(document: Field) -> Manifest:
         Naming file, line, field and value.
     """
     kind = document.section().need("kind").choice(_readers)
-    name_field = document.section().get("name")
-    name = name_field.text() if name_field else ""
-    section = document.section(f"{kind} {name}: " if name else f"{kind}: ")
-    section.get("kind")
-    manifest = _readers[kind](document, section)
-    section.close()
-    return manifest
+    name = document.section().get("name")
+    with document.section(f"{kind} {name.text()}: " if name else f"{kind}: ") as section:
+        section.get("kind")
+        return _readers[kind](document, section)
+
+
+def _interval(field: Field) -> float:
+    return field.quantity(duration_ms, positive=True)
+
+
+def _duration(field: Field) -> float:
+    return field.quantity(duration_ms)
+
+
+_settings: Options = {
+    "heartbeat_ms": ("heartbeat", _interval),
+    "suspect_after_ms": ("suspectAfter", _interval),
+    "ack_interval_ms": ("ackInterval", _interval),
+    "probe_interval_ms": ("probeInterval", _interval),
+    "batch_ms": ("batch", _duration),
+    "hop_overhead_ms": ("hop", _duration),
+    "cpu": ("cpu", read_scaling),
+    "scheduling": ("scheduling", lambda field: Policy(field.choice([p.value for p in Policy]))),
+    "emulate_costs": ("emulateCosts", Field.boolean),
+}
+_equipment: Options = {
+    "sites": ("sites", lambda field: tuple(_place(item) for item in field.items())),
+    "latencies": ("latencies", Field.path),
+    "executor_memory_bytes": (
+        "executorMemory",
+        lambda field: field.quantity(memory_bytes, positive=True),
+    ),
+}
 
 
 def _cluster(document: Field, section: Section) -> ClusterManifest:
-    name = section.need("name").slug()
-    nodes = [_place(item) for item in section.need("nodes").items()]
-    if not nodes:
-        section.need("nodes").refuse("names no node", "Name at least two: a query needs two.")
-    sites_field = section.get("sites")
-    sites = [_place(item) for item in sites_field.items()] if sites_field else []
-    latencies = section.get("latencies")
-    memory = section.get("executorMemory")
-    cpu = section.get("cpu")
-    scheduling = section.get("scheduling")
-    emulate_costs = section.get("emulateCosts")
+    record = ClusterRecord(
+        name=section.need("name").slug(), delays_ms={}, **section.given(_settings)
+    )
+    if record.suspect_after_ms <= record.heartbeat_ms:
+        (section.get("suspectAfter") or section.need("heartbeat")).refuse(
+            f"lets every node be suspected: heartbeats come every {record.heartbeat_ms:g} ms, "
+            f"silence is suspected after {record.suspect_after_ms:g} ms",
+            "Make suspectAfter a few times heartbeat.",
+        )
+    nodes = section.need("nodes")
+    if not nodes.items():
+        nodes.refuse("names no node", "Name at least two: a query needs two.")
     return ClusterManifest(
         file=document.where,
-        name=name,
-        nodes=tuple(nodes),
-        sites=tuple(sites),
-        latencies=latencies.path() if latencies else None,
-        executor_memory_bytes=memory.quantity(memory_bytes, positive=True)
-        if memory
-        else DEFAULT_EXECUTOR_MEMORY_BYTES,
-        timing=_timing(section),
-        cpu=read_scaling(cpu) if cpu else DEFAULT_SCALING,
-        scheduling=Policy(scheduling.choice([policy.value for policy in Policy]))
-        if scheduling
-        else Policy.EDF,
-        emulate_costs=emulate_costs.boolean() if emulate_costs else False,
+        record=record,
+        nodes=tuple(_place(item) for item in nodes.items()),
+        **section.given(_equipment),
     )
 
 
@@ -170,50 +171,23 @@ def _place(item: Field) -> PlaceManifest:
         if not name:
             item.refuse("gives no name", "Use letters or digits.")
         return PlaceManifest(name=name, region=region, file=item.where)
-    section = item.section()
-    domain = section.get("domain")
-    place = PlaceManifest(
-        name=section.need("name").slug(),
-        region=section.need("region").text(),
-        file=item.where,
-        domain=domain.slug() if domain else "",
-    )
-    section.close()
-    return place
-
-
-def _timing(section: Section) -> TimingManifest:
-    default = TimingManifest()
-
-    def interval(name: str, otherwise_ms: float) -> float:
-        field = section.get(name)
-        return (
-            field.quantity(duration_ms, positive=name not in MAY_BE_ZERO) if field else otherwise_ms
+    with item.section() as section:
+        return PlaceManifest(
+            name=section.need("name").slug(),
+            region=section.need("region").text(),
+            file=item.where,
+            **section.given({"domain": ("domain", Field.slug)}),
         )
-
-    timing = TimingManifest(
-        heartbeat_ms=interval("heartbeat", default.heartbeat_ms),
-        suspect_after_ms=interval("suspectAfter", default.suspect_after_ms),
-        ack_interval_ms=interval("ackInterval", default.ack_interval_ms),
-        probe_interval_ms=interval("probeInterval", default.probe_interval_ms),
-        batch_ms=interval("batch", default.batch_ms),
-        hop_overhead_ms=interval("hop", default.hop_overhead_ms),
-    )
-    suspect_after = section.get("suspectAfter")
-    if timing.suspect_after_ms <= timing.heartbeat_ms:
-        (suspect_after or section.need("heartbeat")).refuse(
-            f"lets every node be suspected: heartbeats come every {timing.heartbeat_ms:g} ms, "
-            f"silence is suspected after {timing.suspect_after_ms:g} ms",
-            "Make suspectAfter a few times heartbeat.",
-        )
-    return timing
 
 
 def _stream(document: Field, section: Section) -> StreamManifest:
-    source = section.get("from")
     section.refuse("replay", "Write it as the stream's source: `from: {replay: {…}}`.")
-    burst, shed = section.get("burst"), section.get("shed")
     columns = _columns(section.need("columns"))
+    options: Options = {
+        "burst": ("burst", Field.count),
+        "shed": ("shed", lambda field: _shed(field, columns)),
+        "source": ("from", sources.read),
+    }
     return StreamManifest(
         file=document.where,
         record=StreamRecord(
@@ -221,9 +195,7 @@ def _stream(document: Field, section: Section) -> StreamManifest:
             site=section.need("site").slug(),
             columns=columns,
             rate_bytes_s=section.need("rate").quantity(rate_bytes_s, positive=True),
-            burst=burst.count() if burst else None,
-            shed=_shed(shed, columns) if shed else None,
-            source=sources.read(source) if source else None,
+            **section.given(options),
         ),
     )
 
@@ -236,47 +208,31 @@ def _columns(field: Field) -> dict[str, str]:
 
 
 def _shed(field: Field, columns: dict[str, str]) -> Shed:
-    section = field.section()
-    value = section.get("value")
-    if value is not None:
+    def worth(value: Field) -> str:
         try:
             value_of(value.text(), stream_schema(columns))
         except QueryError as error:
             value.refuse(f"cannot value a tuple: {error.message}", "Write an expression over it.")
-    per = section.need("per")
-    per_ms = per.quantity(duration_ms, positive=True)
-    if per_ms < LEAST_SHED_MS:
-        per.refuse("is shorter than the clock can tell", "Write 1 us or more.")
-    shed = Shed(
-        tuples=section.need("tuples").count(),
-        per_ms=per_ms,
-        value=value.text() if value else None,
-    )
-    section.close()
-    return shed
+        return value.text()
+
+    with field.section() as section:
+        per = section.need("per")
+        per_ms = per.quantity(duration_ms, positive=True)
+        if per_ms < LEAST_SHED_MS:
+            per.refuse("is shorter than the clock can tell", "Write 1 us or more.")
+        return Shed(
+            tuples=section.need("tuples").count(),
+            per_ms=per_ms,
+            **section.given({"value": ("value", worth)}),
+        )
 
 
 def _query(document: Field, section: Section) -> QueryManifest:
-    outputs_field = section.need("outputs")
-    outputs: dict[str, str] = {}
-    deadlines_ms: dict[str, float] = {}
-    taken_by: dict[str, DriverSpec] = {}
-    for key, value in outputs_field.entries():
-        stream = key.identifier()
-        if not value.is_mapping():
-            outputs[stream] = value.slug()
-            continue
-        output = value.section()
-        outputs[stream] = output.need("site").slug()
-        if deadline := output.get("deadline"):
-            deadlines_ms[stream] = deadline.quantity(duration_ms, positive=True)
-        if sink := output.get("to"):
-            taken_by[stream] = sinks.read(sink)
-        output.close()
-    if not outputs:
-        outputs_field.refuse("names no output", "Name at least one stream and its site.")
+    outputs = section.need("outputs")
+    read = {key.identifier(): _output(output) for key, output in outputs.entries()}
+    if not read:
+        outputs.refuse("names no output", "Name at least one stream and its site.")
     statements = section.need("statements")
-    estimates, primaries = section.get("estimates"), section.get("primaries")
     # A block scalar (`|`) begins on the line after its mark.
     style = getattr(statements.node, "style", None)
     return QueryManifest(
@@ -285,19 +241,23 @@ def _query(document: Field, section: Section) -> QueryManifest:
         record=QueryRecord(
             name=section.need("name").slug(),
             statements=statements.text(),
-            outputs=outputs,
-            sinks=taken_by,
-            deadline_ms=section.need("deadline").quantity(duration_ms, positive=True),
-            deadlines_ms=deadlines_ms,
-            recovery_bound_ms=section.need("recovery").quantity(duration_ms, positive=True),
-            estimates={key.identifier(): _estimate(value) for key, value in estimates.entries()}
-            if estimates
-            else {},
-            primaries={key.identifier(): _nodes(value) for key, value in primaries.entries()}
-            if primaries
-            else {},
+            outputs={s: read[s]["site"] for s in read},
+            sinks={s: read[s]["to"] for s in read if "to" in read[s]},
+            deadline_ms=_interval(section.need("deadline")),
+            deadlines_ms={s: read[s]["deadline"] for s in read if "deadline" in read[s]},
+            recovery_bound_ms=_interval(section.need("recovery")),
+            **section.given(_expectations),
         ),
     )
+
+
+def _output(field: Field) -> dict[str, Any]:
+    """An output's site; its deadline and its sink, if it has any of its own."""
+    if not field.is_mapping():
+        return {"site": field.slug()}
+    with field.section() as section:
+        own = section.given({"deadline": ("deadline", _interval), "to": ("to", sinks.read)})
+        return {"site": section.need("site").slug(), **own}
 
 
 def _nodes(field: Field) -> tuple[str, ...]:
@@ -308,17 +268,23 @@ def _nodes(field: Field) -> tuple[str, ...]:
 
 
 def _estimate(field: Field) -> Estimate:
-    section = field.section()
-    default = Estimate()
-    selectivity = section.get("selectivity")
-    cost = section.get("cost")
-    estimate = Estimate(
-        selectivity=selectivity.number() if selectivity else default.selectivity,
-        cost_us=1000 * cost.quantity(duration_ms) if cost else default.cost_us,
-    )
-    section.close()
-    return estimate
+    options: Options = {
+        "selectivity": ("selectivity", Field.number),
+        "cost_us": ("cost", lambda cost: 1000 * _duration(cost)),
+    }
+    with field.section() as section:
+        return Estimate(**section.given(options))
 
+
+def _by_fragment(read: Callable[[Field], object]) -> Callable[[Field], dict[str, object]]:
+    """Reads a mapping of fragments to values."""
+    return lambda field: {key.identifier(): read(value) for key, value in field.entries()}
+
+
+_expectations: Options = {
+    "estimates": ("estimates", _by_fragment(_estimate)),
+    "primaries": ("primaries", _by_fragment(_nodes)),
+}
 
 _readers: dict[str, Callable[[Field, Section], Manifest]] = {
     "Cluster": _cluster,

@@ -19,7 +19,7 @@ from pyarrow import parquet
 
 from orchestrator.drivers import DriverError
 from orchestrator.host.events import SourceEmitted
-from orchestrator.manifest.document import Section
+from orchestrator.manifest.document import Field, Options, Section
 from orchestrator.manifest.units import duration_ms, timestamp_ms
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import RecordedSource
@@ -28,6 +28,20 @@ from topology.arrays import IntArray
 
 RECORDED_TIMESTAMP = "timestamp"
 """Column of the recording that holds the tuples' timestamps, ms, never falling."""
+
+
+def _speed(field: Field) -> float:
+    if not (speed := field.number()):
+        field.refuse("is not above 0", "Write 1 for the speed it was recorded at.")
+    return speed
+
+
+_options: Options = {
+    "speed": ("speed", _speed),
+    "repeat": ("repeat", Field.boolean),
+    "interval_ms": ("interval", lambda field: int(field.quantity(duration_ms, positive=True))),
+    "delay_ms": ("delay", lambda field: field.quantity(duration_ms)),
+}
 
 
 class Replay(RecordedSource, frozen=True, kw_only=True):
@@ -50,22 +64,15 @@ class Replay(RecordedSource, frozen=True, kw_only=True):
     @classmethod
     def read(cls, section: Section) -> Self:
         """The manifest's `from: {replay: …}`."""
-        speed, repeat = section.get("speed"), section.get("repeat")
-        if speed and speed.number() <= 0:
-            speed.refuse("is not above 0", "Write 1 for the speed it was recorded at.")
         begin, end = section.need("begin"), section.need("end")
         begin_ms, end_ms = begin.quantity(timestamp_ms), end.quantity(timestamp_ms)
         if end_ms <= begin_ms:
             end.refuse("is not after the begin", "Write timestamps of the recording, in order.")
-        interval, delay = section.get("interval"), section.get("delay")
         return cls(
             path=str(section.need("path").path()),
             begin_ms=begin_ms,
             end_ms=end_ms,
-            speed=speed.number() if speed else 1.0,
-            repeat=repeat.boolean() if repeat else False,
-            interval_ms=int(interval.quantity(duration_ms, positive=True)) if interval else 1000,
-            delay_ms=delay.quantity(duration_ms) if delay else 0.0,
+            **section.given(_options),
         )
 
     @property
