@@ -137,6 +137,8 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     """Streams an observer asks to be sent."""
     counters: dict[str, int] = {}
     """Everything the host counts, by name: duplicates dropped, frames refused, …"""
+    problems: tuple[str, ...] = ()
+    """What the host cannot do of its assignment, a sentence each."""
 
 
 class DriverSpec(Record, frozen=True, kw_only=True):

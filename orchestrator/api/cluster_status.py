@@ -115,6 +115,7 @@ def _problems(store: Store, view: ClusterView) -> tuple[str, ...]:
     found = [] if store.get(LEADER) is not None else [NO_LEADER]
     found += () if published is None else published.record.problems
     found += map(str, (*view.invalid, *view.problems))
+    found += (f"{name}: {each}" for name, node in view.hosts.items() for each in node.problems)
     return tuple(dict.fromkeys(found))
 
 

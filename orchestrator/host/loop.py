@@ -35,6 +35,9 @@ from orchestrator.store.protocol import Store
 PUBLISH_US = 1_000_000
 """Interval between two versions of a host's record, unless its readiness changes earlier."""
 
+PROBLEMS = frozenset({"assignment refused", "cannot be primary", "input lost"})
+"""Kinds of reports that a host's record repeats for `vivace status`."""
+
 
 class Surroundings(Protocol):
     """The world around a host's loop."""
@@ -106,6 +109,7 @@ class HostLoop:
         replica_id = ReplicaId(node=identity.node, incarnation=identity.incarnation)
         self.link = StoreLink(store, replica_id)
         self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000))
+        self._problems: dict[str, str] = {}
         self._published: object = None
         self._next_publish_us = 0
 
@@ -145,7 +149,9 @@ class HostLoop:
         if (load := self._surroundings.cpu_load(now_us)) is not None:
             self._handle(CpuMeasured(load=load))
         counters = self._surroundings.link_counters
-        self.link.publish(node_record(self.core, self._identity, self._clock_us(), counters))
+        problems = (*self._problems.values(), *self._source_drivers.problems.values())
+        record = node_record(self.core, self._identity, self._clock_us(), counters, problems)
+        self.link.publish(record)
 
     def execute(self, commands: list[Command]) -> None:
         """Carry out commands of the core, in their order."""
@@ -160,7 +166,14 @@ class HostLoop:
                 case RecordTakeover():
                     self.link.record_takeover(command)
                 case Report():
+                    self._note(command)
                     self._surroundings.report(command)
+
+    def _note(self, report: Report) -> None:
+        """Keep a problem until the next report about the same fragment or stream."""
+        self._problems.pop(report.subject, None)
+        if report.kind in PROBLEMS:
+            self._problems[report.subject] = f"{report.subject}: {report.kind}: {report.detail}"
 
     def _handle(self, event: Event) -> None:
         self.execute(self.core.handle(event, self._clock_us()))

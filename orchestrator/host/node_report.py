@@ -46,7 +46,11 @@ def host_identity(
 
 
 def node_record(
-    core: HostCore, identity: NodeRecord, now_us: int, link_counters: Counter[str]
+    core: HostCore,
+    identity: NodeRecord,
+    now_us: int,
+    link_counters: Counter[str],
+    problems: tuple[str, ...] = (),
 ) -> NodeRecord:
     """The host's record, as of now."""
     replica_manager = core.replica_manager
@@ -67,4 +71,5 @@ def node_record(
         sources={s: source.status for s, source in replica_manager.sources.items()},
         sinks={s: sink.status(now_us) for s, sink in replica_manager.sinks.items()},
         counters=dict(core.counters + link_counters + dropped),
+        problems=problems,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from orchestrator import sources
+from orchestrator.drivers import DriverError
 from orchestrator.host.events import SourceEmitted
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import OpenSource
@@ -20,6 +21,8 @@ class SourceDrivers:
     """
 
     def __init__(self, batch_us: int = 0) -> None:
+        self.problems: dict[str, str] = {}
+        """Stream → why its source could not be opened."""
         self._batch_us = batch_us
         self._open: dict[str, OpenSource] = {}
         self._emitted_us: dict[str, int] = {}
@@ -27,19 +30,21 @@ class SourceDrivers:
     def feed(self, assigned: Iterable[SourceAssignment], now_us: int) -> list[SourceEmitted]:
         """Everything that has come due. A source is opened when its stream is first assigned.
 
-        Raises
-        ------
-        DriverError
-            If a source cannot be opened.
+        A source that cannot be opened is among the `problems` as long as its stream is assigned.
         """
         by_stream = {a.stream: a for a in assigned}
         for stream in self._open.keys() - by_stream.keys():
             del self._open[stream]
             self._emitted_us.pop(stream, None)
+        for stream in self.problems.keys() - by_stream.keys():
+            del self.problems[stream]
         emitted: list[SourceEmitted] = []
         for stream, a in by_stream.items():
-            if a.source is not None and stream not in self._open:
-                self._open[stream] = sources.restore(a.source).open(a)
+            if a.source is not None and stream not in self._open | self.problems:
+                try:
+                    self._open[stream] = sources.restore(a.source).open(a)
+                except DriverError as error:
+                    self.problems[stream] = f"{stream}: {error}"
             if a.start_at_us is None or stream not in self._open or self._rests(stream, now_us):
                 continue
             due = self._open[stream].emit(a.start_at_us, now_us)

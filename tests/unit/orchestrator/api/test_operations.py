@@ -14,7 +14,7 @@ from orchestrator import api
 from orchestrator.api.cluster_status import NO_LEADER
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.manifest import cluster_record
-from orchestrator.store.protocol import CLUSTER, QUERIES, RecordInvalid
+from orchestrator.store.protocol import CLUSTER, NODES, QUERIES, RecordInvalid
 from tests.obedient_cluster import ObedientCluster, aircraft
 
 
@@ -158,3 +158,12 @@ def test_unknown_name_is_an_attribute_error() -> None:
 def test_no_module_hides_an_operation() -> None:
     modules = {path.stem for path in Path(api.__file__).parent.glob("*.py")}
     assert not modules & {name for names in api.MODULES.values() for name in names}
+
+
+def test_problems_of_hosts_are_in_the_status(running: ObedientCluster) -> None:
+    found = running.store.get(NODES.key("paris"))
+    assert found is not None
+    broken = msgspec.structs.replace(found.record, problems=("north: cannot be read",))
+    running.store.update(NODES.key("paris"), broken, found.version)
+    status = api.status(connected(running))
+    assert status.problems == ("paris: north: cannot be read",)

@@ -180,7 +180,20 @@ def test_source_driver_gathers_what_comes_due_within_a_batch(tmp_path: Path) -> 
 def test_a_recording_that_is_not_there_is_named(tmp_path: Path) -> None:
     replay = msgspec.structs.replace(source(tmp_path, []), path=str(tmp_path / "other.parquet"))
     with pytest.raises(DriverError, match=r"other\.parquet cannot be read: .*No such file"):
-        SourceDrivers().feed([assigned(replay)], START_US)
+        replay.open(assigned(replay))
+
+
+def test_a_source_that_cannot_be_opened_is_a_problem_while_it_is_assigned(tmp_path: Path) -> None:
+    sound = source(tmp_path, [1000])
+    gone = assigned(msgspec.structs.replace(sound, path=str(tmp_path / "other.parquet")))
+    drivers = SourceDrivers()
+    other = msgspec.structs.replace(assigned(sound), stream="t")
+    (emitted,) = drivers.feed([gone, other], START_US + 100_000)
+    assert emitted.stream == "t"
+    assert list(drivers.problems) == ["s"]
+    assert "other.parquet cannot be read" in drivers.problems["s"]
+    drivers.feed([other], START_US + 100_000)
+    assert drivers.problems == {}
 
 
 @pytest.mark.parametrize(

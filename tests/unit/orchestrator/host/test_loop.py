@@ -1,0 +1,99 @@
+"""What a host's loop adds to its core: the problems in the host's record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.host.core import Worked
+from orchestrator.host.events import Deliver, Report
+from orchestrator.host.loop import HostLoop
+from orchestrator.host.node_report import host_identity
+from orchestrator.records import Assignment, ClusterRecord, HostSpec, NodeKind, SourceAssignment
+from orchestrator.simulation.memory_store import MemoryServer
+from orchestrator.sources import spec_of
+from orchestrator.sources.replay import Replay
+from orchestrator.store.protocol import ASSIGNMENTS, NODES
+
+SPEC = HostSpec(
+    cluster="c", node="desk", kind=NodeKind.SITE, region="", domain="d", zookeeper="", secret=""
+)
+
+
+class Nowhere:
+    """Surroundings without a network."""
+
+    def __init__(self) -> None:
+        self.link_counters: Counter[str] = Counter()
+
+    def send(self, to: str, message: object, /) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def set_peers(self, peers: object, /) -> None: ...
+
+    def deliver(self, delivery: Deliver, /) -> None: ...
+
+    def report(self, report: Report, /) -> None: ...
+
+    def finish(self, worked: Worked, began_us: int, then: Callable[[], None], /) -> float:
+        return 0.0
+
+    def cpu_load(self, now_us: int, /) -> float | None:
+        return None
+
+
+class Host:
+    """A loop on a store in memory, and its published problems."""
+
+    def __init__(self) -> None:
+        self.store = MemoryServer().connect()
+        self.now_us = 1
+        settings = ClusterRecord(name="c", delays_ms={})
+        identity = host_identity(SPEC, "1", "")
+        self.loop = HostLoop(Nowhere(), lambda: self.now_us, settings, self.store, identity)
+
+    def problems(self) -> tuple[str, ...]:
+        """What the record says after a further turn."""
+        self.now_us += 2_000_000
+        self.loop.link.exchange()
+        self.loop.turn(())
+        self.loop.turn(())
+        self.now_us += 2_000_000
+        self.loop.turn(())
+        self.loop.link.exchange()
+        found = self.store.get(NODES.key("desk"))
+        assert found is not None
+        return found.record.problems
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()
+
+
+def test_problem_is_published_until_the_next_report_of_its_subject(host: Host) -> None:
+    assert host.problems() == ()
+    refused = Report(kind="assignment refused", subject="alerts", detail="no such column")
+    host.loop.execute([refused])
+    assert host.problems() == ("alerts: assignment refused: no such column",)
+    host.loop.execute([Report(kind="started", subject="tracks", detail="secondary, epoch 1")])
+    assert len(host.problems()) == 1
+    host.loop.execute([Report(kind="started", subject="alerts", detail="secondary, epoch 2")])
+    assert host.problems() == ()
+
+
+def test_source_that_cannot_be_opened_does_not_end_its_host(host: Host, tmp_path: Path) -> None:
+    replay = Replay(path=str(tmp_path / "gone.parquet"), speed=1.0, begin_ms=0, end_ms=1)
+    source = SourceAssignment(
+        stream="north", columns={"a": "int"}, source=spec_of("replay", replay), start_at_us=1
+    )
+    host.store.create(ASSIGNMENTS.key("desk"), Assignment(incarnation="1", sources=(source,)))
+    (problem,) = host.problems()
+    assert problem.startswith("north: ")
+    assert "gone.parquet cannot be read" in problem
+    host.store.update(ASSIGNMENTS.key("desk"), Assignment(incarnation="1"), 0)
+    assert host.problems() == ()
