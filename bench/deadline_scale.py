@@ -1,16 +1,16 @@
 """Benchmark `deadline_scale`: how large a deadline placement can be, by three ways of solving it.
 
-*literal* is the paper's program as printed, *production* what the planner uses, *decomposed* the
-same without any program of the whole. The smallest problem is the paper's collision warning (its
-chains contracted, without which it has no solution at operator level); the others are random
-queries (`bench.deadline_workload`) a little tighter than they can all be fair, so the objective is
-not 0. Beside them stand two families that are not asked of the literal program: `wan`, with
-latencies of up to 20 ms one way, and at the largest size `even0` … `even4`, where sources and sinks
-are spread over all nodes, so that only packing that is next to perfect attains the bound.
+*paper_model* is the program of deadline placement as printed, *solver* is the solver in use,
+*decomposed* is the same without a program of the whole. The smallest problem is that paper's
+collision warning. (Its chains are contracted; at operator level it has no solution.) The others are
+random queries (`bench.deadline_workload`), a little tighter than proportional sub-deadlines allow, so
+the objective is not 0. Two families are solved by the solver only: `wan`, with latencies of up to
+20 ms one way, and at the largest size `even0` … `even4`, with sources and sinks spread over all
+nodes, so that only nearly perfect packing attains the bound.
 
-Reported are seconds, objective (3) and proven gap as a share of it. A way that came to no
-placement within its limit has seconds only. The literal program is left out once it has hit its
-limit, and the larger it gets the longer it takes.
+The benchmark reports seconds, objective (3) and the proven gap as a share of the objective. A way
+that finds no placement within its limit has seconds only. The paper's model is left out once it has
+hit its limit, because it takes longer the larger the problem.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def deadline_scale(settings: Settings) -> Mapping[str, float]:
         size = f"{nodes}x{operators}"
         problem = _problem(nodes, operators)
         if paper_model:
-            settings.say(f"{size}, literal")
+            settings.say(f"{size}, paper_model")
             milp = MilpSettings(gap=SMALL_GAP, time_limit_s=limit_s)
-            found = _measured(flat, f"{size}.literal", problem, _by_paper_model(milp))
+            found = _measured(flat, f"{size}.paper_model", problem, _by_paper_model(milp))
             paper_model = found is not None and found.optimal
         for name, place in _ways(operators).items():
             settings.say(f"{size}, {name}")
@@ -79,13 +79,13 @@ def deadline_scale(settings: Settings) -> Mapping[str, float]:
         if operators > SMALL_OPERATORS:
             settings.say(f"{size}, with latencies")
             problem = random_queries(nodes, operators, farthest_ms=WAN_MS, tightness=WAN_TIGHTNESS)
-            _measured(flat, f"{size}.wan.production", problem, _ways(operators)["production"])
+            _measured(flat, f"{size}.wan.solver", problem, _ways(operators)["solver"])
     for seed in range(1 if settings.quick else EVEN_SEEDS):
         nodes, operators = sizes[-1]
         settings.say(f"{nodes}x{operators}, evenly spread, {seed + 1}")
         problem = random_queries(nodes, operators, gateways=1.0, seed=seed)
-        place = _ways(operators)["production"]
-        _measured(flat, f"{nodes}x{operators}.even{seed}.production", problem, place)
+        place = _ways(operators)["solver"]
+        _measured(flat, f"{nodes}x{operators}.even{seed}.solver", problem, place)
     plot(flat, settings.folder / "seconds_by_size.png")
     return flat
 
@@ -104,7 +104,7 @@ def _ways(operators: int) -> dict[str, Place]:
     gap = SMALL_GAP if operators <= SMALL_OPERATORS else GAP
     how = SolverSettings(milp=MilpSettings(gap=gap, time_limit_s=LIMIT_S))
     return {
-        "production": lambda problem: place_by_deadline(problem, how),
+        "solver": lambda problem: place_by_deadline(problem, how),
         "decomposed": lambda problem: place_in_parts(problem, how),
     }
 

@@ -50,5 +50,12 @@ def _query(problem: DeadlineProblem) -> list[str]:
 @pytest.mark.slow
 def test_plot(tmp_path: Path) -> None:
     path = tmp_path / "seconds.png"
-    plot({"2x21.literal.seconds": 0.1, "4x33.literal.seconds": 1.0, "4x33.literal.gap": 0}, path)
+    plot(
+        {
+            "2x21.paper_model.seconds": 0.1,
+            "4x33.paper_model.seconds": 1.0,
+            "4x33.paper_model.gap": 0,
+        },
+        path,
+    )
     assert path.read_bytes().startswith(b"\x89PNG")
