@@ -8,5 +8,5 @@ _offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
 
 
 def now_us() -> int:
-    """Now. Rises steadily, whatever is done to the machine's wall clock meanwhile."""
+    """The time now. It rises steadily even if the machine's wall clock is set meanwhile."""
     return _offset_us + time.monotonic_ns() // 1000

@@ -1,9 +1,9 @@
-"""What can go wrong that a person can do something about.
+"""Errors that the user can do something about.
 
-Three families, told apart by exit status: what was asked for is wrong or cannot be had (2), what
-is needed cannot be reached (3), and everything else, which is a bug and not in here. Lower layers
-raise `ValueError`s of their own; the orchestrator adds where the value came from and what to do,
-and raises one of these. Every message fits one paragraph and names the offending value.
+The exit status tells two families apart: the input is wrong or the request cannot be met (2), or a
+service cannot be reached (3). All other exceptions are bugs. Lower layers raise `ValueError`s of
+their own; the orchestrator catches them, adds where the value came from and what to do, and raises
+one of these errors. Every message fits one paragraph and names the offending value.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ EXIT_REFUSED = 2
 """Exit status of a command whose input was refused; nothing was changed."""
 
 EXIT_UNREACHABLE = 3
-"""Exit status of a command that could not reach what it needs."""
+"""Exit status of a command that could not reach a service it needs."""
 
 
 class VivaceError(Exception):
-    """Base of everything a command reports in one message instead of a traceback."""
+    """Base of the errors that a command reports in one message instead of a traceback."""
 
     exit_status = EXIT_REFUSED
 
 
 @dataclass(eq=False)
 class InvalidInput(VivaceError):
-    """A file says something that cannot be used.
+    """A file holds something that cannot be used.
 
     Attributes
     ----------
     file
-        Where it was read, with the line when known: `query.yaml:12`.
+        The file, with the line when known: `query.yaml:12`.
     field
         Dotted name of the field, with the resource in front when it has a name:
         `Query proximity: deadline`. Empty when the file as a whole is meant.
     value
         The offending value, None when there is none (a field is missing, a file malformed).
     problem
-        What is wrong with it, a phrase: `is not a duration`.
+        The problem with the value, a phrase: `is not a duration`.
     remedy
-        What to do, a sentence: `Write a number and a unit, such as "300 ms".`
+        The way to mend it, a sentence: `Write a number and a unit, such as "300 ms".`
     """
 
     file: str
@@ -57,20 +57,20 @@ class InvalidInput(VivaceError):
 
 @dataclass(eq=False)
 class Refused(VivaceError):
-    """What was asked for is well-formed, but no plan can give it.
+    """A request is well-formed, but no plan can meet it.
 
     Attributes
     ----------
     subject
-        What is refused: `query proximity`.
+        The refused resource: `query proximity`.
     field
-        The manifest's field that stands in the way: `recovery`, `deadline`, `outputs`, …
+        The manifest's field that cannot be met: `recovery`, `deadline`, `outputs`, …
     value
         Its value.
     problem
         The binding constraint, a phrase with its figures.
     remedy
-        What to change, a sentence.
+        The change that would help, a sentence.
     figures
         The same figures by name, units last, for `--json`.
     """
@@ -90,18 +90,18 @@ class Refused(VivaceError):
 
 
 class Unreachable(VivaceError):
-    """Something this process needs does not answer.
+    """A service that this process needs does not answer.
 
     Parameters
     ----------
     what
         Its name: `ZooKeeper`.
     address
-        Where it was looked for.
+        Its address.
     problem
-        What happened, a phrase.
+        The problem, a phrase.
     remedy
-        What to do, a sentence.
+        The way to mend it, a sentence.
     """
 
     exit_status = EXIT_UNREACHABLE
@@ -115,6 +115,6 @@ class Unreachable(VivaceError):
 
 
 def _shown(value: object) -> str:
-    """A value as its owner wrote it, cut to a length that leaves the message readable."""
+    """A value as the user wrote it, cut to a length that leaves the message readable."""
     text = str(value) if isinstance(value, (int, float)) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}…"

@@ -1,4 +1,4 @@
-"""Keeping an ephemeral record of one's own up to date across sessions and past lives."""
+"""An ephemeral record that its owner keeps up to date across sessions and restarts."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ R = TypeVar("R", bound=Record)
 
 
 class EphemeralRecord(Generic[R]):
-    """The ephemeral record that says its owner is alive, and what else the owner says of itself.
+    """The ephemeral record by which a process shows that it is alive.
 
-    What an earlier life of the owner left behind would vanish with that life's session, so it is
-    superseded: deleted under its version, then created in this session.
+    The record of an earlier incarnation of the owner would disappear with that incarnation's
+    session. It is therefore superseded: deleted under its version, then created in this session.
 
     Parameters
     ----------
     store
-        The record lives as long as this store's session; the first `publish` of the next session
+        The record lasts as long as this store's session; the first `publish` of the next session
         creates it again.
     key
-        Where it lies.
+        Key of the record.
     """
 
     def __init__(self, store: Store, key: Key[R]) -> None:
@@ -44,7 +44,7 @@ class EphemeralRecord(Generic[R]):
         Raises
         ------
         VersionConflict, RecordExists
-            Somebody else claims to be the owner and has superseded this one.
+            Another process claims to be the owner and has superseded this record.
         StoreUnavailable
             Try again when the session is `CONNECTED`.
         """
@@ -70,7 +70,7 @@ class EphemeralRecord(Generic[R]):
         self._version = None
 
     def _clear(self) -> None:
-        """Delete what an earlier life left behind."""
+        """Delete the record of an earlier incarnation."""
         try:
             left = self._store.get(self._key)
             version = None if left is None else left.version

@@ -1,8 +1,8 @@
-"""What a store is: typed records under paths, each with a version, and sessions.
+"""The store's interface: typed records under paths, each with a version, and sessions.
 
 The paths below `/vivace/<cluster>`:
 
-    cluster                  ClusterRecord        what all processes agree on
+    cluster                  ClusterRecord        settings that all processes must agree on
     leader                   LeaderRecord         ephemeral: the coordinator that leads
     problems                 ProblemsRecord       ephemeral: what hinders the one that leads
     nodes/<node>             NodeRecord           ephemeral: a live host
@@ -13,21 +13,22 @@ The paths below `/vivace/<cluster>`:
     assignments/<node>       Assignment
     history/e-<sequence>     HistoryEvent         bounded
 
-Every change of a record names the version it was read under, 0 included; there is no way to say
-"whatever is there". Two writers therefore never overwrite each other: one of them gets a
-`VersionConflict`, reads again and thinks again.
+Every change of a record names the version that it rests on, 0 included; no call changes a record
+whatever its version. Two writers therefore never overwrite each other: one of them gets a
+`VersionConflict`, reads again and decides again.
 
-What may be assumed in each session state (kazoo's names, verbatim):
+A process may assume in each session state (kazoo's names, verbatim):
 
-- `CONNECTED`: what is read was true when it was read; what is written is written.
-- `SUSPENDED`: the server does not answer. Nothing can be read or written, every call raises
-  `StoreUnavailable` at once. Ephemeral records may or may not still be there: this process must
-  not act as their owner (a leader publishes nothing), and need not stop either (a host goes on
-  with what it has). A write that was under way may or may not have happened; versions sort it out.
-- `LOST`: the session is over, its ephemeral records are gone or about to go. `CONNECTED` after it
-  is a new session: whoever owned ephemeral records must create them again, and be elected again.
-  A cut-off process learns of `LOST` only when it reaches a server again, so that others may
-  already act on its absence while it is still `SUSPENDED`.
+- `CONNECTED`: a record that is read was in the store at that moment; a record that is written
+  stays written.
+- `SUSPENDED`: the server does not answer. Every call raises `StoreUnavailable` at once. The
+  session's ephemeral records may or may not still exist. The process must not act as their owner (a
+  leader publishes nothing), and it need not stop either (a host goes on with its assignment). A
+  write that was under way may or may not have happened; its version tells later.
+- `LOST`: the session is over, and its ephemeral records are gone or about to go. `CONNECTED` after
+  `LOST` is a new session, in which the process must create its ephemeral records again and be
+  elected again. A process that is cut off learns of `LOST` only when it reaches a server again, so
+  other processes may act on its absence while it is still `SUSPENDED`.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class SessionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key(Generic[R_co]):
-    """Path of one record below the cluster's root, and the type found there."""
+    """Path of one record below the cluster's root, and its type."""
 
     path: str
     type: type[R_co]
@@ -92,7 +93,7 @@ class Folder(Generic[R_co]):
     type: type[R_co]
 
     def key(self, name: str) -> Key[R_co]:
-        """The record of that name.
+        """The key of a record in this folder.
 
         Raises
         ------
@@ -117,7 +118,7 @@ HISTORY = Folder("history", HistoryEvent)
 
 
 def fragment_key(query: str, fragment: str) -> Key[FragmentRecord]:
-    """Where a fragment's record lies."""
+    """Key of a fragment's record."""
     return FRAGMENTS.key(f"{query}.{fragment}")
 
 
@@ -128,7 +129,7 @@ class Versioned(Generic[R_co]):
     Attributes
     ----------
     version
-        What an update or deletion that rests on this reading must pass.
+        An update or deletion that rests on this reading must pass it.
     """
 
     record: R_co
@@ -136,7 +137,7 @@ class Versioned(Generic[R_co]):
 
 
 class StoreError(VivaceError):
-    """Base of what a store refuses; `path` is the full path of the record meant."""
+    """Base of a store's refusals; `path` is the full path of the record."""
 
     exit_status = EXIT_REFUSED
 
@@ -146,24 +147,24 @@ class StoreError(VivaceError):
 
 
 class VersionConflict(StoreError):
-    """Somebody else changed the record since it was read."""
+    """Another process changed the record since it was read."""
 
 
 class RecordExists(StoreError):
-    """The record that was to be created is there already."""
+    """The record to be created exists already."""
 
 
 class RecordMissing(StoreError):
-    """The record that was to be changed or deleted is not there."""
+    """The record to be changed or deleted does not exist."""
 
 
 class RecordInvalid(StoreError):
-    """What lies at a path is not a record of the type that belongs there.
+    """The data at a path is not a record of the path's type.
 
     Attributes
     ----------
     version
-        Version of the broken znode, for who wants to delete it.
+        Version of the broken record, with which it can be deleted.
     """
 
     def __init__(self, path: str, problem: str, version: int) -> None:
@@ -172,11 +173,11 @@ class RecordInvalid(StoreError):
 
 
 class AccessDenied(StoreError):
-    """The cluster's secret does not open this record."""
+    """The cluster's secret gives no access to the record."""
 
 
 class StoreUnavailable(StoreError):
-    """The session is not `CONNECTED`, or stopped being so during the call.
+    """The session is not `CONNECTED`, or was suspended during the call.
 
     A write may or may not have happened.
     """
@@ -186,7 +187,7 @@ class StoreUnavailable(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing(Generic[R]):
-    """A folder's records by name; what could not be decoded is reported, never dropped silently."""
+    """A folder's records by name; those that cannot be decoded are listed as `invalid`."""
 
     records: dict[str, Versioned[R]]
     invalid: tuple[RecordInvalid, ...] = ()
@@ -201,15 +202,15 @@ class HistoryEntry:
 
 
 class Watch(Protocol):
-    """A standing request to be told of changes."""
+    """A subscription to changes."""
 
     def cancel(self) -> None:
-        """Be told no more."""
+        """End the subscription."""
         ...
 
 
 class Store(Protocol):
-    """What both stores do. Methods may be called from any thread.
+    """A store. Methods may be called from any thread.
 
     Every method but `state`, `session`, `on_state`, `watch` and `close` raises
     `StoreUnavailable` unless the session is `CONNECTED`.
@@ -217,16 +218,16 @@ class Store(Protocol):
 
     @property
     def state(self) -> SessionState:
-        """State of the session; what it means stands at the top of this module."""
+        """State of the session, with the meaning given at the top of this module."""
         ...
 
     @property
     def session(self) -> int:
-        """Number of the present session; a new one after `LOST`, 0 between two."""
+        """Number of the present session; another one after `LOST`, 0 between two sessions."""
         ...
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
-        """Be told of each change of state, on the store's thread: set a flag, do not block."""
+        """Call back at each change of state, on the store's thread: set a flag, do not block."""
         ...
 
     def get(self, key: Key[R]) -> Versioned[R] | None:
@@ -240,8 +241,8 @@ class Store(Protocol):
     def create(self, key: Key[R], record: R, *, ephemeral: bool = False) -> int:
         """Create a record and return its version. Raises `RecordExists`.
 
-        An ephemeral record goes with the session. One that an earlier session left behind is in
-        the way all the same: its successor deletes it under its version, then creates its own.
+        An ephemeral record disappears with the session. A record of an earlier session that still
+        exists raises `RecordExists` too: delete it under its version, then create the new one.
         """
         ...
 
@@ -257,7 +258,7 @@ class Store(Protocol):
         ...
 
     def append_history(self, event: HistoryEvent) -> int:
-        """Add to the audit trail, drop what exceeds its bound, and return the sequence number."""
+        """Append to the audit trail, drop the oldest events beyond its bound; sequence number."""
         ...
 
     def history(self) -> tuple[HistoryEntry, ...]:
@@ -265,16 +266,16 @@ class Store(Protocol):
         ...
 
     def watch(self, where: Folder[R] | Key[R], callback: Callable[[], None]) -> Watch:
-        """Be told that a record, or something in a folder, may have changed.
+        """Call back when a record, or a record in a folder, may have changed.
 
-        The callback runs on the store's thread and says only *that*, not what: it sets a flag and
-        the caller reads again. Several changes may come as one call, none is missed: after a
-        reconnection it is called once in any case. The watch re-arms itself until cancelled.
+        The callback runs on the store's thread without the changed record: it sets a flag, and the
+        caller reads again. Several changes may come as one call, but no change is missed: after a
+        reconnection the callback runs in any case. The watch lasts until it is cancelled.
         """
         ...
 
     def close(self) -> None:
-        """End the session; its ephemeral records go at once."""
+        """End the session; its ephemeral records disappear at once."""
         ...
 
 
@@ -282,17 +283,17 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode(record: Record) -> bytes:
-    """A record as the store keeps it."""
+    """A record as JSON, as the store keeps it."""
     return _encoder.encode(record)
 
 
 def decode(path: str, data: bytes, type: type[R], version: int) -> Versioned[R]:
-    """What the store keeps as a record, strictly.
+    """Decode a record strictly.
 
     Raises
     ------
     RecordInvalid
-        Naming the path and what is wrong.
+        Naming the path and the problem.
     """
     try:
         record = msgspec.json.decode(data, type=type, strict=True)

@@ -1,9 +1,9 @@
-"""A standing watch on a znode or a folder, out of ZooKeeper's one-shot ones.
+"""A lasting watch on a znode or a folder, made of ZooKeeper's one-shot watches.
 
-No change is missed because of two orders. A one-shot watch is renewed *before* the callback runs:
-ZooKeeper serves a session's requests in order, so whatever the callback's owner then reads is at
-least as new as the renewed watch. And when a child appears, the callback runs once more after the
-child's own watch is set.
+Two rules keep the watch from missing a change. First, a one-shot watch is renewed *before* the
+callback runs: ZooKeeper serves a session's requests in order, so the owner then reads a state at
+least as new as the renewed watch. Second, when a child appears, the callback runs once more after
+the child's own watch is set.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kazoo.protocol.states import EventType, WatchedEvent
 class ZooKeeperWatch:
     """Calls back when something may have changed; used by `ZooKeeperStore` only.
 
-    Everything here runs on kazoo's threads and only queues requests, so nothing blocks them.
+    All methods run on kazoo's threads and only queue requests, so they never block kazoo.
 
     Parameters
     ----------
     path
         The znode, or the folder.
     children
-        Whether `path` is a folder, whose children are meant.
+        Whether `path` is a folder whose children are watched.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class ZooKeeperWatch:
         self.cancelled = False
 
     def arm(self) -> None:
-        """Set all watches anew: at the start and after each reconnection, which drops them."""
+        """Set all watches: at the start, and after each reconnection, which drops them."""
         with self._lock:
             self._armed.clear()
         self._arm_root()
         self._call()
 
     def cancel(self) -> None:
-        """Be told no more; what is still set at the server dies with its first event."""
+        """End the watch; watches still set at the server end with their next event."""
         self.cancelled = True
 
     def _arm_root(self) -> None:
@@ -64,12 +64,12 @@ class ZooKeeperWatch:
             return
         error = reading.exception
         if isinstance(error, NoNodeError):
-            # The folder comes with its first record.
+            # The folder will be created with its first record.
             self._client.exists_async(self._path, watch=self._root_changed)
             self._call()
             return
         if error is not None:
-            return  # The connection broke; the reconnection arms everything.
+            return  # The connection broke; the reconnection sets all watches.
         with self._lock:
             new = set(reading.get()) - self._armed
             self._armed |= new
@@ -93,8 +93,8 @@ class ZooKeeperWatch:
         if event.type == EventType.DELETED:
             with self._lock:
                 self._armed.discard(event.path.rsplit("/", 1)[1])
-            # The name may be back already, and a reading that saw it may have been dealt with
-            # before this event, on the other thread: read the names once more.
+            # A child of that name may exist again, and the other thread may have processed a
+            # reading with it before this event: read the names once more.
             self._arm_root()
         else:
             self._arm_child(event.path)

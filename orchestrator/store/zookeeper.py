@@ -1,12 +1,12 @@
 """The store in ZooKeeper; the only user of kazoo.
 
-Every znode carries one ACL, the cluster's digest, and nothing for anyone else: who does not know
-the secret can neither read nor change it. Folders are created as they are needed, `/vivace` too:
-clusters that share a ZooKeeper therefore share a secret, or stand under different chroots
-(`host:port/chroot`, which an administrator creates).
+Every znode carries one ACL, the digest of the cluster's secret: without the secret nobody can read
+or change the znode. Folders, also `/vivace`, are created when they are needed. Clusters that share
+a ZooKeeper must therefore share a secret, or use different chroots (`host:port/chroot`, which an
+administrator creates).
 
-Calls are kazoo's asynchronous ones with a time limit, because its synchronous ones queue while
-the session is SUSPENDED and would then block for as long as the server is away.
+The store uses kazoo's asynchronous calls with a time limit. Its synchronous calls queue while the
+session is SUSPENDED, and would block for as long as the server is away.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 
 DEFAULT_SESSION_TIMEOUT_S = 10.0
-"""Long enough to ride out a machine that is busy with something else: a session that is lost
-costs copies their place. It need not be short: a secondary notices its primary's death by itself,
-and the executor that Spark starts in a dead one's stead replaces the record it left."""
+"""Long enough for a machine that is busy with other work, because a host that loses its session
+loses its replicas. It need not be short: a secondary detects its primary's death by itself, and the
+host that Spark starts after a death replaces the record of the dead one."""
 
 DEFAULT_HISTORY_LIMIT = 1000
-"""Events kept. A few hundred bytes each, so that reading all of them stays one quick round."""
+"""Events kept, a few hundred bytes each: reading all of them stays fast."""
 
 USER = "vivace"
 
@@ -73,7 +73,7 @@ _states = {
     KazooState.LOST: SessionState.LOST,
 }
 
-# kazoo reports every reconnection attempt; whoever wants to know has `on_state`.
+# kazoo logs every attempt to reconnect; `on_state` reports the changes that matter.
 _log = logging.getLogger("orchestrator.store.kazoo")
 _log.setLevel(logging.ERROR)
 
@@ -88,12 +88,12 @@ class ZooKeeperStore:
     cluster
         Name of the cluster.
     secret
-        What opens its records.
+        Digest credential for its records.
     connect_timeout_s
-        How long to look for a server.
+        Time to find a server.
     session_timeout_s
-        How long the server waits for a silent client before it ends its session; the server
-        keeps it within limits of its own.
+        The server ends the session of a client that was silent for so long; it keeps the value
+        within limits of its own.
     history_limit
         Events kept in the audit trail.
 
@@ -115,7 +115,7 @@ class ZooKeeperStore:
     ) -> None:
         self._root = f"/vivace/{cluster}"
         self._history_limit = history_limit
-        # A call outlasts the session at most by this: past it the session is SUSPENDED anyway.
+        # After this time without an answer the session is SUSPENDED anyway.
         self._call_timeout_s = session_timeout_s
         self._state = SessionState.LOST
         self._session = 0
@@ -141,7 +141,7 @@ class ZooKeeperStore:
                 f"did not answer within {connect_timeout_s:g} s",
                 "Check that it runs and that the address is right.",
             ) from None
-        # kazoo tells its listeners just after it lets `start` return.
+        # kazoo calls its listeners just after `start` returns.
         self._connected.wait(connect_timeout_s)
 
     @property
@@ -156,11 +156,11 @@ class ZooKeeperStore:
 
     @property
     def credentials(self) -> tuple[int, bytes] | None:
-        """Number and password of the present session: who has them can join or end it."""
+        """Number and password of the present session; with them, a client can join or end it."""
         return self._client.client_id
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
-        """Be told of each change of state, on kazoo's thread."""
+        """Call back at each change of state, on kazoo's thread."""
         self._listeners.append(callback)
 
     def get(self, key: Key[R]) -> Versioned[R] | None:
@@ -188,7 +188,7 @@ class ZooKeeperStore:
                 data, stat = self._wait(f"{path}/{name}", reading)
                 records[name] = decode(f"{path}/{name}", data, folder.type, stat.version)
             except RecordMissing:
-                continue  # It went between the two round trips.
+                continue  # It was deleted between the two round trips.
             except RecordInvalid as broken:
                 invalid.append(broken)
         return Listing(records=records, invalid=tuple(invalid))
@@ -217,7 +217,7 @@ class ZooKeeperStore:
         self._wait(path, self._ready(path).delete_async(path, version))
 
     def append_history(self, event: HistoryEvent) -> int:
-        """Add to the audit trail, drop what exceeds its bound, and return the sequence number."""
+        """Append to the audit trail, drop the oldest events beyond its bound; sequence number."""
         folder = self._path(HISTORY)
         client = self._ready(folder)
         creation = client.create_async(f"{folder}/e-", encode(event), sequence=True, makepath=True)
@@ -225,7 +225,7 @@ class ZooKeeperStore:
         names = sorted(self._wait(folder, client.get_children_async(folder)))
         for name in names[: -self._history_limit]:
             try:
-                # Entries are never updated, hence version 0.
+                # Entries are never updated: their version is 0.
                 self._wait(f"{folder}/{name}", client.delete_async(f"{folder}/{name}", 0))
             except RecordMissing:
                 continue  # Another writer dropped it.
@@ -240,7 +240,7 @@ class ZooKeeperStore:
         return tuple(sorted(entries, key=lambda entry: entry.sequence))
 
     def watch(self, where: Folder[R] | Key[R], callback: Callable[[], None]) -> Watch:
-        """Be told that a record, or something in a folder, may have changed."""
+        """Call back when a record, or a record in a folder, may have changed."""
         watch = ZooKeeperWatch(
             self._client, self._path(where), callback, children=isinstance(where, Folder)
         )
@@ -250,7 +250,7 @@ class ZooKeeperStore:
         return watch
 
     def close(self) -> None:
-        """End the session; its ephemeral records go at once."""
+        """End the session; its ephemeral records disappear at once."""
         for watch in self._watches:
             watch.cancel()
         self._client.stop()
@@ -282,11 +282,11 @@ class ZooKeeperStore:
 
     @staticmethod
     def _check_version(path: str, version: int) -> None:
-        # ZooKeeper takes −1 for "whatever is there", which this store does not offer.
+        # To ZooKeeper, −1 means any version; this store does not offer that.
         assert version >= 0, f"{path}: version {version}"
 
     def _wait(self, path: str, result: AsyncResult[T]) -> T:
-        """What an asynchronous call gives, its errors in the store's terms."""
+        """The result of an asynchronous call; kazoo's errors become the store's."""
         try:
             return result.get(timeout=self._call_timeout_s)
         except NoNodeError:
@@ -296,7 +296,7 @@ class ZooKeeperStore:
         except BadVersionError:
             raise VersionConflict(path, "was changed by another writer") from None
         except (NoAuthError, AuthFailedError):
-            raise AccessDenied(path, "is not opened by the cluster's secret") from None
+            raise AccessDenied(path, "cannot be accessed with the cluster's secret") from None
         except (
             ConnectionLoss,
             ConnectionClosedError,

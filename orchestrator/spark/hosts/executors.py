@@ -1,4 +1,4 @@
-"""The processes that make up an executor on this machine, for drills that kill one."""
+"""The processes of an executor on this machine, for drills that kill one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import psutil
 from orchestrator.errors import VivaceError
 
 BACKEND = "ExecutorBackend"
-"""Ends the name of the class every executor runs: CoarseGrained…, Kubernetes…, YarnCoarse…"""
+"""End of the name of an executor's main class: CoarseGrained…, Kubernetes…, YarnCoarse…"""
 
 
 class NoExecutor(VivaceError):
-    """A process that no executor on this machine runs."""
+    """A process does not belong to an executor on this machine."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(
@@ -26,12 +26,12 @@ class NoExecutor(VivaceError):
 
 
 def executor_pids(host_pid: int) -> list[int]:
-    """The executor that runs a host, Java process first, then everything below it.
+    """The processes of a host's executor: its Java process first, then all below it.
 
     Raises
     ------
     NoExecutor
-        The process has no executor above it, or is gone.
+        The process was not started by an executor, or is gone.
     """
     try:
         for process in psutil.Process(host_pid).parents():
@@ -43,15 +43,15 @@ def executor_pids(host_pid: int) -> list[int]:
 
 
 def kill_executor(host_pid: int) -> list[int]:
-    """Kill an executor as a crash of its machine would, all processes at once; their pids.
+    """Kill all processes of an executor, as a crash of its machine would; their pids.
 
     Raises
     ------
     NoExecutor
-        The process has no executor above it, or is gone.
+        The process was not started by an executor, or is gone.
     """
     pids = executor_pids(host_pid)
-    # The host first: its end must not become known through its parents' orderly ways.
+    # The host first: otherwise the end of its parents could make it shut down in order.
     for pid in reversed(pids):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

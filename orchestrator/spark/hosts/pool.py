@@ -1,11 +1,11 @@
-"""One host an executor, kept alive on Spark.
+"""Hosts on Spark executors, one per executor, restarted when they end.
 
-Each node is a Spark job of its own with one task that runs as long as the host does. One job for
-all of them would not do: Spark counts the failures of a job's tasks together and gives up on all
-when one fails too often, and in barrier mode the first death is everybody's.
+Each node's host is a Spark job of its own, with one task that runs as long as the host does. A
+single job for all hosts would not do: Spark adds up the failures of a job's tasks and aborts the
+job when there are too many, and in barrier mode the first death ends all tasks.
 
-An executor that dies takes its host along and fails that one job. Spark starts another executor;
-the pool submits the node's job again, under the same name, until it is stopped.
+An executor that dies takes its host along and fails that host's job only. Spark starts another
+executor, and the pool submits the job again under the same node name, until the pool is stopped.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from pyspark.sql import SparkSession
 from orchestrator.records import HostSpec
 
 LEAST_PAUSE_S = 0.1
-"""Pause before a lost host is submitted again: Spark is busy with the loss itself."""
+"""Pause before a lost host is submitted again: Spark needs a moment to notice the loss."""
 
 MOST_PAUSE_S = 5.0
-"""Longest pause between submissions of a host that ends again and again."""
+"""Longest pause between submissions of a host that keeps ending."""
 
 SETTLED_S = 30.0
-"""A host that ran this long was well: what ends it afterwards is a new trouble."""
+"""A host that ran this long had started well: its end begins a new series of attempts."""
 
 STOP_TIMEOUT_S = 20.0
-"""Spark looks every two seconds whether a running host's task was cancelled."""
+"""Spark checks every two seconds whether a running task was cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSubmitted:
-    """Spark was given a node's host to run; the first time is attempt 1."""
+    """A node's host was submitted to Spark; the first time is attempt 1."""
 
     node: str
     attempt: int
@@ -46,7 +46,7 @@ class HostSubmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorLost:
-    """The executor that ran a node's host is gone, the host with it."""
+    """The executor of a node's host died, and the host with it."""
 
     node: str
     attempt: int
@@ -55,7 +55,7 @@ class ExecutorLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEnded:
-    """A host ended although its executor did not; `cause` is None if it simply returned."""
+    """A host ended but its executor did not; `cause` is None if the host returned."""
 
     node: str
     attempt: int
@@ -64,20 +64,20 @@ class HostEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLost:
-    """Spark itself ended: the node's host does not come back."""
+    """The Spark application ended: the node's host does not come back."""
 
     node: str
     attempt: int
 
 
 _spark_errors = (Py4JError, PySparkException, AttributeError, OSError)
-"""What Spark's calls raise; the last two once the session was stopped or its process died."""
+"""Errors of Spark's calls; the last two come when the session was stopped or its process died."""
 
 PoolEvent = HostSubmitted | ExecutorLost | HostEnded | SessionLost
 
 
 class HostsStuck(TimeoutError):
-    """Hosts that Spark did not end in time."""
+    """Spark did not end some hosts in time."""
 
     def __init__(self, nodes: Sequence[str], timeout_s: float) -> None:
         super().__init__(
@@ -87,19 +87,19 @@ class HostsStuck(TimeoutError):
 
 
 class HostPool:
-    """Runs a host for every node until it is stopped.
+    """Runs a host for every node until the pool is stopped.
 
     Parameters
     ----------
     session
-        Spark, with an executor of one core for every node at least.
+        A Spark session with at least one executor of one core for every node.
     specs
-        What each host is started with; their node names differ.
+        One for each host; their node names differ.
     run
-        The host: called on an executor, in a process of its own, with its spec. Must be
+        The host: called on an executor, in a process of its own, with its spec. It must be
         importable there.
     on_event
-        Told what happens, from the pool's threads; must return soon.
+        Called with each event on a thread of the pool; must return soon.
     """
 
     def __init__(
@@ -128,18 +128,18 @@ class HostPool:
             thread.start()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End all hosts; when it returns their processes are gone.
+        """End all hosts; when this returns, their processes are gone.
 
         Raises
         ------
         HostsStuck
-            Naming those that did not end within `timeout_s`.
+            Naming the hosts that did not end within `timeout_s`.
         """
         self._stopping.set()
         deadline = time.monotonic() + timeout_s
         running = [node for node, thread in self._threads.items() if thread.ident is not None]
         while running:
-            # Again and again: a job may be submitted just after its first cancellation.
+            # Repeatedly, because a job may be submitted just after its cancellation.
             for node in running:
                 self._cancel(node)
                 self._threads[node].join(0.2 / len(running))
@@ -148,9 +148,9 @@ class HostPool:
                 raise HostsStuck(running, timeout_s)
 
     def _runs(self, node: str) -> bool:
-        """Whether a node's thread or task is still there.
+        """Whether a node's thread or task still runs.
 
-        A cancelled job returns at once, its task only when its process was killed.
+        A cancelled job returns at once; its task ends later, when its process is killed.
         """
         if self._threads[node].is_alive():
             return True
@@ -167,7 +167,7 @@ class HostPool:
         try:
             self._context.cancelJobGroup(_group(node))
         except _spark_errors:
-            # The session ended, and with it all of its jobs.
+            # The session ended, and all its jobs with it.
             return
 
     def _keep(self, spec: HostSpec) -> None:
@@ -190,7 +190,7 @@ class HostPool:
             pause_s = min(2 * pause_s, MOST_PAUSE_S)
 
     def _submit(self, spec: HostSpec, attempt: int) -> PoolEvent:
-        """Run one node's host as a Spark job; how it ended."""
+        """Run one node's host as a Spark job; the event that ended it."""
         run = self._run
 
         def host(_partition: Iterable[int]) -> None:
@@ -198,8 +198,8 @@ class HostPool:
 
         context = self._context
         try:
-            # Not interrupted: Spark then kills the Python process, where an interrupted task
-            # would end alone and leave the process behind.
+            # Without an interrupt Spark kills the Python process. An interrupted task would end
+            # alone and leave the process behind.
             context.setJobGroup(_group(spec.node), f"Host {spec.node}", interruptOnCancel=False)
             context.parallelize([0], 1).foreachPartition(host)
         except _spark_errors as error:
@@ -213,7 +213,7 @@ class HostPool:
 
     def _session_ended(self) -> bool:
         try:
-            # The one public question that a stopped context refuses to answer.
+            # The only public property that a stopped context refuses.
             _ = self._context.defaultParallelism
         except _spark_errors:
             return True
@@ -226,7 +226,7 @@ def _group(node: str) -> str:
 
 
 def gist(message: str) -> str:
-    """The one line of a Spark failure that says what happened.
+    """The line of a Spark failure that names the cause.
 
     >>> gist("Job aborted, most recent failure: Lost task 0.0 in stage 1.0 (TID 1) "
     ...      "(10.0.0.1 executor 0): ExecutorLostFailure (executor 0 exited)\\nDriver stacktrace:")

@@ -1,12 +1,12 @@
 """A Spark session whose executors are a cluster's nodes.
 
-By default a `local-cluster`: real executor processes on this machine, from PySpark's own package,
-each of which can be killed without the others noticing. Any other master works as well.
+The default master is `local-cluster`: real executor processes on this machine, from PySpark's own
+package. Each can be killed without affecting the others. Any other master works as well.
 
-Spark would write executors' folders into its own installation, its logs to the terminal and its
-scratch files to the temporary folder. A local cluster therefore gets a Spark home of its own:
-links to the installed one, with settings and working folders below `work_dir`, where everything
-that Spark leaves behind is found and removed.
+Spark would write executors' folders into its own installation, its logs to the terminal and
+temporary files to the machine's temporary folder. A local cluster therefore gets a Spark home of
+its own, with links to the installed one. Its settings and all files that Spark writes are below
+`work_dir`.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ WORK_FOLDER = "spark.vivace.workFolder"
 
 _launch_gateway: Callable[[SparkConf, Mapping[str, object]], JavaGateway]
 _launch_gateway = vars(java_gateway)["launch_gateway"]
-"""Starts Spark's Java process; PySpark leaves its types out."""
+"""Starts Spark's Java process; PySpark gives the function no types."""
 
 SCRATCH = "scratch"
 """Folder of temporary files within a session's folder; removed when the session ends."""
 
 JVM_END_S = 15.0
-"""How long Spark's driver may take to end once asked; it is killed then."""
+"""Time for Spark's driver to end when asked, before it is killed."""
 
 _small_jvm = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.awt.headless=true"
-"""Many short-lived processes share one machine: start fast, stay small, leave no files."""
+"""Options for many short-lived processes on one machine: start fast, take little memory, and write
+no performance data."""
 
 _logging = """\
 status = error
@@ -64,22 +65,22 @@ rootLogger.appenderRef.console.ref = console
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """What a session is started with.
+    """Settings of a session.
 
     Attributes
     ----------
     name
         The application's name.
     work_dir
-        Folder for logs, scratch files and executors' folders; made if missing.
+        Folder for logs, temporary files and executors' folders; made if missing.
     executors
-        How many executors of one core each.
+        Number of executors, of one core each.
     executor_memory_mb, driver_memory_mb
         Java heaps, MB. Spark refuses executors of less than 450.
     master
         Spark's master URL; a local cluster of that many executors if not given.
     java
-        Runtime for the driver and the executors of a local cluster; found if not given.
+        Java runtime for the driver and executors of a local cluster; looked for if not given.
     extra
         Further Spark settings, which win over all others.
     """
@@ -104,7 +105,7 @@ class SessionExists(VivaceError):
 
 
 def spark_settings(settings: SessionSettings) -> dict[str, str]:
-    """Spark's configuration for hosts: one task an executor, and each failure told at once."""
+    """Spark's configuration for hosts: one task per executor, failures reported at once."""
     work = settings.work_dir.absolute()
     memory = settings.executor_memory_mb
     scratch = work / SCRATCH
@@ -118,19 +119,18 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.executor.instances": str(settings.executors),
         "spark.executor.memory": f"{memory}m",
         "spark.driver.memory": f"{settings.driver_memory_mb}m",
-        # One host an executor: a host is a task that takes all the cores there are.
+        # One host per executor: a host is a task that takes all cores of its executor.
         "spark.executor.cores": "1",
         "spark.task.cpus": "1",
         "spark.dynamicAllocation.enabled": "false",
         "spark.speculation": "false",
-        # The first host is submitted when there is room for all.
+        # Jobs wait until all executors have registered.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        # A lost host is the pool's business: Spark reports it at the first failure …
+        # The host pool restarts lost hosts: Spark must report the first failure …
         "spark.task.maxFailures": "1",
-        # … and never gives up replacing executors.
+        # … and never stop replacing executors.
         "spark.deploy.maxExecutorRetries": "-1",
-        # A host must not find the remains of an earlier one in its process, and a cancelled
-        # one is killed without further delay.
+        # A host needs a fresh process, and a cancelled host is killed without delay.
         "spark.python.worker.reuse": "false",
         "spark.python.task.killTimeout": "0",
         "spark.ui.enabled": "false",
@@ -148,23 +148,23 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
             "spark.local.dir": str(scratch),
             "spark.executor.defaultJavaOptions": temporary_files,
             "spark.executor.extraJavaOptions": _small_jvm,
-            # Executors find the package where this process found it, installed or not.
+            # Executors import the package from where this process did, installed or not.
             "spark.executorEnv.PYTHONPATH": str(source_root()),
         }
     return configuration | dict(settings.extra)
 
 
 def start_session(settings: SessionSettings) -> SparkSession:
-    """Start Spark; executors may still be on their way when it returns.
+    """Start Spark; its executors may still be starting when this returns.
 
     Raises
     ------
     SessionExists
         There is a session in this process; Spark allows one.
     Unreachable
-        Spark's driver did not start, or not reach its master.
+        Spark's driver did not start, or did not reach its master.
     NoJava
-        There is no Java to run it on.
+        There is no fit Java runtime.
     """
     present: SparkContext | None = vars(SparkContext).get("_active_spark_context")
     if present is not None:
@@ -201,7 +201,7 @@ def start_session(settings: SessionSettings) -> SparkSession:
 
 
 def stop_session(session: SparkSession) -> None:
-    """End a session that `start_session` started, executors included; leave others alone."""
+    """End a session that `start_session` started, and its executors; leave others alone."""
     context = session.sparkContext
     if context.getConf().get(OWNER) != str(os.getpid()):
         return
@@ -214,7 +214,7 @@ def stop_session(session: SparkSession) -> None:
 
 
 def _variables(settings: SessionSettings, work: Path) -> dict[str, str]:
-    """Environment variables that Spark's scripts and executors go by."""
+    """Environment variables for Spark's scripts and executors."""
     variables = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if settings.is_local:
         java = settings.java or find_java(work)
@@ -245,7 +245,7 @@ def _private_home(work: Path) -> Path:
 
 @contextlib.contextmanager
 def _environment(variables: Mapping[str, str]) -> Generator[None]:
-    """Environment variables for the time of starting Spark; it copies what it needs later."""
+    """Set environment variables while Spark starts; Spark keeps a copy of them."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -260,7 +260,7 @@ def _environment(variables: Mapping[str, str]) -> Generator[None]:
 
 @contextlib.contextmanager
 def _signal_handlers_kept() -> Generator[None]:
-    """Keep Spark from taking over Ctrl-C: what it means is for the command to say."""
+    """Keep Spark from handling Ctrl-C, which is the command's decision."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -272,9 +272,9 @@ def _signal_handlers_kept() -> Generator[None]:
 
 
 def _forget_driver() -> None:
-    """Have the next context run in a Java process of its own.
+    """Make the next context start a Java process of its own.
 
-    Spark keeps the first one for all contexts that follow, with the settings it was started with.
+    PySpark would use the first Java process, with its settings, for all later contexts.
     """
     for name in ("_gateway", "_jvm"):
         setattr(SparkContext, name, None)

@@ -1,9 +1,8 @@
 """Python functions on Arrow data in Spark, on machines without pandas.
 
-PySpark 4.3 makes `mapInArrow` and `applyInArrow` by way of its pandas functions, which ask for an
-installed pandas first. Arrow goes in and Arrow comes out; neither driver nor executors ever touch
-it. A dependency for the sake of a question is not worth having, so the question is left out while
-such a function is made.
+PySpark 4.3 creates `mapInArrow` and `applyInArrow` through its pandas functions, which first check
+that pandas is installed. Their input and output are Arrow data, and neither driver nor executors
+use pandas. The check is therefore skipped while such a function is created.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas import functions as pandas_functions
 
 ArrowMap = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""From a partition's batches to those of the result."""
+"""Turns a partition's batches into those of the result."""
 
 ArrowGroup = Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]
-"""From a group's key and rows to those of the result."""
+"""Turns a group's key and rows into rows of the result."""
 
-_question = "require_minimum_pandas_version"
+_check = "require_minimum_pandas_version"
 
 _one_at_a_time = threading.Lock()
 
 
 def map_in_arrow(frame: DataFrame, function: ArrowMap, schema: str) -> DataFrame:
     """`DataFrame.mapInArrow`: a function of each partition."""
-    with _no_question():
+    with _without_check():
         return frame.mapInArrow(function, schema)
 
 
@@ -37,20 +36,20 @@ def apply_in_arrow(frame: DataFrame, by: str, function: ArrowGroup, schema: str)
     """`GroupedData.applyInArrow`: a function of each group of rows with one value in `by`."""
 
     def group(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        # Spark looks at the parameters of a function, which objects that can be called hide.
+        # Spark inspects the parameters of a function; those of a callable object are hidden.
         return function(key, table)
 
-    with _no_question():
+    with _without_check():
         return frame.groupBy(by).applyInArrow(group, schema)
 
 
 @contextmanager
-def _no_question() -> Generator[None]:
-    """Leave out the look for pandas while a function is made."""
+def _without_check() -> Generator[None]:
+    """Skip PySpark's check for pandas while a function is created."""
     with _one_at_a_time:
-        question = vars(pandas_functions)[_question]
-        setattr(pandas_functions, _question, lambda: None)
+        check = vars(pandas_functions)[_check]
+        setattr(pandas_functions, _check, lambda: None)
         try:
             yield
         finally:
-            setattr(pandas_functions, _question, question)
+            setattr(pandas_functions, _check, check)

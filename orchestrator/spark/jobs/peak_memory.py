@@ -1,8 +1,8 @@
-"""How much memory a Spark job took at its worst, on the driver and on an executor.
+"""Peak memory of a Spark job, on the driver and on an executor.
 
-The kernel keeps each process's largest resident size. A driver is this process and the Java
-process below it; an executor is a Java process and the Python worker below it. Their peaks are
-added, which is an upper bound: they need not have been at the same time.
+The kernel records each process's largest resident size. A driver consists of this process and the
+Java process below it, an executor of a Java process and the Python worker below it. The sum of both
+peaks is an upper bound, because they need not have been reached at the same time.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import psutil
 from orchestrator.spark.hosts.executors import BACKEND
 
 DRIVER = "SparkSubmit"
-"""Ends the name of the class that the driver's Java process runs."""
+"""End of the name of the main class of the driver's Java process."""
 
 _MAXRSS_UNIT_MB = 2**20 if sys.platform == "darwin" else 2**10
 
 
 def driver_peak_mb() -> float:
-    """Peak of this process and of the Java process that it drives, MB."""
+    """Peak of this process plus that of its Java process, MB."""
     peak_mb = _own_peak_mb()
     for process in psutil.Process().children():
         with contextlib.suppress(psutil.Error):
@@ -33,7 +33,7 @@ def driver_peak_mb() -> float:
 
 
 def executor_peak_mb() -> float:
-    """Peak of the Python worker that this is and of the executor above it, MB."""
+    """Peak of this Python worker plus that of the executor above it, MB."""
     peak_mb = _own_peak_mb()
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process().parents():
@@ -47,7 +47,7 @@ def _own_peak_mb() -> float:
 
 
 def _peak_mb(process: psutil.Process) -> float:
-    """Another process's peak where the kernel tells it (Linux), else what it has now, MB."""
+    """Another process's peak if the kernel reports it (Linux), else its present size, MB."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{process.pid}/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):

@@ -1,6 +1,6 @@
-"""Regions of a million nodes' coordinates: centres from a sample, labels in Spark.
+"""Regions of a million nodes' coordinates: centres are fitted to a sample, labels come from Spark.
 
-Only the sample comes to the driver; each executor labels what it has.
+Only the sample comes to the driver; each executor labels its own partitions.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from topology.arrays import FloatArray
 from topology.regions import RegionsError, fit_centres, label
 
 SAMPLE_NODES = 50_000
-"""Nodes that centres are fitted to: hundreds a region for as many regions as are of use."""
+"""Nodes that centres are fitted to: hundreds per region, for any useful number of regions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LabelNodes:
-    """What `mapInArrow` runs: a column `region` more."""
+    """What `mapInArrow` runs: adds a column `region`."""
 
     centres_ms: FloatArray
 
@@ -50,9 +50,9 @@ def label_regions(
     count
         Regions wanted.
     seed
-        Of the random starts, and of which nodes are fitted to.
+        Of the random starts, and of the sample.
     sample_nodes
-        How many nodes at most.
+        Size of the sample at most.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def label_regions(
         No coordinates, or fewer sampled nodes than regions.
     """
     axes = _axes(coordinates.columns)
-    # The order of a hash is as good as random, and the same however the frame is partitioned.
+    # The order of a hash is like a random one, and independent of the frame's partitions.
     chosen = coordinates.orderBy(sql.xxhash64("node", sql.lit(seed)), "node").limit(sample_nodes)
     rows = chosen.select(*axes).collect()
     try:

@@ -26,12 +26,12 @@ class Frame:
 
 
 @pytest.mark.parametrize("problem", [None, ValueError("no schema")])
-def test_question_is_back_afterwards_also_after_an_error(problem: Exception | None) -> None:
-    question = vars(pandas_functions)["require_minimum_pandas_version"]
+def test_check_is_back_afterwards_also_after_an_error(problem: Exception | None) -> None:
+    check = vars(pandas_functions)["require_minimum_pandas_version"]
     frame = Frame(problem)
     if problem is None:
         assert map_in_arrow(cast("DataFrame", frame), iter, "x long") is frame
     else:
         with pytest.raises(ValueError, match="no schema"):
             map_in_arrow(cast("DataFrame", frame), iter, "x long")
-    assert vars(pandas_functions)["require_minimum_pandas_version"] is question
+    assert vars(pandas_functions)["require_minimum_pandas_version"] is check
