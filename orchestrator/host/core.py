@@ -17,21 +17,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ha import messages
 from ha.failure_detector import FailureDetector
 from ha.feeding import acknowledge, subscribe
-from ha.messages import (
-    Ack,
-    Data,
-    Heartbeat,
-    Message,
-    Ping,
-    Pong,
-    Snapshot,
-    SnapshotRequest,
-    Subscribe,
-    Subscribed,
-    Unsubscribe,
-)
+from ha.messages import Message
 from orchestrator.host.dispatcher import Dispatch, Dispatcher
 from orchestrator.host.events import (
     AssignmentReceived,
@@ -252,34 +241,34 @@ class HostCore:
 
     def _on_message(self, sender: str, message: Message, now_us: int) -> None:
         match message:
-            case Data():
+            case messages.Data():
                 self._inputs.on_data(sender, message, now_us)
-            case Ack(stream=stream):
+            case messages.Ack(stream=stream):
                 self._failover.on_epoch(stream, message.epoch, now_us)
                 if (producer := self.replica_manager.producer(stream)) is not None:
                     acknowledge(producer, sender, message)
                     self._outbox.feed(producer)
-            case Subscribe(stream=stream):
+            case messages.Subscribe(stream=stream):
                 if (producer := self.replica_manager.producer(stream)) is not None:
                     self._outbox.send(sender, subscribe(producer, sender, message))
                     self._outbox.feed(producer)
-            case Subscribed():
+            case messages.Subscribed():
                 self._inputs.on_subscribed(sender, message, now_us)
-            case Unsubscribe(stream=stream, consumer=consumer):
+            case messages.Unsubscribe(stream=stream, consumer=consumer):
                 if (producer := self.replica_manager.producer(stream)) is not None:
                     producer.log.unsubscribe((sender, consumer))
-            case Heartbeat(epochs=epochs):
+            case messages.Heartbeat(epochs=epochs):
                 for fragment, epoch in epochs.items():
                     self._failover.on_epoch(fragment, epoch, now_us)
-            case SnapshotRequest(fragment=fragment):
+            case messages.SnapshotRequest(fragment=fragment):
                 hosted = self.replica_manager.replicas.get(fragment)
                 if hosted is not None and hosted.replica.accepts_subscribers:
                     self._outbox.send(sender, hosted.replica.snapshot())
-            case Snapshot():
+            case messages.Snapshot():
                 self._inputs.on_snapshot(message, now_us)
-            case Ping():
+            case messages.Ping():
                 self._outbox.send(sender, self.prober.answer(message))
-            case Pong():
+            case messages.Pong():
                 self.prober.measured(sender, message, now_us)
 
     def _talk_to_itself(self, now_us: int) -> None:

@@ -13,6 +13,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+import msgspec
+
 from orchestrator.host.events import (
     AssignmentReceived,
     EpochSuperseded,
@@ -20,7 +22,7 @@ from orchestrator.host.events import (
     RecordTakeover,
     ReplicaReplaced,
 )
-from orchestrator.records import Assignment, FragmentRecord, NodeRecord, ReplicaId, TakeOver
+from orchestrator.records import Assignment, NodeRecord, ReplicaId, TakeOver
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
     ASSIGNMENTS,
@@ -141,14 +143,11 @@ class StoreLink:
             return
         self.store.update(
             key,
-            FragmentRecord(
-                query=record.query,
-                fragment=record.fragment,
+            msgspec.structs.replace(
+                record,
                 epoch=takeover.epoch,
-                generation=record.generation,
                 primary=self.replica_of,
                 secondary=None,
-                timing=record.timing,
                 took_over=TakeOver(
                     previous=record.primary,
                     cause=takeover.cause,

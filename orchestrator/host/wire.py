@@ -9,26 +9,16 @@ chunk, raise `WireError`; the caller counts and drops them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import get_args
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from ha.messages import (
-    Ack,
-    Data,
-    Heartbeat,
-    Message,
-    Ping,
-    Pong,
-    Snapshot,
-    SnapshotRequest,
-    Subscribe,
-    Subscribed,
-    Unsubscribe,
-)
+from ha.messages import Data, Message, Snapshot
 from streams.chunk import Chunk, Position
+from topology.arrays import IntArray
 
 WIRE_VERSION = 1
 
@@ -82,8 +72,7 @@ class Control(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 CONTROL_TYPES: dict[str, type[Message]] = {
-    kind.__name__: kind
-    for kind in (Ack, Heartbeat, Ping, Pong, SnapshotRequest, Subscribe, Subscribed, Unsubscribe)
+    kind.__name__: kind for kind in get_args(Message) if kind not in (Data, Snapshot)
 }
 
 Header = DataHeader | SnapshotHeader | Control
@@ -153,32 +142,23 @@ def _message(header: Header, bodies: Sequence[bytes], schema_of: SchemaOf) -> Me
                 chunk=_chunk(header.chunk, body, _known(header.stream, schema_of)),
             )
         case SnapshotHeader():
-            return _snapshot(header, bodies, schema_of)
-        case Control():
-            return _control(header, bodies)
-
-
-def _control(header: Control, bodies: Sequence[bytes]) -> Message:
-    if bodies or header.kind not in CONTROL_TYPES:
-        raise WireError(f"{header.kind!r} with {len(bodies)} more frames")
-    return msgspec.msgpack.decode(header.body, type=CONTROL_TYPES[header.kind])
-
-
-def _snapshot(header: SnapshotHeader, bodies: Sequence[bytes], schema_of: SchemaOf) -> Snapshot:
-    schema = _known(header.fragment, schema_of)
-    state, *rows = bodies
-    return Snapshot(
-        fragment=header.fragment,
-        epoch=header.epoch,
-        generation=header.generation,
-        state=state,
-        inputs=header.inputs,
-        log_base=header.log_base,
-        log=tuple(
-            _chunk(chunk, body, schema) for chunk, body in zip(header.log, rows, strict=True)
-        ),
-        consumers=header.consumers,
-    )
+            schema = _known(header.fragment, schema_of)
+            state, *rows = bodies
+            chunks = zip(header.log, rows, strict=True)
+            return Snapshot(
+                fragment=header.fragment,
+                epoch=header.epoch,
+                generation=header.generation,
+                state=state,
+                inputs=header.inputs,
+                log_base=header.log_base,
+                log=tuple(_chunk(chunk, body, schema) for chunk, body in chunks),
+                consumers=header.consumers,
+            )
+        case Control(kind=kind):
+            if bodies or kind not in CONTROL_TYPES:
+                raise WireError(f"{kind!r} with {len(bodies)} more frames")
+            return msgspec.msgpack.decode(header.body, type=CONTROL_TYPES[kind])
 
 
 def _known(stream: str, schema_of: SchemaOf) -> pa.Schema:
@@ -206,19 +186,16 @@ def _chunk(header: ChunkHeader, body: bytes, schema: pa.Schema) -> Chunk:
         rows = ipc.read_record_batch(pa.py_buffer(body), schema)
         rows.validate(full=True)
     else:
-        rows = empty_rows(schema)
+        rows = pa.RecordBatch.from_pylist([], schema=schema)
     chunk = Chunk(
         first_seq=header.first_seq,
         rows=rows,
-        watermarks_ms=np.frombuffer(header.watermarks_ms, dtype="<i8").astype(np.int64, copy=False),
-        ingestion_times_us=np.frombuffer(header.ingestion_times_us, dtype="<i8").astype(
-            np.int64, copy=False
-        ),
+        watermarks_ms=_integers(header.watermarks_ms),
+        ingestion_times_us=_integers(header.ingestion_times_us),
     )
     chunk.check(schema)
     return chunk
 
 
-def empty_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of no rows."""
-    return pa.RecordBatch.from_pylist([], schema=schema)
+def _integers(encoded: bytes) -> IntArray:
+    return np.frombuffer(encoded, dtype="<i8").astype(np.int64, copy=False)

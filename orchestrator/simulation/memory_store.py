@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import TypeVar
 
 from orchestrator.records import HistoryEvent, Record
@@ -57,8 +58,8 @@ class MemoryServer:
         self.watches: list[_MemoryWatch] = []
         self.clients: list[MemoryStore] = []
         self.away = False
-        self._last_session = 0
-        self._last_sequence = -1
+        self.session_numbers = count(1)
+        self.event_numbers = count()
 
     def connect(self) -> MemoryStore:
         """A new client: connected, unless the server is away."""
@@ -87,16 +88,6 @@ class MemoryServer:
         self.entries[path] = _Entry(data, version)
         self.changed(path)
 
-    def next_session(self) -> int:
-        """A new session number."""
-        self._last_session += 1
-        return self._last_session
-
-    def next_sequence(self) -> int:
-        """Sequence number of the next event in the audit trail."""
-        self._last_sequence += 1
-        return self._last_sequence
-
     def end_session(self, session: int) -> None:
         """Delete the session's ephemeral records."""
         gone = [path for path, entry in self.entries.items() if entry.owner == session]
@@ -118,7 +109,7 @@ class MemoryStore:
     def __init__(self, server: MemoryServer) -> None:
         self._server = server
         self._state = SessionState.CONNECTED
-        self._session = server.next_session()
+        self._session = next(server.session_numbers)
         self._expired = False
         self._listeners: list[Callable[[SessionState], None]] = []
 
@@ -151,7 +142,7 @@ class MemoryStore:
         if self._expired:
             if self._state is SessionState.SUSPENDED:
                 self._lose()
-            self._session = self._server.next_session()
+            self._session = next(self._server.session_numbers)
             self._expired = False
         self._become(SessionState.CONNECTED)
         for watch in [watch for watch in self._server.watches if watch.client is self]:
@@ -210,7 +201,7 @@ class MemoryStore:
 
     def append_history(self, event: HistoryEvent) -> int:
         """Append to the audit trail, trim it to its bound, and return the sequence number."""
-        sequence = self._server.next_sequence()
+        sequence = next(self._server.event_numbers)
         self.create(HISTORY.key(f"e-{sequence:010d}"), event)
         names = sorted(self.list(HISTORY).records)
         for name in names[: -self._server.history_limit]:
@@ -226,7 +217,7 @@ class MemoryStore:
 
     def watch(self, where: Folder[R] | Key[R], callback: Callable[[], None]) -> Watch:
         """Have `callback` called whenever a record, or one in a folder, may have changed."""
-        watch = _MemoryWatch(self, self._server, where, callback)
+        watch = _MemoryWatch(self, self._server, where.path, isinstance(where, Folder), callback)
         self._server.watches.append(watch)
         watch.call()
         return watch
@@ -266,32 +257,26 @@ class MemoryStore:
             listener(state)
 
 
+@dataclass(slots=True, eq=False)
 class _MemoryWatch:
     """Calls back within the call that made the change, unless its client is not connected."""
 
-    def __init__(
-        self,
-        client: MemoryStore,
-        server: MemoryServer,
-        where: Folder[R] | Key[R],
-        callback: Callable[[], None],
-    ) -> None:
-        self.client = client
-        self._server = server
-        self._path = where.path
-        self._children = isinstance(where, Folder)
-        self._callback = callback
+    client: MemoryStore
+    server: MemoryServer
+    path: str
+    is_folder: bool
+    callback: Callable[[], None]
 
     def sees(self, path: str) -> bool:
         """Whether the watch covers the path."""
-        return path.startswith(f"{self._path}/") if self._children else path == self._path
+        return path.startswith(f"{self.path}/") if self.is_folder else path == self.path
 
     def call(self) -> None:
         """Call back if the client is connected; if not, `resume` will."""
         if self.client.state is SessionState.CONNECTED:
-            self._callback()
+            self.callback()
 
     def cancel(self) -> None:
         """Stop calling back."""
-        if self in self._server.watches:
-            self._server.watches.remove(self)
+        if self in self.server.watches:
+            self.server.watches.remove(self)

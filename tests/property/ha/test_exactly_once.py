@@ -1,4 +1,4 @@
-"""However a stream is cut, repeated, delayed or sent by two replicas, each tuple is received once."""
+"""However a stream is cut, repeated, delayed or sent by two replicas, a tuple is received once."""
 
 from __future__ import annotations
 
