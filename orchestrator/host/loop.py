@@ -1,7 +1,7 @@
 """One loop around `HostCore`, for the real and for the simulated host.
 
 `HostLoop` decides in which order a host does things. Its `Surroundings` provide what differs
-between the worlds: links to other hosts, how time passes during an evaluation, and where
+between the worlds: the clock, links to other hosts, how time passes during an evaluation, and where
 delivered tuples and reports go. `process.HostProcess` provides sockets and the machine's clock,
 `orchestrator.simulation.world` a virtual network and clock.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -39,41 +39,42 @@ PROBLEMS = frozenset({"assignment refused", "cannot be primary", "input lost"})
 """Kinds of reports that a host's record repeats for `vivace status`."""
 
 
-class Surroundings(Protocol):
-    """The world around a host's loop."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What differs between the worlds that a host's loop runs in.
 
-    @property
-    def link_counters(self) -> Counter[str]:
-        """Events counted by the links, for the host's record."""
-        ...
+    Attributes
+    ----------
+    clock_us
+        The cluster's clock.
+    send
+        Sends a message to a peer, at the latest with the next `flush`.
+    flush
+        Hands every message sent so far to the network.
+    set_peers
+        Keeps links to exactly these hosts.
+    link_counters
+        Events counted by the links, for the host's record.
+    deliver
+        Takes the tuples that sinks of this host receive.
+    report
+        Logs a report.
+    finish
+        For a batch and the time its evaluation began: returns how long the batch takes, µs, and
+        calls its last argument when that time has passed.
+    cpu_load
+        CPU use of this host at a time, in cores; None if there is no new measurement.
+    """
 
-    def send(self, to: str, message: Message, /) -> None:
-        """Send a message to a peer, at the latest with the next `flush`."""
-        ...
-
-    def flush(self) -> None:
-        """Hand every message sent so far to the network."""
-        ...
-
-    def set_peers(self, peers: tuple[Peer, ...], /) -> None:
-        """Keep links to exactly these hosts."""
-        ...
-
-    def deliver(self, delivery: Deliver, /) -> None:
-        """Take tuples that a sink of this host has received."""
-        ...
-
-    def report(self, report: Report, /) -> None:
-        """Log a report."""
-        ...
-
-    def finish(self, worked: Worked, began_us: int, then: Callable[[], None], /) -> float:
-        """Return how long a batch takes, µs, and call `then` when that time has passed."""
-        ...
-
-    def cpu_load(self, now_us: int, /) -> float | None:
-        """CPU use of this host, in cores; None if there is no new measurement."""
-        ...
+    clock_us: Callable[[], int]
+    send: Callable[[str, Message], None]
+    set_peers: Callable[[tuple[Peer, ...]], None]
+    deliver: Callable[[Deliver], None]
+    report: Callable[[Report], None]
+    finish: Callable[[Worked, int, Callable[[], None]], float]
+    flush: Callable[[], None] = lambda: None
+    cpu_load: Callable[[int], float | None] = lambda _: None
+    link_counters: Counter[str] = field(default_factory=Counter[str])
 
 
 class HostLoop:
@@ -83,8 +84,6 @@ class HostLoop:
     ----------
     surroundings
         The world the host runs in.
-    clock_us
-        The cluster's clock.
     settings
         The cluster's settings.
     store
@@ -96,16 +95,15 @@ class HostLoop:
     def __init__(
         self,
         surroundings: Surroundings,
-        clock_us: Callable[[], int],
         settings: ClusterRecord,
         store: Store,
         identity: NodeRecord,
     ) -> None:
         self._surroundings = surroundings
-        self._clock_us = clock_us
+        self._clock_us = surroundings.clock_us
         self._identity = identity
         rng = np.random.default_rng(int(identity.incarnation, 16))
-        self.core = HostCore(identity.node, settings, rng, clock_us())
+        self.core = HostCore(identity.node, settings, rng, self._clock_us())
         replica_id = ReplicaId(node=identity.node, incarnation=identity.incarnation)
         self.link = StoreLink(store, replica_id)
         self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000))

@@ -11,16 +11,15 @@ import os
 import secrets
 import socket
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 
-from ha.messages import Message
 from orchestrator.clock import now_us
 from orchestrator.errors import InvalidInput
 from orchestrator.host.core import Worked
 from orchestrator.host.cpu_meter import CpuMeter
-from orchestrator.host.events import Deliver, Event, MessageArrived, PeerLost, Report
-from orchestrator.host.loop import PUBLISH_US, HostLoop
+from orchestrator.host.events import Deliver, Event, MessageArrived, PeerLost
+from orchestrator.host.loop import PUBLISH_US, HostLoop, Surroundings
 from orchestrator.host.node_report import host_identity
 from orchestrator.host.parent_watchdog import ParentWatchdog
 from orchestrator.host.store_link import StoreThread
@@ -42,7 +41,7 @@ _log = logging.getLogger("vivace.host")
 
 
 class HostProcess:
-    """A connected host: the real `Surroundings` of a `HostLoop`.
+    """A `HostLoop` on real sockets.
 
     Parameters
     ----------
@@ -73,11 +72,6 @@ class HostProcess:
         self._arrived: deque[FramesArrived | PeerLost] = deque()
         self._busy_until_us = 0
         self._is_busy = False
-        self._cpu = CpuMeter(now_us(), least_us=PUBLISH_US // 2)
-        self.deliver = deliver
-        self.set_peers = self._transport.set_peers
-        self.flush = self._transport.flush
-        self.cpu_load = self._cpu.load
         identity = host_identity(
             spec,
             secrets.token_hex(8),
@@ -87,7 +81,18 @@ class HostProcess:
             machine=socket.gethostname(),
             wants=wants,
         )
-        self._loop = HostLoop(self, now_us, found.record, store, identity)
+        surroundings = Surroundings(
+            clock_us=now_us,
+            send=lambda to, message: self._transport.send(to, encode(message)),
+            flush=self._transport.flush,
+            set_peers=self._transport.set_peers,
+            link_counters=self._transport.counters,
+            deliver=deliver,
+            report=lambda r: _log.info("%s: %s %s", r.subject, r.kind, r.detail),
+            finish=self._finish,
+            cpu_load=CpuMeter(now_us(), least_us=PUBLISH_US // 2).load,
+        )
+        self._loop = HostLoop(surroundings, found.record, store, identity)
         self._store_thread = StoreThread(self._loop.link, self._transport.wake)
 
     def run(self, ended: Callable[[], bool]) -> None:
@@ -107,20 +112,7 @@ class HostProcess:
         """Make a waiting `run` check whether it should end."""
         self._transport.wake()
 
-    @property
-    def link_counters(self) -> Counter[str]:
-        """Events counted by the transport."""
-        return self._transport.counters
-
-    def send(self, to: str, message: Message) -> None:
-        """Have the transport send a message."""
-        self._transport.send(to, encode(message))
-
-    def report(self, report: Report) -> None:
-        """Log a report."""
-        _log.info("%s: %s %s", report.subject, report.kind, report.detail)
-
-    def finish(self, worked: Worked, began_us: int, then: Callable[[], None]) -> float:
+    def _finish(self, worked: Worked, began_us: int, then: Callable[[], None]) -> float:
         """Return how long a batch took; sleep until its end if costs are emulated."""
         took_us = worked.emulated_us
         if took_us is None:

@@ -12,7 +12,6 @@ session times out.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ import numpy as np
 from ha.messages import Message
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Deliver, Event, MessageArrived, PeerLost, Report
-from orchestrator.host.loop import HostLoop
+from orchestrator.host.loop import HostLoop, Surroundings
 from orchestrator.host.node_report import host_identity
 from orchestrator.records import ClusterRecord, HostSpec, Peer
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
@@ -72,7 +71,7 @@ class Traced:
 
 
 class SimulatedHost:
-    """One life of one host: the simulated `Surroundings` of a `HostLoop`.
+    """One life of one host: a `HostLoop` on virtual links.
 
     Attributes
     ----------
@@ -83,81 +82,57 @@ class SimulatedHost:
     """
 
     def __init__(self, world: World, spec: HostSpec, incarnation: str) -> None:
-        self.world = world
         self.spec = spec
         self.incarnation = incarnation
         self.store = world.server.connect()
         self.peers: dict[str, Peer] = {}
         self.alive = True
-        self.link_counters: Counter[str] = Counter()
+        surroundings = Surroundings(
+            clock_us=lambda: world.now_us,
+            send=lambda to, message: world.transmit(self, to, message),
+            set_peers=self._set_peers,
+            deliver=lambda delivery: world.deliver(spec.node, delivery),
+            report=lambda report: world.log(spec.node, report),
+            finish=self._finish,
+        )
         identity = host_identity(spec, incarnation, f"sim://{spec.node}", machine="simulated")
-        self.loop = HostLoop(self, lambda: world.now_us, world.cluster, self.store, identity)
-        self.core = self.loop.core
+        self._loop = HostLoop(surroundings, world.cluster, self.store, identity)
+        self._world = world
         self._inbox: list[Event] = []
         self._busy_until_us = 0
         self._next_run_us: int | None = None
-
-    def send(self, to: str, message: Message) -> None:
-        """Put a message on its way."""
-        self.world.transmit(self, to, message)
-
-    def flush(self) -> None:
-        """Messages never wait to be sent."""
-
-    def set_peers(self, peers: tuple[Peer, ...]) -> None:
-        """Accept messages from exactly these hosts."""
-        self.peers = {peer.node: peer for peer in peers}
-
-    def deliver(self, delivery: Deliver) -> None:
-        """Hand a delivery to whoever made the world."""
-        self.world.deliver(self.spec.node, delivery)
-
-    def report(self, report: Report) -> None:
-        """Add a report to the trace."""
-        node = self.spec.node
-        self.world.trace.append(Traced(at_us=self.world.now_us, node=node, report=report))
-
-    def cpu_load(self, _now_us: int) -> None:
-        """Simulated hosts measure no CPU use."""
-
-    def finish(self, worked: Worked, began_us: int, then: Callable[[], None]) -> float:
-        """Draw how long a batch takes; the host is busy and its output held back until then."""
-        if not worked.commands and worked.fragment is None:
-            return 0.0
-        took_us = self.world.costs.of(worked, self.world.cost_rng)
-        self._busy_until_us = began_us + took_us
-        self.world.at(self._busy_until_us, lambda: then() if self.alive else None)
-        return took_us
+        self.core = self._loop.core
 
     def exchange(self) -> None:
         """Look at the store, now and every `EXCHANGE_US` from now on."""
         if not self.alive:
             return
         try:
-            self.loop.link.exchange()
+            self._loop.link.exchange()
         except StoreError as error:
-            self.report(Report(kind="store", subject=type(error).__name__, detail=str(error)))
-        while self.loop.link.events:
-            self.arrive(self.loop.link.events.popleft())
-        if self.loop.link.superseded:
+            report = Report(kind="store", subject=type(error).__name__, detail=str(error))
+            self._world.log(self.spec.node, report)
+        while self._loop.link.events:
+            self.arrive(self._loop.link.events.popleft())
+        if self._loop.link.superseded:
             self.alive = False
             return
-        self.world.at(self.world.now_us + EXCHANGE_US, self.exchange)
+        self._world.at(self._world.now_us + EXCHANGE_US, self.exchange)
 
     def arrive(self, event: Event) -> None:
         """Have an event handled in the next turn."""
         if self.alive:
             self._inbox.append(event)
-            self.schedule(self.world.now_us)
+            self.schedule(self._world.now_us)
 
     def schedule(self, when_us: int) -> None:
         """Take a turn at `when_us`, or as soon after that as the host is not busy."""
-        when_us = max(when_us, self._busy_until_us, self.world.now_us)
+        when_us = max(when_us, self._busy_until_us, self._world.now_us)
         if self._next_run_us is not None and self._next_run_us <= when_us:
             return
         self._next_run_us = when_us
         # Events that arrive at the same moment are handled in the same turn.
-        self.world.at(when_us, lambda: self._run(when_us), last=True)
+        self._world.at(when_us, lambda: self._run(when_us), last=True)
 
     def _run(self, scheduled_us: int) -> None:
         # If an earlier turn has been scheduled since, that one counts.
@@ -165,10 +140,22 @@ class SimulatedHost:
             return
         self._next_run_us = None
         inbox, self._inbox = self._inbox, []
-        self.loop.turn(inbox)
-        if self.world.check_invariants:
+        self._loop.turn(inbox)
+        if self._world.check_invariants:
             self.core.check_invariants()
-        self.schedule(self.loop.next_due_us)
+        self.schedule(self._loop.next_due_us)
+
+    def _set_peers(self, peers: tuple[Peer, ...]) -> None:
+        self.peers = {peer.node: peer for peer in peers}
+
+    def _finish(self, worked: Worked, began_us: int, then: Callable[[], None]) -> float:
+        """Draw how long a batch takes; until then the host is busy and holds its output back."""
+        if not worked.commands and worked.fragment is None:
+            return 0.0
+        took_us = self._world.costs.of(worked, self._world.cost_rng)
+        self._busy_until_us = began_us + took_us
+        self._world.at(self._busy_until_us, lambda: then() if self.alive else None)
+        return took_us
 
 
 class World:
@@ -284,6 +271,10 @@ class World:
             self.now_us, _, _, action = heapq.heappop(self._agenda)
             action()
         self.now_us = end_us
+
+    def log(self, node: str, report: Report) -> None:
+        """Add a host's report to the trace."""
+        self.trace.append(Traced(at_us=self.now_us, node=node, report=report))
 
     def transmit(self, host: SimulatedHost, to: str, message: Message) -> None:
         """Have a message arrive one link delay later, in order, unless the link is broken."""
