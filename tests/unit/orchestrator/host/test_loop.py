@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from orchestrator.host.core import Worked
-from orchestrator.host.events import Deliver, Report
-from orchestrator.host.loop import HostLoop
+from orchestrator.host.events import Report
+from orchestrator.host.loop import HostLoop, Surroundings
 from orchestrator.host.node_report import host_identity
 from orchestrator.records import Assignment, ClusterRecord, HostSpec, NodeKind, SourceAssignment
 from orchestrator.simulation.memory_store import MemoryServer
@@ -23,29 +20,6 @@ SPEC = HostSpec(
 )
 
 
-class Nowhere:
-    """Surroundings without a network."""
-
-    def __init__(self) -> None:
-        self.link_counters: Counter[str] = Counter()
-
-    def send(self, to: str, message: object, /) -> None: ...
-
-    def flush(self) -> None: ...
-
-    def set_peers(self, peers: object, /) -> None: ...
-
-    def deliver(self, delivery: Deliver, /) -> None: ...
-
-    def report(self, report: Report, /) -> None: ...
-
-    def finish(self, worked: Worked, began_us: int, then: Callable[[], None], /) -> float:
-        return 0.0
-
-    def cpu_load(self, now_us: int, /) -> float | None:
-        return None
-
-
 class Host:
     """A loop on a store in memory, and its published problems."""
 
@@ -54,7 +28,15 @@ class Host:
         self.now_us = 1
         settings = ClusterRecord(name="c", delays_ms={})
         identity = host_identity(SPEC, "1", "")
-        self.loop = HostLoop(Nowhere(), lambda: self.now_us, settings, self.store, identity)
+        nowhere = Surroundings(
+            clock_us=lambda: self.now_us,
+            send=lambda _to, _message: None,
+            set_peers=lambda _peers: None,
+            deliver=lambda _delivery: None,
+            report=lambda _report: None,
+            finish=lambda _worked, _began_us, _then: 0.0,
+        )
+        self.loop = HostLoop(nowhere, settings, self.store, identity)
 
     def problems(self) -> tuple[str, ...]:
         """What the record says after a further turn."""
