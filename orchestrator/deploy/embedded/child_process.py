@@ -7,8 +7,8 @@ pipe. At end of file the supervisor ends the program; a byte through the pipe ma
 program at once. Program and supervisor have a process group of their own. A Ctrl-C at the terminal
 reaches neither, so the parent decides the order in which processes end.
 
-This file is also the supervisor's program (`python leash.py DESCRIPTOR COMMAND…`). It imports only
-the standard library, so it starts fast and needs no search path.
+This file is also the supervisor's program (`python child_process.py DESCRIPTOR COMMAND…`). It
+imports only the standard library, so it starts fast and needs no search path.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KILL_WAIT_S = 10.0
 """Time for a supervisor to kill its program and end, before the supervisor is killed."""
 
 
-class LeashedProcess:
+class ChildProcess:
     """A running program, with all processes that it starts; they end when this process does.
 
     Parameters
@@ -55,7 +55,7 @@ class LeashedProcess:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> None:
-        held, leash = os.pipe()
+        held, pipe = os.pipe()
         try:
             with log.open("ab") as output:
                 self._supervisor = subprocess.Popen(
@@ -69,11 +69,11 @@ class LeashedProcess:
                     cwd=cwd,
                 )
         except BaseException:
-            os.close(leash)
+            os.close(pipe)
             raise
         finally:
             os.close(held)
-        self._leash: int | None = leash
+        self._pipe: int | None = pipe
 
     @property
     def pid(self) -> int:
@@ -96,22 +96,22 @@ class LeashedProcess:
 
     def kill(self) -> None:
         """Kill the program, as a crash would; the program is gone when this returns."""
-        if self._leash is None:
+        if self._pipe is None:
             return
         # The supervisor kills the program, waits for its end, and ends. The signal to the group
         # then reaches the processes that the program started.
         with contextlib.suppress(BrokenPipeError):
-            os.write(self._leash, b"k")
+            os.write(self._pipe, b"k")
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._supervisor.wait(KILL_WAIT_S)
         self._signal(signal.SIGKILL)
         self._supervisor.wait()
-        os.close(self._leash)
-        self._leash = None
+        os.close(self._pipe)
+        self._pipe = None
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """Ask the program to end, and kill it after `timeout_s`; a second call does nothing."""
-        if self._leash is None:
+        if self._pipe is None:
             return
         if self._supervisor.poll() is None:
             self._signal(signal.SIGTERM)
@@ -147,7 +147,7 @@ def _supervise(held: int, args: Sequence[str]) -> int:
         print(f"{args[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201
         return 127
 
-    def obey_leash() -> None:
+    def obey_parent() -> None:
         if os.read(held, 1):
             program.kill()
             return
@@ -155,7 +155,7 @@ def _supervise(held: int, args: Sequence[str]) -> int:
         time.sleep(ORPHAN_GRACE_S)
         os.killpg(0, signal.SIGKILL)
 
-    threading.Thread(target=obey_leash, daemon=True).start()
+    threading.Thread(target=obey_parent, daemon=True).start()
     status = program.wait()
     return status if status >= 0 else 128 - status
 

@@ -1,4 +1,4 @@
-"""Programs on a leash: how they end, above all when their parent cannot end them."""
+"""Child processes: how they end, above all when their parent cannot end them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.deploy.embedded.leash import LeashedProcess
+from orchestrator.deploy.embedded.child_process import ChildProcess
 
 stubborn = "trap '' TERM; echo $$ >pid; while :; do sleep 0.1; done"
 """A shell program that ignores requests to end."""
@@ -20,8 +20,8 @@ stubborn = "trap '' TERM; echo $$ >pid; while :; do sleep 0.1; done"
 parent = """
 import sys, time
 from pathlib import Path
-from orchestrator.deploy.embedded.leash import LeashedProcess
-process = LeashedProcess(["sh", "-c", sys.argv[1]], log=Path("log"), cwd=Path.cwd())
+from orchestrator.deploy.embedded.child_process import ChildProcess
+process = ChildProcess(["sh", "-c", sys.argv[1]], log=Path("log"), cwd=Path.cwd())
 time.sleep(600)
 """
 
@@ -41,20 +41,20 @@ def pid_in(file: Path) -> int:
     ("program", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 128 + signal.SIGKILL)]
 )
 def test_exit_status_comes_through(program: str, status: int, tmp_path: Path) -> None:
-    with LeashedProcess(["sh", "-c", program], log=tmp_path / "log") as process:
+    with ChildProcess(["sh", "-c", program], log=tmp_path / "log") as process:
         assert process.wait(30) == status
 
 
 def test_output_goes_to_the_log_behind_what_is_there(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("before\n")
-    with LeashedProcess(["sh", "-c", "echo out; echo err >&2"], log=log) as process:
+    with ChildProcess(["sh", "-c", "echo out; echo err >&2"], log=log) as process:
         process.wait(30)
     assert log.read_text() == "before\nout\nerr\n"
 
 
 def test_missing_program_says_so(tmp_path: Path) -> None:
-    with LeashedProcess([str(tmp_path / "none")], log=tmp_path / "log") as process:
+    with ChildProcess([str(tmp_path / "none")], log=tmp_path / "log") as process:
         assert process.wait(30) == 127
     assert "No such file" in (tmp_path / "log").read_text()
 
@@ -62,7 +62,7 @@ def test_missing_program_says_so(tmp_path: Path) -> None:
 def test_stop_ends_what_ignores_it_and_can_be_repeated(
     tmp_path: Path, wait_until: Callable[[Callable[[], bool]], None]
 ) -> None:
-    process = LeashedProcess(["sh", "-c", stubborn], log=tmp_path / "log", cwd=tmp_path)
+    process = ChildProcess(["sh", "-c", stubborn], log=tmp_path / "log", cwd=tmp_path)
     wait_until(lambda: pid_in(tmp_path / "pid") > 0)
     process.stop(timeout_s=0.1)
     process.stop()
@@ -96,7 +96,7 @@ def test_stubborn_program_dies_with_a_killed_parent(
 def test_interrupt_at_the_terminal_is_left_to_the_parent(
     tmp_path: Path, wait_until: Callable[[Callable[[], bool]], None]
 ) -> None:
-    with LeashedProcess(
+    with ChildProcess(
         ["sh", "-c", "echo $$ >pid; sleep 600"], log=tmp_path / "log", cwd=tmp_path
     ) as process:
         wait_until(lambda: pid_in(tmp_path / "pid") > 0)
