@@ -14,10 +14,11 @@ from orchestrator.control.planning.network import MIN_EXECUTORS, settled
 from orchestrator.control.planning.planner import Planning, order
 from orchestrator.control.proposals import propose
 from orchestrator.control.view import ClusterView
-from orchestrator.errors import InvalidInput, Refused
+from orchestrator.errors import Refused
+from orchestrator.manifest.changes import refuse_change
 from orchestrator.manifest.kinds import QueryManifest, StreamManifest
 from orchestrator.manifest.places import check_primaries, check_sites
-from orchestrator.records import NodeKind, PlanRecord, QueryRecord, Record, StreamRecord
+from orchestrator.records import NodeKind, PlanRecord, QueryRecord, StreamRecord
 from placement.deadline.errors import DeadlinesUnattainable
 from placement.errors import (
     BoundUnattainable,
@@ -116,32 +117,27 @@ def _with_applied(
     all_streams = view.stream_records
     broken = {problem.query for problem in view.problems}
     all_queries = {n: query for n, query in view.query_records.items() if n not in broken}
+    flow = view.dataflow
     for stream in streams:
-        known = all_streams.get(stream.record.name)
-        if known is not None:
-            # When it starts is the coordinator's to say, not the manifest's.
-            _refuse_change(stream.file, "Stream", stream.record, known, ignore="start_at_us")
-        else:
-            all_streams[stream.record.name] = stream.record
+        name = stream.record.name
+        known = all_streams.setdefault(name, stream.record)
+        readers = [query for query in view.queries if name in flow.entering_streams(query)]
+        refuse_change(stream, known, _way(view, readers))
     for query in queries:
-        known_query = view.query_records.get(query.record.name)
-        if known_query is not None:
-            _refuse_change(query.file, "Query", query.record, known_query)
-        all_queries[query.record.name] = query.record
+        name = query.record.name
+        readers = [other for other in view.queries if name in flow.upstream_queries(other)]
+        running = view.query_records.get(name, query.record)
+        refuse_change(query, running, _way(view, readers))
+        all_queries[name] = query.record
     return all_streams, all_queries
 
 
-def _refuse_change(file: str, kind: str, new: Record, known: Record, ignore: str = "") -> None:
-    for field in known.__struct_fields__:
-        value = getattr(new, field)
-        if field != ignore and value != getattr(known, field):
-            raise InvalidInput(
-                file,
-                f"{kind} {getattr(new, 'name', '')}: {field}",
-                value,
-                f"differs from what runs, {getattr(known, field)!r}",
-                "What runs is not changed in place: apply it under another name.",
-            )
+def _way(view: ClusterView, readers: Sequence[str]) -> str:
+    """How a change is made: by deleting the queries that depend on it, the last readers first."""
+    if not readers:
+        return "Nothing reads the stream that runs: apply this one under another name."
+    deletions = ", ".join(f"`vivace delete {name}`" for name in order(view.dataflow, readers)[::-1])
+    return f"What runs is not changed in place: {deletions}, then apply again."
 
 
 def _compile(

@@ -159,6 +159,17 @@ class Field:
         """Whether the value is a mapping."""
         return isinstance(self.node, yaml.MappingNode)
 
+    def written(self) -> dict[str, tuple[int, str | None]]:
+        """Dotted name of each field within a mapping → its line, and its text if it is a scalar."""
+        found: dict[str, tuple[int, str | None]] = {}
+        for key, value in self.entries():
+            text = value.node.value if isinstance(value.node, yaml.ScalarNode) else None
+            name = str(key.node.value)
+            found[name] = (key.node.start_mark.line + 1, text)
+            if value.is_mapping():
+                found |= {f"{name}.{inner}": each for inner, each in value.written().items()}
+        return found
+
     def _value(self) -> object:
         """A scalar's value; anything else described in words."""
         if isinstance(self.node, yaml.ScalarNode):

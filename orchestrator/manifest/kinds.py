@@ -6,7 +6,7 @@ where it was read; only a cluster's says more, namely what to start.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +75,17 @@ class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """`kind: Stream`: a stream that enters from outside."""
+    """`kind: Stream`: a stream that enters from outside.
+
+    Attributes
+    ----------
+    written
+        Dotted name of a field → its line, and its text if it is a scalar.
+    """
 
     file: str
     record: StreamRecord
+    written: Mapping[str, tuple[int, str | None]] = {}
 
 
 class QueryManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,11 +96,14 @@ class QueryManifest(msgspec.Struct, frozen=True, kw_only=True):
     statements_line
         Line of the file on which the statements begin, to turn a position within them into one
         within the file.
+    written
+        As in `StreamManifest`.
     """
 
     file: str
     record: QueryRecord
     statements_line: int
+    written: Mapping[str, tuple[int, str | None]] = {}
 
 
 Manifest = ClusterManifest | StreamManifest | QueryManifest
@@ -190,6 +200,7 @@ def _stream(document: Field, section: Section) -> StreamManifest:
     }
     return StreamManifest(
         file=document.where,
+        written=document.written(),
         record=StreamRecord(
             name=section.need("name").identifier(),
             site=section.need("site").slug(),
@@ -237,6 +248,7 @@ def _query(document: Field, section: Section) -> QueryManifest:
     style = getattr(statements.node, "style", None)
     return QueryManifest(
         file=document.where,
+        written=document.written(),
         statements_line=statements.node.start_mark.line + (2 if style in ("|", ">") else 1),
         record=QueryRecord(
             name=section.need("name").slug(),

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from typing import Never
 
+import msgspec
 import pytest
 
 from orchestrator.control.admission import admit
 from orchestrator.control.planning.planner import Planning
 from orchestrator.errors import InvalidInput, Refused
-from orchestrator.manifest import QueryManifest
+from orchestrator.manifest import QueryManifest, StreamManifest
 from placement.errors import SolverStopped
 from tests.obedient_cluster import (
     STATEMENTS,
@@ -148,8 +149,34 @@ def test_name_of_another_querys_stream_is_taken(cluster: ObedientCluster) -> Non
 def test_what_runs_is_not_changed_in_place(cluster: ObedientCluster) -> None:
     cluster.apply(aircraft())
     cluster.settle()
-    with pytest.raises(InvalidInput, match="differs from what runs, 300"):
+    with pytest.raises(
+        InvalidInput, match="'200 ms' is not what runs, which is '300 ms'"
+    ) as caught:
         admit(cluster.view(), STREAMS, [query_manifest(deadline_ms=200.0)])
+    assert caught.value.field == "Query proximity: deadline"
+    assert "`vivace delete proximity`, then apply again." in caught.value.remedy
+
+
+def test_change_names_all_queries_to_delete_readers_first(cluster: ObedientCluster) -> None:
+    counting = query_manifest(
+        "counting",
+        "REGISTER QUERY counts ISTREAM(SELECT count(*) AS n FROM alerts [RANGE 1 MINUTE]);",
+        outputs={"counts": "control-centre"},
+    )
+    both = msgspec.structs.replace(aircraft(), queries=(*aircraft().queries, counting))
+    cluster.apply(both)
+    cluster.settle()
+    north = stream_manifest("north")
+    faster = msgspec.structs.replace(north.record, rate_bytes_s=250_000.0)
+    changed: list[tuple[list[StreamManifest], list[QueryManifest]]] = [
+        ([msgspec.structs.replace(north, record=faster)], []),
+        ([], [query_manifest(deadline_ms=200.0)]),
+    ]
+    for streams, queries in changed:
+        with pytest.raises(InvalidInput) as caught:
+            admit(cluster.view(), streams, queries)
+        deletions = "`vivace delete counting`, `vivace delete proximity`, then apply again."
+        assert caught.value.remedy.endswith(deletions)
 
 
 def test_query_may_read_another_querys_stream(cluster: ObedientCluster) -> None:
