@@ -26,8 +26,8 @@ from bench.cluster import running
 from bench.silence import KEYS, STEADY_S, TUPLES_PER_S, Measurement, longest_silence_ms
 from orchestrator.clock import now_us
 from orchestrator.drills import kill_executor
-from orchestrator.drills.kill_executor import Killed, outage
-from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.drills.kill_executor import Killed
+from orchestrator.drills.measurement import SequenceFaults, outage, sequence_faults
 from orchestrator.manifest import load
 from orchestrator.sinks import read_back
 from orchestrator.sinks.delivered import Delivered

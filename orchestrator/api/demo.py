@@ -1,8 +1,8 @@
 """The main job, once and whole: replay an example, kill a primary, check the answer.
 
-A cluster is started, the example's streams and query are applied, the recording is replayed in
-one pass; on the way the executor that runs a join's primary is killed. Afterwards everything is
-judged from what the sites were delivered, and the answer is recomputed by Spark SQL.
+The demo starts a cluster, applies the example's streams and query, and plays the recordings once.
+Meanwhile it kills the executor that runs a join's primary. Afterwards it measures the archived
+outputs, and has Spark SQL recompute the answer from the recordings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 from pyarrow import parquet
 
 from orchestrator.api.applying import apply
@@ -25,11 +24,12 @@ from orchestrator.api.plans import PlanDocument
 from orchestrator.control.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills import kill_executor
-from orchestrator.drills.kill_executor import DrillFailed, Killed, outage
-from orchestrator.drills.measurement import sequence_faults
+from orchestrator.drills.kill_executor import DrillFailed, Killed
+from orchestrator.drills.measurement import Failover, failover
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, Manifests, StreamManifest, load
 from orchestrator.progress import Progress
+from orchestrator.records import QueryRecord
 from orchestrator.sinks import read_back
 from orchestrator.sinks.delivered import SEQUENCE, Delivered
 from orchestrator.sources import played, recorded
@@ -40,72 +40,53 @@ ANSWER = "answer.sql"
 """In the example's folder: recomputes every output of its query in Spark SQL."""
 
 KILL_AT = 0.4
-"""Share of the recording after which the executor is killed: in the thick of it, and early
+"""Share of the recording after which the executor is killed: while all streams flow, and early
 enough for redundancy to be restored before the end."""
 
 MISSES_ALLOWED = 0.01
-"""Deadline-miss ratio up to which the demo counts as passed. The machine that plays six others,
-and starts a Java process in the middle of it, may be late now and then."""
+"""Deadline-miss ratio up to which the demo counts as passed. One machine plays seven here, and
+starts a Java process meanwhile, so that single results may be late."""
 
 STALLED_S = 60.0
-"""Without progress for so long, the replay is given up."""
+"""The demo fails if the outputs have not moved for so long."""
 
 LOOK_S = 0.2
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of the demo; see `docs/measurements.md` for how each figure is taken.
+class Verdict(Failover, frozen=True, kw_only=True):
+    """The outcome of the demo.
 
     Attributes
     ----------
     verified
-        Whether Spark SQL computes exactly the delivered outputs from the archived input.
-    lost, repeated
-        Tuples, from the sequence numbers delivered.
+        Whether Spark SQL computes exactly the delivered outputs from the recordings.
     latency_ms_p50, latency_ms_p99, deadline_miss_ratio
-        Of all answers: closed instants of each output.
-    detection_ms
-        From the kill until the slowest secondary noticed.
-    recovery_ms
-        From the kill until output had resumed.
-    gap_ms
-        The longest silence of an output in the seconds after the kill.
+        Over the completed timestamps of all outputs.
+    alerts
+        Tuples of the first output.
+    outputs
+        Output → its tuples.
+    differences
+        Outputs that differ from Spark SQL's, each in a sentence.
     """
 
     verified: bool
-    lost: int
-    repeated: int
     latency_ms_p50: float
     latency_ms_p99: float
     deadline_miss_ratio: float
-    detection_ms: float
-    recovery_ms: float
-    gap_ms: float
-    bound_ms: float
     deadline_ms: float
     alerts: int
     input_rows: int
-    completed_timestamps: int
-    redundancy_restored_s: float
-    killed_node: str
     outputs: dict[str, int]
     differences: tuple[str, ...]
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What does not hold of all that was promised; empty if everything does."""
-        checks = {
-            "the answer differs from Spark SQL's": not self.verified,
-            f"{self.lost} tuples were lost": self.lost > 0,
-            f"{self.repeated} tuples came twice": self.repeated > 0,
-            f"recovery took {self.recovery_ms:.0f} ms, the bound is {self.bound_ms:.0f} ms": (
-                self.recovery_ms > self.bound_ms
-            ),
-            f"{self.deadline_miss_ratio:.2%} of the answers missed the deadline": (
-                self.deadline_miss_ratio > MISSES_ALLOWED
-            ),
-        }
-        return tuple(failure for failure, failed in checks.items() if failed)
+        """Promises that were not kept; empty if all were."""
+        differ = () if self.verified else ("the answer differs from Spark SQL's",)
+        late = f"{self.deadline_miss_ratio:.2%} of the results missed the deadline"
+        misses = (late,) if self.deadline_miss_ratio > MISSES_ALLOWED else ()
+        return (*differ, *super().failures, *misses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,12 +107,12 @@ class Example:
 
     @staticmethod
     def load(folder: Path, speed: float | None) -> Example:
-        """Read it.
+        """Read a folder.
 
         Raises
         ------
         InvalidInput
-            If it is not an example: a cluster, one query, replayed streams and `answer.sql`.
+            If it does not hold a cluster, one query, and streams with recordings.
         """
         manifests = load([folder])
         if manifests.cluster is None or len(manifests.queries) != 1:
@@ -165,18 +146,18 @@ class Example:
         )
 
     @property
-    def outputs(self) -> dict[str, str]:
-        """Output stream → site."""
-        return self.manifests.queries[0].record.outputs
+    def query(self) -> QueryRecord:
+        """Its one query."""
+        return self.manifests.queries[0].record
 
     @property
     def begin_ms(self) -> int:
-        """First instant of the recording."""
+        """First timestamp of the recordings."""
         return min(each.begin_ms for each in self.recordings.values())
 
     @property
     def end_ms(self) -> int:
-        """Last instant of the recording."""
+        """Last timestamp of the recordings."""
         return max(each.end_ms for each in self.recordings.values())
 
 
@@ -186,11 +167,11 @@ class Demo:
     Parameters
     ----------
     on_step
-        Told what is under way.
+        Told each step.
     on_plan
-        Shown what runs where, once everything runs.
+        Given the plan and the map, once everything runs.
     on_replay
-        Told the share of the recording that is answered, 0 … 1.
+        Told the share of the recordings whose results have been delivered, 0 … 1.
     """
 
     def __init__(
@@ -207,7 +188,7 @@ class Demo:
         self._on_replay = on_replay
 
     def run(self, work: Path) -> Verdict:
-        """Do it all in a folder of one's own; everything started has ended on return."""
+        """Run the demo in a folder of its own; everything that it started has ended on return."""
         example = self._example
         with LocalCluster(example.cluster, work, on_progress=self._on_step) as cluster:
             store = cluster.store
@@ -216,7 +197,9 @@ class Demo:
             self._on_plan(applied.plan, coordinate_map(connected, applied.plan))
             with ThreadPoolExecutor(1, thread_name_prefix="drill") as drill:
                 killed = self._replay(store, drill)
-            delivered = {stream: self._archived(cluster, stream) for stream in example.outputs}
+            delivered = {
+                stream: self._archived(cluster, stream) for stream in example.query.outputs
+            }
             self._on_step("verify", "ending the hosts, whose executors Spark SQL needs")
             cluster.stop_hosts()
             self._on_step("verify", "recomputing the answer in Spark SQL")
@@ -224,7 +207,7 @@ class Demo:
         return self._verdict(delivered, killed, differences)
 
     def _replay(self, store: Store, drill: ThreadPoolExecutor) -> Killed:
-        """Watch the replay, and have an executor killed on the way."""
+        """Watch the replay, and have an executor killed meanwhile."""
         killing: Future[Killed] | None = None
         share, moved_at = 0.0, time.monotonic()
         while share < 1.0 or killing is None:
@@ -242,21 +225,21 @@ class Demo:
         return killing.result()
 
     def _share(self, store: Store) -> float:
-        """How much of the recording has been answered by every output."""
+        """The share of the recordings whose results have been delivered at every output."""
         nodes = read_view(store).nodes
         example = self._example
         progress: list[int] = []
-        for stream, site in example.outputs.items():
+        for stream, site in example.query.outputs.items():
             sinks = nodes[site].record.sinks if site in nodes else {}
             at_ms = sinks[stream].watermark_ms if stream in sinks else None
             progress.append(example.begin_ms if at_ms is None else at_ms)
         return (min(progress) - example.begin_ms) / (example.end_ms - example.begin_ms)
 
     def _archived(self, cluster: LocalCluster, stream: str) -> Delivered:
-        """What the site was delivered, once its files are up to the end."""
+        """The deliveries of an output, once they are archived up to the end."""
         give_up = time.monotonic() + STALLED_S
         while True:
-            delivered = read_back(cluster.archive, stream)
+            delivered = read_back(cluster.archive, stream, self._example.query.sinks.get(stream))
             if int(delivered.completed_column("watermark_ms").max()) >= self._example.end_ms:
                 return delivered
             if time.monotonic() > give_up:
@@ -266,7 +249,7 @@ class Demo:
     def _differences(
         self, cluster: LocalCluster, delivered: Mapping[str, Delivered]
     ) -> tuple[str, ...]:
-        # Spark is imported by who runs it only: that takes a second.
+        # Importing Spark takes a second, which nobody else of this module should wait for.
         from orchestrator.spark.jobs.verification import verify
 
         example = self._example
@@ -274,7 +257,7 @@ class Demo:
             cluster.session,
             example.answer,
             {stream: each.recording for stream, each in example.recordings.items()},
-            {stream: _plain(one.rows) for stream, one in delivered.items()},
+            {stream: one.rows.drop_columns([SEQUENCE]) for stream, one in delivered.items()},
             through_ms=dict.fromkeys(delivered, example.end_ms),
             file=str(example.folder / ANSWER),
         )
@@ -282,44 +265,27 @@ class Demo:
             f"{check.output}: {check.missing} of {check.expected} rows are missing "
             f"(first {check.first_missing}), {check.unexpected} should not be there "
             f"(first {check.first_unexpected})"
-            for check in found.outputs
+            for check in found
             if not check.equal
         )
 
     def _verdict(
         self, delivered: Mapping[str, Delivered], killed: Killed, differences: tuple[str, ...]
     ) -> Verdict:
-        query = self._example.manifests.queries[0].record
         latencies_ms = np.concatenate([one.latencies_ms for one in delivered.values()])
-        faults = [sequence_faults(one) for one in delivered.values()]
-        suffered = outage(killed, delivered.values())
         p50, p99 = (float(v) for v in np.percentile(latencies_ms, [50, 99]))
         rows = {stream: one.rows.num_rows for stream, one in delivered.items()}
+        deadline_ms = self._example.query.deadline_ms
+        recordings = [each.recording for each in self._example.recordings.values()]
         return Verdict(
             verified=not differences,
-            lost=sum(fault.lost for fault in faults),
-            repeated=sum(fault.repeated for fault in faults),
             latency_ms_p50=p50,
             latency_ms_p99=p99,
-            deadline_miss_ratio=float(np.mean(latencies_ms > query.deadline_ms)),
-            detection_ms=killed.detection_ms,
-            recovery_ms=suffered.recovery_ms,
-            gap_ms=suffered.gap_ms,
-            bound_ms=query.recovery_bound_ms,
-            deadline_ms=query.deadline_ms,
-            alerts=rows[next(iter(rows))],
-            input_rows=sum(
-                parquet.ParquetFile(each.recording).metadata.num_rows
-                for each in self._example.recordings.values()
-            ),
-            completed_timestamps=len(latencies_ms),
-            redundancy_restored_s=killed.redundancy_restored_s,
-            killed_node=killed.target.node,
+            deadline_miss_ratio=float(np.mean(latencies_ms > deadline_ms)),
+            deadline_ms=deadline_ms,
+            alerts=next(iter(rows.values())),
+            input_rows=sum(parquet.ParquetFile(each).metadata.num_rows for each in recordings),
             outputs=rows,
             differences=differences,
+            **msgspec.structs.asdict(failover(killed, delivered.values())),
         )
-
-
-def _plain(rows: pa.Table) -> pa.Table:
-    """Delivered tuples without their sequence numbers."""
-    return rows.select([name for name in rows.column_names if name != SEQUENCE])

@@ -8,24 +8,19 @@ nothing twice, and Spark must bring the node back so that the fragment has a sec
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
 
 from orchestrator.clock import now_us
 from orchestrator.control.dataflow import Fragment
 from orchestrator.control.view import ClusterView, read_view
-from orchestrator.drills.measurement import longest_silence
 from orchestrator.errors import Refused, VivaceError
 from orchestrator.progress import Progress
-from orchestrator.records import FragmentRecord, NodeKind
-from orchestrator.sinks.delivered import Delivered
+from orchestrator.records import FragmentRecord
 from orchestrator.spark.hosts.executors import kill_executor as sigkill
 from orchestrator.store.protocol import Store
 from streams.compiler import compile_statement
 from streams.language import parse
-from topology.arrays import IntArray
 
 NAME = "kill-executor"
 
@@ -34,9 +29,6 @@ HEAL_TIMEOUT_S = 90.0
 
 PROTECTED_TIMEOUT_S = 20.0
 """For a secondary that is being brought up to become warm, before a drill is refused."""
-
-OUTAGE_WINDOW_US = 5_000_000
-"""How long after the kill silences are looked for."""
 
 LOOK_S = 0.1
 
@@ -186,9 +178,6 @@ def run(store: Store, target: str | None, on_progress: Progress) -> Killed:
         If nobody takes over, or redundancy is not restored in time.
     """
     chosen = choose_protected(store, target, on_progress)
-    view = read_view(store)
-    if view.nodes[chosen.node].record.kind is not NodeKind.EXECUTOR:
-        raise DrillFailed(f"{chosen.node} is no executor")
     on_progress("kill", f"{chosen.node}, primary of {', '.join(chosen.fragments) or 'nothing'}")
     killed_us = now_us()
     sigkill(chosen.host_pid)
@@ -241,45 +230,3 @@ def _await(store: Store, condition: Callable[[ClusterView], bool], otherwise: st
             raise DrillFailed(f"{otherwise} within {HEAL_TIMEOUT_S:.0f} s")
         time.sleep(LOOK_S)
     return view
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outage:
-    """What the kill did to the outputs.
-
-    Attributes
-    ----------
-    recovery_ms
-        From the kill to the end of the longest silence that began before the secondaries had
-        noticed: output had resumed then. 0 if it never stopped.
-    gap_ms
-        The longest silence within `OUTAGE_WINDOW_US` of the kill, whatever its cause: it takes in
-        what healing does to a busy machine.
-    """
-
-    recovery_ms: float
-    gap_ms: float
-
-
-def outage(killed: Killed, delivered: Iterable[Delivered]) -> Outage:
-    """The outage at the sink that fared worst.
-
-    Raises
-    ------
-    DrillFailed
-        If a stream did not come back at all.
-    """
-    worst = Outage(recovery_ms=0.0, gap_ms=0.0)
-    for one in delivered:
-        arrived_us: IntArray = np.sort(one.completed_column("arrived_us"))
-        end_us = killed.killed_us + OUTAGE_WINDOW_US
-        silence = longest_silence(arrived_us, killed.killed_us, killed.detected_us)
-        after = longest_silence(arrived_us, killed.killed_us, end_us)
-        if silence is None or after is None or arrived_us[-1] < killed.killed_us:
-            raise DrillFailed("no answer came after the kill")
-        recovery_ms = max((silence.ended_us - killed.killed_us) / 1000, 0.0)
-        worst = Outage(
-            recovery_ms=max(worst.recovery_ms, recovery_ms),
-            gap_ms=max(worst.gap_ms, after.gap_ms),
-        )
-    return worst

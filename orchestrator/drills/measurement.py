@@ -1,22 +1,126 @@
-"""What a failure did to a stream, measured where the stream is delivered.
+"""The consequences of a failure, measured where the outputs are delivered.
 
-Everything is computed from what was delivered: when each answer came, and which sequence numbers.
-Nothing the product says of itself enters here.
+Everything is computed from deliveries: when each timestamp was completed, and which sequence
+numbers came. Only the time of detection is what the product says of itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
+from orchestrator.drills.kill_executor import DrillFailed, Killed
 from orchestrator.sinks.delivered import SEQUENCE, Delivered
 from topology.arrays import IntArray
+
+OUTAGE_WINDOW_US = 5_000_000
+"""How long after the kill silences are looked for."""
+
+
+class Failover(msgspec.Struct, frozen=True, kw_only=True):
+    """One kill and its consequences; `docs/measurements.md` says how each figure is taken.
+
+    Attributes
+    ----------
+    detection_ms
+        From the kill until the slowest secondary noticed.
+    recovery_ms
+        From the kill to the end of the longest silence that began before the secondaries had
+        noticed: output had resumed then. 0 if it never stopped.
+    gap_ms
+        The longest silence of an output within 5 s of the kill, whatever its cause: it includes
+        the load of healing on a busy machine.
+    bound_ms
+        The tightest recovery bound among the queries that were hit.
+    lost, repeated
+        Tuples of all outputs, from their sequence numbers.
+    redundancy_restored_s
+        From the kill until every fragment was protected again.
+    """
+
+    killed_node: str
+    detection_ms: float
+    recovery_ms: float
+    gap_ms: float
+    bound_ms: float
+    lost: int
+    repeated: int
+    completed_timestamps: int
+    redundancy_restored_s: float
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Promises that were not kept, each in a phrase."""
+        late = f"recovery took {self.recovery_ms:.0f} ms, the bound is {self.bound_ms:.0f} ms"
+        checks = {
+            f"{self.lost} tuples were lost": self.lost > 0,
+            f"{self.repeated} tuples came twice": self.repeated > 0,
+            late: self.recovery_ms > self.bound_ms,
+        }
+        return tuple(failure for failure, failed in checks.items() if failed)
+
+
+def failover(killed: Killed, delivered: Collection[Delivered]) -> Failover:
+    """Measure a kill at the outputs.
+
+    Raises
+    ------
+    DrillFailed
+        If an output did not come back at all.
+    """
+    suffered = outage(killed, delivered)
+    faults = [sequence_faults(one) for one in delivered]
+    return Failover(
+        killed_node=killed.target.node,
+        detection_ms=killed.detection_ms,
+        recovery_ms=suffered.recovery_ms,
+        gap_ms=suffered.gap_ms,
+        bound_ms=killed.target.bound_ms,
+        lost=sum(fault.lost for fault in faults),
+        repeated=sum(fault.repeated for fault in faults),
+        completed_timestamps=sum(one.completed_timestamps.num_rows for one in delivered),
+        redundancy_restored_s=killed.redundancy_restored_s,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """The silence of outputs after a kill; the figures are those of `Failover`."""
+
+    recovery_ms: float
+    gap_ms: float
+
+
+def outage(killed: Killed, delivered: Collection[Delivered]) -> Outage:
+    """The outage at the sink that suffered most.
+
+    Raises
+    ------
+    DrillFailed
+        If an output did not come back at all.
+    """
+    worst = Outage(recovery_ms=0.0, gap_ms=0.0)
+    for one in delivered:
+        arrived_us: IntArray = np.sort(one.completed_column("arrived_us"))
+        end_us = killed.killed_us + OUTAGE_WINDOW_US
+        silence = longest_silence(arrived_us, killed.killed_us, killed.detected_us)
+        after = longest_silence(arrived_us, killed.killed_us, end_us)
+        if silence is None or after is None or arrived_us[-1] < killed.killed_us:
+            raise DrillFailed("no result came after the kill")
+        recovery_ms = max((silence.ended_us - killed.killed_us) / 1000, 0.0)
+        worst = Outage(
+            recovery_ms=max(worst.recovery_ms, recovery_ms),
+            gap_ms=max(worst.gap_ms, after.gap_ms),
+        )
+    return worst
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceFaults:
-    """What the sequence numbers tell."""
+    """Tuples that the sequence numbers show to be lost or repeated."""
 
     lost: int
     repeated: int
@@ -25,8 +129,7 @@ class SequenceFaults:
 def sequence_faults(delivered: Delivered) -> SequenceFaults:
     """Tuples missing between the first and the last delivered, and tuples delivered again.
 
-    What the sink itself reports as lost is counted too: it lies before a tuple that may never
-    have come.
+    Tuples that the sink itself reports as lost count too, since no tuple may have come after them.
     """
     numbers = np.asarray(delivered.rows[SEQUENCE].to_numpy(), dtype=np.int64)
     reported = int(delivered.completed_column("lost").sum())
@@ -39,14 +142,14 @@ def sequence_faults(delivered: Delivered) -> SequenceFaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """The longest time in which no answer came.
+    """A time in which nothing arrived.
 
     Attributes
     ----------
     gap_ms
         Its length.
     ended_us
-        When the next answer came, cluster clock.
+        The arrival that ended it, cluster clock.
     """
 
     gap_ms: float
@@ -59,7 +162,7 @@ def longest_silence(arrived_us: IntArray, begin_us: int, end_us: int) -> Silence
     Parameters
     ----------
     arrived_us
-        Arrival times of answers, never falling, shape (n,).
+        Arrival times, never falling, shape (n,).
     """
     first = max(int(np.searchsorted(arrived_us, begin_us, side="right")) - 1, 0)
     last = int(np.searchsorted(arrived_us, end_us, side="left"))

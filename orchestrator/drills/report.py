@@ -1,4 +1,4 @@
-"""A drill, watched from outside: kill, measure at the outputs, judge."""
+"""A drill, watched from outside: kill, measure at the outputs, report."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
-import pyarrow as pa
 
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.drills import kill_executor
-from orchestrator.drills.kill_executor import DrillFailed, Killed, choose_protected, outage
-from orchestrator.drills.measurement import sequence_faults
+from orchestrator.drills.kill_executor import DrillFailed, choose_protected
+from orchestrator.drills.measurement import Failover, failover
 from orchestrator.host.events import Deliver
 from orchestrator.host.observer import Observer, Reach
 from orchestrator.progress import Progress
@@ -24,46 +23,30 @@ FLOW_TIMEOUT_S = 15.0
 """How long to wait for the outputs to flow before anything is killed."""
 
 CALM_S = 1.0
-"""Watched before the kill and after everything is restored, so that what is lost at either edge
+"""Watched before the kill and after everything is restored, so that tuples lost at either edge
 would show."""
 
 
-class DrillReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a drill, as its observer measured it.
+class DrillReport(Failover, frozen=True, kw_only=True):
+    """The consequences of a drill, as its observer measured them.
 
     Attributes
     ----------
-    lost, repeated
-        Tuples of all watched outputs, from their sequence numbers, while the drill ran.
+    fragments
+        Those whose primary was killed.
+    causes
+        How the secondaries noticed.
     outputs
         Watched streams.
+    tuples
+        Of all watched outputs, while the drill ran.
     """
 
     drill: str
-    killed_node: str
     fragments: tuple[str, ...]
     causes: tuple[str, ...]
     outputs: tuple[str, ...]
-    detection_ms: float
-    recovery_ms: float
-    gap_ms: float
-    bound_ms: float
-    lost: int
-    repeated: int
     tuples: int
-    completed_timestamps: int
-    redundancy_restored_s: float
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """What did not hold."""
-        late = f"recovery took {self.recovery_ms:.0f} ms, the bound is {self.bound_ms:.0f} ms"
-        checks = {
-            f"{self.lost} tuples were lost": self.lost > 0,
-            f"{self.repeated} tuples came twice": self.repeated > 0,
-            late: self.recovery_ms > self.bound_ms,
-        }
-        return tuple(failure for failure, failed in checks.items() if failed)
 
 
 def run_kill_executor(
@@ -91,7 +74,7 @@ def run_kill_executor(
         if not all(deliveries.values()):
             silent = [stream for stream, seen in deliveries.items() if not seen]
             raise DrillFailed(
-                f"no answer of {', '.join(silent)} came within {FLOW_TIMEOUT_S:.0f} s: "
+                f"no result of {', '.join(silent)} came within {FLOW_TIMEOUT_S:.0f} s: "
                 "a drill needs streams that flow; has the replay ended?"
             )
         _watch(observer, deliveries, CALM_S)
@@ -100,8 +83,18 @@ def run_kill_executor(
         killed = killing.result()
         _watch(observer, deliveries, CALM_S)
     columns = view.dataflow.columns
-    schemas = {stream: stream_schema(dict(columns[stream])) for stream in outputs}
-    return _report(killed, deliveries, schemas)
+    delivered = [
+        Delivered.from_deliveries(each, stream_schema(dict(columns[stream])))
+        for stream, each in deliveries.items()
+    ]
+    return DrillReport(
+        drill=kill_executor.NAME,
+        fragments=killed.target.fragments,
+        causes=tuple(sorted(set(killed.causes))),
+        outputs=tuple(outputs),
+        tuples=sum(one.rows.num_rows for one in delivered),
+        **msgspec.structs.asdict(failover(killed, delivered)),
+    )
 
 
 def _outputs(view: ClusterView, fragments: tuple[str, ...]) -> list[str]:
@@ -130,27 +123,3 @@ def _watch(
     while not until() and time.monotonic() < end:
         for delivery in observer.poll(0.1):
             deliveries[delivery.stream].append(delivery)
-
-
-def _report(
-    killed: Killed, deliveries: dict[str, list[Deliver]], schemas: dict[str, pa.Schema]
-) -> DrillReport:
-    delivered = [Delivered.from_deliveries(d, schemas[s]) for s, d in deliveries.items()]
-    suffered = outage(killed, delivered)
-    faults = [sequence_faults(one) for one in delivered]
-    return DrillReport(
-        drill=kill_executor.NAME,
-        killed_node=killed.target.node,
-        fragments=killed.target.fragments,
-        causes=tuple(sorted(set(killed.causes))),
-        outputs=tuple(deliveries),
-        detection_ms=killed.detection_ms,
-        recovery_ms=suffered.recovery_ms,
-        gap_ms=suffered.gap_ms,
-        bound_ms=killed.target.bound_ms,
-        lost=sum(fault.lost for fault in faults),
-        repeated=sum(fault.repeated for fault in faults),
-        tuples=sum(one.rows.num_rows for one in delivered),
-        completed_timestamps=sum(one.completed_timestamps.num_rows for one in delivered),
-        redundancy_restored_s=killed.redundancy_restored_s,
-    )

@@ -11,8 +11,7 @@ from pyarrow import parquet
 
 from examples import fetch
 from orchestrator.control.view import read_view
-from orchestrator.drills.kill_executor import outage
-from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.drills.measurement import SequenceFaults, outage, sequence_faults
 from orchestrator.manifest import Manifests, load
 from orchestrator.simulation.scenario import Played, Scenario, excerpt
 from tests.aircraft_answer import brute_force

@@ -1,13 +1,14 @@
-"""Was the answer right? A query's output held against a recomputation of it in Spark SQL.
+"""Verification: an output is compared with a recomputation of it in Spark SQL.
 
-Continuous evaluation keeps state, moves it between nodes and loses machines; the recomputation
-has the whole input before it and does none of that, so what both agree on is right. The SQL is
-written by whoever wrote the query, as independently of it as possible, and leaves one temporary
-view per output: `_ts`, then the output's columns. Views and delivered rows are compared as
-multisets, exactly: order within an instant is the only thing that may differ.
+Continuous evaluation keeps state, moves it between nodes and loses machines. The recomputation has
+the whole input before it and does none of that, so results on which both agree are right. The
+author of the query writes the SQL, as independently of the query as possible. The SQL leaves one
+temporary view per output: `_ts`, then the output's columns. Views and delivered rows are compared
+as multisets, exactly: only the order within a timestamp may differ.
 
-A recording ends, and the instants after its last one never close. Rows the definition yields
-there (what a window lets go 60 s later) are no part of the answer; `through_ms` cuts both sides.
+A recording ends, and timestamps after its last one are never completed. Rows that the definition
+yields there (a window drops a tuple 60 s later) are no part of the answer; `through_ms` cuts them
+off on both sides.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from orchestrator.errors import InvalidInput
 from streams.chunk import TIMESTAMP
 
 SHOWN_DIFFERENCES = 10
-"""Differing rows kept per output and side: enough to see a pattern in."""
+"""Differing rows kept per output and side: enough to show a pattern."""
 
 PARTS_PER_CORE = 2
 """Parts of a shuffle per core: enough to even out parts of unequal size."""
@@ -70,18 +71,6 @@ class OutputCheck:
         return not self.missing and not self.unexpected
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
-    """The checks of all outputs."""
-
-    outputs: tuple[OutputCheck, ...]
-
-    @property
-    def equal(self) -> bool:
-        """Whether every output is exactly right."""
-        return all(output.equal for output in self.outputs)
-
-
 def verify(
     session: SparkSession,
     sql: str,
@@ -90,13 +79,13 @@ def verify(
     *,
     through_ms: Mapping[str, int] | None = None,
     file: str = "answer.sql",
-) -> Verification:
-    """Recompute outputs from archived inputs and compare them with what was delivered.
+) -> tuple[OutputCheck, ...]:
+    """Recompute outputs from recorded inputs, and compare them with the delivered rows.
 
     Parameters
     ----------
     session
-        Any session; views are made in one of their own beside it.
+        Any session; the views are made in a new one beside it.
     sql
         Statements, each ended by `;`, that leave a temporary view named after each output.
     inputs
@@ -104,7 +93,7 @@ def verify(
     outputs
         Stream → delivered rows with `stream_schema`'s columns.
     through_ms
-        Stream → its last closed instant, for those that end before their definition does.
+        Output → its last completed timestamp, where the definition goes on after it.
     file
         Where `sql` comes from, for messages.
 
@@ -114,7 +103,7 @@ def verify(
         If a statement fails, or leaves an output out or with other columns.
     """
     scratch = session.newSession()
-    # An archive of hours has too little in it for Spark's 200 parts a shuffle to pay off.
+    # A recording of hours is too small for Spark's 200 parts a shuffle to pay off.
     parts = PARTS_PER_CORE * session.sparkContext.defaultParallelism
     scratch.conf.set("spark.sql.shuffle.partitions", parts)
     for stream, path in inputs.items():
@@ -130,22 +119,17 @@ def verify(
     expected = {
         stream: _recomputed(scratch, stream, rows, file) for stream, rows in delivered.items()
     }
-    # One output is often defined by another: kept in memory, each is recomputed once.
+    # Outputs are often defined by each other; the cache has each recomputed once.
     for frame in expected.values():
         frame.cache()
     try:
-        checks = [
-            _check(
-                stream,
-                _through(expected[stream], stream, through_ms),
-                _through(delivered[stream], stream, through_ms),
-            )
-            for stream in outputs
-        ]
+        return tuple(
+            _check(stream, expected[stream], rows, (through_ms or {}).get(stream))
+            for stream, rows in delivered.items()
+        )
     finally:
         for frame in expected.values():
             frame.unpersist()
-    return Verification(outputs=tuple(checks))
 
 
 def statements(sql: str) -> Iterator[str]:
@@ -168,7 +152,7 @@ def statements(sql: str) -> Iterator[str]:
 
 
 def _frame(session: SparkSession, table: pa.Table) -> DataFrame:
-    # Spark 4.3 takes an empty chunk for the table's end and drops what follows without a word.
+    # Spark 4.3 takes an empty chunk for the table's end, and silently drops the rows after it.
     return session.createDataFrame(table.combine_chunks())
 
 
@@ -200,13 +184,12 @@ def _columns(types: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {kind.simpleString()}" for name, kind in types.items())
 
 
-def _through(rows: DataFrame, stream: str, through_ms: Mapping[str, int] | None) -> DataFrame:
-    if through_ms is None or stream not in through_ms:
-        return rows
-    return rows.where(rows[TIMESTAMP] <= through_ms[stream])
-
-
-def _check(stream: str, expected: DataFrame, delivered: DataFrame) -> OutputCheck:
+def _check(
+    stream: str, expected: DataFrame, delivered: DataFrame, through_ms: int | None
+) -> OutputCheck:
+    if through_ms is not None:
+        expected = expected.where(expected[TIMESTAMP] <= through_ms)
+        delivered = delivered.where(delivered[TIMESTAMP] <= through_ms)
     missing = expected.exceptAll(delivered)
     unexpected = delivered.exceptAll(expected)
     missing_count, unexpected_count = missing.count(), unexpected.count()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orchestrator.drills.kill_executor import DrillFailed, Killed, Target, choose, outage
+from orchestrator.drills.kill_executor import DrillFailed, Killed, Target, choose
+from orchestrator.drills.measurement import outage
 from orchestrator.errors import Refused
 from orchestrator.host.events import Deliver
 from orchestrator.sinks.delivered import Delivered

@@ -43,11 +43,9 @@ def doubled(*rows: tuple[int, str | None, float | None]) -> pa.Table:
 def check(
     sql_session: SparkSession, readings: Path, delivered: pa.Table, **options: int
 ) -> OutputCheck:
-    verification = verify(
+    (output,) = verify(
         sql_session, DOUBLED, {"readings": readings}, {"doubled": delivered}, through_ms=options
     )
-    (output,) = verification.outputs
-    assert verification.equal == output.equal
     return output
 
 
