@@ -246,6 +246,11 @@ class FragmentRecord(Record, frozen=True, kw_only=True):
     timing: Timing
     took_over: TakeOver | None = None
 
+    @property
+    def key(self) -> str:
+        """Name of the record in the store."""
+        return f"{self.query}.{self.fragment}"
+
 
 class TakeOver(Record, frozen=True, kw_only=True):
     """How the present primary came to be one."""

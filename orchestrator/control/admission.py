@@ -69,7 +69,6 @@ def admit(
     _check_live_places(view, streams, queries)
     planning = Planning(view, all_streams, all_queries, flow)
     applied = {manifest.record.name: manifest for manifest in queries}
-    fragments = {name: found.record for name, found in view.fragments.items()}
     running = {name for name in all_queries if planning.runs(name)}
     if applied.keys() - running:
         _check_network(view)
@@ -85,9 +84,9 @@ def admit(
                 plans.append(planning.evaluate(name))
             elif name in wanted:
                 plans.append(planning.place(name))
-                made = propose(view, planning, all_streams, all_queries, fragments, plans[-1])
+                made = propose(planning, plans[-1])
                 for record in (*made.updated, *made.created):
-                    fragments[f"{record.query}.{record.fragment}"] = record
+                    planning.note(record)
                 if name in applied:
                     submissions.append(made)
             else:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orchestrator.control.planning.workload import NO_DEADLINE_MS, FragmentWork, Workload
+from orchestrator.control.planning.planner import Planning
+from orchestrator.control.planning.workload import NO_DEADLINE_MS, FragmentWork
 from orchestrator.control.view import ClusterView
 from orchestrator.records import (
     Assignment,
@@ -26,33 +27,13 @@ from orchestrator.records import (
 )
 
 
-def assignments(
-    view: ClusterView,
-    fragments: Mapping[str, FragmentRecord],
-    streams: Mapping[str, StreamRecord],
-    work: Workload,
-) -> dict[str, Assignment]:
-    """The assignment of every live node.
-
-    Parameters
-    ----------
-    view
-        Nodes, queries and settings.
-    fragments, streams
-        By name, as they are to be: the view's with the changes just decided.
-    work
-        Of the fragments.
-    """
-    return {name: _assignment(view, name, fragments, streams, work) for name in sorted(view.nodes)}
+def assignments(planning: Planning) -> dict[str, Assignment]:
+    """The assignment of every live node, by the records as they will be."""
+    return {name: _assignment(planning, name) for name in sorted(planning.view.nodes)}
 
 
-def _assignment(
-    view: ClusterView,
-    name: str,
-    fragments: Mapping[str, FragmentRecord],
-    streams: Mapping[str, StreamRecord],
-    work: Workload,
-) -> Assignment:
+def _assignment(planning: Planning, name: str) -> Assignment:
+    view, work, fragments = planning.view, planning.work, planning.fragments
     node = view.nodes[name].record
     here = view.replica(name)
     running = tuple(
@@ -65,9 +46,9 @@ def _assignment(
     return Assignment(
         incarnation=node.incarnation,
         fragments=running,
-        sources=_sources(node, streams),
+        sources=_sources(node, planning.streams),
         sinks=sinks,
-        producers={stream: _holders(view, stream, fragments, streams) for stream in sorted(read)},
+        producers={stream: _holders(planning, stream) for stream in sorted(read)},
         peers=_peers(view, node),
     )
 
@@ -147,18 +128,13 @@ def _deadline_ms(view: ClusterView, stream: str) -> float:
     return min((queries[query].deadline_ms for query in readers), default=NO_DEADLINE_MS)
 
 
-def _holders(
-    view: ClusterView,
-    stream: str,
-    fragments: Mapping[str, FragmentRecord],
-    streams: Mapping[str, StreamRecord],
-) -> tuple[str, ...]:
+def _holders(planning: Planning, stream: str) -> tuple[str, ...]:
     """Live nodes that hold a stream, primary first."""
-    if stream in streams:
-        site = streams[stream].site
+    view = planning.view
+    if stream in planning.streams:
+        site = planning.streams[stream].site
         return (site,) if site in view.nodes else ()
-    maker = view.dataflow.fragments[stream]
-    record = fragments.get(maker.key)
+    record = planning.fragments.get(view.dataflow.fragments[stream].key)
     if record is None:
         return ()
     replicas = (record.primary, record.secondary)

@@ -24,6 +24,7 @@ Columns = Mapping[str, str]
 """Column → type, in order."""
 
 
+@dataclass(eq=False)
 class InvalidQuery(ValueError):
     """A query that cannot run among the streams and queries around it.
 
@@ -41,23 +42,16 @@ class InvalidQuery(ValueError):
         Line of the statements, from 1; None if no line is meant.
     """
 
-    def __init__(
-        self,
-        query: str,
-        field: str,
-        value: str | None,
-        problem: str,
-        remedy: str,
-        line: int | None = None,
-    ) -> None:
-        shown = "" if value is None else f"{value!r} "
-        super().__init__(f"query {query}: {field}: {shown}{problem}. {remedy}".rstrip())
-        self.query = query
-        self.field = field
-        self.value = value
-        self.problem = problem
-        self.remedy = remedy
-        self.line = line
+    query: str
+    field: str
+    value: str | None
+    problem: str
+    remedy: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        shown = "" if self.value is None else f"{self.value!r} "
+        return f"query {self.query}: {self.field}: {shown}{self.problem}. {self.remedy}".rstrip()
 
 
 def located(problem: InvalidQuery, queries: Iterable[QueryManifest]) -> InvalidInput:

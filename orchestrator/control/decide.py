@@ -59,7 +59,7 @@ def _retire(pending: PendingDecision) -> None:
     unreadable = {error.path.rsplit("/", 1)[1] for error in view.invalid if "/" in error.path}
     unreadable |= {problem.query for problem in view.problems}
     wanted = {fragment.key for fragment in view.dataflow.fragments.values()}
-    for name, record in list(pending.fragments.items()):
+    for name, record in [*pending.fragments.items()]:
         if name not in wanted and record.query not in unreadable:
             pending.delete_fragment(name, pending.event("retired", name, "its query is gone"))
 
@@ -94,15 +94,15 @@ def _note_drift(pending: PendingDecision) -> None:
 def _start_streams(pending: PendingDecision) -> None:
     begin_us = pending.now_us + pending.settings.start_delay_us
     for name, start_at_us in streams_to_start(pending.view, pending.fragments, begin_us).items():
-        started = msgspec.structs.replace(pending.streams[name], start_at_us=start_at_us)
-        pending.streams[name] = started
+        started = msgspec.structs.replace(pending.planning.streams[name], start_at_us=start_at_us)
+        pending.planning.streams[name] = started
         event = pending.event("stream starts", name, "everything that reads it is protected")
         pending.write(STREAMS.key(name), started, pending.view.streams[name].version, event)
 
 
 def _assign(pending: PendingDecision) -> None:
     view = pending.view
-    wanted = assignments(view, pending.fragments, pending.streams, pending.planning.work)
+    wanted = assignments(pending.planning)
     broken = {e.path.rsplit("/", 1)[1]: e for e in view.invalid if "assignments/" in e.path}
     for name, error in broken.items():
         # Derived, hence replaceable: deleted now, created at the next reading.

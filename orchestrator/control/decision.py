@@ -62,10 +62,8 @@ class PendingDecision:
 
     Attributes
     ----------
-    fragments, streams
-        Records as they will be once all writes so far are applied.
     planning
-        The planning problem, kept in step with `fragments`.
+        The planning problem, with all records as they will be once the writes so far are applied.
     writes, problems
         So far.
     """
@@ -74,9 +72,8 @@ class PendingDecision:
         self.view = view
         self.now_us = now_us
         self.settings = settings
-        self.fragments = {name: found.record for name, found in view.fragments.items()}
-        self.streams = view.stream_records
-        self.planning = Planning(view, self.streams, view.query_records, view.dataflow)
+        self.planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
+        self.fragments = self.planning.fragments
         self.writes: list[Write] = []
         self.problems = [str(each) for each in (*view.invalid, *view.problems)]
         # A plan made later in the same decision may change a fragment that was created or changed
@@ -99,14 +96,12 @@ class PendingDecision:
 
     def put_fragment(self, record: FragmentRecord, event: HistoryEvent | None) -> None:
         """Create or replace the record of a fragment."""
-        name = f"{record.query}.{record.fragment}"
-        version = self._versions.get(name)
-        self.write(FRAGMENTS.key(name), record, version, event)
-        self._versions[name] = 0 if version is None else version + 1
-        self.fragments[name] = record
+        version = self._versions.get(record.key)
+        self.write(FRAGMENTS.key(record.key), record, version, event)
+        self._versions[record.key] = 0 if version is None else version + 1
         self.planning.note(record)
 
     def delete_fragment(self, name: str, event: HistoryEvent) -> None:
         """Delete the record of a fragment."""
         self.write(FRAGMENTS.key(name), None, self._versions.pop(name), event)
-        self.planning.running.pop(self.fragments.pop(name).fragment, None)
+        self.planning.discard(name)

@@ -126,8 +126,8 @@ def _start_over(pending: PendingDecision, name: str) -> None:
     if plan is None:
         return
     epochs = {record.fragment: record.epoch + 1}
-    put_retimed(pending, retimed(planning, pending.fragments, epochs))
-    (renewed,) = new_records(pending.view, planning, plan, epochs)
+    put_retimed(pending, retimed(planning, epochs))
+    (renewed,) = new_records(planning, plan, epochs)
     event = pending.event(
         "state lost",
         name,

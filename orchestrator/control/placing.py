@@ -71,22 +71,19 @@ def plan_query(pending: PendingDecision, query: str, *, relax: bool) -> Plan | N
 def put_retimed(pending: PendingDecision, records: Iterable[FragmentRecord]) -> None:
     """Write fragments that run with the sub-deadlines that a plan has given them."""
     for record in records:
-        name = f"{record.query}.{record.fragment}"
-        before = pending.fragments[name]
+        before = pending.fragments[record.key]
         if record != before:
             detail = (
                 f"{before.timing.sub_deadline_ms:.3g} → {record.timing.sub_deadline_ms:.3g} ms, "
                 "for a query that shares its stream"
             )
-            pending.put_fragment(record, pending.event("sub-deadline changed", name, detail))
+            pending.put_fragment(record, pending.event("sub-deadline changed", record.key, detail))
 
 
 def _place(pending: PendingDecision, query: str) -> None:
-    view = pending.view
-    submitted = view.plans.get(query)
-    records = (pending.streams, view.query_records, pending.fragments)
+    submitted = pending.view.plans.get(query)
     if submitted is not None:
-        changed = changes_since(submitted.record, view, view.dataflow, *records)
+        changed = changes_since(pending.planning, submitted.record)
         if not changed:
             _carry_out(pending, submitted.record)
             pending.write(PLANS.key(query), None, submitted.version)
@@ -96,7 +93,7 @@ def _place(pending: PendingDecision, query: str) -> None:
         pending.write(PLANS.key(query), None, submitted.version, event)
     plan = plan_query(pending, query, relax=False)
     if plan is not None:
-        _carry_out(pending, propose(view, pending.planning, *records, plan))
+        _carry_out(pending, propose(pending.planning, plan))
 
 
 def _carry_out(pending: PendingDecision, plan: PlanRecord) -> None:
@@ -109,10 +106,6 @@ def _carry_out(pending: PendingDecision, plan: PlanRecord) -> None:
     )
     put_retimed(pending, plan.updated)
     # Another leader may have begun to carry the plan out.
-    created = [
-        record
-        for record in plan.created
-        if pending.fragments.get(f"{record.query}.{record.fragment}") != record
-    ]
+    created = [record for record in plan.created if pending.fragments.get(record.key) != record]
     for record in created:
         pending.put_fragment(record, event if record is created[-1] else None)

@@ -12,76 +12,36 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from orchestrator.control.dataflow import Dataflow
 from orchestrator.control.planning.planner import Planning
-from orchestrator.control.view import ClusterView
-from orchestrator.records import (
-    FragmentRecord,
-    PlanFigures,
-    PlanRecord,
-    QueryRecord,
-    Record,
-    StreamRecord,
-)
-from orchestrator.store.protocol import (
-    CLUSTER,
-    FRAGMENTS,
-    NODES,
-    QUERIES,
-    STREAMS,
-    encode,
-    fragment_key,
-)
+from orchestrator.records import FragmentRecord, PlanFigures, PlanRecord, Record
+from orchestrator.store.protocol import CLUSTER, FRAGMENTS, NODES, QUERIES, STREAMS, encode
 from placement.records import Plan
 
-Fragments = Mapping[str, FragmentRecord]
-"""Records by `<query>.<fragment>`."""
 
-
-def propose(
-    view: ClusterView,
-    planning: Planning,
-    streams: Mapping[str, StreamRecord],
-    queries: Mapping[str, QueryRecord],
-    fragments: Fragments,
-    plan: Plan,
-) -> PlanRecord:
-    """The records that carry out the plan of one query.
-
-    Parameters
-    ----------
-    planning
-        That made the plan.
-    streams, queries, fragments
-        The records that the plan was made for.
-    """
+def propose(planning: Planning, plan: Plan) -> PlanRecord:
+    """The records that carry out the plan of one query, which `planning` has made."""
     (figures,) = plan.queries
+    query, flow = figures.query, planning.flow
     epochs = {
         placed.operator: 1
         for placed in plan.placements
-        if f"{placed.query}.{placed.operator}" not in fragments
+        if flow.fragments[placed.operator].key not in planning.fragments
     }
     nodes = {node for placed in plan.placements for node in (placed.primary, placed.secondary)}
-    nodes |= set(queries[figures.query].outputs.values())
-    flow = planning.work.flow
-    nodes |= {streams[stream].site for stream in flow.entering_streams(figures.query)}
+    nodes.update(planning.queries[query].outputs.values())
+    nodes.update(planning.streams[stream].site for stream in flow.entering_streams(query))
     return PlanRecord(
-        query=figures.query,
-        basis=basis(view, flow, streams, queries, fragments, figures.query, nodes),
-        updated=retimed(planning, fragments, epochs),
-        created=new_records(view, planning, plan, epochs),
-        figures=PlanFigures(
-            latency_ms=figures.latency_ms,
-            deadline_ms=figures.deadline_ms,
-            recovery_ms=figures.recovery_ms,
-            bound_ms=figures.bound_ms,
-        ),
+        query=query,
+        basis=basis(planning, query, nodes),
+        updated=retimed(planning, epochs),
+        created=new_records(planning, plan, epochs),
+        figures=msgspec.convert(figures, PlanFigures, from_attributes=True),
         submitted_us=0,
     )
 
 
 def new_records(
-    view: ClusterView, planning: Planning, plan: Plan, epochs: Mapping[str, int]
+    planning: Planning, plan: Plan, epochs: Mapping[str, int]
 ) -> tuple[FragmentRecord, ...]:
     """Records of the named fragments of a plan, whose state begins in these epochs."""
     return tuple(
@@ -90,8 +50,8 @@ def new_records(
             fragment=placed.operator,
             epoch=epochs[placed.operator],
             generation=epochs[placed.operator],
-            primary=view.replica(placed.primary),
-            secondary=view.replica(placed.secondary),
+            primary=planning.view.replica(placed.primary),
+            secondary=planning.view.replica(placed.secondary),
             timing=planning.running[placed.operator].timing,
         )
         for placed in plan.placements
@@ -99,43 +59,36 @@ def new_records(
     )
 
 
-def retimed(
-    planning: Planning, fragments: Fragments, but: Collection[str]
-) -> tuple[FragmentRecord, ...]:
-    """Records of fragments that run, where the plan has given them another sub-deadline."""
+def retimed(planning: Planning, but: Collection[str]) -> tuple[FragmentRecord, ...]:
+    """Records of fragments that run, where the last plan has given them another sub-deadline."""
     return tuple(
         msgspec.structs.replace(record, timing=running.timing)
-        for record in fragments.values()
+        for record in planning.fragments.values()
         if (running := planning.running.get(record.fragment)) is not None
         and record.fragment not in but
         and record.timing != running.timing
     )
 
 
-def basis(
-    view: ClusterView,
-    flow: Dataflow,
-    streams: Mapping[str, StreamRecord],
-    queries: Mapping[str, QueryRecord],
-    fragments: Fragments,
-    query: str,
-    nodes: Iterable[str],
-) -> dict[str, str]:
+def basis(planning: Planning, query: str, nodes: Iterable[str]) -> dict[str, str]:
     """What the plan of a query rests on: path → digest, or incarnation of a node.
 
     These are the cluster's settings, all fragments that run, the query itself and the placed ones
     that share streams with it, the streams that all of these read, and the nodes and sites that the
     plan uses. Measurements are not part of it: they change all the time.
     """
-    placed = {record.query for record in fragments.values()}
-    connected = {name for name in flow.connected_queries(query) if name in placed or name == query}
+    view, flow = planning.view, planning.flow
+    placed = {record.query for record in planning.fragments.values()} | {query}
+    connected = flow.connected_queries(query) & placed
     entering = {stream for name in connected for stream in flow.entering_streams(name)}
-    records: dict[str, Record] = {QUERIES.key(name).path: queries[name] for name in connected}
+    records: dict[str, Record] = {
+        **{QUERIES.key(name).path: planning.queries[name] for name in connected},
+        **{FRAGMENTS.key(name).path: record for name, record in planning.fragments.items()},
+    }
     for name in entering:
         # When a stream starts changes no plan.
-        records[STREAMS.key(name).path] = msgspec.structs.replace(streams[name], start_at_us=None)
-    for name, record in fragments.items():
-        records[FRAGMENTS.key(name).path] = record
+        stream = msgspec.structs.replace(planning.streams[name], start_at_us=None)
+        records[STREAMS.key(name).path] = stream
     if view.cluster is not None:
         records[CLUSTER.path] = view.cluster.record
     incarnations = {
@@ -146,25 +99,15 @@ def basis(
     return {path: _digest(record) for path, record in records.items()} | incarnations
 
 
-def changes_since(
-    plan: PlanRecord,
-    view: ClusterView,
-    flow: Dataflow,
-    streams: Mapping[str, StreamRecord],
-    queries: Mapping[str, QueryRecord],
-    fragments: Fragments,
-) -> list[str]:
+def changes_since(planning: Planning, plan: PlanRecord) -> list[str]:
     """Paths of what a submitted plan rests on and what is not as it was; empty: the plan holds.
 
     A fragment may also be as the plan makes it: then a leader has begun to carry the plan out.
     """
     prefix = f"{NODES.path}/"
     nodes = [path.removeprefix(prefix) for path in plan.basis if path.startswith(prefix)]
-    now = basis(view, flow, streams, queries, fragments, plan.query, nodes)
-    made = {
-        fragment_key(record.query, record.fragment).path: _digest(record)
-        for record in (*plan.updated, *plan.created)
-    }
+    now = basis(planning, plan.query, nodes)
+    made = {FRAGMENTS.key(r.key).path: _digest(r) for r in (*plan.updated, *plan.created)}
     return sorted(
         path
         for path in plan.basis.keys() | now.keys()

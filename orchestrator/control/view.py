@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, sound_dataflow
@@ -43,6 +43,10 @@ LEAST_SAMPLES = 100
 """Batches after which a measured cost is believed."""
 
 
+def _nothing() -> dict[str, Any]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
     """Everything in the store, by name, with versions.
@@ -61,26 +65,14 @@ class ClusterView:
     """
 
     cluster: Versioned[ClusterRecord] | None = None
-    nodes: Mapping[str, Versioned[NodeRecord]] = field(
-        default_factory=dict[str, Versioned[NodeRecord]]
-    )
-    streams: Mapping[str, Versioned[StreamRecord]] = field(
-        default_factory=dict[str, Versioned[StreamRecord]]
-    )
-    queries: Mapping[str, Versioned[QueryRecord]] = field(
-        default_factory=dict[str, Versioned[QueryRecord]]
-    )
-    fragments: Mapping[str, Versioned[FragmentRecord]] = field(
-        default_factory=dict[str, Versioned[FragmentRecord]]
-    )
-    plans: Mapping[str, Versioned[PlanRecord]] = field(
-        default_factory=dict[str, Versioned[PlanRecord]]
-    )
-    assignments: Mapping[str, Versioned[Assignment]] = field(
-        default_factory=dict[str, Versioned[Assignment]]
-    )
+    nodes: Mapping[str, Versioned[NodeRecord]] = field(default_factory=_nothing)
+    streams: Mapping[str, Versioned[StreamRecord]] = field(default_factory=_nothing)
+    queries: Mapping[str, Versioned[QueryRecord]] = field(default_factory=_nothing)
+    fragments: Mapping[str, Versioned[FragmentRecord]] = field(default_factory=_nothing)
+    plans: Mapping[str, Versioned[PlanRecord]] = field(default_factory=_nothing)
+    assignments: Mapping[str, Versioned[Assignment]] = field(default_factory=_nothing)
     invalid: tuple[RecordInvalid, ...] = ()
-    orphaned_since_us: Mapping[str, int] = field(default_factory=dict[str, int])
+    orphaned_since_us: Mapping[str, int] = field(default_factory=_nothing)
     dataflow: Dataflow = field(init=False)
     problems: tuple[InvalidQuery, ...] = field(init=False)
 

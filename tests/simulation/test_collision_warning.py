@@ -19,7 +19,7 @@ from pyarrow import parquet
 from bench.collision_warning import collision_warning
 from bench.traffic_baseline import place_by_traffic
 from orchestrator.control.assignments import assignments
-from orchestrator.control.planning.workload import workload
+from orchestrator.control.planning.planner import Planning
 from orchestrator.control.view import read_view
 from orchestrator.host.events import Deliver
 from orchestrator.manifest import load
@@ -128,10 +128,8 @@ class Car:
             )
             self._store.create(FRAGMENTS.key(f"collision.{fragment}"), record)
         view = read_view(self._store)
-        fragments = {name: found.record for name, found in view.fragments.items()}
-        streams, queries = view.stream_records, view.query_records
-        work = workload(view, view.dataflow, streams, queries)
-        for name, each in assignments(view, fragments, streams, work).items():
+        planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
+        for name, each in assignments(planning).items():
             self._store.create(ASSIGNMENTS.key(name), each)
 
     def latency_ms(self, stream: str) -> float:

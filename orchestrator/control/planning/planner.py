@@ -46,10 +46,12 @@ class Planning:
 
     Attributes
     ----------
+    fragments
+        Records as they will be, by `<query>.<fragment>`.
     work
         Of all fragments.
     running
-        By fragment.
+        Fragments that run or were placed, by name.
     """
 
     def __init__(
@@ -59,9 +61,12 @@ class Planning:
         queries: Mapping[str, QueryRecord],
         flow: Dataflow,
     ) -> None:
-        self._view = view
-        self._queries = queries
+        self.view = view
+        self.streams = dict(streams)
+        self.queries = queries
+        self.flow = flow
         self.work = workload(view, flow, streams, queries)
+        self.fragments: dict[str, FragmentRecord] = {}
         self.running: dict[str, Running] = {}
         for found in view.fragments.values():
             self.note(found.record)
@@ -69,7 +74,7 @@ class Planning:
     @property
     def settings(self) -> Settings:
         """The planner's, with the cluster's CPU scaling and batches."""
-        cluster = self._view.settings
+        cluster = self.view.settings
         return Settings(cpu=cluster.cpu, hop_overhead_ms=cluster.hop_overhead_ms + cluster.batch_ms)
 
     def runs(self, query: str) -> bool:
@@ -79,18 +84,17 @@ class Planning:
     def note(self, record: FragmentRecord) -> None:
         """A fragment runs by this record: on its live replicas, the secondary standing in for a
         primary that is gone, as it will."""
-        replicas = [
-            replica.node
-            for replica in (record.primary, record.secondary)
-            if replica is not None and self._view.alive(replica)
-        ]
+        self.fragments[record.key] = record
         self.running.pop(record.fragment, None)
-        if replicas:
-            self.running[record.fragment] = Running(
-                primary=replicas[0],
-                secondary=replicas[1] if len(replicas) > 1 else None,
-                timing=record.timing,
-            )
+        alive = [r.node for r in (record.primary, record.secondary) if r and self.view.alive(r)]
+        if alive:
+            secondary = alive[1] if len(alive) > 1 else None
+            running = Running(primary=alive[0], secondary=secondary, timing=record.timing)
+            self.running[record.fragment] = running
+
+    def discard(self, key: str) -> None:
+        """A fragment runs no longer."""
+        self.running.pop(self.fragments.pop(key).fragment, None)
 
     def place(self, query: str, *, relaxed: bool = False) -> Plan:
         """Place the fragments of a query that do not run, keep those that do.
@@ -170,7 +174,7 @@ class Planning:
         return found
 
     def _task(self, query: str, *, relaxed: bool = False) -> QueryTask:
-        record = self._queries[query]
+        record = self.queries[query]
         self._check_ends(record)
         own = {work.name for work in self.work.of(query)}
         replicas = Counter(
@@ -186,9 +190,9 @@ class Planning:
             graph=self.work.graph(query, primaries),
             work=self.work,
             running=dict(self.running),
-            network=network_view(self._view.trusted, replicas),
+            network=network_view(self.view.trusted, replicas),
             settings=self.settings,
-            detection_ms=detection_ms(self._view.settings),
+            detection_ms=detection_ms(self.view.settings),
             relaxed=relaxed,
         )
 
@@ -240,11 +244,11 @@ class Planning:
         return standby_lag_ms(bound_ms, standby.recovery.total_ms, sub_deadline_ms)
 
     def _check_ends(self, record: QueryRecord) -> None:
-        sites = {n: node for n, node in self._view.hosts.items() if node.kind is NodeKind.SITE}
+        sites = {n: node for n, node in self.view.hosts.items() if node.kind is NodeKind.SITE}
         wanted = [("outputs", site) for site in record.outputs.values()]
-        for fragment in self.work.flow.of(record.name):
+        for fragment in self.flow.of(record.name):
             for stream in fragment.inputs:
-                maker = self.work.flow.fragments.get(stream)
+                maker = self.flow.fragments.get(stream)
                 if maker is None:
                     site = self.work.sites[stream]
                     wanted.append((f"statements (stream {stream} enters at)", site))
