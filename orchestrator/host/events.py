@@ -1,4 +1,4 @@
-"""Events that a host's core handles, and commands that it answers with."""
+"""Events that a host's core handles, and commands that it returns."""
 
 from __future__ import annotations
 

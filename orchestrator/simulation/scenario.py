@@ -75,7 +75,7 @@ class Scenario:
     costs
         How long evaluation takes.
     deliver
-        Takes everything that sinks receive, such as `SinkDrivers.keep` of a site; may be None.
+        Takes everything that sinks receive, besides `deliveries`, such as `SinkDrivers.keep`.
     """
 
     def __init__(
