@@ -55,6 +55,10 @@ class StreamCursor:
     """
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Start over, without a position."""
         self.position: Position | None = None
         self.generation = 0
         self.epoch = 0

@@ -198,7 +198,7 @@ class Replica:
         """Discard state with a gap in its input, and wait for that of the peer replica."""
         self.apply(RoleEvent.STATE_BROKEN)
         for entry in self.inputs.values():
-            entry.cursor = StreamCursor()
+            entry.cursor.reset()
             entry.waiting.clear()
 
     def check_invariants(self) -> None:

@@ -28,11 +28,22 @@ class Link:
 
 
 class Subscription:
-    """One consumer's subscriptions to all producers of a stream."""
+    """One consumer's subscriptions to all producers of a stream.
 
-    def __init__(self, stream: str, consumer: str) -> None:
+    Parameters
+    ----------
+    stream
+        Name of the stream.
+    consumer
+        Name under which the consumer subscribes.
+    cursor
+        The consumer's position in the stream.
+    """
+
+    def __init__(self, stream: str, consumer: str, cursor: StreamCursor) -> None:
         self.stream = stream
         self.consumer = consumer
+        self.cursor = cursor
         self._links: dict[str, Link] = {}
 
     @property
@@ -60,7 +71,7 @@ class Subscription:
         """Subscribe to every producer again: the consumer has lost its state."""
         self._links = {node: Link() for node in self._links}
 
-    def requests(self, cursor: StreamCursor, now_us: int) -> list[tuple[str, Subscribe]]:
+    def requests(self, now_us: int) -> list[tuple[str, Subscribe]]:
         """Requests that are due, each with the node to send it to."""
         due: list[tuple[str, Subscribe]] = []
         for node, link in self._links.items():
@@ -69,10 +80,10 @@ class Subscription:
             if link.asked_us is not None and now_us - link.asked_us < RETRY_US:
                 continue
             link.asked_us = now_us
-            due.append((node, self._subscribe(cursor)))
+            due.append((node, self._subscribe()))
         return due
 
-    def answered(self, node: str, answer: Subscribed, cursor: StreamCursor) -> None:
+    def answered(self, node: str, answer: Subscribed) -> None:
         """Note a producer's answer. A consumer without a position starts at the position in it.
 
         Replicas trim at different times. Until data arrives, start at the latest offered position:
@@ -82,6 +93,7 @@ class Subscription:
         if link is None:
             return
         link.start = answer.position
+        cursor = self.cursor
         begins = cursor.position
         if begins is None or (
             cursor.provisional
@@ -91,41 +103,41 @@ class Subscription:
             cursor.start(answer.position, answer.generation, provisional=True)
         cursor.epoch = max(cursor.epoch, answer.epoch)
 
-    def missing(self, node: str, cursor: StreamCursor, now_us: int) -> Subscribe | None:
+    def missing(self, node: str, now_us: int) -> Subscribe | None:
         """The request to send to `node` after a gap.
 
         None while an answer is awaited, or if the producer no longer keeps the missing tuples;
         `unrecoverable` tells the two apart.
         """
         link = self._links.get(node)
-        if link is None or link.start is None or self.unrecoverable(node, cursor):
+        if link is None or link.start is None or self.unrecoverable(node):
             return None
         link.start = None
         link.asked_us = now_us
-        return self._subscribe(cursor)
+        return self._subscribe()
 
-    def unrecoverable(self, node: str, cursor: StreamCursor) -> bool:
+    def unrecoverable(self, node: str) -> bool:
         """Whether `node` has answered that it no longer keeps the tuples the consumer lacks."""
         link = self._links.get(node)
-        if link is None or link.start is None or cursor.position is None:
+        if link is None or link.start is None or self.cursor.position is None:
             return False
-        return link.start.next_seq > cursor.position.next_seq
+        return link.start.next_seq > self.cursor.position.next_seq
 
-    def acks(self, position: Position, cursor: StreamCursor) -> list[tuple[str, Ack]]:
+    def acks(self, position: Position) -> list[tuple[str, Ack]]:
         """Acknowledgements of everything before `position`, with the nodes to send them to."""
         ack = Ack(
             stream=self.stream,
             consumer=self.consumer,
             position=position,
-            epoch=cursor.epoch,
-            generation=cursor.generation,
+            epoch=self.cursor.epoch,
+            generation=self.cursor.generation,
         )
         return [(node, ack) for node, link in self._links.items() if link.start is not None]
 
-    def _subscribe(self, cursor: StreamCursor) -> Subscribe:
+    def _subscribe(self) -> Subscribe:
         return Subscribe(
             stream=self.stream,
             consumer=self.consumer,
-            position=cursor.position,
-            generation=cursor.generation or None,
+            position=self.cursor.position,
+            generation=self.cursor.generation or None,
         )

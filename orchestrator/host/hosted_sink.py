@@ -39,7 +39,8 @@ class HostedSink:
         self.assignment = assignment
         self.schema = stream_schema(assignment.columns)
         self.cursor = StreamCursor()
-        self.subscription = Subscription(assignment.stream, SINK_PREFIX + assignment.stream)
+        consumer = SINK_PREFIX + assignment.stream
+        self.subscription = Subscription(assignment.stream, consumer, self.cursor)
         self._latencies_us: deque[int] = deque(maxlen=LATENCY_WINDOW)
         self._rows = 0
         self._completed_timestamps = 0

@@ -7,7 +7,7 @@ need. A replica that is warming up also fetches the state of its peer replica.
 
 from __future__ import annotations
 
-from ha.cursor import Receipt, StreamCursor
+from ha.cursor import Receipt
 from ha.messages import Data, Snapshot, SnapshotRequest, Subscribed
 from ha.roles import ReplicaRole
 from ha.subscription import Subscription
@@ -15,6 +15,7 @@ from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.hosted_sink import HostedSink
 from orchestrator.host.outbox import Outbox
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
+from streams.chunk import Position
 
 SNAPSHOT_RETRY_US = 500_000
 """A peer replica that has not answered by then was not ready, or the request was lost."""
@@ -54,9 +55,9 @@ class InputProcessor:
 
     def on_subscribed(self, sender: str, answer: Subscribed, now_us: int) -> None:
         """Note a producer's answer to a subscription."""
-        for subscription, cursor in self._replica_manager.subscriptions():
+        for subscription in self._replica_manager.subscriptions():
             if (subscription.stream, subscription.consumer) == (answer.stream, answer.consumer):
-                subscription.answered(sender, answer, cursor)
+                subscription.answered(sender, answer)
         if (hosted := self._replica_manager.replicas.get(answer.consumer)) is not None:
             self._request_snapshot(hosted, now_us)
 
@@ -73,8 +74,8 @@ class InputProcessor:
 
     def request(self, now_us: int) -> None:
         """Send the subscriptions and snapshot requests that are due."""
-        for subscription, cursor in self._replica_manager.subscriptions():
-            for node, request in subscription.requests(cursor, now_us):
+        for subscription in self._replica_manager.subscriptions():
+            for node, request in subscription.requests(now_us):
                 self._outbox.send(node, request)
         for hosted in self._replica_manager.replicas.values():
             self._request_snapshot(hosted, now_us)
@@ -83,29 +84,29 @@ class InputProcessor:
         """Tell producers what the replicas and sinks here no longer need."""
         for hosted in self._replica_manager.replicas.values():
             for stream, position in hosted.replica.processed().items():
-                cursor = hosted.replica.inputs[stream].cursor
-                for node, ack in hosted.subscriptions[stream].acks(position, cursor):
-                    self._outbox.send(node, ack)
+                self._acknowledge(hosted.subscriptions[stream], position)
         for sink in self._replica_manager.sinks.values():
             if sink.cursor.position is not None:
-                for node, ack in sink.subscription.acks(sink.cursor.position, sink.cursor):
-                    self._outbox.send(node, ack)
+                self._acknowledge(sink.subscription, sink.cursor.position)
+
+    def _acknowledge(self, subscription: Subscription, position: Position) -> None:
+        for node, ack in subscription.acks(position):
+            self._outbox.send(node, ack)
 
     def _deliver(self, sender: str, sink: HostedSink, data: Data, now_us: int) -> None:
         receipt, delivery = sink.receive(data, now_us)
-        if receipt is Receipt.GAP and sink.subscription.unrecoverable(sender, sink.cursor):
+        if receipt is Receipt.GAP and sink.subscription.unrecoverable(sender):
             lost = sink.skip_to(data)
             self._counters["tuples_lost"] += lost
             receipt, delivery = sink.receive(data, now_us, lost)
         if delivery is not None:
             self._outbox.add(delivery)
-        self._note_receipt(receipt, sender, sink.subscription, sink.cursor, now_us)
+        self._note_receipt(receipt, sender, sink.subscription, now_us)
 
     def _take_in(self, sender: str, hosted: HostedReplica, data: Data, now_us: int) -> None:
         replica, subscription = hosted.replica, hosted.subscriptions[data.stream]
-        cursor = replica.inputs[data.stream].cursor
         receipt = replica.receive(data).receipt
-        if receipt is Receipt.GAP and subscription.unrecoverable(sender, cursor):
+        if receipt is Receipt.GAP and subscription.unrecoverable(sender):
             if replica.role is ReplicaRole.PRIMARY:
                 # No host keeps these tuples any more: report the loss and continue after them.
                 lost = replica.skip_to(data)
@@ -115,7 +116,7 @@ class InputProcessor:
             else:
                 self._discard_state(hosted, now_us)
         else:
-            self._note_receipt(receipt, sender, subscription, cursor, now_us)
+            self._note_receipt(receipt, sender, subscription, now_us)
         self._dispatcher.arrived(data.consumer, now_us)
 
     def _discard_state(self, hosted: HostedReplica, now_us: int) -> None:
@@ -128,16 +129,11 @@ class InputProcessor:
         self._dispatcher.rebuild_tasks(now_us)
 
     def _note_receipt(
-        self,
-        receipt: Receipt,
-        sender: str,
-        subscription: Subscription,
-        cursor: StreamCursor,
-        now_us: int,
+        self, receipt: Receipt, sender: str, subscription: Subscription, now_us: int
     ) -> None:
         self._counters[f"chunks_{receipt.value}"] += 1
         if receipt is Receipt.GAP:
-            request = subscription.missing(sender, cursor, now_us)
+            request = subscription.missing(sender, now_us)
             if request is not None:
                 self._outbox.send(sender, request)
 

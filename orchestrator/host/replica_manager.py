@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ha.cursor import StreamCursor
 from ha.feeding import Producer
 from ha.messages import Unsubscribe
 from ha.replica import Replica
@@ -78,13 +77,12 @@ class ReplicaManager:
         hosted = self.replicas.get(stream)
         return hosted.replica if hosted is not None and hosted.replica.accepts_subscribers else None
 
-    def subscriptions(self) -> Iterator[tuple[Subscription, StreamCursor]]:
-        """Every subscription of this host, with the cursor it moves."""
+    def subscriptions(self) -> Iterator[Subscription]:
+        """Every subscription of this host."""
         for hosted in self.replicas.values():
-            for stream, subscription in hosted.subscriptions.items():
-                yield subscription, hosted.replica.inputs[stream].cursor
+            yield from hosted.subscriptions.values()
         for sink in self.sinks.values():
-            yield sink.subscription, sink.cursor
+            yield sink.subscription
 
     def schema_of(self, stream: str) -> pa.Schema | None:
         """Schema of a stream that is read or produced here; None for any other."""
@@ -117,7 +115,7 @@ class ReplicaManager:
             *self._sources(assignment.sources, now_us),
             *self._sinks(assignment.sinks),
         ]
-        for subscription, _ in self.subscriptions():
+        for subscription in self.subscriptions():
             left = subscription.use(assignment.producers.get(subscription.stream, ()), renewed)
             commands += _unsubscribe_from(subscription, tuple(left))
         return commands, set(gone)
@@ -178,7 +176,10 @@ class ReplicaManager:
         self.replicas[a.fragment] = HostedReplica(
             assignment=a,
             replica=replica,
-            subscriptions={stream: Subscription(stream, a.fragment) for stream in a.inputs},
+            subscriptions={
+                stream: Subscription(stream, a.fragment, entry.cursor)
+                for stream, entry in replica.inputs.items()
+            },
         )
         return Report(
             kind="started", subject=a.fragment, detail=f"{replica.role.value}, epoch {a.epoch}"

@@ -9,47 +9,47 @@ def answer(position: Position, generation: int = 1) -> Subscribed:
 
 
 def subscription() -> Subscription:
-    made = Subscription("s", "c")
+    made = Subscription("s", "c", StreamCursor())
     made.use(("primary", "secondary"), {"primary", "secondary"})
     return made
 
 
-def asked(made: Subscription, cursor: StreamCursor, now_us: int) -> list[str]:
-    return [node for node, _ in made.requests(cursor, now_us)]
+def asked(made: Subscription, now_us: int) -> list[str]:
+    return [node for node, _ in made.requests(now_us)]
 
 
 def test_asks_every_replica_and_repeats_until_answered() -> None:
-    made, cursor = subscription(), StreamCursor()
-    assert asked(made, cursor, 0) == ["primary", "secondary"]
-    assert asked(made, cursor, RETRY_US - 1) == []
-    made.answered("primary", answer(Position()), cursor)
-    assert asked(made, cursor, RETRY_US) == ["secondary"]
-    made.answered("secondary", answer(Position()), cursor)
+    made = subscription()
+    assert asked(made, 0) == ["primary", "secondary"]
+    assert asked(made, RETRY_US - 1) == []
+    made.answered("primary", answer(Position()))
+    assert asked(made, RETRY_US) == ["secondary"]
+    made.answered("secondary", answer(Position()))
     assert made.confirmed
 
 
 def test_the_latest_beginning_counts_until_data_has_come() -> None:
-    made, cursor = subscription(), StreamCursor()
-    made.answered("secondary", answer(Position(next_seq=7, watermark_ms=70)), cursor)
-    made.answered("primary", answer(Position(next_seq=9, watermark_ms=90)), cursor)
-    made.answered("secondary", answer(Position(next_seq=8, watermark_ms=80)), cursor)
-    assert cursor.position == Position(next_seq=9, watermark_ms=90)
-    assert not made.unrecoverable("primary", cursor)
+    made = subscription()
+    made.answered("secondary", answer(Position(next_seq=7, watermark_ms=70)))
+    made.answered("primary", answer(Position(next_seq=9, watermark_ms=90)))
+    made.answered("secondary", answer(Position(next_seq=8, watermark_ms=80)))
+    assert made.cursor.position == Position(next_seq=9, watermark_ms=90)
+    assert not made.unrecoverable("primary")
 
 
-def test_a_position_of_ones_own_is_not_moved_by_completed_timestamps() -> None:
-    made, cursor = subscription(), StreamCursor()
-    cursor.start(Position(next_seq=3, watermark_ms=30), 1)
-    made.answered("primary", answer(Position(next_seq=9, watermark_ms=90)), cursor)
-    assert cursor.position == Position(next_seq=3, watermark_ms=30)
+def test_a_position_of_ones_own_is_not_moved_by_producers() -> None:
+    made = subscription()
+    made.cursor.start(Position(next_seq=3, watermark_ms=30), 1)
+    made.answered("primary", answer(Position(next_seq=9, watermark_ms=90)))
+    assert made.cursor.position == Position(next_seq=3, watermark_ms=30)
 
 
 def test_a_renewed_producer_is_asked_again() -> None:
-    made, cursor = subscription(), StreamCursor()
+    made = subscription()
     for node in made.producers:
-        made.answered(node, answer(Position()), cursor)
+        made.answered(node, answer(Position()))
     assert made.use(("primary", "secondary"), {"primary"}) == []
-    assert asked(made, cursor, 0) == ["primary"]
+    assert asked(made, 0) == ["primary"]
 
 
 def test_names_the_producers_it_leaves() -> None:
@@ -57,25 +57,25 @@ def test_names_the_producers_it_leaves() -> None:
 
 
 def test_a_gap_is_asked_for_once() -> None:
-    made, cursor = subscription(), StreamCursor()
-    made.answered("primary", answer(Position()), cursor)
-    request = made.missing("primary", cursor, 5)
+    made = subscription()
+    made.answered("primary", answer(Position()))
+    request = made.missing("primary", 5)
     assert request is not None
     assert request.position == Position()
-    assert made.missing("primary", cursor, 6) is None
+    assert made.missing("primary", 6) is None
 
 
 def test_a_gap_is_lost_only_if_the_producer_no_longer_has_it() -> None:
-    made, cursor = subscription(), StreamCursor()
-    cursor.start(Position(next_seq=3, watermark_ms=30), 1)
-    made.answered("primary", answer(Position(next_seq=3, watermark_ms=30)), cursor)
-    assert not made.unrecoverable("primary", cursor)
-    made.answered("primary", answer(Position(next_seq=8, watermark_ms=80)), cursor)
-    assert made.unrecoverable("primary", cursor)
-    assert made.missing("primary", cursor, 0) is None
+    made = subscription()
+    made.cursor.start(Position(next_seq=3, watermark_ms=30), 1)
+    made.answered("primary", answer(Position(next_seq=3, watermark_ms=30)))
+    assert not made.unrecoverable("primary")
+    made.answered("primary", answer(Position(next_seq=8, watermark_ms=80)))
+    assert made.unrecoverable("primary")
+    assert made.missing("primary", 0) is None
 
 
 def test_acknowledges_to_every_replica_that_has_answered() -> None:
-    made, cursor = subscription(), StreamCursor()
-    made.answered("primary", answer(Position()), cursor)
-    assert [node for node, _ in made.acks(Position(), cursor)] == ["primary"]
+    made = subscription()
+    made.answered("primary", answer(Position()))
+    assert [node for node, _ in made.acks(Position())] == ["primary"]
