@@ -1,4 +1,4 @@
-"""Types of numpy arrays, for all layers: this is the lowest one."""
+"""Types of numpy arrays, for all layers."""
 
 from __future__ import annotations
 

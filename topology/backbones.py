@@ -1,13 +1,13 @@
-"""Real backbones: maps of networks with the length of each link, turned into latencies.
+"""Real backbones: maps of networks with the length of each link, converted to latencies.
 
-The maps are TopoHub's (Jurkiewicz: "TopoHub: a repository of reference Gabriel graph and
-real-world topologies for networking research", SoftwareX 24, 2023), which come with its package:
-`backbone/…` continents with their sea cables, `sndlib/…` and `topozoo/…` operators' networks,
-`caida/…` measured ones, `gabriel/<nodes>/<number>` synthetic ones. Light needs `FIBRE_MS_PER_KM`
-for each kilometre, and packets take the quickest way.
+The maps come with the package TopoHub (Jurkiewicz: "TopoHub: a repository of reference Gabriel
+graph and real-world topologies for networking research", SoftwareX 24, 2023): `backbone/…` are
+continents with their sea cables, `sndlib/…` and `topozoo/…` are networks of operators, `caida/…`
+are measured ones and `gabriel/<nodes>/<number>` synthetic ones. A link takes `FIBRE_MS_PER_KM` per
+kilometre, and packets take the fastest route.
 
-Where a map tells cities from bends and landing points of sea cables, only cities are nodes on
-which something could run; paths lead through all.
+If a map distinguishes cities from bends and landing points of sea cables, only cities are nodes;
+paths lead through all points.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from topology.latency_graph import LatencyGraph, links
 from topology.suggestions import closest
 
 FIBRE_MS_PER_KM = 4.9e-3
-"""One way, ms per km of fibre: its refractive index of 1.468 over the speed of light, 299,792 km/s.
-Switching and queueing, well below that on long links, are left out."""
+"""One-way latency of fibre, ms per km: its refractive index of 1.468 over the speed of light,
+299,792 km/s. Switching and queueing are neglected; on long links they are much smaller."""
 
 LEAST_LINK_KM = 1.0
-"""Maps place nodes to a hundredth of a degree: two nodes on one point are up to a kilometre apart,
-and a link of no length would be none to a shortest path."""
+"""Least length of a link. Maps locate nodes to a hundredth of a degree, so two nodes at one point
+may be a kilometre apart, and shortest paths ignore links of length zero."""
 
 
 class UnknownBackbone(LatencyMatrixError):
-    """A map that the package does not have."""
+    """A map that the package does not contain."""
 
     def __init__(self, key: str, known: list[str]) -> None:
         close = closest(key, known)
@@ -68,14 +68,14 @@ def backbone(key: str) -> LatencyMatrix:
     Parameters
     ----------
     key
-        TopoHub's: `sndlib/germany50`, `topozoo/Abilene`, `backbone/europe`, …
+        Key in TopoHub: `sndlib/germany50`, `topozoo/Abilene`, `backbone/europe`, …
 
     Raises
     ------
     UnknownBackbone
         With the nearest keys.
     Unreachable
-        If the map falls into parts.
+        If the map is not connected.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def backbone(key: str) -> LatencyMatrix:
 
 
 def backbone_graph(key: str) -> LatencyGraph:
-    """Links and places of a backbone, bends and landing points included.
+    """Links and positions of a backbone, including bends and landing points.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def backbone_graph(key: str) -> LatencyGraph:
 
 
 def backbones() -> list[str]:
-    """Keys of all maps there are, several thousand."""
+    """Keys of all maps, several thousand."""
     data = resources.files(topohub).joinpath("data")
     return sorted(_keys(data, ""))
 
@@ -115,7 +115,7 @@ def _keys(folder: Traversable, prefix: str) -> Iterator[str]:
 
 
 def _read(key: str) -> _Map:
-    # The package would open whatever file a key leads to.
+    # The package would open any file that a key leads to.
     if ".." in key or key.startswith("/"):
         raise UnknownBackbone(key, backbones())
     try:
@@ -138,7 +138,7 @@ def _graph(content: _Map) -> LatencyGraph:
 
 
 def _names(nodes: list[_Node]) -> tuple[str, ...]:
-    """Names as on the map; with the map's number where several share one, or have none."""
+    """Names of the map; nodes without a name of their own also get their number."""
     counts = Counter(node.name for node in nodes)
     return tuple(
         node.name

@@ -1,20 +1,21 @@
-"""Coordinates of many nodes from nothing but samples: a spectral start, then relaxation.
+"""Coordinates of many nodes from nothing but samples: spectral initialisation, then relaxation.
 
-The order in which things are done, the same for one process (`embed`) and for blocks on Spark:
+The steps are the same for one process (`embed`) and for blocks on Spark:
 
-1. `topology.spectral_initialisation`: roughly where everything is.
-2. Relaxation by absolute stretches (exponent 0): long round trips pull hardest, and clusters get
-   to their places as wholes. Short ones would tie each cluster up before it has got anywhere.
-   This happens with a few dimensions to spare, through which nodes find a way around each other;
-   without them a plane stays folded wherever its start was.
-3. The spare dimensions are given up: the wanted ones are those in which coordinates vary most
-   (`Flattening`).
-4. Relaxation between absolute and relative stretches (exponent 1): short round trips are fitted
-   as well, which is what relative errors are about.
+1. `topology.spectral_initialisation` gives approximate positions.
+2. Relaxation by absolute stretches (exponent 0). Long round trips pull hardest, so clusters move to
+   their positions as a whole; short round trips would tie a cluster together before it gets there.
+   A few spare dimensions let nodes move around each other; without them a plane stays folded where
+   its initialisation folded it.
+3. The spare dimensions are removed: the coordinates are projected onto the axes along which they
+   vary most (`Flattening`).
+4. Relaxation between absolute and relative stretches (exponent 1) also fits short round trips,
+   which relative errors depend on.
 
-All relaxation is `Averaged`, with momentum. With momentum β, steps settle as long as gain times
-the largest eigenvalue of the springs' normalised Laplacian, at most 2, is below 2 (1 + β): the
-full gain is safe here, and on 100,000 nodes halves the iterations that 0.5 takes.
+All relaxation is `Averaged`, with momentum. With momentum β, steps converge as long as the gain
+times the largest eigenvalue of the springs' normalised Laplacian, at most 2, is below 2 (1 + β).
+The full gain is therefore safe here, and on 100,000 nodes it needs half the iterations of gain
+0.5.
 """
 
 from __future__ import annotations
@@ -33,23 +34,23 @@ from topology.spectral_initialisation import ITERATIONS, Moments, spectral_initi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How long to do what.
+    """Number and kind of the steps.
 
     Attributes
     ----------
     start_iterations
-        Passes of the spectral start, ≥ 1.
+        Passes of the spectral initialisation, ≥ 1.
     iterations
         Passes of relaxation, ≥ 2.
     coarse_share
-        Share of them by absolute stretches and with spare dimensions, in [0, 1]; at least one
-        pass is, and one is not.
+        Share of these passes that use absolute stretches and spare dimensions, in [0, 1]; at least
+        one pass does and one does not.
     spare_dimensions
-        ≥ 0.
+        Further dimensions of the coarse passes, ≥ 0.
     gain
-        Share of a node's mean stretch corrected at once, in (0, 1].
+        Fraction of a node's mean stretch that is corrected at once, in (0, 1].
     momentum
-        Share of the last move that is made again, in [0, 1).
+        Share of the last move that is repeated, in [0, 1).
     """
 
     start_iterations: int = ITERATIONS
@@ -60,12 +61,8 @@ class Schedule:
     momentum: float = 0.8
 
     def __post_init__(self) -> None:
-        for name, count, least in (
-            ("start_iterations", self.start_iterations, 1),
-            ("iterations", self.iterations, 2),
-            ("spare_dimensions", self.spare_dimensions, 0),
-        ):
-            if count < least:
+        for name, least in {"start_iterations": 1, "iterations": 2, "spare_dimensions": 0}.items():
+            if (count := getattr(self, name)) < least:
                 raise BulkCoordinatesError(f"{name} {count} is not ≥ {least}")
         if not 0 <= self.coarse_share <= 1:
             raise BulkCoordinatesError(f"coarse_share {self.coarse_share} is not in [0, 1]")
@@ -76,11 +73,11 @@ class Schedule:
 
     @property
     def coarse_iterations(self) -> int:
-        """Relaxations before the spare dimensions are given up."""
+        """Passes of relaxation with spare dimensions."""
         return min(max(round(self.coarse_share * self.iterations), 1), self.iterations - 1)
 
     def timestep(self, iteration: int) -> Averaged:
-        """What relaxation number `iteration`, counted from 0, is done with."""
+        """The rule of relaxation number `iteration`, counted from 0."""
         coarse = iteration < self.coarse_iterations
         return Averaged(gain=self.gain, rtt_exponent=0.0 if coarse else 1.0)
 
@@ -102,12 +99,12 @@ class Flattening:
 
     @classmethod
     def of(cls, moments: Moments, dimensions: int) -> Flattening:
-        """From the moments of all nodes' coordinates to so many dimensions."""
+        """The projection onto `dimensions` axes, from the moments of all nodes' coordinates."""
         centre_ms, _, axes = moments.principal_axes()
         return cls(centre_ms=centre_ms, axes=axes[:, -dimensions:])
 
     def positions_ms(self, spacious_ms: FloatArray) -> FloatArray:
-        """Coordinates in the wanted dimensions, shape (nodes, d), ms."""
+        """Projected coordinates, shape (nodes, d), ms."""
         return (spacious_ms - self.centre_ms).dot(self.axes)
 
 
@@ -125,20 +122,22 @@ def embed(
     Parameters
     ----------
     samples
-        Each counts for both its ends.
+        Each sample counts for both of its ends.
     count, dimensions
-        Nodes, ≥ 2, and dimensions, ≥ 1.
+        Numbers of nodes, ≥ 2, and dimensions, ≥ 1.
     rng
-        Draws what is drawn.
+        Draws the start of the initialisation and directions of nodes at one point.
     schedule
-        The defaults if not given.
+        `Schedule()` by default.
     watch
-        Told the number of each relaxation done, and what it led to.
+        Called with the number of each relaxation and the coordinates after it.
 
     Raises
     ------
     BulkCoordinatesError
-        Nothing to embed, or a sample of a node that does not exist.
+        If there are too few nodes or dimensions.
+    LatencySamplesError
+        If a sample names a node that does not exist.
     """
     if count < 2 or dimensions < 1:
         raise BulkCoordinatesError(

@@ -1,22 +1,22 @@
-"""The CPU axis of the coordinate space: load turned into milliseconds (reliable placement, §4.2).
+"""The CPU axis of the coordinate space: load converted to milliseconds (reliable placement, §4.2).
 
-A node's distance is not only how far its packets travel: of two equally near nodes the idle one
-should be nearer. A scaling function of the user's choice turns CPU use into a latency, and that
-becomes one more, non-negative axis of the node's coordinate. The paper leaves the function open;
-there are four, each non-negative and never falling as the load rises:
+Of two equally near nodes the one with less load should count as nearer. A scaling function of the
+user's choice converts CPU load to a latency, which is one more, non-negative axis of the node's
+coordinate. The paper leaves the function open. There are four; all are non-negative and never fall
+as the load rises:
 
 ========  ==================================  ======================================================
-function  ms at load c                        for
+function  ms at load c                        use
 ========  ==================================  ======================================================
-linear    ms_per_core · c                     operators counted, or no opinion
-power     ms_per_core · c^exponent            exponent > 1: balance peaks rather than the sum
-queueing  service_ms · ρ/(1 − ρ)              waiting in M/M/1: the load as the latency that it
-                                              causes; ρ = min(c, 0.99)
-table     through given points                a curve that was measured
+linear    ms_per_core · c                     counting operators, or no preference
+power     ms_per_core · c^exponent            exponent > 1: balances peaks rather than the sum
+queueing  service_ms · ρ/(1 − ρ)              waiting time in M/M/1: the latency that load causes;
+                                              ρ = min(c, 0.99)
+table     through given points                a measured curve
 ========  ==================================  ======================================================
 
-Load is in cores, ≥ 0: 1 = one core fully used, which is all that a node's single-threaded host has.
-The functions are plain records, so that a cluster's record carries them as they are.
+Load is in cores, ≥ 0; 1 is one fully used core, which is all that a node's single-threaded host can
+use. The functions are plain records, so that the record of a cluster contains them as they are.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ import numpy as np
 from topology.arrays import FloatArray
 
 CEILING = 0.99
-"""Utilisation from which `Queueing` rises no more: a measured load may reach 1, where ρ/(1−ρ) has
-its pole. 99 service times are enough to be avoided."""
+"""Utilisation above which `Queueing` is constant: a measured load may reach 1, the pole of ρ/(1−ρ).
+A node at 99 service times is avoided anyway."""
 
 MAX_EXPONENT = 10.0
-"""Beyond this `Power` is a step, and powers of great loads would overflow."""
+"""With a larger exponent `Power` is a step, and powers of large loads would overflow."""
 
 
 class CpuLoadError(ValueError):
-    """A load that no machine has."""
+    """A load that is negative or not finite."""
 
 
 class ScalingError(ValueError):
-    """A scaling function's parameter out of its range.
+    """A parameter of a scaling function outside its range.
 
     Attributes
     ----------
     field, value
-        The parameter, and what it was.
+        The parameter and its value.
     problem
-        What is wrong with it.
+        What is wrong with the value.
     """
 
     def __init__(self, function: str, field: str, value: object, problem: str) -> None:
@@ -64,7 +64,7 @@ def _is_length(value: float) -> bool:
 
 
 class _Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="function"):
-    """What all scaling functions have in common."""
+    """Base of the scaling functions."""
 
     def axis_ms(self, load: FloatArray) -> FloatArray:
         """The CPU axis of many nodes.
@@ -109,7 +109,7 @@ class Linear(_Function, frozen=True, tag="linear"):
     Parameters
     ----------
     ms_per_core
-        What one fully used core counts for, ms, ≥ 0; 0 leaves the CPU out of account.
+        Latency equivalent of one fully used core, ms, ≥ 0; 0 ignores the CPU.
 
     Examples
     --------
@@ -132,9 +132,9 @@ class Power(_Function, frozen=True, tag="power"):
     Parameters
     ----------
     ms_per_core
-        What one fully used core counts for, ms, ≥ 0.
+        Latency equivalent of one fully used core, ms, ≥ 0.
     exponent
-        In (0, `MAX_EXPONENT`]; above 1 a node is the dearer to load the busier it is already.
+        In (0, `MAX_EXPONENT`]; above 1 further load costs more on a busy node.
 
     Examples
     --------
@@ -147,7 +147,7 @@ class Power(_Function, frozen=True, tag="power"):
 
     def __post_init__(self) -> None:
         self._need("ms_per_core", _is_length(self.ms_per_core), "is not a number ≥ 0")
-        # NaN compares false, so it is refused here as well.
+        # NaN compares false, so it is rejected here as well.
         possible = 0 < self.exponent <= MAX_EXPONENT
         self._need("exponent", possible, f"is not in (0, {MAX_EXPONENT:g}]")
 
@@ -180,7 +180,7 @@ class Queueing(_Function, frozen=True, tag="queueing"):
 
 
 class Table(_Function, frozen=True, tag="table"):
-    """Straight lines through given points; beyond the last point the last line goes on.
+    """Straight lines through given points; the last line continues beyond the last point.
 
     Parameters
     ----------
@@ -217,5 +217,5 @@ class Table(_Function, frozen=True, tag="table"):
 Scaling = Linear | Power | Queueing | Table
 
 DEFAULT_SCALING = Linear(10.0)
-"""A busy core is as far away as a round trip of 10 ms: less than between the regions of a
-continent, more than within one."""
+"""A busy core counts as a round trip of 10 ms: less than between the regions of a continent, more
+than within one."""

@@ -1,15 +1,17 @@
-"""Networks to plan on and to measure with: transit-stub, line, grid, ring, two clusters.
+"""Generated networks for experiments and tests: transit-stub, line, grid, ring, two clusters.
 
-*Transit-stub* (Zegura, Calvert, Bhattacharjee: "How to model an internetwork", INFOCOM 1996; the
-generator GT-ITM that the paper's experiments use) imitates the Internet's two levels. Transit
-domains carry traffic between regions; each of their nodes serves several stub domains, in which
-traffic starts and ends. A domain is a random graph; nodes lie in a plane, and a link takes as
-long as it is.
+*Transit-stub* networks imitate the two levels of the Internet (Zegura, Calvert, Bhattacharjee: "How
+to model an internetwork", INFOCOM 1996). Their generator, GT-ITM, made the networks of the reliable
+placement experiments. Transit domains carry traffic between regions. Each of their nodes serves
+several stub domains, in which traffic starts and ends. A domain is a random graph of nodes in a
+plane, and the latency of a link is proportional to its length.
 
-Departures from GT-ITM: a random graph that falls into parts is not drawn again until it is
-connected, but its parts are joined by the shortest links that do (few draws connect where edges
-are rare); a stub lies at a given distance from its transit node, in any direction, where GT-ITM
-lays out a grid; links are as long as the distance of their ends, where GT-ITM adds routing weights.
+Deviations from GT-ITM:
+
+- If a random graph is not connected, the shortest possible links join its parts. GT-ITM draws the
+  graph again until it is connected, which rarely happens if links are rare.
+- A stub lies at a given distance from its transit node, in any direction. GT-ITM uses a grid.
+- The length of a link is the distance of its ends. GT-ITM adds routing weights.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from topology.latency_graph import LatencyGraph, links
 
 
 class GeneratorError(ValueError):
-    """A parameter of which no network can be made."""
+    """A parameter from which no network can be generated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +54,12 @@ class TransitStub:
     stub_edge
         Probability of a link between two nodes of one stub domain.
     extra_transit_stub
-        Further links between any stub node and any transit node: homes with two providers.
+        Number of further links between any stub node and any transit node.
     extra_stub_stub
-        Further links between nodes of two stub domains.
+        Number of further links between nodes of two stub domains.
     domains_extent_ms
         Side of the square in which the centres of the transit domains lie, one-way ms, > 0.
-        A single domain lies at its centre.
+        A single transit domain lies at its centre.
     transit_extent_ms
         Side of the square over which one transit domain spreads.
     stub_distance_ms
@@ -90,47 +92,40 @@ class TransitStub:
                 _check(name, value, 0 <= value <= 1, "a probability in [0, 1]")
             else:
                 _check(name, value, value >= least.get(name, 0), f"≥ {least.get(name, 0)}")
-        if self.extra_transit_stub:
-            _check(
-                "extra_transit_stub",
-                self.extra_transit_stub,
-                self.stubs > 0,
-                "possible without stubs",
-            )
-        if self.extra_stub_stub:
-            _check(
-                "extra_stub_stub",
-                self.extra_stub_stub,
-                self.stubs > 1,
-                "possible without two stubs",
-            )
+        for name, least_stubs, stubs in (
+            ("extra_transit_stub", 1, "stubs"),
+            ("extra_stub_stub", 2, "two stubs"),
+        ):
+            extra = getattr(self, name)
+            possible = not extra or self.stubs >= least_stubs
+            _check(name, extra, possible, f"possible without {stubs}")
 
     @property
     def backbone_nodes(self) -> int:
-        """Transit nodes of all domains."""
+        """Number of transit nodes."""
         return self.transit_domains * self.transit_nodes
 
     @property
     def stubs(self) -> int:
-        """Stub domains of all transit nodes."""
+        """Number of stub domains."""
         return self.backbone_nodes * self.stubs_per_transit_node
 
     @property
     def nodes(self) -> int:
-        """Nodes in all."""
+        """Number of nodes."""
         return self.backbone_nodes + self.stubs * self.stub_nodes
 
 
 def transit_stub(parameters: TransitStub, rng: np.random.Generator) -> LatencyMatrix:
-    """Round trips of a transit-stub network, along shortest paths.
+    """Round trips of a transit-stub network along shortest paths.
 
-    Nodes are named `t<domain>.<node>` and `s<stub>.<node>`, transit nodes first; `domain_of`
-    says which fail together.
+    Nodes are named `t<domain>.<node>` and `s<stub>.<node>`, transit nodes first. `domain_of` gives
+    the failure domain of a node.
 
     Raises
     ------
     TooManyNodes
-        For a network that needs `transit_stub_graph`.
+        If the network is too large for a table; use `transit_stub_graph`.
 
     Examples
     --------
@@ -142,12 +137,12 @@ def transit_stub(parameters: TransitStub, rng: np.random.Generator) -> LatencyMa
 
 
 def domain_of(name: str) -> str:
-    """The transit or stub domain of a node, from its name."""
+    """The transit or stub domain that a node's name begins with."""
     return name.partition(".")[0]
 
 
 def transit_stub_graph(parameters: TransitStub, rng: np.random.Generator) -> LatencyGraph:
-    """Links and places of a transit-stub network, however large."""
+    """Links and positions of a transit-stub network of any size."""
     p = parameters
     transit = np.arange(p.backbone_nodes).reshape(p.transit_domains, p.transit_nodes)
     stub = np.arange(p.backbone_nodes, p.nodes).reshape(p.stubs, p.stub_nodes)
@@ -174,7 +169,7 @@ def transit_stub_graph(parameters: TransitStub, rng: np.random.Generator) -> Lat
 
 
 def _positions_ms(p: TransitStub, rng: np.random.Generator) -> FloatArray:
-    """Places of transit nodes, then of stub nodes, shape (nodes, 2)."""
+    """Positions of transit nodes, then of stub nodes, shape (nodes, 2), ms."""
     centres = _square(p.domains_extent_ms, (p.transit_domains, 1), rng)
     if p.transit_domains == 1:
         centres[:] = 0
@@ -194,10 +189,10 @@ def _square(extent_ms: float, shape: tuple[int, int], rng: np.random.Generator) 
 def _connected(
     positions_ms: FloatArray, nodes: IntArray, edge: float, rng: np.random.Generator
 ) -> IntArray:
-    """Links of a random graph on some nodes; the shortest ones that join its parts added."""
+    """Links of a random graph on some nodes, and the shortest further links that connect it."""
     lengths_ms = pdist(positions_ms[nodes])
     drawn = rng.random(len(lengths_ms)) < edge
-    # A spanning tree for which drawn links cost next to nothing takes others only where it must.
+    # With almost free drawn links, the minimum spanning tree uses others only where it must.
     cost = squareform(np.where(drawn, 1e-9 * lengths_ms, lengths_ms))
     tree = minimum_spanning_tree(cost).toarray() > 0
     chosen = squareform(drawn) | tree | tree.T
@@ -207,21 +202,21 @@ def _connected(
 def _between_domains(
     positions_ms: FloatArray, transit: IntArray, edge: float, rng: np.random.Generator
 ) -> IntArray:
-    """Links among transit domains: each joins a node of one to a node of the other."""
+    """Links between transit domains; each joins a random node of one to one of the other."""
     centres_ms = positions_ms[transit].mean(axis=1)
     pairs = _connected(centres_ms, np.arange(len(transit)), edge, rng)
     return transit[pairs, rng.integers(transit.shape[1], size=pairs.shape)]
 
 
 def _up_links(p: TransitStub, stub: IntArray, rng: np.random.Generator) -> IntArray:
-    """Each stub domain's link to the transit node that serves it."""
+    """The link from each stub domain to the transit node that serves it."""
     server = np.arange(p.backbone_nodes).repeat(p.stubs_per_transit_node)
     gateway = stub[np.arange(p.stubs), rng.integers(p.stub_nodes, size=p.stubs)]
     return np.column_stack([server, gateway])
 
 
 def _extra_links(p: TransitStub, stub: IntArray, rng: np.random.Generator) -> IntArray:
-    """Links beside the hierarchy."""
+    """Further links that do not follow the hierarchy."""
     homes = np.empty((p.extra_transit_stub, 2), dtype=np.int64)
     if p.extra_transit_stub:
         homes[:, 0] = rng.integers(p.backbone_nodes, size=p.extra_transit_stub)
@@ -254,7 +249,7 @@ def _on_lattice(size: tuple[int, int], step_ms: float) -> LatencyMatrix:
 
 
 def ring(nodes: int, step_ms: float) -> LatencyMatrix:
-    """Nodes in a circle, neighbours `step_ms` of round trip apart; the shorter way counts."""
+    """Nodes in a circle, neighbours `step_ms` of round trip apart; the shorter direction counts."""
     _check("nodes", nodes, nodes >= 1, "≥ 1")
     _check_step(step_ms)
     apart = np.abs(np.arange(nodes)[:, None] - np.arange(nodes)[None])
@@ -267,7 +262,7 @@ def two_clusters(nodes: int, near_ms: float, far_ms: float) -> LatencyMatrix:
     Raises
     ------
     GeneratorError
-        Also if `near_ms` exceeds twice `far_ms`: the detour would be the shorter way.
+        Also if `near_ms` exceeds twice `far_ms`, since a detour would then be shorter.
     """
     _check("nodes", nodes, nodes >= 1, "≥ 1")
     _check_step(near_ms)

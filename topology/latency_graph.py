@@ -1,12 +1,12 @@
 """Links with one-way latencies, and the latencies along their shortest paths.
 
-What a generator draws or a map shows is links; what a placement needs is the latency of any pair.
-Packets are taken to go the quickest way, so a pair's latency is the length of its shortest path
-(Dijkstra), and the table of a connected network is a metric: symmetric, zero on the diagonal, no
-pair farther apart than by way of a third node.
+Generators and maps give links; a placement needs the latency of any pair of nodes. Packets are
+assumed to take the fastest route, so the latency of a pair is the length of its shortest path
+(Dijkstra). The table of a connected network is then a metric: symmetric, zero on the diagonal, and
+no pair is farther apart than the detour over a third node.
 
-A table has n² entries. Up to `DENSE_NODES` nodes it is made at once; of a larger network, ask for
-the rows that are needed.
+A table has n² entries. It is computed as a whole for up to `DENSE_NODES` nodes; of a larger
+network, only the rows that are needed.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from topology.arrays import FloatArray, IntArray
 from topology.latency import LatencyMatrix, LatencyMatrixError
 
 DENSE_NODES = 5_000
-"""Most nodes of which a whole table is made: 200 MB, and a few times that on the way."""
+"""Limit of the nodes of a whole table: 200 MB, and a few times as much while it is computed."""
 
 
 class TooManyNodes(LatencyMatrixError):
-    """A table that would not fit into memory."""
+    """A table that does not fit into memory."""
 
 
 class Unreachable(LatencyMatrixError):
-    """Two nodes that no path joins."""
+    """Two nodes without a path between them."""
 
     def __init__(
         self, source: str, target: str, remedy: str = "add a link between their parts"
@@ -50,12 +50,12 @@ class LatencyGraph:
     names
         The nodes, distinct.
     domains
-        The failure domain of each node: what fails together has the same name.
+        The failure domain of each node; nodes of one domain fail together.
     places
-        Where each node lies on the network's map, shape (n, 2): ms in a plane that a generator
-        drew, degrees of longitude and latitude on a real map.
+        Position of each node on the network's map, shape (n, 2): ms in the plane of a generator,
+        degrees of longitude and latitude on a real map.
     one_way_ms
-        Latency of each link, ms, > 0, shape (n, n), symmetric, no entry where there is no link.
+        Latency of each link, ms, > 0, shape (n, n), symmetric, without an entry for other pairs.
     """
 
     names: tuple[str, ...]
@@ -69,7 +69,7 @@ class LatencyGraph:
         Raises
         ------
         Unreachable
-            Naming the first pair that no path joins.
+            Naming the first pair without a path.
         """
         indices = np.asarray(sources, dtype=np.int64)
         lengths_ms = cast(
@@ -80,12 +80,12 @@ class LatencyGraph:
         return lengths_ms
 
     def latency_matrix(self, nodes: Sequence[int] | None = None) -> LatencyMatrix:
-        """Round trips of all pairs of some nodes (default: all): twice the way there.
+        """Round trips of all pairs of some nodes (default: all): twice the one-way latency.
 
         Raises
         ------
         Unreachable
-            Naming the first pair that no path joins.
+            Naming the first pair without a path.
         TooManyNodes
             Above `DENSE_NODES`.
         """
@@ -99,13 +99,13 @@ class LatencyGraph:
         return LatencyMatrix(tuple(self.names[i] for i in chosen), 2 * one_way_ms)
 
     def is_connected(self) -> bool:
-        """Whether a path joins every pair."""
+        """Whether every pair has a path."""
         parts, _ = connected_components(self.one_way_ms, directed=False)
         return int(parts) <= 1
 
 
 def links(size: int, ends: IntArray, one_way_ms: FloatArray) -> csr_array:
-    """The symmetric sparse table of links; of several between one pair the quickest counts.
+    """The symmetric sparse table of links; of parallel links the fastest counts.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def links(size: int, ends: IntArray, one_way_ms: FloatArray) -> csr_array:
         Latency of each link, > 0, shape (m,).
     """
     low, high = ends.min(axis=1), ends.max(axis=1)
-    # Sparse formats add up what is said twice, so parallel links are thinned out first.
+    # Sparse formats add up repeated entries, so only the fastest parallel link is kept.
     order = np.lexsort((one_way_ms, high, low))
     low, high, one_way_ms = low[order], high[order], one_way_ms[order]
     first = np.ones(len(order), dtype=bool)

@@ -1,8 +1,8 @@
-"""Latency samples as arrays: which node measured what round trip to which peer.
+"""Latency samples as arrays: the node that measured, its peer, and the round trip.
 
-The protocol filters one exchange at a time (`topology.vivaldi`); here the same is done to
-millions of samples at once: impossible values are told from possible ones, and several samples of
-one pair become their median, since one late packet is no distance.
+`topology.vivaldi` filters one exchange at a time. This module does the same for millions of samples
+at once: it tells impossible values from possible ones, and reduces several samples of one pair to
+their median, since a single late packet is no distance.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class LatencySamplesError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LatencySamples:
-    """Measured round trips: the node that measured, its peer, what it measured.
+    """Measured round trips.
 
     Attributes
     ----------
     nodes, peers
         Indices into the coordinates, shape (s,).
     rtt_ms
-        Round trips, ms, shape (s,); impossible ones are refused later, one by one.
+        Round trips, ms, shape (s,); impossible ones are rejected later, one by one.
     """
 
     nodes: IntArray
@@ -46,12 +46,12 @@ class LatencySamples:
         return len(self.rtt_ms)
 
     def check(self, nodes: int, peers: int | None = None) -> None:
-        """See that all indices are below the number of nodes, and of peers if they differ.
+        """Check that all indices are below the number of nodes, and of peers if it differs.
 
         Raises
         ------
         LatencySamplesError
-            Naming the one that is not.
+            Naming the first index that is not.
         """
         for name, indices, end in (
             ("node", self.nodes, nodes),
@@ -67,7 +67,7 @@ class LatencySamples:
                 )
 
     def both_ways(self) -> LatencySamples:
-        """Each sample as its peer's too: a round trip passes the same two ways for both."""
+        """Each sample also as its peer's: a round trip is the same for both ends."""
         return LatencySamples(
             nodes=np.concatenate([self.nodes, self.peers]),
             peers=np.concatenate([self.peers, self.nodes]),
@@ -83,13 +83,13 @@ class LatencySamples:
 
 def possible(samples: LatencySamples) -> BoolArray:
     """Which samples can be round trips between two nodes, shape (s,)."""
-    # NaN compares false, so it is refused here as well.
+    # NaN compares false, so it is rejected here as well.
     rtt_ms = samples.rtt_ms
     return (rtt_ms > 0) & (rtt_ms <= MAX_RTT_MS) & (samples.nodes != samples.peers)
 
 
 def medians(samples: LatencySamples) -> LatencySamples:
-    """One sample for each node and peer, the (lower) median of theirs; ordered by node, peer."""
+    """The (lower) median sample of each node and peer, ordered by node, then by peer."""
     order = np.lexsort((samples.rtt_ms, samples.peers, samples.nodes))
     ordered = samples.take(order)
     if not len(ordered):

@@ -1,11 +1,11 @@
-"""Where to begin: first places of many nodes from the spectrum of their squared round trips.
+"""Spectral initialisation: first positions of many nodes from their squared round trips.
 
-From a random start many springs find many wrong rests: with a dozen random peers a node, a
-thousand batches of Vivaldi leave most of a large network folded. Classical scaling (Torgerson
-1952) needs no start: with all pairs known, the doubly centred squares of the distances are inner
-products, and their leading eigenvectors are the coordinates. With few pairs known, those entries
-averaged over each node's samples still have the same leading eigenvectors, only blurred (as in
-matrix completion: Keshavan, Montanari, Oh 2010), and that is near enough to relax from.
+Vivaldi from a random start has many wrong local minima: with a dozen random peers per node, a
+thousand batches leave most of a large network folded. Classical scaling (Torgerson 1952) needs no
+start. With all pairs known, the doubly centred squared distances are inner products, and their
+leading eigenvectors are the coordinates. With few pairs known, the same entries averaged over the
+samples of each node have the same leading eigenvectors with some noise (as in matrix completion:
+Keshavan, Montanari, Oh 2010). This is close enough for relaxation to continue from.
 
 =========  ======================  ======================================================
 symbol     name here               meaning
@@ -18,9 +18,9 @@ W          correlated              W_i = mean of B_ij V_j over the samples of no
 λ          strengths               root mean square of each column of W: variance along it, ms²
 =========  ======================  ======================================================
 
-Subspace iteration: V ← W made orthonormal, until it is steady. Coordinates are then V·√λ.
-Each iteration passes over the samples once, node by node, so it can be done in blocks; what
-blocks must agree on is the mean and the d × d products of W's columns (`Moments`).
+Subspace iteration repeats V ← W made orthonormal until it is steady; the coordinates are V·√λ.
+Each iteration passes over the samples once, node by node, so it can be done in blocks. The blocks
+have to share only the mean and the d × d products of W's columns (`Moments`).
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from topology.arrays import FloatArray
 from topology.latency_samples import LatencySamples, possible, sums
 
 ITERATIONS = 12
-"""Passes over the samples; what more of them improve, as many relaxations improve more."""
+"""Passes over the samples. Further passes improve less than as many relaxations do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moments:
-    """What is summed over nodes between two iterations; blocks' moments add up.
+    """Sums over nodes between two iterations; the moments of blocks add up.
 
     Attributes
     ----------
     count
-        Nodes.
+        Number of nodes.
     total
-        Sum of their vectors, shape (d,).
+        Sum of the nodes' vectors, shape (d,).
     products
-        Sum of their vectors' outer products, shape (d, d).
+        Sum of the outer products of these vectors, shape (d, d).
     """
 
     count: int
@@ -98,7 +98,7 @@ class Basis:
     def of(cls, moments: Moments) -> Basis:
         """The basis that makes vectors with these moments orthonormal."""
         centre, variances, axes = moments.principal_axes()
-        # A direction in which nothing varies (fewer independent nodes than axes) stays empty.
+        # An axis without variance (fewer independent nodes than axes) gets zeros.
         floor = max(float(variances[-1]), 0.0) * 1e-12
         strengths = np.sqrt(np.maximum(variances, 0.0))
         scale = np.where(variances > floor, 1 / np.maximum(strengths, np.finfo(float).tiny), 0.0)
@@ -149,16 +149,16 @@ def spectral_initialisation(
     rng: np.random.Generator,
     iterations: int = ITERATIONS,
 ) -> FloatArray:
-    """First places of nodes, ms, shape (count, dimensions).
+    """First positions of nodes, ms, shape (count, dimensions).
 
     Parameters
     ----------
     samples
-        Both ways (`LatencySamples.both_ways`): a node without samples stays in the middle.
+        In both directions (`LatencySamples.both_ways`). A node without samples is at the centre.
     count, dimensions
-        Nodes and dimensions, ≥ 1.
+        Numbers of nodes and dimensions, ≥ 1.
     rng
-        Draws the vectors that the iteration begins with.
+        Draws the vectors with which the iteration begins.
     iterations
         ≥ 1.
     """
