@@ -1,13 +1,13 @@
-"""How long Vivace is silent when the executor of a primary is killed.
+"""Vivace's half of benchmark `failover`: its silence when the executor of a primary is killed.
 
-A `LocalCluster`, as `vivace up` starts it, with as many executors as the Spark half has. Its links
-are not delayed, for Spark's are not. One site both feeds the query and takes its output, as Spark's
-driver does, and is not touched.
+A `LocalCluster`, as `vivace up` starts it, runs as many executors as the Spark half. Links are not
+delayed, because Spark's are not. One site both feeds the query and takes its output, as Spark's
+driver does, and is never killed.
 
-The query is the Spark half's as a partition window: the newest tuple of each of the keys, given out
-when it changes. Every interval of the replay is answered, and every tuple comes out again with the
-number it went in with: what was lost or came twice shows in the numbers themselves, whatever the
-system thinks of its sequence.
+The query is that of the Spark half as a partition window: the newest tuple of each key, whenever it
+changes. Every interval of the replay is completed, and every tuple leaves with the number it
+entered with. Lost and repeated tuples therefore show in the numbers themselves, independently of
+the system's own sequence numbers.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def recording() -> pa.RecordBatch:
 
 
 def faults(delivered: Delivered) -> SequenceFaults:
-    """Tuples lost and repeated, by the sequence's numbers and by the tuples' own; the worse."""
+    """Lost and repeated tuples by sequence numbers and by the tuples' own numbers; the greater."""
     told = sequence_faults(delivered)
     rounds, numbers = (
         np.asarray(delivered.rows[name].to_numpy(), dtype=np.int64)
@@ -141,7 +141,7 @@ def faults(delivered: Delivered) -> SequenceFaults:
 
 
 def write_input(folder: Path, executors: int) -> Path:
-    """The recording and the manifests; where the latter are."""
+    """Write the recording and the manifests; returns the path of the manifests."""
     path = folder / "ours.parquet"
     parquet.write_table(pa.Table.from_batches([recording()]), path)
     manifests = folder / "ours.yaml"
@@ -163,7 +163,7 @@ def write_input(folder: Path, executors: int) -> Path:
 def _kill_again_and_again(
     store: Store, runs: int, say: Say
 ) -> tuple[Sequence[int], Sequence[Killed]]:
-    """When each steady stretch began, one more than there are kills, and the kills; in turns.
+    """Kill `runs` times; returns the starts of all steady stretches (one more), and the kills.
 
     A stretch of `STEADY_S` follows each restoration of redundancy; the next kill ends it.
     """
@@ -184,7 +184,7 @@ def _kill_again_and_again(
 
 
 def judge(delivered: Delivered, steady_us: Sequence[int], kills: Sequence[Killed]) -> Measurement:
-    """What a series of kills did, from what was delivered."""
+    """Measure a series of kills by the output that was delivered."""
     arrivals_s = np.sort(delivered.completed_column("arrived_us")) / 1e6
 
     def silence_ms(since_us: int, until_us: float) -> float:

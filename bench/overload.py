@@ -1,9 +1,9 @@
-"""Benchmark `overload`: twice as much as a host can do, for half a minute, on Spark executors.
+"""Benchmark `overload`: twice a host's capacity for half a minute, on Spark executors.
 
-A host evaluates two streams at 1 ms a tuple (emulated): *alarms*, whose output has 100 ms, and
-*readings*, of which so many come that the two together are twice what the host can do. The load
-shedder of the readings lets in what leaves a tenth of the host free, the most valuable of each
-interval. Every tuple must be found again: entered by the recording = shed + delivered.
+A host evaluates two streams at 1 ms a tuple (emulated): *alarms*, whose output has a deadline of
+100 ms, and *readings*. Together they are twice the host's capacity. The load shedder of the
+readings admits the most valuable tuples of each interval, so many that a tenth of the host stays
+free. Every tuple must be accounted for: tuples of the recording = shed + delivered.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ QUICK_S = 5
 
 INTERVAL_MS = 20
 ALARMS, READINGS = 4, 36
-"""Tuples of an interval, together twice what fits into it at 1 ms a tuple."""
+"""Tuples of an interval: together twice as many as fit into it at 1 ms a tuple."""
 
 KEPT_READINGS = 14
-"""Let in of each interval: with the alarms nine tenths of the host."""
+"""Readings admitted in each interval: with the alarms they take nine tenths of the host."""
 
 DEADLINE_MS = 100
 
@@ -104,7 +104,7 @@ def overload(settings: Settings) -> Mapping[str, float]:
 def figures(
     seconds: float, shed: Mapping[str, int], delivered: Mapping[str, Delivered]
 ) -> dict[str, float]:
-    """Flat figures; `unaccounted` is 0 if every tuple is found again."""
+    """Flat figures; `unaccounted` is 0 if every tuple is accounted for."""
     intervals = round(seconds * 1000 / INTERVAL_MS)
     entered = {"urgent": ALARMS * intervals, "archived": READINGS * intervals}
     dropped = {"urgent": shed.get("alarms", 0), "archived": shed.get("readings", 0)}
@@ -132,7 +132,7 @@ def figures(
 
 
 def write_input(folder: Path, seconds: float) -> Path:
-    """Recordings and manifests; where the latter are."""
+    """Write the recordings and the manifests; returns the path of the manifests."""
     intervals = round(seconds * 1000 / INTERVAL_MS)
     for stream, count in (("alarms", ALARMS), ("readings", READINGS)):
         numbers = np.arange(count * intervals, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""How long nothing arrives at a sink: the measure by which failovers are compared."""
+"""The longest silence at a sink: the measure by which failovers are compared."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import numpy as np
 import numpy.typing as npt
 
 TUPLES_PER_S = 5_000
-"""Load under which executors are killed, the same for every system."""
+"""Load while executors are killed; the same for every system."""
 
 KEYS = 200
-"""Keys among the tuples; about as many as aircraft in the example."""
+"""Number of keys: about that of the aircraft in the example."""
 
 STEADY_S = 5.0
-"""Undisturbed running before each kill, and after all executors are back."""
+"""Undisturbed time before each kill, and after all executors are back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What a system did in a series of failovers.
+    """Measurements of one system in a series of failovers.
 
     Attributes
     ----------
     gaps_ms
         Longest silence around each kill, ms.
     counts
-        Whatever else the system is held to over the whole series: `lost`, `repeated`, …
+        Further figures of the whole series: `lost`, `repeated`, …
     """
 
     gaps_ms: Sequence[float]
@@ -38,15 +38,15 @@ Seconds = Sequence[float] | npt.NDArray[np.float64]
 
 
 def longest_silence_ms(arrivals_s: Seconds, since_s: float, until_s: float) -> float:
-    """Longest time without an arrival, of the silences that reach into [since, until].
+    """Longest time without an arrival, among the silences that overlap [since, until].
 
     Parameters
     ----------
     arrivals_s
-        When output arrived, s, rising. The silence that `until` cuts off counts as far as it
-        went, so that a system which never speaks again is not praised for it.
+        Arrival times of output, s, rising. A silence that lasts beyond `until` counts up to
+        `until`, so that a system that never recovers has a long silence.
     since_s, until_s
-        When the executor was killed, and when watching ended.
+        Time of the kill, and end of the measurement.
 
     >>> longest_silence_ms([0.0, 1.0, 3.0, 3.5], since_s=2.0, until_s=4.0)
     2000.0
