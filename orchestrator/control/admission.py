@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.control.dataflow import Dataflow, InvalidQuery, dataflow, located
+from orchestrator.control.dataflow import InvalidQuery, dataflow, located
 from orchestrator.control.planning.network import MIN_EXECUTORS, settled
 from orchestrator.control.planning.planner import Planning, order
 from orchestrator.control.proposals import propose
@@ -65,7 +65,10 @@ def admit(
         It is right, but cannot be had: with the constraint that stands in the way.
     """
     all_streams, all_queries = _with_applied(view, streams, queries)
-    flow = _compile(all_streams, all_queries, queries)
+    try:
+        flow = dataflow(all_streams, all_queries)
+    except InvalidQuery as problem:
+        raise located(problem, queries) from None
     _check_live_places(view, streams, queries)
     planning = Planning(view, all_streams, all_queries, flow)
     applied = {manifest.record.name: manifest for manifest in queries}
@@ -139,17 +142,6 @@ def _way(view: ClusterView, readers: Sequence[str]) -> str:
     return f"What runs is not changed in place: {deletions}, then apply again."
 
 
-def _compile(
-    streams: Mapping[str, StreamRecord],
-    queries: Mapping[str, QueryRecord],
-    manifests: Sequence[QueryManifest],
-) -> Dataflow:
-    try:
-        return dataflow(streams, queries)
-    except InvalidQuery as problem:
-        raise located(problem, manifests) from None
-
-
 def _check_live_places(
     view: ClusterView, streams: Sequence[StreamManifest], queries: Sequence[QueryManifest]
 ) -> None:
@@ -163,101 +155,62 @@ def _check_live_places(
 def _check_network(view: ClusterView) -> None:
     executors = len(view.executors)
     if executors < MIN_EXECUTORS:
-        raise Refused(
-            subject="queries",
-            field="nodes",
-            value=executors,
-            problem=f"{executors} live executors, a primary and a secondary need two nodes",
-            remedy="Start more nodes.",
-            figures={"executors": executors},
-        )
+        problem = f"{executors} live executors, a primary and a secondary need two nodes"
+        figures = {"executors": executors}
+        raise Refused("queries", "nodes", executors, problem, "Start more nodes.", figures)
     if not settled(view.hosts):
         waiting = sorted(name for name, node in view.hosts.items() if node.coordinate is None)
-        raise Refused(
-            subject="queries",
-            field="nodes",
-            value=len(view.hosts),
-            problem="the network is not measured well enough yet"
-            + (f" (no coordinate: {', '.join(waiting)})" if waiting else ""),
-            remedy="Try again in a few seconds.",
-            figures={"hosts": len(view.hosts), "without_coordinate": len(waiting)},
-        )
+        problem = "the network is not measured well enough yet"
+        problem += f" (no coordinate: {', '.join(waiting)})" if waiting else ""
+        remedy = "Try again in a few seconds."
+        figures = {"hosts": len(view.hosts), "without_coordinate": len(waiting)}
+        raise Refused("queries", "nodes", len(view.hosts), problem, remedy, figures)
 
 
 def _refused(error: PlacementError, manifest: QueryManifest) -> Refused:
     """Why there is no plan, with the figures that decide it."""
     query = manifest.record
-    subject = f"query {query.name} ({manifest.file})"
+    figures: dict[str, float | str] = {}
     match error:
         case BoundUnattainable():
-            return Refused(
-                subject=subject,
-                field="recovery",
-                value=f"{error.bound_ms:g} ms",
-                problem=f"no node can stand by for {error.operator} within it; the best is "
+            field, value = "recovery", f"{error.bound_ms:g} ms"
+            problem = (
+                f"no node can stand by for {error.operator} within it; the best is "
                 f"{error.best_node} with {error.best_ms:.1f} ms (detection "
                 f"{error.detection_ms:.1f} + transfer {error.transfer_ms:.1f} + reprocessing "
-                f"{error.reprocess_ms:.1f}; input from {', '.join(error.inputs)})",
-                remedy=f"Allow at least {_rounded_up(error.best_ms)} ms, or add nearer nodes.",
-                figures={
-                    "bound_ms": error.bound_ms,
-                    "best_ms": error.best_ms,
-                    "best_node": error.best_node,
-                    "detection_ms": error.detection_ms,
-                    "transfer_ms": error.transfer_ms,
-                    "reprocess_ms": error.reprocess_ms,
-                },
+                f"{error.reprocess_ms:.1f}; input from {', '.join(error.inputs)})"
             )
+            remedy = f"Allow at least {int(error.best_ms) + 1} ms, or add nearer nodes."
+            names = (
+                "bound_ms",
+                "best_ms",
+                "best_node",
+                "detection_ms",
+                "transfer_ms",
+                "reprocess_ms",
+            )
+            figures = {name: getattr(error, name) for name in names}
         case DeadlineUnattainable():
-            return Refused(
-                subject=subject,
-                field="deadline",
-                value=f"{error.deadline_ms:g} ms",
-                problem=f"no placement tried delivers within it; the best takes "
-                f"{error.best_ms:.1f} ms ({' → '.join(error.path)})",
-                remedy=f"Allow at least {_rounded_up(error.best_ms)} ms, or add nearer nodes.",
-                figures={"deadline_ms": error.deadline_ms, "best_ms": error.best_ms},
-            )
+            field, value = "deadline", f"{error.deadline_ms:g} ms"
+            problem = "no placement tried delivers within it; the best takes "
+            problem += f"{error.best_ms:.1f} ms ({' → '.join(error.path)})"
+            remedy = f"Allow at least {int(error.best_ms) + 1} ms, or add nearer nodes."
+            figures = {"deadline_ms": error.deadline_ms, "best_ms": error.best_ms}
         case DeadlinesUnattainable():
-            return Refused(
-                subject=subject,
-                field="deadline",
-                value=", ".join(f"{query.deadline_of(o):g} ms of {o}" for o in query.outputs),
-                problem="no placement keeps all deadlines",
-                remedy=f"{error.advice[0].upper()}{error.advice[1:]}.",
-                figures={
-                    **{f"allow_ms.{name}": ms for name, ms in error.relaxation_ms.items()},
-                    **{f"relieve_ms.{name}": ms for name, ms in error.excess_ms.items()},
-                },
-            )
+            field = "deadline"
+            value = ", ".join(f"{query.deadline_of(o):g} ms of {o}" for o in query.outputs)
+            problem = "no placement keeps all deadlines"
+            remedy = f"{error.advice[0].upper()}{error.advice[1:]}."
+            figures |= {f"allow_ms.{name}": ms for name, ms in error.relaxation_ms.items()}
+            figures |= {f"relieve_ms.{name}": ms for name, ms in error.excess_ms.items()}
         case NoNode():
-            return Refused(
-                subject=subject,
-                field="nodes",
-                value=error.operator,
-                problem=error.reason,
-                remedy="Start more nodes.",
-                figures={},
-            )
+            field, value, problem = "nodes", error.operator, error.reason
+            remedy = "Start more nodes."
         case SolverStopped():
-            return Refused(
-                subject=subject,
-                field="primaries",
-                value=", ".join(sorted(query.primaries)) or "none",
-                problem=f"no plan was found in time ({error.reason})",
-                remedy="Say there for more fragments which nodes they may take.",
-                figures={},
-            )
+            field, value = "primaries", ", ".join(sorted(query.primaries)) or "none"
+            problem = f"no plan was found in time ({error.reason})"
+            remedy = "Say there for more fragments which nodes they may take."
         case _:
-            return Refused(
-                subject=subject,
-                field="statements",
-                value=query.name,
-                problem=str(error),
-                remedy="",
-                figures={},
-            )
-
-
-def _rounded_up(ms: float) -> int:
-    return int(ms) + 1
+            field, value, problem, remedy = "statements", query.name, str(error), ""
+    subject = f"query {query.name} ({manifest.file})"
+    return Refused(subject, field, value, problem, remedy, figures)

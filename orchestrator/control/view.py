@@ -1,4 +1,4 @@
-"""All that a coordinator knows when it decides: one reading of the store, and nothing else."""
+"""The input of a decision: one reading of the store, and nothing else."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from streams.chunk import type_names
 R = TypeVar("R", bound=Record)
 
 LEAST_SAMPLES = 100
-"""Batches after which a measured cost is believed."""
+"""Batches after which a measured cost is used."""
 
 
 def _nothing() -> dict[str, Any]:
@@ -55,13 +55,14 @@ class ClusterView:
     ----------
     fragments
         By `<query>.<fragment>`.
+    plans
+        Submitted and not yet carried out, by query.
     invalid
-        What could not be decoded.
+        Records that could not be decoded or contradict themselves.
     orphaned_since_us
-        Fragments whose primary is gone, or has stepped down → when this coordinator first saw
-        that.
+        Fragment whose primary is gone, or has stepped down → when this coordinator first noticed.
     dataflow, problems
-        The queries that can be compiled, and what is wrong with the others.
+        The queries that compile, and why the others do not.
     """
 
     cluster: Versioned[ClusterRecord] | None = None
@@ -88,7 +89,7 @@ class ClusterView:
 
     @property
     def settings(self) -> ClusterRecord:
-        """What the cluster agrees on; the defaults, undelayed, before it was set up."""
+        """The cluster's settings; defaults without link delays before it was set up."""
         if self.cluster is not None:
             return self.cluster.record
         return ClusterRecord(name="", delays_ms={})
@@ -105,7 +106,7 @@ class ClusterView:
 
     @property
     def hosts(self) -> dict[str, NodeRecord]:
-        """Live executors and sites; observers come and go and carry nothing."""
+        """Live executors and sites, without observers, which run nothing."""
         return {
             name: found.record
             for name, found in self.nodes.items()
@@ -123,10 +124,10 @@ class ClusterView:
         return {n: node for n, node in self.hosts.items() if not self.suspected(n)}
 
     def suspected(self, node: str) -> bool:
-        """Whether a secondary has taken over from the node's present life, and the node has not
-        been heard of since.
+        """Whether a secondary has taken over from the node's present incarnation, and the node has
+        not reported since.
 
-        A dead host's record stays for as long as its session; its secondaries know better.
+        The record of a dead host stays until its session ends; secondaries notice the death first.
         """
         record = self.nodes[node].record
         takeovers = [found.record.took_over for found in self.fragments.values()]
@@ -138,14 +139,14 @@ class ClusterView:
         )
 
     def alive(self, replica: ReplicaId | None) -> bool:
-        """Whether that very life of the node is live, as far as anybody knows."""
+        """Whether the node still runs in that incarnation, and is not suspected."""
         if replica is None or replica.node not in self.nodes:
             return False
         living = self.nodes[replica.node].record.incarnation == replica.incarnation
         return living and not self.suspected(replica.node)
 
     def dead(self, replica: ReplicaId) -> bool:
-        """Whether that life of the node is over for certain: another one has begun.
+        """Whether that incarnation has certainly ended, because the node runs in another one.
 
         A node without a record may only have lost its session.
         """
@@ -154,17 +155,17 @@ class ClusterView:
         return self.nodes[replica.node].record.incarnation != replica.incarnation
 
     def replica(self, node: str) -> ReplicaId:
-        """A live node in its present life."""
+        """A live node in its present incarnation."""
         return ReplicaId(node=node, incarnation=self.nodes[node].record.incarnation)
 
     def status(self, replica: ReplicaId | None, fragment: str) -> ReplicaStatus | None:
-        """What a live copy says of itself; None if it is gone or has not begun."""
+        """The report of a live replica; None if it is gone or has not started."""
         if replica is None or not self.alive(replica):
             return None
         return self.nodes[replica.node].record.replicas.get(fragment)
 
     def measured_cost(self, fragment: Fragment) -> CostStatus | None:
-        """What evaluating a fragment costs where its primary runs; None until that is known."""
+        """Measured cost of a fragment on its primary's node; None until it has enough samples."""
         found = self.fragments.get(fragment.key)
         status = None if found is None else self.status(found.record.primary, fragment.name)
         if status is None or status.cost is None or status.cost.samples < LEAST_SAMPLES:
@@ -172,7 +173,7 @@ class ClusterView:
         return status.cost
 
     def stepped_down(self, record: FragmentRecord) -> bool:
-        """Whether the primary lives but does not act as one any more."""
+        """Whether the primary is alive but no longer acts as one."""
         status = self.status(record.primary, record.fragment)
         return status is not None and status.role is ReplicaRole.STANDBY
 
@@ -191,8 +192,8 @@ class ClusterView:
 def read_view(store: Store) -> ClusterView:
     """Read everything.
 
-    The readings are not of one instant. What is decided on them is written under the versions
-    read, so a change in between is noticed there.
+    The records are read one after the other, not at the same time. Decisions are written under the
+    versions read, so a change in between is noticed when they are written.
 
     Raises
     ------
@@ -207,13 +208,13 @@ def read_view(store: Store) -> ClusterView:
         invalid.append(broken)
     # Fragments and assignments are read before the nodes they name, so that a node that seems
     # gone is gone.
-    fragments = _sound(store, FRAGMENTS, _fragment_fault, invalid)
-    assignments = _sound(store, ASSIGNMENTS, _no_fault, invalid)
-    queries = _sound(store, QUERIES, _query_fault, invalid)
+    fragments = _sound(store, FRAGMENTS, invalid, lambda record: record.key, _fragment_fault)
+    assignments = _sound(store, ASSIGNMENTS, invalid)
+    queries = _sound(store, QUERIES, invalid, lambda record: record.name)
     # A client writes a plan before its query: whoever has read the query finds the plan.
-    plans = _sound(store, PLANS, _plan_fault, invalid)
-    streams = _sound(store, STREAMS, _stream_fault, invalid)
-    nodes = _sound(store, NODES, _node_fault, invalid)
+    plans = _sound(store, PLANS, invalid, lambda record: record.query)
+    streams = _sound(store, STREAMS, invalid, lambda record: record.name, _stream_fault)
+    nodes = _sound(store, NODES, invalid, lambda record: record.node)
     return ClusterView(
         cluster=cluster,
         nodes=nodes,
@@ -229,15 +230,18 @@ def read_view(store: Store) -> ClusterView:
 def _sound(
     store: Store,
     folder: Folder[R],
-    fault: Callable[[str, R], str | None],
     invalid: list[RecordInvalid],
+    own_name: Callable[[R], str] | None = None,
+    fault: Callable[[R], str | None] | None = None,
 ) -> dict[str, Versioned[R]]:
     """A folder's records without those that contradict their place or themselves."""
     listing = store.list(folder)
     invalid += listing.invalid
     records: dict[str, Versioned[R]] = {}
     for name, found in listing.records.items():
-        problem = fault(name, found.record)
+        problem = fault(found.record) if fault else None
+        if own_name is not None and own_name(found.record) != name:
+            problem = f"calls itself {own_name(found.record)}"
         if problem is None:
             records[name] = found
         else:
@@ -245,41 +249,21 @@ def _sound(
     return records
 
 
-def _no_fault(name: str, record: Record) -> str | None:
-    return None
+def _fragment_fault(record: FragmentRecord) -> str | None:
+    both = record.secondary is not None and record.secondary.node == record.primary.node
+    return f"has both replicas on {record.primary.node}" if both else None
 
 
-def _fragment_fault(name: str, record: FragmentRecord) -> str | None:
-    if f"{record.query}.{record.fragment}" != name:
-        return f"calls itself {record.query}.{record.fragment}"
-    if record.secondary is not None and record.secondary.node == record.primary.node:
-        return f"has both copies on {record.primary.node}"
-    return None
-
-
-def _plan_fault(name: str, record: PlanRecord) -> str | None:
-    return None if record.query == name else f"calls itself {record.query}"
-
-
-def _query_fault(name: str, record: QueryRecord) -> str | None:
-    return None if record.name == name else f"calls itself {record.name}"
-
-
-def _stream_fault(name: str, record: StreamRecord) -> str | None:
-    if record.name != name:
-        return f"calls itself {record.name}"
+def _stream_fault(record: StreamRecord) -> str | None:
     unknown = sorted(set(record.columns.values()) - type_names.keys())
     return f"has columns of unknown type {', '.join(unknown)}" if unknown else None
 
 
-def _node_fault(name: str, record: NodeRecord) -> str | None:
-    return None if record.node == name else f"calls itself {record.node}"
-
-
 def with_orphans(view: ClusterView, before: ClusterView | None, now_us: int) -> ClusterView:
-    """The view, with the times since which fragments lack their primary carried over.
+    """The view, with `orphaned_since_us` carried over from the view before.
 
-    A record that has changed since starts anew: what was decided needs time to happen.
+    The time of a fragment whose record has changed starts anew: the change needs time to take
+    effect.
     """
     since_us: dict[str, int] = {}
     for name, found in view.fragments.items():
