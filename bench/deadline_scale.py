@@ -4,7 +4,7 @@
 *decomposed* is the same without a program of the whole. The smallest problem is that paper's
 collision warning. (Its chains are contracted; at operator level it has no solution.) The others are
 random queries (`bench.deadline_workload`), a little tighter than proportional sub-deadlines allow,
-so the objective is not 0. Two families are solved by the solver only: `wan`, with latencies of up to
+so the objective is not 0. Two families are solved by the solver only: `wan`, with latencies up to
 20 ms one way, and at the largest size `even0` … `even4`, with sources and sinks spread over all
 nodes, so that only nearly perfect packing attains the bound.
 
