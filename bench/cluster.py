@@ -17,7 +17,7 @@ from orchestrator.sources import recorded
 from orchestrator.store.protocol import Store
 
 FINISHED_S = 60.0
-"""How much longer than the recording the last answers may take."""
+"""The time that the last results may take after the recording's end."""
 
 
 @contextmanager

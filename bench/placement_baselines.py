@@ -1,6 +1,6 @@
 """The placers that the paper compares itself with (reliable placement, §5).
 
-*Random*: primaries and secondaries anywhere. *Round robin*: the node with the fewest copies first.
+*Random*: primaries and secondaries anywhere. *Round robin*: the node with the fewest replicas first.
 *Upstream*: primaries as relaxation puts them, secondaries exactly where the paper's search for
 them starts, at the primary of the upstream with the largest rate (§4.5.2).
 
@@ -15,7 +15,7 @@ What the text leaves open, and what is done:
   on the network and protects nothing; `Replicas.unprotected` lists such operators, and whoever
   compares recovery times must count them as lost. With `apart` it goes to the nearest other node.
 - A start point where no operators run, a site, stands for the nearest node that runs some.
-- Nearest is by coordinates, without the CPU axis: upstream heeds no load (Table 2).
+- Nearest is by coordinates, without the CPU axis: upstream ignores load (Table 2).
 
 None knows bounds, deadlines, capacities or failure domains.
 """
@@ -36,7 +36,7 @@ from topology.arrays import IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicas:
-    """Where the two copies of every operator are.
+    """The nodes of the two replicas of every operator.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ def place_at_random(graph: QueryGraph, view: NetworkView, rng: np.random.Generat
 def place_round_robin(
     graph: QueryGraph, view: NetworkView, load: Load, rng: np.random.Generator
 ) -> Replicas:
-    """The node with the fewest copies for every primary and secondary in turn.
+    """The node with the fewest replicas for every primary and secondary in turn.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ class Run:
     Attributes
     ----------
     operators
-        Copies of operators by node, shape (n,).
+        Replicas of operators by node, shape (n,).
     """
 
     found: BulkPlan

@@ -68,7 +68,7 @@ def benchmark(name: str, *, takes_matrix: bool = False) -> Callable[[Run], Run]:
     name
         What it is called on the command line and in `build/bench`.
     takes_matrix
-        Whether it heeds `Settings.matrix`.
+        Whether it uses `Settings.matrix`.
     """
 
     def register(run: Run) -> Run:

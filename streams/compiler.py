@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from functools import reduce
 from itertools import accumulate
 
-from streams.explain import explain
 from streams.expressions import (
     Apply,
     Field,
@@ -97,11 +96,10 @@ class _Compiler:
             self._plan(scope, reads, one.where, one.group, tuple(o for _, o in one.outputs))
             for scope, one in zip(self._scopes, resolved, strict=True)
         )
-        program = Program(
+        return Program(
             name=self._statement.name,
             inputs=self._inputs,
             columns=columns,
-            operators=(),
             text=self._statement.text,
             input_columns={stream: dict(self._catalogue[stream]) for stream in self._inputs},
             reads=reads,
@@ -109,7 +107,6 @@ class _Compiler:
             selects=selects,
             to_stream=self._statement.body.to_stream,
         )
-        return explain(program)
 
     def _error(self, offset: int, message: str) -> QueryError:
         return QueryError(self._statement.source, offset, message)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streams.functions import functions, written
+from streams.functions import functions
 from streams.vector import Columns, Frame, Rows, Vector, finite, storage, truth
 from topology.arrays import BoolArray
 
@@ -138,24 +138,3 @@ def cost(expression: Typed) -> float:
             return 1.0
         case Constant():
             return 0.0
-
-
-def render(expression: Typed) -> str:
-    """The expression as text."""
-    match expression:
-        case Field(name=name):
-            return name
-        case Constant(value=bool(value)):
-            return str(value).upper()
-        case Constant(value=str(value)):
-            return "'" + value.replace("'", "''") + "'"
-        case Constant(value=value):
-            return str(value)
-        case Apply():
-            arguments = [render(argument) for argument in expression.arguments]
-            name = written.get(expression.function)
-            if name is None:
-                return f"{expression.function}({', '.join(arguments)})"
-            if len(arguments) == 2:
-                return f"({arguments[0]} {name} {arguments[1]})"
-            return f"({arguments[0]} {name})" if name == "IS NULL" else f"({name} {arguments[0]})"

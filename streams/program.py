@@ -10,15 +10,6 @@ from streams.language.ast import ToStream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorInfo:
-    """The description of one operator of a fragment, for people."""
-
-    name: str
-    kind: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WindowPlan:
     """A window on a stream. Selects that need the same window share one.
 
@@ -127,8 +118,6 @@ class Program:
         Streams it reads, each once, in the order of their first appearance.
     columns
         Of the output: name → type.
-    operators
-        For explanations.
     text
         The statement; a snapshot belongs to it.
     input_columns
@@ -142,7 +131,6 @@ class Program:
     name: str
     inputs: tuple[str, ...]
     columns: dict[str, str]
-    operators: tuple[OperatorInfo, ...]
     text: str
     input_columns: dict[str, dict[str, str]]
     reads: dict[str, tuple[str, ...]]
@@ -163,3 +151,8 @@ class Program:
             and all(len(select.sources) == 1 and select.group is None for select in self.selects)
             and all(window.range_ms == 1 and window.rows is None for window in self.windows)
         )
+
+    @property
+    def joins(self) -> bool:
+        """Whether one of the selects has several sources."""
+        return any(len(select.sources) > 1 for select in self.selects)

@@ -155,16 +155,16 @@ def _record(view: ClusterView, target: str | None) -> FragmentRecord | None:
             if target in (name, found.record.fragment)
         ]
         return named[0] if named else None
-    kinds = {f.key: operator_kinds(f) for f in view.dataflow.fragments.values()}
-    joins = [name for name in view.fragments if "join" in kinds.get(name, set())]
+    joining = {f.key for f in view.dataflow.fragments.values() if _joins(f)}
+    joins = [name for name in view.fragments if name in joining]
     names = joins or list(view.fragments)
     return view.fragments[names[0]].record if names else None
 
 
-def operator_kinds(fragment: Fragment) -> set[str]:
-    """What kinds of operators a fragment consists of."""
+def _joins(fragment: Fragment) -> bool:
+    """Whether a fragment contains a join."""
     (statement,) = parse(fragment.statement)
-    return {each.kind for each in compile_statement(statement, fragment.inputs).operators}
+    return compile_statement(statement, fragment.inputs).joins
 
 
 def run(store: Store, target: str | None, on_progress: Progress) -> Killed:

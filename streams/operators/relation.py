@@ -14,7 +14,7 @@ from topology.arrays import IntArray
 class Relation:
     """Rows in the order of their identities, stored contiguously for a join to scan.
 
-    Each change copies the relation. A theta join reads all of it anyway.
+    Each change builds the relation anew. A theta join reads all of it anyway.
     """
 
     def __init__(self, kinds: Sequence[str]) -> None:

@@ -143,7 +143,7 @@ class CostModel:
             # b is at its bound, and the best a is the mean.
             self.per_tuple_us, self.fixed_us = 0.0, mean_us
         elif per_tuple_us * mean_tuples > mean_us:
-            # a is at its bound, and the best line goes through the origin.
+            # a is at its bound, and the best line has no fixed cost.
             squares = self._spread + self._weight * mean_tuples * mean_tuples + held
             products = self._joint + self._weight * mean_tuples * mean_us + held * slope
             self.per_tuple_us, self.fixed_us = max(products / squares, 0.0), 0.0

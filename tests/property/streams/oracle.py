@@ -1,6 +1,6 @@
 """A small, slow, obviously right interpreter of the query language.
 
-It recomputes the relation from scratch at every instant of interest, over plain Python values
+It recomputes the relation from scratch at every timestamp of interest, over plain Python values
 (None is NULL), from the syntax tree; it shares nothing with the engine but the parser.
 """
 
@@ -42,21 +42,21 @@ def evaluate(statement: Statement, inputs: Inputs, until_ms: int) -> dict[int, C
     streams = {name: inputs[name] for name in names}
     emitted: dict[int, Counter[Any]] = {}
     before: Counter[Any] = Counter()
-    for timestamp_group in timestamp_groups(statement, streams, until_ms):
-        now = relation(statement, streams, timestamp_group)
+    for timestamp_ms in timestamps_to_evaluate(statement, streams, until_ms):
+        now = relation(statement, streams, timestamp_ms)
         out = {
             ToStream.ISTREAM: now - before,
             ToStream.DSTREAM: before - now,
             ToStream.RSTREAM: now,
         }[statement.body.to_stream]
         if out:
-            emitted[timestamp_group] = out
+            emitted[timestamp_ms] = out
         before = now
     return emitted
 
 
-def timestamp_groups(statement: Statement, streams: Inputs, until_ms: int) -> list[int]:
-    """Instants with tuples, and those at which a row leaves a window by its age."""
+def timestamps_to_evaluate(statement: Statement, streams: Inputs, until_ms: int) -> list[int]:
+    """Timestamps with tuples, and those at which a row leaves a window by its age."""
     found = {timestamp for tuples in streams.values() for timestamp, _ in tuples}
     for select in statement.body.selects:
         for source in select.sources:
@@ -68,12 +68,12 @@ def timestamp_groups(statement: Statement, streams: Inputs, until_ms: int) -> li
                 held = window(source.window, streams[source.stream], timestamp + span - 1)
                 if any(kept is row for _, kept in held):
                     found.add(timestamp + span)
-    return sorted(timestamp_group for timestamp_group in found if timestamp_group <= until_ms)
+    return sorted(timestamp_ms for timestamp_ms in found if timestamp_ms <= until_ms)
 
 
-def window(spec: Window, tuples: Sequence[Tuple], timestamp_group: int) -> list[Tuple]:
-    """The tuples in a window at an instant."""
-    held = [one for one in tuples if one[0] <= timestamp_group]
+def window(spec: Window, tuples: Sequence[Tuple], timestamp_ms: int) -> list[Tuple]:
+    """The tuples in a window at a timestamp."""
+    held = [one for one in tuples if one[0] <= timestamp_ms]
     if spec.partition_by:
         assert spec.rows is not None
         newest: list[Tuple] = []
@@ -90,22 +90,20 @@ def window(spec: Window, tuples: Sequence[Tuple], timestamp_group: int) -> list[
     elif spec.rows is not None:
         held = held[-spec.rows :]
     if spec.range_ms is not None:
-        held = [one for one in held if one[0] > timestamp_group - spec.range_ms]
+        held = [one for one in held if one[0] > timestamp_ms - spec.range_ms]
     return held
 
 
-def relation(statement: Statement, streams: Inputs, timestamp_group: int) -> Counter[Any]:
-    """What the statement's relation holds at an instant."""
+def relation(statement: Statement, streams: Inputs, timestamp_ms: int) -> Counter[Any]:
+    """The rows of the statement's relation at a timestamp."""
     return Counter(
-        row
-        for select in statement.body.selects
-        for row in selected(select, streams, timestamp_group)
+        row for select in statement.body.selects for row in selected(select, streams, timestamp_ms)
     )
 
 
-def selected(select: Select, streams: Inputs, timestamp_group: int) -> Iterable[tuple[Any, ...]]:
+def selected(select: Select, streams: Inputs, timestamp_ms: int) -> Iterable[tuple[Any, ...]]:
     """The rows of one SELECT."""
-    sources = [rows_of(source, streams, timestamp_group) for source in select.sources]
+    sources = [rows_of(source, streams, timestamp_ms) for source in select.sources]
     rows: list[Environment] = []
     for combination in product(*sources):
         joined: Environment = {}
@@ -124,11 +122,11 @@ def selected(select: Select, streams: Inputs, timestamp_group: int) -> Iterable[
     return [tuple(grouped(one, group) for one in expressions) for group in groups.values()]
 
 
-def rows_of(source: Source, streams: Inputs, timestamp_group: int) -> list[Environment]:
+def rows_of(source: Source, streams: Inputs, timestamp_ms: int) -> list[Environment]:
     assert source.window is not None
     return [
         {(source.alias, name): one for name, one in row.items()}
-        for _, row in window(source.window, streams[source.stream], timestamp_group)
+        for _, row in window(source.window, streams[source.stream], timestamp_ms)
     ]
 
 

@@ -185,7 +185,7 @@ Delivery = tuple[list[tuple[str, Chunk]], int, bool, int | None]
 def scenarios(
     draw: st.DrawFn, inputs: tuple[str, ...]
 ) -> tuple[dict[str, list[oracle.Tuple]], int, list[Delivery]]:
-    """Tuples for each input, the last instant, and two ways of delivering them."""
+    """Tuples for each input, the last timestamp, and two ways of delivering them."""
     tuples = {name: draw(streams()) for name in inputs}
     last = max((one[-1][0] for one in tuples.values() if one), default=0)
     until_ms = last + draw(st.sampled_from([0, 1, 10]))

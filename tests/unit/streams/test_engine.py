@@ -1,4 +1,4 @@
-"""Marks, limits, cuts and snapshots of a fragment."""
+"""Watermarks, limits, cuts and snapshots of a fragment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_nothing_is_evaluated_before_every_input_has_come_so_far() -> None:
     assert not engine.ready
     assert engine.advance(10) is None
     engine.offer("t", chunk(sensor, [row(3, "b")], [3]))
-    # Instants 1 and 3, a tuple each; the tuple of 5 is not closed.
+    # Timestamps 1 and 3, a tuple each; the input watermark has not reached 5.
     assert engine.ready
     evaluated = engine.advance(10)
     assert evaluated is not None
@@ -49,7 +49,7 @@ def test_output_watermarks_are_those_of_all_inputs_with_the_newest_ingestion_tim
     evaluated = engine.advance(10)
     assert evaluated is not None
     assert evaluated.watermarks_ms.tolist() == [10, 15, 20]
-    # 10 had to wait for t's mark at 15, 15 for s's at 20.
+    # 10 had to wait for t's watermark at 15, 15 for s's at 20.
     assert evaluated.ingestion_times_us.tolist() == [15_000, 20_000, 20_000]
 
 
@@ -174,7 +174,7 @@ def test_tuples_are_limited_at_watermarks() -> None:
     assert evaluated is not None
     assert (evaluated.watermarks_ms.tolist(), evaluated.tuples_in) == ([1, 2], 3)
     assert engine.waiting == 3
-    # One instant at least, however many tuples it has.
+    # One watermark at least, however many tuples that is.
     evaluated = engine.advance(10, tuples=1)
     assert evaluated is not None
     assert (evaluated.watermarks_ms.tolist(), evaluated.tuples_in) == ([3], 3)

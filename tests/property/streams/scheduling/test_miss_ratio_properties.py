@@ -1,4 +1,4 @@
-"""Ratios of any sequence of answers, against a list of them all."""
+"""Ratios of any sequence of outputs, against a list of them all."""
 
 from __future__ import annotations
 

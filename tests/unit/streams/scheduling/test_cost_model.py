@@ -51,7 +51,7 @@ def test_parts_are_never_negative() -> None:
     assert falling.per_tuple_us == 0
     assert falling.fixed_us > 0
     assert rising.fixed_us == 0
-    # Through the origin: Σ n·t / Σ n², of which 10 has nearly all the weight.
+    # A line without a fixed cost: Σ n·t / Σ n², of which 10 has nearly all the weight.
     assert rising.per_tuple_us == pytest.approx(9.92, rel=0.02)
 
 

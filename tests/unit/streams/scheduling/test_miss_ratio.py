@@ -1,4 +1,4 @@
-"""Shares of answers that are late."""
+"""Shares of outputs that are late."""
 
 from __future__ import annotations
 

@@ -1,23 +1,22 @@
-"""Describes the operators of a program for people."""
+"""Describes the operators of a compiled statement, to see what the compiler made of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
-from streams.expressions import render
-from streams.program import AggregatePlan, OperatorInfo, Program, SelectPlan, WindowPlan
+from streams.expressions import Apply, Constant, Field, Typed
+from streams.functions import written
+from streams.program import AggregatePlan, Program, SelectPlan, WindowPlan
 
 _Add = Callable[[str, str], None]
 
 
-def explain(program: Program) -> Program:
-    """The program with `operators` filled in, inputs first."""
-    found: list[OperatorInfo] = []
+def operators(program: Program) -> list[tuple[str, str]]:
+    """Kind and description of each operator, inputs first."""
+    found: list[tuple[str, str]] = []
 
     def add(kind: str, detail: str) -> None:
-        number = sum(one.kind == kind for one in found) + 1
-        found.append(OperatorInfo(name=f"{kind}-{number}", kind=kind, detail=detail))
+        found.append((kind, detail))
 
     for window in program.windows:
         add("window", describe_window(window, program.reads[window.stream]))
@@ -26,7 +25,7 @@ def explain(program: Program) -> Program:
     if len(program.selects) > 1:
         add("union", f"{len(program.selects)} selects")
     add(program.to_stream.value, program.name)
-    return replace(program, operators=tuple(found))
+    return found
 
 
 def _explain_select(program: Program, select: SelectPlan, add: _Add) -> None:
@@ -62,3 +61,24 @@ def describe_window(window: WindowPlan, columns: tuple[str, ...]) -> str:
 def _describe_aggregate(aggregate: AggregatePlan) -> str:
     argument = "*" if aggregate.argument is None else render(aggregate.argument)
     return f"{aggregate.function}({argument})"
+
+
+def render(expression: Typed) -> str:
+    """The expression as text."""
+    match expression:
+        case Field(name=name):
+            return name
+        case Constant(value=bool(value)):
+            return str(value).upper()
+        case Constant(value=str(value)):
+            return "'" + value.replace("'", "''") + "'"
+        case Constant(value=value):
+            return str(value)
+        case Apply():
+            arguments = [render(argument) for argument in expression.arguments]
+            name = written.get(expression.function)
+            if name is None:
+                return f"{expression.function}({', '.join(arguments)})"
+            if len(arguments) == 2:
+                return f"({arguments[0]} {name} {arguments[1]})"
+            return f"({arguments[0]} {name})" if name == "IS NULL" else f"({name} {arguments[0]})"
