@@ -33,8 +33,8 @@ from placement.errors import (
     BoundUnattainable,
     DeadlineUnattainable,
     NoNode,
-    SettingsError,
     SolverStopped,
+    check_numbers,
 )
 from placement.evaluation.load import ROUNDING_CORES, Load
 from placement.graph import QueryGraph
@@ -65,10 +65,7 @@ class BulkSettings:
     excess: int = 1
 
     def __post_init__(self) -> None:
-        if self.round_size < 1:
-            raise SettingsError(f"round_size {self.round_size} is not ≥ 1")
-        if self.excess < 0:
-            raise SettingsError(f"excess {self.excess} is negative")
+        check_numbers(self, round_size="≥ 1", excess="≥ 0")
 
 
 class Candidate(NamedTuple):

@@ -1,9 +1,8 @@
-"""Where operators rest, computed: the springs' fixed point, and the points of least network usage.
+"""The points of least network usage of many queries at once.
 
-`equilibrium` is the fixed point of relaxation (reliable placement, Algorithm 3; see
-`placement.relaxation`) by one sparse linear solve for any number of queries. It minimises
-Σ DR·Lat², which relaxation takes for the network usage Σ DR·Lat (2). `least_usage` minimises the
-latter: a Euclidean multifacility location problem, convex but not smooth where operators meet.
+Relaxation (reliable placement, Algorithm 3; `placement.relaxation`) minimises Σ DR·Lat², which it
+takes for the network usage Σ DR·Lat (2). `least_usage` replaces it and minimises the latter: a
+Euclidean multifacility location problem, convex but not smooth where operators meet.
 
 =================  ================  ===================================================
 symbol             name here         meaning
@@ -18,8 +17,7 @@ u_l                (w_l·Δ_l)         force on spring l in balance
 
 *Reweighting.* Weiszfeld's algorithm ("Sur le point pour lequel la somme des distances de n points
 donnés est minimum", Tohoku Math. J. 43, 1937) with all operators of a query moving together: the
-springs of constants w_l pull with DR(l) each, whatever their length, and are balanced again and
-again. Where an operator lies on another or on an anchor, w would be infinite; ε makes springs
+springs of constants w_l pull with DR(l) each, at any length, and are balanced repeatedly. Where an operator lies on another or on an anchor, w would be infinite; ε makes springs
 shorter than it ordinary ones, which costs at most DR·ε/4 a spring, and every balance lowers the
 cost so softened (it minimises a parabola that touches it from above).
 
@@ -34,16 +32,15 @@ does not tell when a *group* of operators would leave an anchor together; ε doe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from placement.errors import SettingsError
+from placement.errors import check_numbers
 from placement.graph import QueryGraph
 from placement.spring_system import SpringSystem
-from topology.arrays import FloatArray, IntArray
+from topology.arrays import FloatArray
 
 BYTES_PER_PULL = 1 / 2e3
 """Network usage, bytes, of 1 byte/s over a length of 1 ms: half of it is the one-way latency."""
@@ -76,16 +73,11 @@ class UsageSettings:
     max_rounds: int = 300
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.tolerance) and self.tolerance >= 0):
-            raise SettingsError(f"usage tolerance {self.tolerance} is not a number ≥ 0")
-        if not (math.isfinite(self.softening) and self.softening > 0):
-            raise SettingsError(f"usage softening {self.softening} is not a number > 0")
-        if self.max_rounds < 0:
-            raise SettingsError(f"usage max_rounds {self.max_rounds} is negative")
+        check_numbers(self, tolerance="≥ 0", softening="> 0", max_rounds="≥ 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Equilibrium:
+class LeastUsage:
     """Points of least network usage of one query.
 
     Attributes
@@ -94,7 +86,7 @@ class Equilibrium:
         By operator to be placed, shape (d,), ms.
     network_usage
         Σ DR·Lat (2) over the links that end at such an operator, bytes, Lat being half of the
-        distance between points and DR at least `springs.MIN_RATE_BYTES_S`.
+        distance between points and DR at least `spring_system.MIN_RATE_BYTES_S`.
     lower_bound
         No points have less, bytes, up to rounding.
     rounds
@@ -107,48 +99,11 @@ class Equilibrium:
     rounds: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeastUsage:
-    """Points of least network usage of q queries with n operators; attributes as `Equilibrium`'s.
-
-    Attributes
-    ----------
-    points_ms
-        Shape (n, d), ms.
-    network_usage, lower_bound, rounds
-        Shape (q,).
-    """
-
-    points_ms: FloatArray
-    network_usage: FloatArray
-    lower_bound: FloatArray
-    rounds: IntArray
-
-
-def equilibrium(
-    graphs: Sequence[QueryGraph], pinned_ms: Sequence[Mapping[str, FloatArray]]
-) -> list[dict[str, FloatArray]]:
-    """The points at which no force is left, by query and operator, shape (d,), ms.
-
-    Parameters
-    ----------
-    pinned_ms
-        By query: position of every pinned operator, shape (d,), ms.
-
-    Raises
-    ------
-    GraphError
-        If a position is missing or is none.
-    """
-    springs = SpringSystem.of(graphs, pinned_ms)
-    return springs.wrap(springs.balance(springs.rates))
-
-
 def least_usage(
     graphs: Sequence[QueryGraph],
     pinned_ms: Sequence[Mapping[str, FloatArray]],
     settings: UsageSettings | None = None,
-) -> list[Equilibrium]:
+) -> list[LeastUsage]:
     """The points of least network usage, by query.
 
     Parameters
@@ -162,21 +117,12 @@ def least_usage(
         If a position is missing or is none.
     """
     springs = SpringSystem.of(graphs, pinned_ms)
-    found = minimise(springs, springs.balance(springs.rates), settings)
-    return [
-        Equilibrium(
-            points_ms=points_ms,
-            network_usage=float(found.network_usage[query]),
-            lower_bound=float(found.lower_bound[query]),
-            rounds=int(found.rounds[query]),
-        )
-        for query, points_ms in enumerate(springs.wrap(found.points_ms))
-    ]
+    return minimise(springs, springs.balance(springs.rates), settings)
 
 
 def minimise(
     springs: SpringSystem, start_ms: FloatArray, settings: UsageSettings | None = None
-) -> LeastUsage:
+) -> list[LeastUsage]:
     """`least_usage` of springs that are in arrays already.
 
     Parameters
@@ -213,12 +159,16 @@ def minimise(
         usage[left] = np.where(better, now, usage[left])
         bound[left] = np.maximum(bound[left], _lower_bound(moving, weights, lengths_ms))
         rounds[left] = count + 1
-    return LeastUsage(
-        points_ms=points_ms,
-        network_usage=usage * BYTES_PER_PULL,
-        lower_bound=np.minimum(bound, usage) * BYTES_PER_PULL,
-        rounds=rounds,
-    )
+    bound = np.minimum(bound, usage)
+    return [
+        LeastUsage(
+            points_ms=by_name,
+            network_usage=float(usage[query]) * BYTES_PER_PULL,
+            lower_bound=float(bound[query]) * BYTES_PER_PULL,
+            rounds=int(rounds[query]),
+        )
+        for query, by_name in enumerate(springs.wrap(points_ms))
+    ]
 
 
 def _weights(springs: SpringSystem, lengths_ms: FloatArray, softest_ms: FloatArray) -> FloatArray:

@@ -7,6 +7,7 @@ exists, with the figures that decide it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,6 +33,28 @@ class NetworkError(PlacementError):
 
 class SettingsError(PlacementError):
     """A setting outside its range."""
+
+
+def check_numbers(settings: object, **limits: str) -> None:
+    """See that some settings are finite numbers within their limits.
+
+    Parameters
+    ----------
+    limits
+        Name of a setting → "> 0", "≥ 1" and the like.
+
+    Raises
+    ------
+    SettingsError
+        With the name and value of the first that is not.
+    """
+    for name, limit in limits.items():
+        value: float = getattr(settings, name)
+        sign, least = limit.split()
+        fits = value > float(least) if sign == ">" else value >= float(least)
+        if not fits or math.isinf(value):
+            kind = type(settings).__name__
+            raise SettingsError(f"{kind}: {name} {value} is not a number {limit}")
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from placement.errors import SettingsError
+from placement.errors import SettingsError, check_numbers
 from topology.arrays import FloatArray, IntArray
 
 Term = tuple[int, float]
@@ -43,12 +43,11 @@ class MilpSettings:
     node_limit: int | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.gap) and self.gap >= 0):
-            raise SettingsError(f"MILP gap {self.gap} is not a number ≥ 0")
+        check_numbers(self, gap="≥ 0")
         if not self.time_limit_s > 0:
-            raise SettingsError(f"MILP time_limit_s {self.time_limit_s} is not > 0")
-        if self.node_limit is not None and self.node_limit < 1:
-            raise SettingsError(f"MILP node_limit {self.node_limit} is not ≥ 1")
+            raise SettingsError(f"MilpSettings: time_limit_s {self.time_limit_s} is not > 0")
+        if self.node_limit is not None:
+            check_numbers(self, node_limit="≥ 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -37,13 +37,12 @@ paper takes one for the other, and so does this. `placement.equilibrium` has bot
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from placement.errors import RelaxationDiverges, SettingsError
+from placement.errors import RelaxationDiverges, SettingsError, check_numbers
 from placement.graph import QueryGraph
 from placement.spring_system import MIN_RATE_BYTES_S, SpringSystem
 from topology.arrays import FloatArray
@@ -72,11 +71,8 @@ class RelaxationSettings:
 
     def __post_init__(self) -> None:
         if not 0 < self.delta <= 1:
-            raise SettingsError(f"relaxation delta {self.delta} is not in (0, 1]")
-        if not (math.isfinite(self.rest_ms) and self.rest_ms > 0):
-            raise SettingsError(f"relaxation rest_ms {self.rest_ms} is not a number > 0")
-        if self.max_rounds < 0:
-            raise SettingsError(f"relaxation max_rounds {self.max_rounds} is negative")
+            raise SettingsError(f"RelaxationSettings: delta {self.delta} is not in (0, 1]")
+        check_numbers(self, rest_ms="> 0", max_rounds="≥ 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

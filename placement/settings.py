@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from placement.equilibrium import UsageSettings
-from placement.errors import SettingsError
+from placement.errors import check_numbers
 from placement.program import MilpSettings
 from placement.relaxation import RelaxationSettings
 from placement.secondaries import SecondarySearch
@@ -68,11 +67,7 @@ class Settings:
     batch_size: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("operator_load", "hop_overhead_ms"):
-            value: float = getattr(self, name)
-            if not math.isfinite(value) or value < 0:
-                raise SettingsError(f"{name} {value} is not a number ≥ 0")
-        for name in ("candidates", "exact_hosts", "placement_rounds", "batch_size"):
-            count: int = getattr(self, name)
-            if count < 1:
-                raise SettingsError(f"{name} {count} is not ≥ 1")
+        check_numbers(self, operator_load="≥ 0", hop_overhead_ms="≥ 0")
+        check_numbers(
+            self, candidates="≥ 1", exact_hosts="≥ 1", placement_rounds="≥ 1", batch_size="≥ 1"
+        )

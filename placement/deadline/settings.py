@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
-from placement.errors import SettingsError
+from placement.errors import check_numbers
 from placement.program import MilpSettings
 
 
@@ -30,7 +29,4 @@ class SolverSettings:
     largest: int = 2000
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.usage_weight) and self.usage_weight >= 0):
-            raise SettingsError(f"usage_weight {self.usage_weight} is not a number ≥ 0")
-        if self.largest < 0:
-            raise SettingsError(f"largest {self.largest} is not ≥ 0")
+        check_numbers(self, usage_weight="≥ 0", largest="≥ 0")

@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from placement.errors import SettingsError
+from placement.errors import SettingsError, check_numbers
 
 
 class MoveKind(enum.Enum):
@@ -82,20 +82,13 @@ class RebalanceSettings:
     candidates: int = 100
 
     def __post_init__(self) -> None:
-        for name in ("hysteresis_share", "hysteresis_bytes"):
-            value: float = getattr(self, name)
-            if not math.isfinite(value) or value < 0:
-                raise SettingsError(f"{name} {value} is not a number ≥ 0")
-        for name in ("horizon_s", "bandwidth_bytes_s"):
-            value = getattr(self, name)
-            if not math.isfinite(value) or value <= 0:
-                raise SettingsError(f"{name} {value} is not a number > 0")
+        check_numbers(self, hysteresis_share="≥ 0", hysteresis_bytes="≥ 0")
+        check_numbers(self, horizon_s="> 0", bandwidth_bytes_s="> 0")
+        check_numbers(self, max_moves="≥ 0", candidates="≥ 1")
         if not self.max_bytes >= 0:
-            raise SettingsError(f"max_bytes {self.max_bytes} is not a number ≥ 0")
-        if self.max_moves < 0:
-            raise SettingsError(f"max_moves {self.max_moves} is negative")
-        if self.candidates < 1:
-            raise SettingsError(f"candidates {self.candidates} is not ≥ 1")
+            raise SettingsError(
+                f"RebalanceSettings: max_bytes {self.max_bytes} is not a number ≥ 0"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.equilibrium import UsageSettings, equilibrium, least_usage, minimise
+from placement.equilibrium import UsageSettings, least_usage, minimise
 from placement.graph import Link, Operator, QueryGraph
 from placement.relaxation import RelaxationSettings, relax
 from placement.spring_system import MIN_RATE_BYTES_S, SpringSystem
@@ -61,9 +61,9 @@ def usage(graph: QueryGraph, points_ms: Positions) -> float:
 def test_a_batch_rests_where_each_query_relaxes_to(seed: int, sizes: list[int]):
     graphs, pinned_ms = queries(seed, sizes)
     patient = RelaxationSettings(rest_ms=1e-6, max_rounds=300)
-    for graph, pins, points_ms in zip(
-        graphs, pinned_ms, equilibrium(graphs, pinned_ms), strict=True
-    ):
+    springs = SpringSystem.of(graphs, pinned_ms)
+    rests = springs.wrap(springs.balance(springs.rates))
+    for graph, pins, points_ms in zip(graphs, pinned_ms, rests, strict=True):
         relaxed = relax(graph, pins, np.full((len(graph.to_place), 3), 50.0), patient)
         assert points_ms.keys() == relaxed.points_ms.keys()
         for name, point_ms in points_ms.items():
@@ -74,7 +74,8 @@ def test_a_batch_rests_where_each_query_relaxes_to(seed: int, sizes: list[int]):
 @given(seeds, sizes)
 def test_usage_lies_between_its_bound_and_its_start(seed: int, sizes: list[int]):
     graphs, pinned_ms = queries(seed, sizes)
-    rests = equilibrium(graphs, pinned_ms)
+    springs = SpringSystem.of(graphs, pinned_ms)
+    rests = springs.wrap(springs.balance(springs.rates))
     found = least_usage(graphs, pinned_ms, UsageSettings(max_rounds=500))
     for graph, pins, rest_ms, least in zip(graphs, pinned_ms, rests, found, strict=True):
         reached = usage(graph, pins | least.points_ms)
@@ -111,9 +112,11 @@ def test_no_query_ends_above_any_start(seed: int, sizes: list[int], max_rounds: 
     start_ms = np.random.default_rng(seed).uniform(-50, 150, size=shape)
     found = minimise(springs, start_ms, UsageSettings(max_rounds=max_rounds))
     before = springs.by_query(springs.rates * springs.lengths_ms(start_ms)) / 2e3
-    after = springs.by_query(springs.rates * springs.lengths_ms(found.points_ms)) / 2e3
+    points_ms = [point_ms for each in found for point_ms in each.points_ms.values()]
+    reached_ms = np.array(points_ms).reshape(shape)
+    after = springs.by_query(springs.rates * springs.lengths_ms(reached_ms)) / 2e3
     assert (after <= before).all()
-    np.testing.assert_allclose(after, found.network_usage)
+    np.testing.assert_allclose(after, [each.network_usage for each in found])
 
 
 @settings(max_examples=40, deadline=None)

@@ -192,7 +192,10 @@ def test_a_round_may_be_placed_in_any_order() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
-    [("round_size", 0, "round_size 0 is not ≥ 1"), ("excess", -1, "excess -1 is negative")],
+    [
+        ("round_size", 0, "round_size 0 is not a number ≥ 1"),
+        ("excess", -1, "excess -1 is not a number ≥ 0"),
+    ],
 )
 def test_settings_that_mean_nothing_are_refused(field: str, value: int, problem: str) -> None:
     with pytest.raises(SettingsError, match=problem):
