@@ -37,7 +37,6 @@ from placement.errors import (
     check_numbers,
 )
 from placement.evaluation.load import ROUNDING_CORES, Load
-from placement.graph import QueryGraph
 from placement.network import NetworkView
 from placement.planner import check_requests, free_points, place_query
 from placement.records import PlacedOperator, Plan, QueryFigures, Request
@@ -250,31 +249,18 @@ def _accept(
     surplus = np.zeros(nodes, dtype=np.int64)
     accepted: list[Outcome] = []
     for query, outcome, expected in zip(queries, outcomes, around.expected, strict=True):
-        replicas, cores = _needs(query.request.graph, outcome.placements, view)
+        pairs = {p.operator: (p.primary, p.secondary) for p in outcome.placements}
+        after = load.with_operators(query.request.graph, pairs)
+        replicas = after.replicas - load.replicas
         taken = replicas > 0
-        fits = not np.any(cores[taken] > load.room_cores()[taken] + ROUNDING_CORES)
+        fits = not np.any(after.room_cores()[taken] < -ROUNDING_CORES)
         # The first has been placed around what there is, by a placer that may know no capacity.
         if outcome.rank == 0 or (fits and not np.any(surplus[taken] > excess)):
             accepted.append(outcome)
-            load = load.with_counts(replicas, cores)
+            load = after
             surplus += replicas
         surplus -= np.bincount(expected, minlength=nodes)
     return load, accepted
-
-
-def _needs(
-    graph: QueryGraph, placements: Iterable[PlacedOperator], view: NetworkView
-) -> tuple[IntArray, FloatArray]:
-    """Copies of a query by node, and the cores that they need, shapes (n,)."""
-    at: list[int] = []
-    needed: list[float] = []
-    for placed in placements:
-        at += [view.index[placed.primary], view.index[placed.secondary]]
-        needed += [graph.cores(placed.operator)] * REPLICAS
-    where = np.array(at, dtype=np.int64)
-    nodes = len(view.nodes)
-    cores = np.bincount(where, np.array(needed), minlength=nodes).astype(np.float64)
-    return np.bincount(where, minlength=nodes), cores
 
 
 def _wrap(

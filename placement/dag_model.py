@@ -3,7 +3,7 @@
 =================  ================  ===================================================
 symbol             name here         meaning
 =================  ================  ===================================================
-N_o                choices[o]        nodes that operator o may take; one if it is pinned
+N_o                candidates[o]       nodes that operator o may take; one if it is pinned
 z_{o,n} ∈ {0, 1}   places[o]         o runs on n
 y_{l,n,m} ≥ 0      routes[l]         link l goes from n to m
 t_o ≥ 0            arrivals[o]       when o has processed a tuple's last input, ms after its
@@ -45,32 +45,33 @@ from topology.arrays import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DagTask:
-    """What is to be placed.
+    """A query to be placed.
 
     Attributes
     ----------
-    choices
-        Indices of nodes for every operator; a single one for those that are pinned.
+    candidates
+        Indices of nodes for every operator to be placed. `solve_dag` adds the pinned ones.
     price_ms
-        CPU axis that a replica meets, by node, shape (n,), ms.
+        CPU axis that a replica meets, by node, shape (n,), ms (`Load.price_ms`).
     capacity_left
-        What the operators to be placed may need together, by node, shape (n,), cores; or any.
+        CPU that the operators to be placed may need together, by node, shape (n,), cores; None:
+        any amount. A node with nothing left, or less, takes operators that need nothing.
     deadline_ms
         Of the longest path, infinite if there is none; None: paths are not modelled.
     hop_overhead_ms
-        What a link takes besides its latency, ms.
+        Cost of a link besides its latency, ms (`placement.evaluation.single.longest_path`).
     apart
         Whether operators to be placed that are linked must take different nodes.
     """
 
     graph: QueryGraph
     view: NetworkView
-    choices: Mapping[str, IntArray]
+    candidates: Mapping[str, IntArray]
     price_ms: FloatArray
-    capacity_left: FloatArray | None
-    deadline_ms: float | None
-    hop_overhead_ms: float
-    apart: bool
+    capacity_left: FloatArray | None = None
+    deadline_ms: float | None = None
+    hop_overhead_ms: float = 0.0
+    apart: bool = False
 
 
 class DagModel:
@@ -85,7 +86,7 @@ class DagModel:
     def __init__(self, task: DagTask) -> None:
         self._task = task
         self.program = Program()
-        graph, choices, view = task.graph, task.choices, task.view
+        graph, choices, view = task.graph, task.candidates, task.view
         self._links = [link for name in graph.order for link in graph.inputs[name]]
         self._latency_ms = [
             view.one_way_between(choices[link.source], choices[link.target]) for link in self._links
@@ -127,14 +128,14 @@ class DagModel:
 
     def _price(self, name: str) -> FloatArray:
         """P_{o,n}; pinned operators are free of charge."""
-        nodes, graph = self._task.choices[name], self._task.graph
+        nodes, graph = self._task.candidates[name], self._task.graph
         if graph.by_name[name].pinned is not None:
             return np.zeros(len(nodes))
         return graph.input_rate(name) * self._task.price_ms[nodes] / 1e3
 
     def _open(self, link: Link) -> FloatArray:
         """Upper bounds of the routes of a link: (5)  y_{l,n,n} = 0."""
-        by_name, choices = self._task.graph.by_name, self._task.choices
+        by_name, choices = self._task.graph.by_name, self._task.candidates
         source, target = choices[link.source], choices[link.target]
         are_free = all(by_name[end].pinned is None for end in (link.source, link.target))
         shut = (source[:, None] == target) & (self._task.apart and are_free)
@@ -159,7 +160,7 @@ class DagModel:
             return
         needs: dict[int, list[Term]] = {}
         for name in task.graph.to_place:
-            nodes: list[int] = task.choices[name].tolist()
+            nodes: list[int] = task.candidates[name].tolist()
             for node, column in zip(nodes, self._places[name].tolist(), strict=True):
                 needs.setdefault(node, []).append((column, task.graph.cores(name)))
         for node, terms in needs.items():

@@ -17,9 +17,10 @@ u_l                (w_l·Δ_l)         force on spring l in balance
 
 *Reweighting.* Weiszfeld's algorithm ("Sur le point pour lequel la somme des distances de n points
 donnés est minimum", Tohoku Math. J. 43, 1937) with all operators of a query moving together: the
-springs of constants w_l pull with DR(l) each, at any length, and are balanced repeatedly. Where an operator lies on another or on an anchor, w would be infinite; ε makes springs
-shorter than it ordinary ones, which costs at most DR·ε/4 a spring, and every balance lowers the
-cost so softened (it minimises a parabola that touches it from above).
+springs of constants w_l pull with DR(l) each, at any length, and are balanced repeatedly. Where an
+operator lies on another or on an anchor, w would be infinite. ε makes springs shorter than it
+ordinary ones, which costs at most DR·ε/4 a spring, and every balance lowers the cost so softened
+(it minimises a parabola that touches it from above).
 
 *Bound.* In balance the forces u_l cancel at every operator. Forces that cancel and exceed DR(l)
 nowhere are feasible in the dual problem; so, divided by s = max_l u_l/DR(l), they prove that no

@@ -20,6 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from placement.dag_model import DagTask
 from placement.errors import CapacityUnattainable, NoNode
 from placement.evaluation.load import ROUNDING_CORES, Load
 from placement.evaluation.single import Places
@@ -127,13 +128,15 @@ def _solve(task: ExactTask, load: Load, settings: MilpSettings) -> ExactPlacemen
         return place_tree(task)
     try:
         found = solve_dag(
-            graph,
-            task.view,
-            task.candidates,
-            task.price_ms,
-            capacity_left=room_with_staying(graph, task.view, load, task.staying),
-            apart=task.apart,
-            settings=settings,
+            DagTask(
+                graph=graph,
+                view=task.view,
+                candidates=task.candidates,
+                price_ms=task.price_ms,
+                capacity_left=room_with_staying(graph, task.view, load, task.staying),
+                apart=task.apart,
+            ),
+            settings,
         )
     except CapacityUnattainable as error:
         raise _no_room(graph, error.operators[-1]) from None

@@ -68,57 +68,28 @@ class DagPlacement:
     optimal: bool
 
 
-def solve_dag(
-    graph: QueryGraph,
-    view: NetworkView,
-    candidates: Mapping[str, IntArray],
-    price_ms: FloatArray,
-    *,
-    capacity_left: FloatArray | None = None,
-    deadline_ms: float | None = None,
-    hop_overhead_ms: float = 0.0,
-    apart: bool = False,
-    settings: MilpSettings | None = None,
-) -> DagPlacement:
+def solve_dag(task: DagTask, settings: MilpSettings | None = None) -> DagPlacement:
     """Place the operators of a query at least network usage and load price.
-
-    Parameters
-    ----------
-    candidates
-        Indices of nodes for every operator to be placed.
-    price_ms
-        CPU axis that a replica meets, by node, shape (n,), ms (`Load.price_ms`).
-    capacity_left
-        What all operators to be placed may need together, by node, shape (n,), cores. A node
-        with nothing left, or less, takes operators that need nothing.
-    deadline_ms, hop_overhead_ms
-        Longest path allowed, ms, and what a link takes besides its latency
-        (`placement.evaluation.single.longest_path`).
-    apart
-        Whether operators to be placed that are linked must take different nodes.
 
     Raises
     ------
     NoNode
         If an operator has no candidate, or none that keeps it apart.
     CapacityUnattainable, DeadlineUnattainable
-        If no placement fits or is in time: with what is missing.
+        If no placement fits or is in time: with the figures that decide it.
     NetworkError
         If candidates, prices or capacities are not of this network.
     SolverStopped
         If a limit came before any placement.
     """
-    task = DagTask(
-        graph=graph,
-        view=view,
-        choices=_choices(graph, view, candidates),
-        price_ms=_checked(price_ms, view, "price_ms", (0.0, np.finfo(np.float64).max)),
-        capacity_left=None
-        if capacity_left is None
-        else _checked(capacity_left, view, "capacity_left", (-math.inf, math.inf)).clip(min=0.0),
-        deadline_ms=deadline_ms,
-        hop_overhead_ms=hop_overhead_ms,
-        apart=apart,
+    graph, view, left = task.graph, task.view, task.capacity_left
+    _check_figures(task.price_ms, view, "price_ms", (0.0, np.finfo(np.float64).max))
+    if left is not None:
+        _check_figures(left, view, "capacity_left", (-math.inf, math.inf))
+    task = replace(
+        task,
+        candidates=_choices(graph, view, task.candidates),
+        capacity_left=None if left is None else left.clip(min=0.0),
     )
     settings = settings or MilpSettings()
     if not graph.operators:
@@ -157,9 +128,9 @@ def _choices(
     return choices
 
 
-def _checked(
+def _check_figures(
     values: FloatArray, view: NetworkView, name: str, limits: tuple[float, float]
-) -> FloatArray:
+) -> None:
     if values.shape != (len(view.nodes),):
         raise NetworkError(f"{name} has shape {values.shape}, not ({len(view.nodes)},)")
     low, high = limits
@@ -169,14 +140,13 @@ def _checked(
         raise NetworkError(
             f"{name} of node {view.nodes[at].name!r} is {values[at]}, not within [{low}, {high}]"
         )
-    return values
 
 
 def _wrap(task: DagTask, chosen: Mapping[str, int], answer: Answer) -> DagPlacement:
     """The cost is that of the places, not HiGHS's sum of almost whole numbers."""
     graph, primaries = task.graph, _primaries(task, chosen)
     cost = single.primary_usage(graph, primaries, task.view) + sum(
-        graph.input_rate(name) * float(task.price_ms[task.choices[name][chosen[name]]]) / 1e3
+        graph.input_rate(name) * float(task.price_ms[task.candidates[name][chosen[name]]]) / 1e3
         for name in graph.to_place
     )
     bound = max(min(answer.bound, cost), 0.0)
@@ -190,7 +160,9 @@ def _wrap(task: DagTask, chosen: Mapping[str, int], answer: Answer) -> DagPlacem
 
 
 def _primaries(task: DagTask, chosen: Mapping[str, int]) -> dict[str, str]:
-    return {name: task.view.nodes[int(task.choices[name][at])].name for name, at in chosen.items()}
+    return {
+        name: task.view.nodes[int(task.candidates[name][at])].name for name, at in chosen.items()
+    }
 
 
 def _missed(task: DagTask, chosen: Mapping[str, int]) -> dict[str, int]:
@@ -204,7 +176,7 @@ def _missed(task: DagTask, chosen: Mapping[str, int]) -> dict[str, int]:
     if task.capacity_left is not None:
         on_node: dict[int, list[str]] = {}
         for name in task.graph.to_place:
-            on_node.setdefault(int(task.choices[name][chosen[name]]), []).append(name)
+            on_node.setdefault(int(task.candidates[name][chosen[name]]), []).append(name)
         for node, names in on_node.items():
             needed = sum(map(task.graph.cores, names))
             if needed > task.capacity_left[node] + ROUNDING_CORES:
@@ -239,9 +211,11 @@ def _reason(task: DagTask, answer: Answer, settings: MilpSettings) -> PlacementE
 
 def _too_small(task: DagTask, left: FloatArray) -> CapacityUnattainable:
     graph = task.graph
-    alone = [name for name in graph.to_place if graph.cores(name) > left[task.choices[name]].max()]
+    alone = [
+        name for name in graph.to_place if graph.cores(name) > left[task.candidates[name]].max()
+    ]
     names = alone[:1] or list(graph.to_place)
-    nodes = np.unique(np.concatenate([task.choices[name] for name in names]))
+    nodes = np.unique(np.concatenate([task.candidates[name] for name in names]))
     return CapacityUnattainable(
         query=graph.name,
         operators=tuple(names),

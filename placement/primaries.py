@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from placement.candidates import candidates
+from placement.dag_model import DagTask
 from placement.errors import DeadlineUnattainable, NoNode
 from placement.evaluation.load import Load
 from placement.evaluation.single import Places, longest_path, with_nodes
@@ -165,28 +166,25 @@ def _in_time(task: PrimaryTask, chosen: Places) -> dict[str, str]:
         # The node that it was given is one too, since it may be none of those allowed.
         nodes = [chosen[name], *_allowed(graph, name, [*near, *others])]
         anywhere[name] = np.array([view.index[node] for node in nodes], dtype=np.int64)
-    left = room_with_staying(graph, view, load, task.keep)
-
-    def solve(free: Mapping[str, IntArray]) -> dict[str, str]:
-        return solve_dag(
-            graph,
-            view,
-            free,
-            load.price_ms(),
-            capacity_left=None if settings.placer is Placer.NEAREST else left,
-            deadline_ms=task.request.deadline_ms,
-            hop_overhead_ms=settings.hop_overhead_ms,
-            apart=task.apart,
-            settings=settings.milp,
-        ).primaries
-
+    is_nearest = settings.placer is Placer.NEAREST
+    left = None if is_nearest else room_with_staying(graph, view, load, task.keep)
+    free = DagTask(
+        graph=graph,
+        view=view,
+        candidates=anywhere,
+        price_ms=load.price_ms(),
+        capacity_left=left,
+        deadline_ms=task.request.deadline_ms,
+        hop_overhead_ms=settings.hop_overhead_ms,
+        apart=task.apart,
+    )
     stay = {name: np.array([view.index[node]], dtype=np.int64) for name, node in task.keep.items()}
     try:
-        return solve(anywhere | stay)
+        return solve_dag(replace(free, candidates=anywhere | stay), settings.milp).primaries
     except DeadlineUnattainable:
         if not stay:
             raise
-    return solve(anywhere)
+    return solve_dag(free, settings.milp).primaries
 
 
 def _why_none(graph: QueryGraph, name: str, view: NetworkView) -> str:

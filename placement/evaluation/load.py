@@ -143,15 +143,9 @@ class Load:
             load = load.with_replicas(found, graph.cores(name), graph.input_rate(name), count=count)
         return load
 
-    def with_counts(self, replicas: IntArray, cores: FloatArray | float = 0.0) -> Load:
-        """The load with so many more replicas on each node, which need so many cores together.
-
-        Parameters
-        ----------
-        replicas, cores
-            Shape (n,).
-        """
-        return self._plus(np.arange(len(replicas)), replicas, cores)
+    def with_counts(self, replicas: IntArray) -> Load:
+        """The load with so many more replicas on each node, which take no room."""
+        return self._plus(np.arange(len(replicas)), replicas, 0.0)
 
     def with_delta(self, delta: LoadDelta) -> Load:
         """The load after the changes of a single placement."""

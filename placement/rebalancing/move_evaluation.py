@@ -147,35 +147,22 @@ class MoveEvaluation:
 
     def evaluate(self, batch: PlacementBatch) -> EvaluatedMoves:
         """All figures but those of load, which depends on other queries too."""
-        shape = batch.primaries.shape
-        price, bytes_to_ship, seconds = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        moves = np.zeros(shape[0], dtype=np.int64)
-        comings: list[tuple[IntArray, IntArray, IntArray, int, FloatArray]] = []
-        for o in self.evaluator.placed:
-            swapped, came, newcomer, leaver, share_ms = self._difference(batch, o)
-            moves += swapped.astype(np.int64) + came
-            a, s = self._pair(o)
-            shipper = np.where(swapped, s, a)
-            target = np.where(came, newcomer, s)
-            ship_s = self.one_way_of(shipper, target) / 1e3
-            bytes_to_ship[:, o] = np.where(came, self._state_bytes[o], 0.0)
-            seconds[:, o] = bytes_to_ship[:, o] / self._rebalancing.bandwidth_bytes_s + ship_s
-            seconds[~came, o] = 0.0
-            inputs = self._inputs(batch, o, target) * seconds[:, o]
-            price[:, o] = (bytes_to_ship[:, o] * ship_s + inputs) / self._rebalancing.horizon_s
-            price[~came, o] = 0.0
-            at = np.flatnonzero(came)
-            comings.append((at, newcomer[at], leaver[at], o, share_ms[at]))
+        changes = _Changes.of(self.base, batch)
+        came, target = changes.came, changes.target
+        ship_s = self.one_way_of(changes.shipper, target) / 1e3
+        bytes_to_ship = np.where(came, self._state_bytes, 0.0)
+        seconds = bytes_to_ship / self._rebalancing.bandwidth_bytes_s + ship_s
+        price = bytes_to_ship * ship_s + self._input_usage(batch, target) * seconds
         return EvaluatedMoves(
             batch=batch,
             usage_gain=self.usage - self._usage(batch),
             uncertainty=self._uncertainty(batch),
-            price=price,
+            price=np.where(came, price / self._rebalancing.horizon_s, 0.0),
             bytes_to_ship=bytes_to_ship,
-            seconds=seconds,
-            moves=moves,
+            seconds=np.where(came, seconds, 0.0),
+            moves=changes.swapped[:, self.evaluator.placed].sum(axis=1) + came.sum(axis=1),
             findings=self.findings(batch),
-            load_delta=self._load_delta(comings),
+            load_delta=self._load_delta(changes),
         )
 
     def findings(self, batch: PlacementBatch) -> IntArray:
@@ -216,29 +203,13 @@ class MoveEvaluation:
     def _pair(self, o: int) -> tuple[int, int]:
         return int(self.base.primaries[0, o]), int(self.base.secondaries[0, o])
 
-    def _difference(
-        self, batch: PlacementBatch, o: int
-    ) -> tuple[BoolArray, BoolArray, IntArray, IntArray, FloatArray]:
-        """Whether roles swap, whether a copy comes to a new node, which, from where, its share."""
-        a, s = self._pair(o)
-        primary, secondary = batch.primaries[:, o], batch.secondaries[:, o]
-        swapped = (primary == s) | (secondary == a)
-        new_primary = (primary != a) & (primary != s)
-        new_secondary = (secondary != a) & (secondary != s)
-        newcomer = np.where(new_primary, primary, secondary)
-        leaves_a = (primary != a) & (secondary != a)
-        leaver = np.where(leaves_a, a, s)
-        primary_ms, secondary_ms = map(float, self._shares_ms[o])
-        share_ms = np.where(leaves_a, primary_ms, secondary_ms)
-        return swapped, new_primary | new_secondary, newcomer, leaver, share_ms
-
-    def _inputs(self, batch: PlacementBatch, o: int, target: IntArray) -> FloatArray:
-        """DR·Lat of the operator's inputs to one more copy, shape (f,), bytes."""
-        total = np.zeros(len(target))
-        for stream in self.evaluator.streams:
-            if stream.target == o and not stream.to_secondary:
-                delay_ms = self.one_way_of(batch.primaries[:, stream.source], target)
-                total += stream.rate_bytes_s * delay_ms / 1e3
+    def _input_usage(self, batch: PlacementBatch, target: IntArray) -> FloatArray:
+        """DR·Lat of each operator's inputs to one more replica on its target, (f, o), bytes."""
+        total = np.zeros(target.shape)
+        for source, o, rate_bytes_s, to_secondary in self.evaluator.streams:
+            if not to_secondary:
+                delay_ms = self.one_way_of(batch.primaries[:, source], target[:, o])
+                total[:, o] += rate_bytes_s * delay_ms / 1e3
         return total
 
     def _usage(self, batch: PlacementBatch) -> FloatArray:
@@ -259,20 +230,15 @@ class MoveEvaluation:
             total += np.where(changed, rate_bytes_s * error_ms / 1e3, 0.0)
         return total
 
-    def _load_delta(
-        self, comings: list[tuple[IntArray, IntArray, IntArray, int, FloatArray]]
-    ) -> LoadDelta:
-        """Comings and goings summed by row and node."""
-        if not comings:
-            nothing, none = np.zeros(0, dtype=np.int64), np.zeros(0)
-            return LoadDelta(nothing, nothing, nothing, none, none, none)
-        rows = np.concatenate([at for at, *_ in comings for _ in range(2)])
-        nodes = np.concatenate([ends for _, came, left, *_ in comings for ends in (came, left)])
-        signs = np.concatenate([np.repeat((1, -1), len(at)) for at, *_ in comings])
-        operators = np.concatenate([np.repeat(o, 2 * len(at)) for at, *_, o, _ in comings])
-        shares_ms = np.concatenate([share for *_, share in comings for _ in range(2)])
-        keys = rows * self._size + nodes
-        distinct, at = np.unique(keys, return_inverse=True)
+    def _load_delta(self, changes: _Changes) -> LoadDelta:
+        """Replicas that come and go, summed by row and node."""
+        row, operator = np.nonzero(changes.came)
+        rows, operators = np.tile(row, 2), np.tile(operator, 2)
+        nodes = np.concatenate([changes.target[row, operator], changes.leaver[row, operator]])
+        signs = np.repeat((1, -1), len(row))
+        left = np.where(changes.primary_leaves[row, operator], 0, 1)
+        shares_ms = np.tile(self._shares_ms[operator, left], 2)
+        distinct, at = np.unique(rows * self._size + nodes, return_inverse=True)
 
         def summed(values: FloatArray) -> FloatArray:
             return np.bincount(at, signs * values, minlength=len(distinct)).astype(np.float64)
@@ -280,10 +246,50 @@ class MoveEvaluation:
         return LoadDelta(
             rows=distinct // self._size,
             nodes=distinct % self._size,
-            replicas=summed(np.ones(len(keys))).astype(np.int64),
+            replicas=summed(np.ones(len(rows))).astype(np.int64),
             input_bytes_s=summed(self._input_bytes_s[operators]),
             measured_ms=summed(shares_ms),
             cores=summed(self._cores[operators]),
+        )
+
+
+class _Changes(NamedTuple):
+    """How the replicas of each operator differ from the running ones, all of shape (f, o).
+
+    Attributes
+    ----------
+    swapped, came
+        Whether the roles swap; whether a replica comes to a new node.
+    target, leaver
+        Node that a replica comes to (else the old secondary's) and the one that it leaves.
+    shipper
+        Node that sends the state.
+    primary_leaves
+        Whether `leaver` is the old primary's node.
+    """
+
+    swapped: BoolArray
+    came: BoolArray
+    target: IntArray
+    leaver: IntArray
+    shipper: IntArray
+    primary_leaves: BoolArray
+
+    @classmethod
+    def of(cls, base: PlacementBatch, batch: PlacementBatch) -> _Changes:
+        """The changes against the only placement of `base`."""
+        (a, s), (primary, secondary) = base, batch
+        swapped = (primary == s) | (secondary == a)
+        new_primary = (primary != a) & (primary != s)
+        came = new_primary | ((secondary != a) & (secondary != s))
+        primary_leaves = (primary != a) & (secondary != a)
+        return cls(
+            swapped=swapped,
+            came=came,
+            target=np.where(came, np.where(new_primary, primary, secondary), s),
+            leaver=np.where(primary_leaves, a, s),
+            shipper=np.where(swapped, s, a),
+            primary_leaves=primary_leaves,
         )
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placement.dag_model import DagTask
 from placement.errors import CapacityUnattainable, DeadlineUnattainable, NoNode
 from placement.evaluation.load import ROUNDING_CORES
 from placement.exact_dag import DagPlacement, solve_dag
@@ -45,6 +46,16 @@ class Instance:
             name: rng.choice(4, size=rng.integers(1, 5), replace=False)
             for name in self.graph.to_place
         }
+
+    @property
+    def task(self) -> DagTask:
+        """Without conditions."""
+        return DagTask(
+            graph=self.graph,
+            view=self.view,
+            candidates=self.candidates,
+            price_ms=self.price_ms,
+        )
 
     def placements(self) -> list[Places]:
         """All that the candidates and pins allow."""
@@ -94,14 +105,13 @@ class Instance:
     ) -> DagPlacement | DeadlineUnattainable | CapacityUnattainable | NoNode:
         try:
             return solve_dag(
-                self.graph,
-                self.view,
-                self.candidates,
-                self.price_ms,
-                capacity_left=self.capacity_left if fit else None,
-                deadline_ms=deadline_ms,
-                hop_overhead_ms=HOP_OVERHEAD_MS,
-                apart=apart,
+                replace(
+                    self.task,
+                    capacity_left=self.capacity_left if fit else None,
+                    deadline_ms=deadline_ms,
+                    hop_overhead_ms=HOP_OVERHEAD_MS,
+                    apart=apart,
+                )
             )
         except (DeadlineUnattainable, CapacityUnattainable, NoNode) as error:
             return error
@@ -141,7 +151,7 @@ def _graph(rng: np.random.Generator, size: int) -> QueryGraph:
 @given(seeds, sizes)
 def test_no_placement_is_cheaper(seed: int, size: int):
     instance = Instance(seed, size)
-    found = solve_dag(instance.graph, instance.view, instance.candidates, instance.price_ms)
+    found = solve_dag(instance.task)
     assert found.primaries in instance.placements()
     check_cost(instance, found, instance.placements())
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bench.placement_assessment import assess
 from bench.placement_baselines import place_at_random, place_round_robin, place_upstream
+from placement.dag_model import DagTask
 from placement.evaluation.load import Load
 from placement.exact import place_exactly
 from placement.exact_dag import solve_dag
@@ -139,7 +140,15 @@ def test_both_solvers_agree_on_trees(seed: int, size: int, apart: bool):
     # All hosts: with few candidates, operators apart may have no place.
     anywhere = dict.fromkeys(task.graph.to_place, view.host_indices)
     task = replace(task, candidates=anywhere, apart=apart)
-    milp = solve_dag(task.graph, view, anywhere, task.price_ms, apart=apart)
+    milp = solve_dag(
+        DagTask(
+            graph=task.graph,
+            view=view,
+            candidates=anywhere,
+            price_ms=task.price_ms,
+            apart=apart,
+        )
+    )
     found = place_tree(task)
     assert found.cost == pytest.approx(milp.cost, rel=1e-5)
     assert found.primaries == milp.primaries or found.cost == pytest.approx(milp.cost)

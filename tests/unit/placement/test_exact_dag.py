@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from placement.dag_model import DagTask
 from placement.errors import (
     CapacityUnattainable,
     DeadlineUnattainable,
@@ -21,6 +22,7 @@ from placement.exact_dag import DagPlacement, solve_dag
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
 from placement.program import MilpSettings
+from topology.arrays import FloatArray, IntArray
 
 # A line of nodes n0 … n4, 20 ms of one way apart.
 view = NetworkView(
@@ -50,12 +52,37 @@ def anywhere(nodes: Iterable[int] = range(5)) -> dict[str, np.typing.NDArray[np.
     return {name: np.array(list(nodes), dtype=np.int64) for name in "abcd"}
 
 
+def solved(
+    graph: QueryGraph,
+    over: NetworkView,
+    candidates: Mapping[str, IntArray],
+    price_ms: FloatArray,
+    *,
+    settings: MilpSettings | None = None,
+    capacity_left: FloatArray | None = None,
+    deadline_ms: float | None = None,
+    hop_overhead_ms: float = 0.0,
+    apart: bool = False,
+) -> DagPlacement:
+    task = DagTask(
+        graph=graph,
+        view=over,
+        candidates=candidates,
+        price_ms=price_ms,
+        capacity_left=capacity_left,
+        deadline_ms=deadline_ms,
+        hop_overhead_ms=hop_overhead_ms,
+        apart=apart,
+    )
+    return solve_dag(task, settings)
+
+
 def places(found: DagPlacement) -> str:
     return " ".join(found.primaries[name] for name in "abcd")
 
 
 def test_all_gather_where_most_data_comes_from():
-    found = solve_dag(diamond(), view, anywhere(), free_of_charge)
+    found = solved(diamond(), view, anywhere(), free_of_charge)
     assert places(found) == "n0 n0 n0 n0"
     assert found.primaries["S"] == "n0"
     assert found.primaries["T"] == "n4"
@@ -67,13 +94,13 @@ def test_all_gather_where_most_data_comes_from():
 
 def test_candidates_restrict():
     candidates = anywhere() | {"b": np.array([3, 2])}
-    found = solve_dag(diamond(), view, candidates, free_of_charge)
+    found = solved(diamond(), view, candidates, free_of_charge)
     assert places(found) == "n2 n2 n2 n2"
 
 
 def test_a_busy_node_is_avoided_if_its_price_exceeds_the_way():
     price_ms = np.array([15.0, 0, 0, 0, 0])
-    found = solve_dag(diamond(), view, anywhere(), price_ms)
+    found = solved(diamond(), view, anywhere(), price_ms)
     # Moving all four saves 4400 bytes/s · 15 ms and costs 1000 · 20 less the last 50 · 20.
     assert places(found) == "n1 n1 n1 n1"
     assert found.cost == pytest.approx((1000 * 20 + 50 * 60) / 1e3)
@@ -84,13 +111,13 @@ def test_capacity_spreads_a_query():
     graph = diamond(cost_us=1000)
     assert [graph.cores(name) for name in "abcd"] == pytest.approx([0.1, 0.1, 0.1, 0.2])
     left = np.array([0.2, 0.3, 1, 1, 1])
-    found = solve_dag(graph, view, anywhere(), free_of_charge, capacity_left=left)
+    found = solved(graph, view, anywhere(), free_of_charge, capacity_left=left)
     assert places(found) == "n0 n0 n1 n1"
 
 
 def test_a_full_node_takes_nothing():
     left = np.array([-0.5, 0, 1, 1, 1])
-    found = solve_dag(diamond(cost_us=1000), view, anywhere(), free_of_charge, capacity_left=left)
+    found = solved(diamond(cost_us=1000), view, anywhere(), free_of_charge, capacity_left=left)
     assert places(found) == "n2 n2 n2 n2"
 
 
@@ -110,10 +137,10 @@ def test_a_deadline_changes_a_placement():
     )
     candidates = {"a": np.array([0, 2])}
     price_ms = np.array([0, 0, 100.0, 0, 0])
-    assert solve_dag(graph, view, candidates, price_ms).primaries["a"] == "n0"
-    in_time = solve_dag(graph, view, candidates, price_ms, deadline_ms=60, hop_overhead_ms=1)
+    assert solved(graph, view, candidates, price_ms).primaries["a"] == "n0"
+    in_time = solved(graph, view, candidates, price_ms, deadline_ms=60, hop_overhead_ms=1)
     assert in_time.primaries["a"] == "n2"
-    exactly = solve_dag(graph, view, candidates, price_ms, deadline_ms=62, hop_overhead_ms=1)
+    exactly = solved(graph, view, candidates, price_ms, deadline_ms=62, hop_overhead_ms=1)
     assert exactly.primaries["a"] == "n0"
 
 
@@ -128,12 +155,12 @@ def test_a_deadline_missed_by_less_than_the_solver_notices_is_missed():
         ),
     )
     with pytest.raises(DeadlineUnattainable) as error:
-        solve_dag(graph, nudged, candidates, price_ms, deadline_ms=80, hop_overhead_ms=0)
+        solved(graph, nudged, candidates, price_ms, deadline_ms=80, hop_overhead_ms=0)
     assert 80 < error.value.best_ms < 80 + 1e-6
 
 
 def test_linked_operators_apart():
-    found = solve_dag(diamond(), view, anywhere(), free_of_charge, apart=True)
+    found = solved(diamond(), view, anywhere(), free_of_charge, apart=True)
     node = found.primaries
     assert all(node[link.source] != node[link.target] for link in diamond().links[1:5])
     assert {node["a"], node["b"]} == {"n0", "n1"}
@@ -142,14 +169,14 @@ def test_linked_operators_apart():
 def test_an_unattainable_deadline_says_what_can_be_had():
     message = r"query q: .* within 50 ms; the best takes 88\.0 ms \(S @ n0 → a @ .* → T @ n4\)"
     with pytest.raises(DeadlineUnattainable, match=message) as error:
-        solve_dag(diamond(), view, anywhere(), free_of_charge, deadline_ms=50, hop_overhead_ms=2)
+        solved(diamond(), view, anywhere(), free_of_charge, deadline_ms=50, hop_overhead_ms=2)
     assert error.value.best_ms == pytest.approx(88)
 
 
 def test_an_operator_too_large_for_every_candidate_is_named():
     left = np.full(5, 0.15)
     with pytest.raises(CapacityUnattainable, match=r"query q: d need 0\.2 cores") as error:
-        solve_dag(
+        solved(
             diamond(cost_us=1000),
             view,
             anywhere(),
@@ -164,7 +191,7 @@ def test_an_operator_too_large_for_every_candidate_is_named():
 def test_operators_that_do_not_fit_together_are_named():
     left = np.array([0.2, 0.2, 0, 0, 0])
     with pytest.raises(CapacityUnattainable) as error:
-        solve_dag(diamond(cost_us=1000), view, anywhere(), free_of_charge, capacity_left=left)
+        solved(diamond(cost_us=1000), view, anywhere(), free_of_charge, capacity_left=left)
     assert error.value.operators == ("a", "b", "c", "d")
     assert error.value.needed_cores == pytest.approx(0.5)
     assert error.value.left_cores == pytest.approx(0.4)
@@ -172,34 +199,34 @@ def test_operators_that_do_not_fit_together_are_named():
 
 def test_neighbours_with_one_candidate_cannot_be_apart():
     with pytest.raises(NoNode, match="away from its neighbours"):
-        solve_dag(diamond(), view, anywhere([2]), free_of_charge, apart=True)
+        solved(diamond(), view, anywhere([2]), free_of_charge, apart=True)
 
 
 def test_an_operator_without_candidates_is_named():
     with pytest.raises(NoNode, match="operator c: has no candidate"):
-        solve_dag(diamond(), view, anywhere() | {"c": np.array([], dtype=np.int64)}, free_of_charge)
+        solved(diamond(), view, anywhere() | {"c": np.array([], dtype=np.int64)}, free_of_charge)
 
 
 @pytest.mark.parametrize("index", [-1, 5])
 def test_a_candidate_that_is_no_node_is_named(index: int):
     with pytest.raises(NetworkError, match=rf"operator b: candidates .*{index}.* 5 nodes"):
-        solve_dag(diamond(), view, anywhere() | {"b": np.array([1, index])}, free_of_charge)
+        solved(diamond(), view, anywhere() | {"b": np.array([1, index])}, free_of_charge)
 
 
 @pytest.mark.parametrize("price_ms", [math.nan, math.inf, -1])
 def test_a_price_that_is_none_is_named(price_ms: float):
     with pytest.raises(NetworkError, match=rf"price_ms of node 'n2' is {price_ms}"):
-        solve_dag(diamond(), view, anywhere(), np.array([0, 0, price_ms, 0, 0]))
+        solved(diamond(), view, anywhere(), np.array([0, 0, price_ms, 0, 0]))
 
 
 def test_capacities_of_another_network_are_refused():
     with pytest.raises(NetworkError, match=r"capacity_left has shape \(4,\), not \(5,\)"):
-        solve_dag(diamond(), view, anywhere(), free_of_charge, capacity_left=np.ones(4))
+        solved(diamond(), view, anywhere(), free_of_charge, capacity_left=np.ones(4))
 
 
 def test_no_time_no_answer():
     with pytest.raises(SolverStopped, match=r"query q: .*limit"):
-        solve_dag(
+        solved(
             diamond(), view, anywhere(), free_of_charge, settings=MilpSettings(time_limit_s=1e-9)
         )
 
@@ -210,11 +237,11 @@ def test_nothing_to_place():
         operators=(Operator(name="S", pinned="n0"), Operator(name="T", pinned="n1")),
         links=(Link(source="S", target="T", rate_bytes_s=10, tuples_s=1),),
     )
-    found = solve_dag(graph, view, {}, free_of_charge)
+    found = solved(graph, view, {}, free_of_charge)
     assert found.primaries == {"S": "n0", "T": "n1"}
     assert found.cost == pytest.approx(0.2)
     empty = QueryGraph(name="empty", operators=(), links=())
-    assert solve_dag(empty, view, {}, free_of_charge).primaries == {}
+    assert solved(empty, view, {}, free_of_charge).primaries == {}
 
 
 @pytest.mark.parametrize("gap", [-1, math.nan, math.inf])
