@@ -28,6 +28,28 @@ LEAST_VERSION = 17
 
 VECTOR_MODULE = "jdk.incubator.vector"
 
+SMALL_JVM = (
+    "-XX:+UseSerialGC",
+    # Short-lived processes end before the optimising compiler would pay.
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Djava.awt.headless=true",
+)
+"""Options for many processes on one machine: they start fast, take little memory, and write no
+performance data."""
+
+LOGGING = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
+rootLogger.level = {level}
+rootLogger.appenderRef.console.ref = console
+"""
+"""Settings of log4j for Spark and ZooKeeper: messages from a level up go to standard error."""
+
 PROBE_TIMEOUT_S = 30.0
 """Far more than `java -version` takes on a busy machine; a slower runtime hangs."""
 

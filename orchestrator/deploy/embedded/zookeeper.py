@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from orchestrator.deploy.embedded.child_process import ChildProcess
-from orchestrator.deploy.embedded.java import Java
+from orchestrator.deploy.embedded.java import LOGGING, SMALL_JVM, Java
 from orchestrator.deploy.embedded.packages import pyspark_folder
 from orchestrator.deploy.embedded.ports import LOOPBACK, PortTaken, free_port, is_free
 from orchestrator.errors import Unreachable
@@ -43,26 +43,6 @@ preAllocSize=4096
 autopurge.snapRetainCount=3
 autopurge.purgeInterval=1
 """
-
-_logging = """\
-status = error
-appender.console.type = Console
-appender.console.name = console
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{ISO8601} %p %c{1}: %m%n
-rootLogger.level = warn
-rootLogger.appenderRef.console.ref = console
-"""
-
-_jvm_options = (
-    "-Xmx128m",
-    "-XX:+UseSerialGC",
-    # Without the optimising compiler the server starts faster and takes less memory.
-    "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",
-    "-Djava.awt.headless=true",
-    "-Dzookeeper.jmx.log4j.disable=true",
-)
 
 
 class EmbeddedZooKeeper:
@@ -166,11 +146,13 @@ class EmbeddedZooKeeper:
             encoding="utf-8",
         )
         logging = self._folder / "log4j2.properties"
-        logging.write_text(_logging, encoding="utf-8")
+        logging.write_text(LOGGING.format(level="warn"), encoding="utf-8")
         self._process = ChildProcess(
             [
                 str(self._java.executable),
-                *_jvm_options,
+                *SMALL_JVM,
+                "-Xmx128m",
+                "-Dzookeeper.jmx.log4j.disable=true",
                 f"-Djava.io.tmpdir={self._temporary}",
                 f"-Dlog4j2.configurationFile={logging.as_uri()}",
                 "-cp",

@@ -26,7 +26,7 @@ from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
-from orchestrator.deploy.embedded.java import Java, find_java
+from orchestrator.deploy.embedded.java import LOGGING, SMALL_JVM, Java, find_java
 from orchestrator.deploy.embedded.packages import pyspark_folder, source_root
 from orchestrator.deploy.embedded.ports import LOOPBACK
 from orchestrator.errors import Unreachable, VivaceError
@@ -47,20 +47,7 @@ SCRATCH = "scratch"
 JVM_END_S = 15.0
 """Time for Spark's driver to end when asked, before it is killed."""
 
-_small_jvm = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.awt.headless=true"
-"""Options for many short-lived processes on one machine: start fast, take little memory, and write
-no performance data."""
-
-_logging = """\
-status = error
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{ISO8601} %p %c{1}: %m%n%ex
-rootLogger.level = error
-rootLogger.appenderRef.console.ref = console
-"""
+_small_jvm = " ".join(SMALL_JVM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +226,9 @@ def _private_home(work: Path) -> Path:
             link.unlink()
         if not link.is_symlink():
             link.symlink_to(installed / name)
-    (home / "conf" / "log4j2.properties").write_text(_logging, encoding="utf-8")
+    (home / "conf" / "log4j2.properties").write_text(
+        LOGGING.format(level="error"), encoding="utf-8"
+    )
     return home
 
 
