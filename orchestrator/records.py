@@ -1,9 +1,9 @@
-"""What the store holds: one type a znode, and nothing else crosses between processes there.
+"""Records of the store: one type for each kind of znode.
 
-Every record is plain data (JSON in ZooKeeper, decoded strictly into these types). A *replica* is
-named by its node and that node's *incarnation*: a restarted executor comes back under the same
-node name with a new incarnation and none of the old one's state, so an assignment made for the
-old one must not be mistaken for one made for the new.
+Every record is plain data: JSON in ZooKeeper, decoded strictly into these types. A *replica* is
+identified by its node and that node's *incarnation*. A restarted executor comes back under the same
+node name with a new incarnation and without its former state, so an assignment for the former
+incarnation must not be taken for one for the new.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class NodeKind(Enum):
-    """Where a host lives, hence what may be put on it."""
+    """The kind of process that a host is, and thereby what may run on it."""
 
     EXECUTOR = "executor"
     """A Spark executor: runs fragments."""
@@ -35,7 +35,7 @@ class NodeKind(Enum):
 
 
 class ReplicaId(Record, frozen=True, kw_only=True):
-    """One copy of a fragment: a node in one of its lives."""
+    """One replica of a fragment: a node in one of its incarnations."""
 
     node: str
     incarnation: str
@@ -63,7 +63,7 @@ class Coordinate(Record, frozen=True, kw_only=True):
 
 
 class CostStatus(Record, frozen=True, kw_only=True):
-    """What evaluating a fragment has cost: fixed_us + per_tuple_us · tuples."""
+    """Measured cost of evaluating a fragment: fixed_us + per_tuple_us · tuples."""
 
     fixed_us: float
     per_tuple_us: float
@@ -71,17 +71,17 @@ class CostStatus(Record, frozen=True, kw_only=True):
 
 
 class ReplicaStatus(Record, frozen=True, kw_only=True):
-    """What a host says of a copy it runs."""
+    """Report of a host about a replica that it runs."""
 
     role: ReplicaRole
     epoch: int
     output_watermark_ms: int | None
     cost: CostStatus | None = None
-    """As measured; None until enough was."""
+    """None until something was evaluated."""
 
 
 class SinkStatus(Record, frozen=True, kw_only=True):
-    """What a host says of a stream it receives."""
+    """Report of a host about a stream that it takes out."""
 
     next_seq: int
     watermark_ms: int | None
@@ -90,20 +90,20 @@ class SinkStatus(Record, frozen=True, kw_only=True):
     latency_ms_p99: float | None
     deadline_misses: int
     completed_timestamps: int
-    """Instants whose results are complete; latency is measured for each."""
+    """Timestamps whose results are complete; latency is measured for each."""
     late_rows: int = 0
-    """Tuples among `rows` that came later than the deadline."""
+    """Tuples among `rows` that arrived after the deadline."""
     miss_pct: float = 0.0
     """Deadline-miss ratio: late_rows of rows, %."""
     recent_miss_pct: float | None = None
-    """The same of the last while; None if nothing came."""
+    """The ratio over the last while; None if no tuple arrived."""
     lost: int
     repeated: int
-    """Tuples that came again, and were dropped."""
+    """Tuples that arrived again and were dropped."""
 
 
 class SourceStatus(Record, frozen=True, kw_only=True):
-    """What a host says of a stream that enters there."""
+    """Report of a host about a stream that enters there."""
 
     next_seq: int
     shed: int = 0
@@ -126,7 +126,7 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     pid: int
     machine: str
     reported_us: int = 0
-    """When the host wrote this, cluster clock: a sign of life."""
+    """When the host wrote this, cluster clock."""
     coordinate: Coordinate | None = None
     latencies_ms: dict[str, float] = {}
     """Round trips it measured, by peer."""
@@ -222,14 +222,14 @@ class QueryRecord(Record, frozen=True, kw_only=True):
 
 
 class Timing(Record, frozen=True, kw_only=True):
-    """By when a fragment must have evaluated what has come (deadline placement, §5.2)."""
+    """By when a fragment must have evaluated its input (deadline placement, §5.2)."""
 
     cost_ms: float
-    """What evaluating the tuples that come at once takes; what the plan rests on."""
+    """Time that evaluating a burst takes, as the plan assumes."""
     sub_deadline_ms: float
-    """Of the primary."""
+    """For the primary, from the arrival of its input."""
     standby_lag_ms: float
-    """How far the secondary may lag without endangering the recovery bound."""
+    """How far the secondary may lag while the recovery bound is kept."""
 
 
 class FragmentRecord(Record, frozen=True, kw_only=True):
@@ -238,9 +238,9 @@ class FragmentRecord(Record, frozen=True, kw_only=True):
     query: str
     fragment: str
     epoch: int
-    """Fencing number: rises with every change of primary."""
+    """Fencing number; rises with every change of primary."""
     generation: int
-    """Epoch in which the present state began from nothing; sequence numbers start over there."""
+    """Epoch in which the present state started empty; sequence numbers begin anew there."""
     primary: ReplicaId
     secondary: ReplicaId | None
     timing: Timing
@@ -302,7 +302,7 @@ class Peer(Record, frozen=True, kw_only=True):
 
 
 class FragmentAssignment(Record, frozen=True, kw_only=True):
-    """One copy of a fragment that a host must run."""
+    """One replica of a fragment that a host must run."""
 
     query: str
     fragment: str
@@ -314,7 +314,7 @@ class FragmentAssignment(Record, frozen=True, kw_only=True):
     epoch: int
     generation: int
     peer_replica: str | None
-    """Node of the other copy."""
+    """Node of the other replica."""
     sub_deadline_ms: float
     standby_lag_ms: float
     readers_ms: dict[str, float]

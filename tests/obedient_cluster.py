@@ -1,4 +1,4 @@
-"""Hosts that do as they are told, on a store in memory: what a coordinator sees of a cluster.
+"""A cluster as a coordinator sees it: hosts that obey their assignments, on a store in memory.
 
 They publish node records, report the replicas that are assigned to them, and take over when told
 to; no data flows.
@@ -70,7 +70,7 @@ class ObedientHost:
         x_ms, y_ms = places_ms[name]
         self.store = server.connect()
         self.cold = False
-        """Whether its secondaries never get warm."""
+        """Whether its secondaries stay cold."""
         self.costs: dict[str, CostStatus] = {}
         """Costs that it reports, by fragment."""
         self.record = NodeRecord(

@@ -49,20 +49,14 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def changes(view: ClusterView, manifests: Manifests) -> tuple[Change, ...]:
-    """What applying admitted manifests would do; those that would change what runs are refused
-    on admission, so that a known name means no change."""
-    named = [
-        *(
-            ("Stream", each.record.name, each.record.name in view.streams)
-            for each in manifests.streams
-        ),
-        *(
-            ("Query", each.record.name, each.record.name in view.queries)
-            for each in manifests.queries
-        ),
-    ]
+    """Effects of applying admitted manifests.
+
+    Admission refuses those that would change what runs, so a known name means no change.
+    """
+    named = [("Stream", each.record.name, view.streams) for each in manifests.streams]
+    named += [("Query", each.record.name, view.queries) for each in manifests.queries]
     return tuple(
-        Change(kind=kind, name=name, effect=Effect.UNCHANGED if known else Effect.NEW)
+        Change(kind=kind, name=name, effect=Effect.UNCHANGED if name in known else Effect.NEW)
         for kind, name, known in named
     )
 
@@ -115,12 +109,10 @@ def write(
     StoreError
         Somebody else wrote the same name meanwhile; what was written before stays.
     """
-    for stream in manifests.streams:
-        if stream.record.name not in view.streams:
-            store.create(STREAMS.key(stream.record.name), stream.record)
-            _note(
-                store, "applied", f"stream {stream.record.name}", f"enters at {stream.record.site}"
-            )
+    for stream in (manifest.record for manifest in manifests.streams):
+        if stream.name not in view.streams:
+            store.create(STREAMS.key(stream.name), stream)
+            _note(store, "applied", f"stream {stream.name}", f"enters at {stream.site}")
     submitted = {plan.query: plan for plan in plans}
     new = {q.record.name: q.record for q in manifests.queries if q.record.name not in view.queries}
     for name in dict.fromkeys((*submitted, *new)):

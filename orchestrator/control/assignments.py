@@ -1,7 +1,7 @@
-"""What each host must run, derived from everything else in the store.
+"""What each host must run, derived from all other records in the store.
 
 An assignment is never edited: it follows from fragments, queries, streams and live nodes, and is
-written when it differs from what is there.
+written when it differs from the stored one.
 """
 
 from __future__ import annotations

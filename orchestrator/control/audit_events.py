@@ -1,6 +1,6 @@
-"""What happened between two readings of the store, for the history.
+"""Events that the history records of changes by others, found by comparing two views.
 
-Changes that the coordinator makes itself come with their own events; these are the others'.
+Changes that the coordinator makes itself come with their own events.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the queries of a cluster are, taken together: fragments, and the streams between them.
+"""All queries of a cluster as one dataflow: fragments, and the streams between them.
 
 A statement gives one stream and is one fragment. Names of streams are global, so a query may read
-what another one makes; statements may stand in any order, within a query and across queries.
+the streams of another one. Statements may stand in any order, within a query and across queries.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Dataflow:
         return tuple(each for each in self.fragments.values() if each.query == query)
 
     def upstream_queries(self, query: str) -> set[str]:
-        """The query and all others whose streams it reads, at any remove."""
+        """The query and all others whose streams it reads, directly or through others."""
         found: set[str] = set()
         pending = [query]
         while pending:
@@ -127,7 +127,7 @@ class Dataflow:
         return found
 
     def connected_queries(self, query: str) -> set[str]:
-        """The query and all others that read its streams or those that it reads, at any remove."""
+        """The query and all others connected with it: readers, and readers of what it reads."""
         found: set[str] = set()
         pending = {query}
         while pending:
@@ -142,7 +142,7 @@ class Dataflow:
         return found
 
     def entering_streams(self, query: str) -> set[str]:
-        """Streams from outside that the query depends on, at any remove."""
+        """Streams from outside that the query depends on, directly or through others."""
         return {
             stream
             for upstream in self.upstream_queries(query)
@@ -160,7 +160,7 @@ def dataflow(streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRec
     Raises
     ------
     InvalidQuery
-        The first thing that is wrong.
+        The first problem found.
     """
     columns = tuple((name, tuple(streams[name].columns.items())) for name in sorted(streams))
     texts = tuple(msgspec.json.encode(query) for query in queries.values())
@@ -170,7 +170,7 @@ def dataflow(streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRec
 def sound_dataflow(
     streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRecord]
 ) -> tuple[Dataflow, tuple[InvalidQuery, ...]]:
-    """Compile what can be compiled, and say what cannot."""
+    """Compile the queries that are valid; returns them and the problems of the others."""
     left = dict(queries)
     problems: list[InvalidQuery] = []
     while True:
@@ -222,7 +222,7 @@ def _in_statements(query: str, error: QueryError) -> InvalidQuery:
 def _in_order(
     waiting: dict[str, tuple[QueryRecord, Statement]], catalogue: dict[str, Columns]
 ) -> dict[str, Fragment]:
-    """Compile producers before consumers, adding to the catalogue what each one makes."""
+    """Compile producers before consumers, and add the stream of each to the catalogue."""
     fragments: dict[str, Fragment] = {}
     while waiting:
         ready = [name for name, (_, body) in waiting.items() if not _reads(body) & waiting.keys()]

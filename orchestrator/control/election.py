@@ -75,7 +75,7 @@ class Election:
         self._elected_in = 0
 
     def _clear_former_self(self) -> None:
-        """Delete what an earlier session of this candidate left, or what nobody can read."""
+        """Delete a record that an earlier session of this candidate left, or that is broken."""
         version = None
         try:
             found = self._store.get(LEADER)

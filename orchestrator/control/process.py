@@ -1,4 +1,4 @@
-"""The coordinator at work: elect, read, decide, write, and again.
+"""The coordinator's loop: elect, read, decide, write.
 
 `Coordination` is one step of that on whatever store and clock it is given, for the simulator and
 for tests; `Coordinator` is the thread that takes the steps.
@@ -34,14 +34,13 @@ from orchestrator.store.protocol import (
 )
 
 INTERVAL_S = 0.2
-"""Longest time between two steps: hosts report that often what they run, and nothing of what is
-decided here is in the data's way."""
+"""Longest time between two steps: hosts report as often, and no tuple waits for a decision."""
 
 _log = logging.getLogger(__name__)
 
 
 class Coordination:
-    """One candidate's steps.
+    """The steps of one candidate.
 
     Parameters
     ----------
@@ -56,7 +55,7 @@ class Coordination:
     ) -> None:
         self.election = Election(store, candidate)
         self.problems: tuple[str, ...] = ()
-        """What stood in the way of the last decision."""
+        """Problems that the last decision could not solve."""
         self._store = store
         self._settings = settings or DecisionSettings()
         self._before: ClusterView | None = None
@@ -66,9 +65,8 @@ class Coordination:
     def run_once(self, now_us: int) -> bool:
         """Take one step; returns whether there is reason to take the next one at once.
 
-        Never raises for what lies in the store or for the state of the session: a broken record
-        becomes a problem, a conflict is a reason to read again, and without a session nothing
-        is published.
+        Neither broken records nor the state of the session raise an error: a broken record becomes
+        a problem, a conflict is a reason to read again, and without a session nothing is published.
         """
         try:
             if not self.election.stand():
@@ -159,7 +157,7 @@ class Coordinator:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What stood in the way of the last decision."""
+        """Problems that the last decision could not solve."""
         return () if self._coordination is None else self._coordination.problems
 
     def start(self) -> None:
@@ -173,8 +171,8 @@ class Coordinator:
         store = self._make_store()
         self._coordination = Coordination(store, self._candidate, self._settings)
         store.on_state(self._state_changed)
-        # Nodes report several times a second and are read at every step anyway; what should not
-        # wait for the next step is what people and hosts decide.
+        # Nodes report several times a second and are read at every step anyway. Decisions of people
+        # and hosts should not wait for the next step.
         for folder in (QUERIES, STREAMS, FRAGMENTS):
             store.watch(folder, self._wake.set)
         store.watch(LEADER, self._wake.set)

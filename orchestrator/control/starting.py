@@ -1,9 +1,9 @@
 """When streams start.
 
-A replay must not begin before every query that reads it runs with a warm secondary for each
-fragment and with its sinks listening: what came earlier would be unprotected. Streams that feed
-one query start at the same instant, else one would keep the other waiting for good; so do, by
-extension, all streams connected through queries.
+A source must not start before every query that reads it runs with a warm secondary for each
+fragment and with its sinks listening: tuples that entered earlier would be unprotected. Streams
+that feed one query start at the same time, else one would keep the other waiting for good. The same
+holds for all streams that are connected through queries.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def streams_to_start(
     Parameters
     ----------
     fragments
-        As they are to be: what was just moved is not warm.
+        Records as they will be: a replica that was just assigned is not warm.
     begin_us
-        When streams begin that nothing connects with one that has begun. A stream that joins one
-        that has begun begins when that did, and so catches up with it.
+        Start of streams that are connected with no started one. A stream that joins a started one
+        gets the same start time, and so catches up with it.
     """
     starting: dict[str, int] = {}
     for streams, queries in _groups(view):

@@ -24,7 +24,7 @@ from orchestrator.control.planning.sub_deadlines import (
     other_primaries,
     with_standbys,
 )
-from orchestrator.control.planning.task import QueryTask, Running
+from orchestrator.control.planning.task import QueryTask, RunningFragment
 from orchestrator.control.planning.workload import workload
 from orchestrator.control.view import ClusterView
 from orchestrator.records import FragmentRecord, NodeKind, QueryRecord, StreamRecord, Timing
@@ -67,7 +67,7 @@ class Planning:
         self.flow = flow
         self.work = workload(view, flow, streams, queries)
         self.fragments: dict[str, FragmentRecord] = {}
-        self.running: dict[str, Running] = {}
+        self.running: dict[str, RunningFragment] = {}
         for found in view.fragments.values():
             self.note(found.record)
 
@@ -89,7 +89,7 @@ class Planning:
         alive = [r.node for r in (record.primary, record.secondary) if r and self.view.alive(r)]
         if alive:
             secondary = alive[1] if len(alive) > 1 else None
-            running = Running(primary=alive[0], secondary=secondary, timing=record.timing)
+            running = RunningFragment(primary=alive[0], secondary=secondary, timing=record.timing)
             self.running[record.fragment] = running
 
     def discard(self, key: str) -> None:
@@ -222,7 +222,7 @@ class Planning:
                 sub_deadline_ms=sub_deadline_ms,
                 standby_lag_ms=lag_ms,
             )
-            self.running[name] = Running(primary=node, secondary=secondary, timing=timing)
+            self.running[name] = RunningFragment(primary=node, secondary=secondary, timing=timing)
 
     def _figures(
         self, task: QueryTask, primaries: Mapping[str, str], standbys: Mapping[str, Secondary]

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.control.planning.primaries import Primaries
-from orchestrator.control.planning.task import QueryTask, Running
+from orchestrator.control.planning.task import QueryTask, RunningFragment
 from orchestrator.control.planning.workload import FragmentWork, Workload
 from placement.deadline.contraction import Contraction, contract
 from placement.deadline.demand import admit, tightest, work_of
@@ -226,7 +226,7 @@ def deadline_problem(
 
 
 def admitted_work(
-    chains: Iterable[Sequence[str]], running: Mapping[str, Running]
+    chains: Iterable[Sequence[str]], running: Mapping[str, RunningFragment]
 ) -> dict[str, tuple[Admitted, ...]]:
     """Node → the primaries that run there as chains, and by when they are due."""
     found: dict[str, tuple[Admitted, ...]] = {}

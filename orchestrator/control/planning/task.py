@@ -17,7 +17,7 @@ NO_LIMIT_MS = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class RunningFragment:
     """A fragment that runs, or would: its nodes, and by when it must be done.
 
     Attributes
@@ -55,7 +55,7 @@ class QueryTask:
     query: QueryRecord
     graph: QueryGraph
     work: Workload
-    running: Mapping[str, Running]
+    running: Mapping[str, RunningFragment]
     network: NetworkView
     settings: Settings
     detection_ms: float

@@ -1,4 +1,4 @@
-"""Coordination as stories: what the history says and where copies end up."""
+"""Coordination as stories: the events of the history, and where replicas end up."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from orchestrator.control.planning.sub_deadlines import (
     kept_by_cheapest,
     other_primaries,
 )
-from orchestrator.control.planning.task import Running
+from orchestrator.control.planning.task import RunningFragment
 from orchestrator.control.planning.workload import Workload, urgency_ms, workload
 from orchestrator.control.view import LEAST_SAMPLES, ClusterView
 from orchestrator.errors import EXIT_REFUSED, InvalidInput, Refused
@@ -267,7 +267,7 @@ def test_work_on_nodes_is_counted_by_chain() -> None:
         return True
 
     running = {
-        name: Running(
+        name: RunningFragment(
             primary=node,
             secondary=secondary,
             timing=Timing(cost_ms=cost_ms, sub_deadline_ms=due_ms, standby_lag_ms=0.0),
