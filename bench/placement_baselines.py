@@ -1,6 +1,6 @@
 """The placers that the paper compares itself with (reliable placement, §5).
 
-*Random*: primaries and secondaries anywhere. *Round robin*: the node with the fewest replicas first.
+*Random*: primaries and secondaries anywhere. *Round robin*: first the node with fewest replicas.
 *Upstream*: primaries as relaxation puts them, secondaries exactly where the paper's search for
 them starts, at the primary of the upstream with the largest rate (§4.5.2).
 
