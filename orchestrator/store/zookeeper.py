@@ -29,7 +29,6 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import AsyncResult, KazooTimeoutError
-from kazoo.protocol.states import KazooState
 from kazoo.security import make_digest_acl
 
 from orchestrator.errors import Unreachable
@@ -66,12 +65,6 @@ DEFAULT_HISTORY_LIMIT = 1000
 """Events kept, a few hundred bytes each: reading all of them stays fast."""
 
 USER = "vivace"
-
-_states = {
-    KazooState.CONNECTED: SessionState.CONNECTED,
-    KazooState.SUSPENDED: SessionState.SUSPENDED,
-    KazooState.LOST: SessionState.LOST,
-}
 
 # kazoo logs every attempt to reconnect; `on_state` reports the changes that matter.
 _log = logging.getLogger("orchestrator.store.kazoo")
@@ -260,7 +253,7 @@ class ZooKeeperStore:
         return f"{self._root}/{where.path}"
 
     def _state_changed(self, kazoo_state: str) -> None:
-        state = _states[kazoo_state]
+        state = SessionState(kazoo_state)
         if state is SessionState.CONNECTED:
             identity = self._client.client_id
             self._session = 0 if identity is None else identity[0]

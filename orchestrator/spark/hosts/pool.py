@@ -37,37 +37,33 @@ STOP_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostSubmitted:
-    """A node's host was submitted to Spark; the first time is attempt 1."""
+class HostEvent:
+    """Base of the pool's events; the first submission of a node's host is attempt 1."""
 
     node: str
     attempt: int
+
+
+class HostSubmitted(HostEvent):
+    """A node's host was submitted to Spark."""
+
+
+class SessionLost(HostEvent):
+    """The Spark application ended: the node's host does not come back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorLost:
+class ExecutorLost(HostEvent):
     """The executor of a node's host died, and the host with it."""
 
-    node: str
-    attempt: int
     cause: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostEnded:
+class HostEnded(HostEvent):
     """A host ended but its executor did not; `cause` is None if the host returned."""
 
-    node: str
-    attempt: int
     cause: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionLost:
-    """The Spark application ended: the node's host does not come back."""
-
-    node: str
-    attempt: int
 
 
 _spark_errors = (Py4JError, PySparkException, AttributeError, OSError)
