@@ -188,7 +188,10 @@ def test_apply_refuses_to_change_what_runs(
     manifests.write_text(MANIFESTS.replace("deadline: 300 ms", "deadline: 400 ms"))
     done = vivace("apply", "-f", manifests)
     assert done.returncode == 2
-    assert "deadline" in done.stderr
+    assert done.stderr.endswith(
+        "high.yaml:9: Query high: deadline: '400 ms' is not what runs, which is '300 ms'. What "
+        "runs is not changed in place: `vivace delete high`, then apply again.\n"
+    )
     assert store.list(QUERIES).records["high"].record.deadline_ms == 300
 
 

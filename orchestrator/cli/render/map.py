@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator import api
+from orchestrator.cli.render.labels import Box, Points, place_labels
 
 ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
     "#E69F00",
@@ -27,13 +27,16 @@ ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
     "#D55E00",
     "#CC79A7",
 )
-Points = NDArray[np.float64]
-"""Coordinates, ms: of one host or, a row each, of several."""
-
 GREY = "#6B6B6B"
 
 LINK_COLOURS = (BLUE, GREEN, PURPLE, VERMILION, SKY, ORANGE)
 """A colour a query."""
+
+
+MARKER_RADIUS_PT = 6.5
+
+FAR_PT = 14.0
+"""Distance from which on a line joins a label and its marker."""
 
 
 def project(positions_ms: Points) -> Points:
@@ -81,6 +84,7 @@ def draw(drawn: api.CoordinateMap, file: Path) -> None:
     for spine in axes.spines.values():
         spine.set_visible(False)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=4, frameon=False, fontsize=8)
+    _draw_labels(figure, axes, drawn, spots)
     figure.savefig(file)
 
 
@@ -105,7 +109,7 @@ def _draw_flows(axes: Any, drawn: api.CoordinateMap, spots: Mapping[str, Points]
                 "alpha": 0.55 if flow.standby else 0.9,
                 "shrinkA": 9,
                 "shrinkB": 9,
-                "connectionstyle": f"arc3,rad={0.22 if flow.standby else 0.1}",
+                "connectionstyle": f"arc3,rad={_bend(flow)}",
             },
         )
     for query in queries:
@@ -148,26 +152,77 @@ def _draw_places(axes: Any, drawn: api.CoordinateMap, spots: Mapping[str, Points
             zorder=3,
             label=label,
         )
-    for i, place in enumerate(sorted(drawn.places, key=lambda p: (spots[p.name][0], p.name))):
-        _label(axes, drawn, place.name, spots[place.name], above=i % 2 == 0)
 
 
-def _label(axes: Any, drawn: api.CoordinateMap, name: str, spot: Points, *, above: bool) -> None:
+def _draw_labels(
+    figure: Any, axes: Any, drawn: api.CoordinateMap, spots: Mapping[str, Points]
+) -> None:
+    """Label the places, once everything else is where it will be."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    pixels = {name: axes.transData.transform(spot) for name, spot in spots.items()}
+    labels = [_label(axes, drawn, place.name, spots[place.name]) for place in drawn.places]
+    extents = [label.get_window_extent(canvas.get_renderer()) for label in labels]
+    boxes = place_labels(
+        np.array([pixels[place.name] for place in drawn.places]),
+        [(extent.width + 4, extent.height + 4) for extent in extents],
+        MARKER_RADIUS_PT * figure.dpi / 72,
+        _samples(drawn, pixels),
+        Box(*axes.get_window_extent().extents),
+    )
+    for place, label, extent, box in zip(drawn.places, labels, extents, boxes, strict=True):
+        at = np.array([(box.left + box.right) / 2, (box.bottom + box.top) / 2])
+        centre = np.array([(extent.x0 + extent.x1) / 2, (extent.y0 + extent.y1) / 2])
+        label.set_position(tuple((at - centre) * 72 / figure.dpi))
+        edge = np.clip(pixels[place.name], (box.left, box.bottom), (box.right, box.top))
+        if np.hypot(*(edge - pixels[place.name])) > FAR_PT * figure.dpi / 72:
+            axes.annotate(
+                "",
+                xy=tuple(spots[place.name]),
+                xytext=tuple((edge - pixels[place.name]) * 72 / figure.dpi),
+                textcoords="offset points",
+                arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0},
+                zorder=2,
+                annotation_clip=False,
+            ).set_in_layout(False)
+
+
+def _samples(drawn: api.CoordinateMap, pixels: Mapping[str, Points]) -> Points:
+    """Points on the curves of the flows, as matplotlib draws `arc3`, shape (m, 2)."""
+    part = np.linspace(0, 1, 25)[:, None]
+    curves = [np.empty((0, 2))]
+    for flow in drawn.flows:
+        begin, end = pixels[flow.source], pixels[flow.target]
+        across = (end - begin)[::-1] * (1, -1)
+        bend = (begin + end) / 2 + _bend(flow) * across
+        curves.append((1 - part) ** 2 * begin + 2 * part * (1 - part) * bend + part**2 * end)
+    return np.concatenate(curves)
+
+
+def _bend(flow: api.Flow) -> float:
+    """How far a flow's curve bends, as a share of its length."""
+    return 0.22 if flow.standby else 0.1
+
+
+def _label(axes: Any, drawn: api.CoordinateMap, name: str, spot: Points) -> Any:
+    """A place's label, still on top of it."""
     lines = [name]
     if primaries := drawn.primaries.get(name):
         lines.append("● " + ", ".join(primaries))
     if secondaries := drawn.secondaries.get(name):
         lines.append("○ " + ", ".join(secondaries))
-    axes.annotate(
+    label = axes.annotate(
         "\n".join(lines),
         xy=tuple(spot),
-        # Neighbours on the first axis put their labels on different sides.
-        xytext=(0, 11 if above else -11),
+        xytext=(0, 0),
         textcoords="offset points",
         ha="center",
-        va="bottom" if above else "top",
+        va="center",
         fontsize=8,
         zorder=4,
+        annotation_clip=False,
         bbox={
             "boxstyle": "round,pad=0.15",
             "facecolor": "white",
@@ -175,3 +230,6 @@ def _label(axes: Any, drawn: api.CoordinateMap, name: str, spot: Points, *, abov
             "alpha": 0.8,
         },
     )
+    # Labels take the room there is; they do not move the axes again.
+    label.set_in_layout(False)
+    return label
