@@ -223,32 +223,26 @@ class Dispatcher:
         # Only earliest deadline first schedules chains; the other orders schedule operators.
         groups = [operators] if self._policy is Policy.EDF else [[one] for one in operators]
         return [
-            _Task(
-                name=task.name,
-                operators=task.operators,
-                generations=self._generations(task.operators),
-                sub_deadline_us=round(task.sub_deadline_ms * 1000),
-                standby=False,
-            )
+            self._task(task.operators, task.sub_deadline_ms, standby=False)
             for group in groups
             for task in extract_tasks(group)
         ]
 
     def _standbys(self) -> list[_Task]:
         return [
-            _Task(
-                name=name,
-                operators=(name,),
-                generations=self._generations((name,)),
-                sub_deadline_us=round(hosted.assignment.standby_lag_ms * 1000),
-                standby=True,
-            )
+            self._task((name,), hosted.assignment.standby_lag_ms, standby=True)
             for name, hosted in self._replicas.items()
             if hosted.replica.role is ReplicaRole.STANDBY
         ]
 
-    def _generations(self, operators: tuple[str, ...]) -> tuple[int, ...]:
-        return tuple(self._replicas[name].replica.generation for name in operators)
+    def _task(self, operators: tuple[str, ...], sub_deadline_ms: float, *, standby: bool) -> _Task:
+        return _Task(
+            name=operators[0],
+            operators=operators,
+            generations=tuple(self._replicas[name].replica.generation for name in operators),
+            sub_deadline_us=round(sub_deadline_ms * 1000),
+            standby=standby,
+        )
 
     def _enqueue_or_rest(self, task: _Task, now_us: int) -> None:
         if not self._has_work(task):

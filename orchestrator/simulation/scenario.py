@@ -7,9 +7,7 @@ again as Spark would.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-
-import pyarrow as pa
+from dataclasses import dataclass
 
 from orchestrator.control.process import Coordination
 from orchestrator.control.view import read_view
@@ -22,7 +20,6 @@ from orchestrator.simulation.world import Costs, World
 from orchestrator.sinks.delivered import Delivered
 from orchestrator.sources import played, recorded
 from orchestrator.store.protocol import QUERIES, STREAMS
-from streams.chunk import stream_schema
 
 SETTLE_S = 20.0
 """Virtual time in which coordinates settle before queries are applied."""
@@ -50,11 +47,11 @@ class Played:
     world: World
     deliveries: dict[str, list[Deliver]]
     killed: Killed | None = None
-    schemas: dict[str, pa.Schema] = field(default_factory=dict[str, pa.Schema])
 
     def delivered(self, stream: str) -> Delivered:
         """Everything delivered of one output."""
-        return Delivered.from_deliveries(self.deliveries[stream], self.schemas[stream])
+        kept = self.deliveries[stream]
+        return Delivered.from_deliveries(kept, kept[0].chunk.rows.schema)
 
 
 class Scenario:
@@ -187,13 +184,7 @@ class Scenario:
     def finish(self, killed: Killed | None = None) -> Played:
         """Let time pass until the recording has ended and all results have arrived."""
         self._wait(self._finished, 10_000.0, "the recording does not end")
-        view = read_view(self.store)
-        return Played(
-            world=self.world,
-            deliveries=self.deliveries,
-            killed=killed,
-            schemas={s: stream_schema(dict(view.dataflow.columns[s])) for s in self.deliveries},
-        )
+        return Played(world=self.world, deliveries=self.deliveries, killed=killed)
 
     def _stand(self, name: str) -> None:
         store = self.world.server.connect()
