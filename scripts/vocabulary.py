@@ -107,6 +107,7 @@ WHOLE_NAMES = {
 ALLOWED = (
     ("*", "HIGH_WATER_MARK", "ZeroMQ's term"),
     ("tests/README.md", "mark", "pytest's `mark`"),
+    ("orchestrator/manifest/yaml_errors.py", "mark", "a place in a YAML text, PyYAML's term"),
     ("bench/deadline_trials.py", "trials", "repetitions of an experiment"),
     ("orchestrator/cli/render/*", "mark", "a tick or cross in a table"),
     ("orchestrator/cli/render/*", "marks", "ticks and crosses in a table"),

@@ -13,7 +13,7 @@ Counts = list[tuple[int, int]]
 
 
 def brute_force(positions: pa.Table) -> tuple[Alerts, Counts]:
-    """The example's answer, instant by instant, with nothing but dictionaries and sets."""
+    """The example's results, timestamp by timestamp, from nothing but dictionaries and sets."""
     rows = sorted(positions.to_pylist(), key=lambda row: row["timestamp"])
     flying = [row for row in rows if row["altitude"] is not None and row["altitude"] >= 1500]
     timestamp_groups = {row["timestamp"] + delay for row in flying for delay in (0, 30_000)}

@@ -64,7 +64,7 @@ class Input:
 
     @property
     def end_ms(self) -> int:
-        """The last instant."""
+        """The last watermark."""
         return BEGIN_MS + self.seconds * 1000
 
     def manifests(self, folder: Path, *, repeat: bool = False) -> Manifests:

@@ -31,12 +31,12 @@ def numbers(chunks: Sequence[Chunk]) -> list[int]:
 
 
 def watermarks_ms(chunks: Sequence[Chunk]) -> list[int]:
-    """The marks of some chunks."""
+    """The watermarks of some chunks."""
     return [int(watermark_ms) for c in chunks for watermark_ms in c.watermarks_ms]
 
 
 def cut(timestamp_groups: Sequence[tuple[int, int]], ends: Sequence[int]) -> list[Chunk]:
-    """The whole stream, cut after the instants with these indices."""
+    """The whole stream, cut after the timestamps with these indices."""
     chunks: list[Chunk] = []
     seq = begin = 0
     for end in sorted(

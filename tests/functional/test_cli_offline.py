@@ -1,4 +1,4 @@
-"""The real command, where there is no cluster that answers."""
+"""The real command, without a running cluster."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def _headline(document: api.StatusDocument) -> Text:
 
 
 def _nodes_table(nodes: Sequence[api.NodeStatus]) -> Table:
-    table = _table("\nNodes", ("node", "kind", "region"), ("error", "load", "copies", "pid"))
+    table = _table("\nNodes", ("node", "kind", "region"), ("error", "load", "replicas", "pid"))
     for node in nodes:
         replicas = f"{node.primaries} + {node.secondaries}" if node.kind == "executor" else ""
         error = "–" if node.error is None else f"±{node.error:.0%}"

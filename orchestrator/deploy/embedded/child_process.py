@@ -121,7 +121,7 @@ class ChildProcess:
         self.kill()
 
     def _signal(self, number: signal.Signals) -> None:
-        # macOS answers EPERM, not ESRCH, when only zombies are left in the group.
+        # macOS reports EPERM, not ESRCH, when only zombies are left in the group.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._supervisor.pid, number)
 

@@ -195,7 +195,7 @@ def _escaped(path: Path) -> str:
 
 
 def _serves(port: int) -> bool:
-    """Whether a ZooKeeper answers there that accepts sessions."""
+    """Whether a ZooKeeper responds there that accepts sessions."""
     answer = b""
     with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1.0) as client:
         client.sendall(b"srvr")

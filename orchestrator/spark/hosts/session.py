@@ -173,7 +173,7 @@ def start_session(settings: SessionSettings) -> SparkSession:
                     configuration,
                     {"stdout": output, "stderr": output, "start_new_session": True},
                 )
-            _forget_driver()
+            _discard_driver()
             return SparkSession(SparkContext(conf=configuration, gateway=gateway))
         except BaseException as error:
             _end_driver(gateway, work)
@@ -260,7 +260,7 @@ def _signal_handlers_kept() -> Generator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _forget_driver() -> None:
+def _discard_driver() -> None:
     """Make the next context start a Java process of its own.
 
     PySpark would use the first Java process, with its settings, for all later contexts.
@@ -271,7 +271,7 @@ def _forget_driver() -> None:
 
 def _end_driver(gateway: JavaGateway | None, work: Path) -> None:
     """End the Java process behind a session, and remove its temporary files."""
-    _forget_driver()
+    _discard_driver()
     if gateway is not None:
         gateway.shutdown()
     driver: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from orchestrator.errors import InvalidInput
 
 SUCCESS = "_SUCCESS"
-"""Marks a complete folder; readers of Parquet folders skip names that begin like this."""
+"""Name of the file that says a folder is complete. Readers of Parquet skip names with `_`."""
 
 Array = npt.NDArray[Any]
 Record = TypeVar("Record")
@@ -90,7 +90,7 @@ def read_from(folder: Path, layout: Layout, first: int, columns: Sequence[str]) 
 
 
 def complete(folder: Path, record: object) -> None:
-    """Mark a folder as complete, with a record."""
+    """Record that a folder is complete."""
     folder.mkdir(parents=True, exist_ok=True)
     aside = folder / f"_{SUCCESS}"
     aside.write_bytes(msgspec.json.encode(record))

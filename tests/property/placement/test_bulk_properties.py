@@ -77,7 +77,7 @@ def in_rounds(
 
 
 def divided(view: NetworkView, way: Settings, parts: int, rng: np.random.Generator) -> PlaceRound:
-    """Deals a round out to several workers, whose answers come in any order."""
+    """Deals a round out to several workers, whose results come in any order."""
 
     def shuffled(count: int) -> list[int]:
         return rng.permutation(count).tolist()

@@ -24,11 +24,11 @@ def manifests(**deadlines_ms: float) -> Manifests:
     )
 
 
-def delivered(*answers: tuple[int, int, float]) -> Delivered:
+def delivered(*completed: tuple[int, int, float]) -> Delivered:
     """Round, tuples, and how late they came, ms."""
     deliveries: list[Deliver] = []
     seq = 0
-    for number, tuples, latency_ms in answers:
+    for number, tuples, latency_ms in completed:
         part = chunk(seq, [(BEGIN_MS + number * ROUND_MS + 120, tuples)])
         arrived_us = int(part.ingestion_times_us[0]) + round(latency_ms * 1000)
         deliveries.append(Deliver(stream="s", epoch=1, chunk=part, lost=0, arrived_us=arrived_us))

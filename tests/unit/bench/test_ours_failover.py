@@ -49,11 +49,11 @@ def delivered(
     )
     nothing = np.zeros(len(arrived_us), dtype=np.int64)
     came = np.asarray(arrived_us, dtype=np.int64)
-    answers = pa.RecordBatch.from_arrays(
+    completed = pa.RecordBatch.from_arrays(
         [pa.array(column) for column in (nothing, came - 5000, came, nothing, nothing)],
         schema=completed_schema,
     )
-    return Delivered(pa.Table.from_batches([answers]), pa.Table.from_batches([rows]))
+    return Delivered(pa.Table.from_batches([completed]), pa.Table.from_batches([rows]))
 
 
 def test_manifests_are_valid_and_carry_the_load_of_the_spark_half(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from topology.cpu import Linear
 
 
 def network(hosts: int, *running: int) -> NetworkView:
-    """Hosts n0, n1, … on a line, with copies that run already, and a site beside n0."""
+    """Hosts n0, n1, … on a line, with replicas that run already, and a site beside n0."""
     counts = (*running, *[0] * (hosts - len(running)))
     nodes = [
         Node(name=f"n{i}", position_ms=np.array([10.0 * i]), operators=counts[i])

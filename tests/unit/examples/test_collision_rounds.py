@@ -67,7 +67,7 @@ def test_seed_decides_the_motion_and_nothing_else() -> None:
 
 
 def test_half_of_the_vehicles_approach() -> None:
-    """Moving towards the car, which stands at the origin: what the queries let through."""
+    """Moving towards the car, which stands at (0, 0): what the queries let through."""
     tables = rounds([16]).tables
     for stream, count in (("v2v", 8), ("onboard", ONBOARD // 2)):
         motions = tables[stream].to_pylist()
@@ -95,5 +95,5 @@ def test_files_are_what_the_example_replays(tmp_path: Path) -> None:
             interval_ms=replay.interval_ms,
         )
         recording = Recording.load(stretch, record.columns)
-        # A mark for every tuple, so that each can be scheduled by itself.
+        # A watermark for every tuple, so that each can be scheduled by itself.
         assert int(np.diff(recording.row_ends).max()) == 1

@@ -184,7 +184,7 @@ def test_damaged_result_is_made_again(tmp_path: Path, registry: list[Path]) -> N
 
 
 @pytest.mark.parametrize(
-    ("answers", "status", "words"),
+    ("responses", "status", "words"),
     [
         ([(1, "No module named pip")], 2, "has no pip"),
         (
@@ -196,13 +196,13 @@ def test_damaged_result_is_made_again(tmp_path: Path, registry: list[Path]) -> N
     ],
 )
 def test_each_way_pip_fails_has_its_exit_status(
-    answers: list[tuple[int, str]],
+    responses: list[tuple[int, str]],
     status: int,
     words: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    left = iter(answers)
+    left = iter(responses)
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         code, stderr = next(left)

@@ -110,7 +110,7 @@ def test_the_first_query_of_a_round_is_never_put_back() -> None:
 
 
 def test_no_round_fills_a_node_over_its_capacity() -> None:
-    """Two nodes with room for three copies each: three queries of the six, whoever is asked."""
+    """Two nodes with room for three replicas each: three queries of the six, whoever is asked."""
     cramped = line({"n0": 10.0, "n1": 20.0}, SITES, capacity_cores={"n0": 3.0, "n1": 3.0})
     demanding = [request(f"q{i}", cost_us=100_000) for i in range(6)]
     found = placed(demanding, over=cramped)

@@ -66,7 +66,7 @@ def test_a_busy_node_is_left_for_one_farther_away():
 
 
 def test_the_secondary_is_paid_where_the_primary_is_chosen():
-    """n0 and n1 take the two copies of a; the output decides which is which."""
+    """n0 and n1 take the two replicas of a; the output decides which is which."""
     graph = query({"Sa": 1000, "aT": 10}, ends)
     # Primary on n1: 10 + 0.3; secondary on n0: 0.
     assert solved(graph, catch_up_ms=100) == ("n1", pytest.approx(10.3))
@@ -83,7 +83,7 @@ def test_the_bound_keeps_primaries_off_the_secondarys_node():
 def test_the_secondary_is_in_another_failure_domain():
     domains = {"n0": "a", "n1": "a", "n2": "a", "n3": "b", "n4": "b"}
     over = line({f"n{i}": 10.0 * i for i in range(5)}, {"s": 0, "t": 40}, domains=domains)
-    # Copies on n0 and n3: 30, and 0.4 from n0 to the sink or 0.1 from n3.
+    # Replicas on n0 and n3: 30, and 0.4 from n0 to the sink or 0.1 from n3.
     graph = query({"Sa": 1000, "aT": 10}, ends)
     assert solved(graph, over=over, catch_up_ms=100) == ("n3", pytest.approx(30.1))
 

@@ -24,9 +24,9 @@ def node(
 
 
 def ranked(view: NetworkView, *cpu_ms: float, count: int | None = None) -> str:
-    """Nodes nearest to the origin first, with that CPU axis by node."""
-    origin = np.zeros(view.positions_ms.shape[1])
-    return " ".join(view.names(view.nearest(origin, np.array(cpu_ms), count)))
+    """Nodes nearest to the zero point first, with that CPU axis by node."""
+    zero_ms = np.zeros(view.positions_ms.shape[1])
+    return " ".join(view.names(view.nearest(zero_ms, np.array(cpu_ms), count)))
 
 
 def test_one_way_is_half_a_measured_round_trip_else_half_the_distance():

@@ -21,7 +21,7 @@ def rectangle() -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], Late
     return points_ms, LatencySamples(nodes=nodes, peers=peers, rtt_ms=rtt_ms)
 
 
-def test_spectral_start_with_all_pairs_is_classical_scaling() -> None:
+def test_spectral_initialisation_with_all_pairs_is_classical_scaling() -> None:
     points_ms, samples = rectangle()
     placed = spectral_initialisation(samples, 60, 2, np.random.default_rng(3), iterations=60)
     distances = BulkCoordinates(positions_ms=placed, errors=np.ones(60))

@@ -62,7 +62,7 @@ def manifests(name: str) -> list[dict[str, Any]]:
 
 
 def as_chunks(rows: pa.Table, columns: Mapping[str, str], timestamp_groups: int) -> list[Chunk]:
-    """A stream cut after every so many instants."""
+    """A stream cut after every so many timestamps."""
     renamed = rows.select(["timestamp", *columns]).rename_columns([TIMESTAMP, *columns])
     (batch,) = renamed.cast(stream_schema(columns)).combine_chunks().to_batches()
     times = batch.column(0).to_numpy()
@@ -147,7 +147,7 @@ def assert_one_answer(session: SparkSession, positions: pa.Table, folder: Path, 
     assert expected["alerts"].num_rows >= least
     checks = verify(session, ANSWER, write_sites(positions, folder), expected)
     assert all(check.equal for check in checks), checks
-    # Counts fall once more after the recording, where no instant is closed any longer.
+    # Counts fall once more after the recording, which no watermark covers any longer.
     last_ms = max(positions["timestamp"].to_pylist())
     for output, delivered in continuous(positions, timestamp_groups=7).items():
         due = [row for row in expected[output].to_pylist() if row[TIMESTAMP] <= last_ms]

@@ -267,12 +267,12 @@ def all_figures(problem: DeadlineProblem) -> list[tuple[float, float]]:
         sent: set[tuple[str, str]] = set()
         for name, node in at.items():
             for stream in problem.by_name[name].inputs:
-                origins = (
+                suppliers = (
                     problem.source[stream].nodes
                     if stream in problem.source
                     else (at[problem.producer[stream]],)
                 )
-                if node not in origins:
+                if node not in suppliers:
                     sent.add((stream, node))
         for output in problem.outputs:
             if at[problem.producer[output.stream]] != output.sink:

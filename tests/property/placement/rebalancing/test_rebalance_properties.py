@@ -206,7 +206,7 @@ def test_no_single_move_is_overlooked(seed: int, hosts: int, size: int, bound_ms
 def test_what_is_measured_afterwards_is_what_was_foreseen(
     seed: int, hosts: int, queries: int, size: int, ms_per_core: float
 ):
-    """Nodes measure what their copies need. A plan counts on that, and then has no more to do."""
+    """Nodes measure what their replicas need. A plan counts on that, and then has no more to do."""
     rng = np.random.default_rng(seed)
     view, graphs, running = problem(rng, hosts, queries, size)
 

@@ -144,7 +144,7 @@ def test_unknown_stream_and_drill_are_refused(running: ObedientCluster) -> None:
         api.drill(connected(running), "kill-executer")
 
 
-def test_answers_are_documents(running: ObedientCluster) -> None:
+def test_results_are_documents(running: ObedientCluster) -> None:
     cluster = connected(running)
     for answer in (api.status(cluster), api.plan(cluster), api.history(cluster), api.drills()):
         assert msgspec.json.decode(msgspec.json.encode(answer))

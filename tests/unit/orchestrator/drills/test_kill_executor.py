@@ -37,7 +37,7 @@ def killed() -> Killed:
 
 
 def arriving(*arrived_ms: float) -> Delivered:
-    """Answers that came so long after the kill."""
+    """Timestamps completed so long after the kill."""
     return Delivered.from_deliveries(
         [
             Deliver(

@@ -53,7 +53,7 @@ def replay_of(replay: Replay) -> OpenReplay:
 
 
 def content(emitted: SourceEmitted | None) -> tuple[list[int], list[int], list[int]] | None:
-    """Timestamps, marks and origins."""
+    """Timestamps, watermarks and ingestion times."""
     if emitted is None:
         return None
     times = emitted.rows.column(0).to_pylist()
@@ -100,7 +100,7 @@ def test_repeated_recording_goes_on_in_time(tmp_path: Path) -> None:
     assert [r[0] for r in rounds if r] == [[1000, 1400], [1500, 1900], [2000]]
     watermarks_ms = [watermark_ms for r in rounds if r for watermark_ms in r[1]]
     assert watermarks_ms == list(range(1000, 2001, 100))
-    ingestion_times = [origin - START_US for r in rounds if r for origin in r[2]]
+    ingestion_times = [time_us - START_US for r in rounds if r for time_us in r[2]]
     assert ingestion_times == [1000 * (watermark_ms - 1000) for watermark_ms in watermarks_ms]
     assert replay.emit(START_US, START_US + 10**6) is None
 

@@ -1,4 +1,4 @@
-"""What the decomposition is made of: ledger, greedy placement, levelling, floors, queries."""
+"""Parts of the decomposition: demand table, greedy placement, local search, lower bounds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_demand_table_knows_what_runs_already() -> None:
     assert demand_table.overload_ms == 0
 
 
-def test_demand_table_prices_what_is_above_a_fair_share() -> None:
+def test_demand_table_prices_demand_above_a_proportional_sub_deadline() -> None:
     """4 ms beside 4 ms, 5 ms each: the later one 3 ms too much, at 1/4 a ms."""
     demand_table = DemandTable(separate(4, 4, deadline_ms=5))
     demand_table.put("o0", 0)

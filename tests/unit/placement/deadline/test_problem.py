@@ -23,7 +23,7 @@ diamond = problem(
 )
 
 
-def test_fair_shares_divide_a_deadline_by_cost() -> None:
+def test_proportional_sub_deadlines_divide_a_deadline_by_cost() -> None:
     """(1)."""
     proportional_ms = {(p.output, p.operator): p.proportional_ms for p in diamond.pairs}
     assert diamond.work_ms == {"join.out": 10, "r.out": 3}
@@ -37,13 +37,13 @@ def test_fair_shares_divide_a_deadline_by_cost() -> None:
     }
 
 
-def test_pairs_come_by_fair_share_and_operators_count_from_their_first() -> None:
+def test_pairs_come_by_proportional_sub_deadline_and_operators_count_from_their_first() -> None:
     pair_deadlines_ms = [pair.proportional_ms for pair in diamond.pairs]
     assert pair_deadlines_ms == sorted(pair_deadlines_ms)
     assert diamond.first == {"r": 0, "root": 1, "l": 4, "join": 5}
 
 
-def test_equal_fair_shares_come_by_deadline() -> None:
+def test_equal_proportional_sub_deadlines_come_by_deadline() -> None:
     assert [(p.proportional_ms, p.output) for p in diamond.pairs][1:3] == [
         (4, "r.out"),
         (4, "join.out"),

@@ -9,7 +9,7 @@ from placement.deadline.records import DeadlineOperator
 from tests.unit.placement.deadline.two_nodes import BOTH, chain, operator, problem
 
 
-def test_without_latency_a_single_path_has_the_papers_fair_shares() -> None:
+def test_without_latency_a_single_path_has_the_papers_sub_deadlines() -> None:
     fair = chain(2, 3, deadline_ms=50)
     found = proportional_sub_deadlines(fair, {"o0": "a", "o1": "b"})
     assert found == pytest.approx({pair.operator: pair.proportional_ms for pair in fair.pairs})

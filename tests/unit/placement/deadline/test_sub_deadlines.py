@@ -10,7 +10,7 @@ from placement.deadline.sub_deadlines import best_sub_deadlines
 from tests.unit.placement.deadline.two_nodes import chain, operator, problem
 
 
-def test_fair_shares_if_they_fit() -> None:
+def test_proportional_sub_deadlines_if_they_fit() -> None:
     loose = chain(2, 3, deadline_ms=50)
     pair_deadlines_ms = best_sub_deadlines(loose, {"o0": "a", "o1": "b"})
     assert pair_deadlines_ms == {("o1.out", "o0"): 20, ("o1.out", "o1"): 30}

@@ -160,11 +160,11 @@ def test_a_move_pays_for_what_its_third_replica_takes_in():
         state_bytes={"q.1": 1e6},
         rebalancing=RebalanceSettings(bandwidth_bytes_s=1e6, max_moves=1),
     )
-    # Of the two copies the secondary gains more: it has 20 ms to come nearer.
+    # Of the two replicas the secondary gains more: it has 20 ms to come nearer.
     (move,) = plan.moves
     assert (move.kind, move.target) == (MoveKind.SECONDARY, "b")
     assert move.seconds == pytest.approx(1.01)
-    # Its twin, the primary on c, ships the state 10 ms far.
+    # Its peer replica, the primary on c, ships the state 10 ms far.
     assert move.price == pytest.approx((1e6 * 0.01 + 1000 * 1.01) / 600)
 
 

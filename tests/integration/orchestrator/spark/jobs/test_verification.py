@@ -1,4 +1,4 @@
-"""Recomputing answers on a real Spark."""
+"""Recomputing results on a real Spark."""
 
 from __future__ import annotations
 
