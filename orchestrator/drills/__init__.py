@@ -1,1 +1,1 @@
-"""Failures on purpose, and the measurement of what comes of them."""
+"""Failures on purpose, and the measurement of their consequences."""

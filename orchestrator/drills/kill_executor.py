@@ -1,8 +1,8 @@
 """The drill `kill-executor`: SIGKILL to the executor that runs a fragment's primary.
 
-The whole executor dies at once, its Java process and the host in it, as if its machine had. Then
-the secondary must take over, output must resume within the recovery bound with nothing lost and
-nothing twice, and Spark must bring the node back so that the fragment has a secondary again.
+The whole executor dies at once, its Java process and the host in it, as if its machine had failed.
+The secondary must then take over, and output must resume within the recovery bound, with no tuple
+lost or repeated. Spark must bring the node back, so that the fragment has a secondary again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from orchestrator.control.dataflow import Fragment
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.errors import Refused, VivaceError
 from orchestrator.progress import Progress
-from orchestrator.records import FragmentRecord
 from orchestrator.spark.hosts.executors import kill_executor as sigkill
 from orchestrator.store.protocol import Store
 from streams.compiler import compile_statement
@@ -25,10 +24,11 @@ from streams.language import parse
 NAME = "kill-executor"
 
 HEAL_TIMEOUT_S = 90.0
-"""For Spark to start another executor (about ten seconds) on a busy machine."""
+"""How long a takeover, and then healing, may take: Spark starts another executor in about ten
+seconds, and in more on a busy machine."""
 
 PROTECTED_TIMEOUT_S = 20.0
-"""For a secondary that is being brought up to become warm, before a drill is refused."""
+"""How long a drill waits for a secondary that is warming up, before it is refused."""
 
 LOOK_S = 0.1
 
@@ -40,12 +40,12 @@ class DrillFailed(VivaceError):
 
 
 class Unprotected(Refused):
-    """What is to be killed bears a primary without a warm secondary."""
+    """The executor to be killed runs a primary without a warm secondary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What is killed.
+    """The executor to be killed.
 
     Attributes
     ----------
@@ -64,14 +64,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Killed:
-    """What was done and what the store says of its consequences.
+    """A kill, and its consequences as the store records them.
 
     Attributes
     ----------
-    detected_us
-        When the last of the secondaries noticed.
-    restored_us
-        When every fragment had a warm secondary and the node a new host; cluster clock.
+    killed_us, detected_us, restored_us
+        Cluster clock: the kill; when the last of the secondaries noticed; when every fragment had
+        a warm secondary and the node a new host.
+    causes
+        How each secondary noticed.
     """
 
     target: Target
@@ -79,6 +80,19 @@ class Killed:
     detected_us: int
     causes: tuple[str, ...]
     restored_us: int
+
+    @staticmethod
+    def recorded(target: Target, killed_us: int, restored_us: int, view: ClusterView) -> Killed:
+        """A kill whose takeovers the view holds."""
+        found = [view.fragments[name].record.took_over for name in target.fragments]
+        takeovers = [takeover for takeover in found if takeover is not None]
+        return Killed(
+            target=target,
+            killed_us=killed_us,
+            detected_us=max((t.detected_at_us for t in takeovers), default=killed_us),
+            causes=tuple(t.cause for t in takeovers),
+            restored_us=restored_us,
+        )
 
     @property
     def detection_ms(self) -> float:
@@ -97,34 +111,26 @@ def choose(view: ClusterView, target: str | None) -> Target:
     Raises
     ------
     Refused
-        If there is no such thing, or something on the node has no warm secondary: killing it
-        would lose state, which is not what a drill is for.
+        If there is no such target, or if a primary on the node has no warm secondary: killing it
+        would lose state, which no drill is meant to do.
     """
-    chosen = _record(view, target)
-    node = target if target in view.executors else chosen.primary.node if chosen else None
-    if node is None or node not in view.executors:
+    node = target if target in view.executors else _node_of_primary(view, target)
+    if node not in view.executors:
         known = ", ".join([*sorted(view.fragments), *sorted(view.executors)]) or "nothing"
         raise Refused(
-            subject=f"drill {NAME}",
-            field="target",
-            value=target,
-            problem="is neither a running fragment nor a node",
-            remedy=f"There is: {known}.",
-            figures={},
-        )
-    record = view.nodes[node].record
+            f"drill {NAME}", "target", target, "is neither a running fragment nor a node",
+            f"There is: {known}.", {},
+        )  # fmt: skip
     fragments = {n: f.record for n, f in view.fragments.items() if f.record.primary.node == node}
     for name, fragment in fragments.items():
         if not view.protected(fragment):
             raise Unprotected(
-                subject=f"drill {NAME}",
-                field="target",
-                value=node,
-                problem=f"would end {name}, which has no warm secondary",
-                remedy="Wait until `vivace status` shows it protected.",
-                figures={},
-            )
+                f"drill {NAME}", "target", node,
+                f"would end {name}, which has no warm secondary",
+                "Wait until `vivace status` shows it protected.", {},
+            )  # fmt: skip
     bounds = [view.query_records[f.query].recovery_bound_ms for f in fragments.values()]
+    record = view.nodes[node].record
     return Target(
         node=node,
         incarnation=record.incarnation,
@@ -135,7 +141,7 @@ def choose(view: ClusterView, target: str | None) -> Target:
 
 
 def choose_protected(store: Store, target: str | None, on_progress: Progress) -> Target:
-    """As `choose`, but wait a while for a warm secondary that is on its way."""
+    """As `choose`, but wait a while for a secondary that is warming up."""
     give_up = time.monotonic() + PROTECTED_TIMEOUT_S
     while True:
         try:
@@ -147,18 +153,15 @@ def choose_protected(store: Store, target: str | None, on_progress: Progress) ->
             time.sleep(LOOK_S)
 
 
-def _record(view: ClusterView, target: str | None) -> FragmentRecord | None:
+def _node_of_primary(view: ClusterView, target: str | None) -> str:
+    """Node of a named fragment's primary, or by default of a join's; empty if there is none."""
     if target is not None:
-        named = [
-            found.record
-            for name, found in view.fragments.items()
-            if target in (name, found.record.fragment)
-        ]
-        return named[0] if named else None
-    joining = {f.key for f in view.dataflow.fragments.values() if _joins(f)}
-    joins = [name for name in view.fragments if name in joining]
-    names = joins or list(view.fragments)
-    return view.fragments[names[0]].record if names else None
+        named = [name for name, f in view.fragments.items() if target in (name, f.record.fragment)]
+    else:
+        joining = {f.key for f in view.dataflow.fragments.values() if _joins(f)}
+        joins = [name for name in view.fragments if name in joining]
+        named = joins or list(view.fragments)
+    return view.fragments[named[0]].record.primary.node if named else ""
 
 
 def _joins(fragment: Fragment) -> bool:
@@ -186,26 +189,16 @@ def run(store: Store, target: str | None, on_progress: Progress) -> Killed:
         lambda v: all(_taken_over(v, name, chosen) for name in chosen.fragments),
         f"no secondary has taken over from {chosen.node}",
     )
-    takeovers = [view.fragments[name].record.took_over for name in chosen.fragments]
-    detected = [t.detected_at_us for t in takeovers if t is not None]
-    on_progress(
-        "took over",
-        ", ".join(sorted({view.fragments[n].record.primary.node for n in chosen.fragments})),
-    )
+    survivors = {view.fragments[name].record.primary.node for name in chosen.fragments}
+    on_progress("took over", ", ".join(sorted(survivors)))
     _await(
         store,
         lambda v: _restored(v, chosen),
         f"redundancy is not restored after the loss of {chosen.node}",
     )
-    restored_us = now_us()
-    on_progress("restored", f"after {(restored_us - killed_us) / 1e6:.1f} s")
-    return Killed(
-        target=chosen,
-        killed_us=killed_us,
-        detected_us=max(detected, default=killed_us),
-        causes=tuple(t.cause for t in takeovers if t is not None),
-        restored_us=restored_us,
-    )
+    killed = Killed.recorded(chosen, killed_us, now_us(), view)
+    on_progress("restored", f"after {killed.redundancy_restored_s:.1f} s")
+    return killed
 
 
 def _taken_over(view: ClusterView, name: str, target: Target) -> bool:

@@ -52,7 +52,7 @@ class DrillReport(Failover, frozen=True, kw_only=True):
 def run_kill_executor(
     store: Store, reach: Reach, target: str | None, on_progress: Progress
 ) -> DrillReport:
-    """Kill the executor of a fragment's primary while watching every output it bears on.
+    """Kill the executor of a fragment's primary while watching every output that depends on it.
 
     Raises
     ------
@@ -65,23 +65,29 @@ def run_kill_executor(
     view = read_view(store)
     outputs = _outputs(view, chosen.fragments)
     deliveries: dict[str, list[Deliver]] = {stream: [] for stream in outputs}
+
+    def watch(at_most_s: float, until: Callable[[], bool] = lambda: False) -> None:
+        end = time.monotonic() + at_most_s
+        while not until() and time.monotonic() < end:
+            for delivery in observer.poll(0.1):
+                deliveries[delivery.stream].append(delivery)
+
     with (
         Observer(reach, outputs, _region(view, outputs)) as observer,
         ThreadPoolExecutor(1, thread_name_prefix="drill") as pool,
     ):
         on_progress("watch", f"outputs {', '.join(outputs)}")
-        _watch(observer, deliveries, FLOW_TIMEOUT_S, lambda: all(deliveries.values()))
-        if not all(deliveries.values()):
-            silent = [stream for stream, seen in deliveries.items() if not seen]
+        watch(FLOW_TIMEOUT_S, lambda: all(deliveries.values()))
+        if silent := [stream for stream, seen in deliveries.items() if not seen]:
             raise DrillFailed(
                 f"no result of {', '.join(silent)} came within {FLOW_TIMEOUT_S:.0f} s: "
                 "a drill needs streams that flow; has the replay ended?"
             )
-        _watch(observer, deliveries, CALM_S)
+        watch(CALM_S)
         killing = pool.submit(kill_executor.run, store, chosen.node, on_progress)
-        _watch(observer, deliveries, None, killing.done)
+        watch(float("inf"), killing.done)
         killed = killing.result()
-        _watch(observer, deliveries, CALM_S)
+        watch(CALM_S)
     columns = view.dataflow.columns
     delivered = [
         Delivered.from_deliveries(each, stream_schema(dict(columns[stream])))
@@ -98,28 +104,12 @@ def run_kill_executor(
 
 
 def _outputs(view: ClusterView, fragments: tuple[str, ...]) -> list[str]:
-    """Outputs of the queries whose fragments are hit, or of all if none is."""
+    """Outputs of the queries whose fragments are hit, or of all queries if none is."""
     hit = {view.fragments[name].record.query for name in fragments} or set(view.queries)
     return [s for q in sorted(hit) for s in view.query_records[q].outputs]
 
 
 def _region(view: ClusterView, outputs: list[str]) -> str:
-    """Where the first output is delivered: the drill watches from there."""
-    for query in view.query_records.values():
-        site = query.outputs.get(outputs[0])
-        if site is not None and site in view.nodes:
-            return view.nodes[site].record.region
-    return ""
-
-
-def _watch(
-    observer: Observer,
-    deliveries: dict[str, list[Deliver]],
-    at_most_s: float | None,
-    until: Callable[[], bool] = lambda: False,
-) -> None:
-    """Take in deliveries for a time, or until a condition holds."""
-    end = time.monotonic() + at_most_s if at_most_s is not None else float("inf")
-    while not until() and time.monotonic() < end:
-        for delivery in observer.poll(0.1):
-            deliveries[delivery.stream].append(delivery)
+    """Region of the site where the first output is delivered: the drill observes from there."""
+    sites = [q.outputs[outputs[0]] for q in view.query_records.values() if outputs[0] in q.outputs]
+    return next((view.nodes[site].record.region for site in sites if site in view.nodes), "")

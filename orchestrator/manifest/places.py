@@ -20,7 +20,7 @@ def check_sites(
     Parameters
     ----------
     problem
-        What is wrong with a site that is not among the given ones, a phrase.
+        What to say of a site that is not among the given ones, a phrase.
 
     Raises
     ------

@@ -171,15 +171,7 @@ class Scenario:
         # The store lists a dead host until its session times out.
         self.run_for(RESTART_S)
         self.heal()
-        view = read_view(self.store)
-        takeovers = [view.fragments[name].record.took_over for name in chosen.fragments]
-        return Killed(
-            target=chosen,
-            killed_us=killed_us,
-            detected_us=max((t.detected_at_us for t in takeovers if t), default=killed_us),
-            causes=tuple(t.cause for t in takeovers if t),
-            restored_us=self.world.now_us,
-        )
+        return Killed.recorded(chosen, killed_us, self.world.now_us, read_view(self.store))
 
     def finish(self, killed: Killed | None = None) -> Played:
         """Let time pass until the recording has ended and all results have arrived."""

@@ -122,14 +122,16 @@ class Recording:
         """
         schema = stream_schema(columns)
         rows = _rows(source.path, [RECORDED_TIMESTAMP, *columns], schema)
-        closed = np.arange(source.begin_ms, source.end_ms + 1, source.interval_ms, dtype=np.int64)
+        interval_ends_ms = np.arange(
+            source.begin_ms, source.end_ms + 1, source.interval_ms, dtype=np.int64
+        )
         timestamps: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
         begin = int(np.searchsorted(timestamps, source.begin_ms, side="left"))
-        end = int(np.searchsorted(timestamps, int(closed[-1]), side="right"))
-        watermarks_ms = np.union1d(closed, timestamps[begin:end])
+        end = int(np.searchsorted(timestamps, int(interval_ends_ms[-1]), side="right"))
+        watermarks_ms = np.union1d(interval_ends_ms, timestamps[begin:end])
         ends = np.searchsorted(timestamps, watermarks_ms, side="right")
         row_ends = np.concatenate([[begin], ends]).astype(np.int64)
-        intervals = np.searchsorted(closed, watermarks_ms).astype(np.int64)
+        intervals = np.searchsorted(interval_ends_ms, watermarks_ms).astype(np.int64)
         return Recording(
             rows=rows, watermarks_ms=watermarks_ms, intervals=intervals, row_ends=row_ends
         )

@@ -17,7 +17,7 @@ class SourceDrivers:
     Parameters
     ----------
     batch_us
-        Least time between two emissions of a stream; what comes due in between goes together.
+        Least time between two emissions of a stream; tuples that come due in between go together.
     """
 
     def __init__(self, batch_us: int = 0) -> None:
@@ -40,7 +40,7 @@ class SourceDrivers:
             del self.problems[stream]
         emitted: list[SourceEmitted] = []
         for stream, a in by_stream.items():
-            if a.source is not None and stream not in self._open | self.problems:
+            if a.source is not None and stream not in (*self._open, *self.problems):
                 try:
                     self._open[stream] = sources.restore(a.source).open(a)
                 except DriverError as error:
