@@ -1,20 +1,22 @@
-"""Benchmark `coordinates`: how well network coordinates tell round trips, and how fast.
+"""Benchmark `coordinates`: how well network coordinates predict round trips, and how fast.
 
-On each network nodes find their coordinates by Vivaldi alone, from measurements of random peers:
+On each network, nodes find their coordinates by Vivaldi, from measurements of random peers:
 
-1. *Search*, by the protocol of `topology.vivaldi` as hosts run it: in each round every node
-   measures one peer and moves at once. Its trembling shakes nodes out of places from which no
-   small move leads on.
-2. *Settle*: every node measures a few peers a round and moves by what they say together
-   (`Averaged`), ever less. This is done three times on the same measurements, with springs that
-   weigh all stretches alike, relative ones, and in between (rtt exponent 0, 2, 1), since it
-   depends on the network which of them errs least; taken is the one that errs least on its last
-   measurements, each before it moved anything. Nothing else of the table is looked at.
+1. *Search* follows the protocol of `topology.vivaldi`, as hosts do: in each round every node
+   measures one peer and moves at once. The noise of single samples moves nodes out of local minima.
+2. *Settle*: every node measures a few peers a round and moves by all of these samples together
+   (`Averaged`), by ever smaller steps. This is done three times on the same measurements, with
+   weights for absolute stretches, for relative ones and in between (rtt exponent 0, 2, 1), since it
+   depends on the network which of them has the least error. The result is the one with the least
+   error on its last measurements, each taken before it moved a node. No other entry of the table
+   is used.
 
-Against it stands the best that any coordinates of as many dimensions do (`bench.best_embedding`),
-made from the whole table at once, under the same three weights. Compared is the relative error
-|distance − rtt| / rtt over all pairs. `live_median_relative_error` is that of the protocol without
-settling, for as many measurements: what hosts have at any time.
+The yardstick is the best embedding of the same number of dimensions (`bench.best_embedding`), made
+from the whole table at once, under the same three weights. Compared is the relative error
+|distance − rtt| / rtt over all pairs. `live_median_relative_error` is the error of the protocol
+without settling, after as many measurements: the error that hosts have at any time.
+`paper_median_relative_error` is the error of Algorithm 2 of reliable placement as printed
+(`topology.pairwise`), where a node fits each measurement completely before it takes the next.
 """
 
 from __future__ import annotations
@@ -39,71 +41,80 @@ from topology.generators import TransitStub, transit_stub
 from topology.latency import LatencyMatrixError
 from topology.latency_samples import LatencySamples
 from topology.matrix_files import read_matrix
-from topology.vivaldi import Adaptive
+from topology.pairwise import fit_sample
+from topology.vivaldi import Adaptive, Constant
 
 DIMENSIONS = 3
-"""As many as hosts use."""
+"""The number that hosts use."""
 
 BACKBONE = "backbone/europe"
 """375 cities, with sea cables."""
 
 RUNS = 5
 QUICK_RUNS = 2
-"""Networks drawn, or runs of the protocol on the network there is."""
+"""Number of generated networks, or of runs on a given network."""
 
 SEARCH_ROUNDS, SETTLE_ROUNDS = 1_000, 250
 QUICK_SEARCH_ROUNDS, QUICK_SETTLE_ROUNDS = 500, 125
+
+PAPER_ROUNDS, QUICK_PAPER_ROUNDS = 100, 10
+"""Rounds of Algorithm 2 as printed. More rounds change nothing, since each measurement replaces the
+one before."""
 
 SETTLE_PEERS = 8
 """Peers that a node measures in a round of settling."""
 
 LATE_SHARE = 0.1
-"""Share of the rounds of settling, the last ones, in which errors are taken to choose by."""
+"""Share of the rounds of settling, the last ones, whose errors decide between the weights."""
 
 GAIN, LEAST_GAIN = 0.5, 0.01
-"""Share of a stretch that is corrected at once: in searching, and at the end of settling."""
+"""Fraction of a stretch that is corrected at once: in searching, and at the end of settling."""
 
 RTT_EXPONENTS = (0.0, 1.0, 2.0)
 
 RANDOM_STARTS = 3
 RANDOM_STARTS_UP_TO = 500
-"""Nodes up to which the yardstick also starts at random: above, each start takes minutes."""
+"""Largest network on which the yardstick also starts at random; on larger ones a start takes
+minutes."""
 
 SPEED_NODES = 200_000
 SPEED_SAMPLES = 1_000_000
 SPEED_S = 5.0
 QUICK_SPEED_S = 0.5
-"""Network and batch on which updates are counted, and for how long."""
+"""Network, batch and duration of the count of updates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What came out on one network.
+    """Errors on one network.
 
     Attributes
     ----------
     found
         Errors of the coordinates.
     live
-        The same for the protocol alone, with `Adaptive`'s timestep.
+        Errors of the protocol alone, with the timestep `Adaptive`.
+    paper
+        Errors of Algorithm 2 as printed.
     yardstick
-        The best embedding of that rank.
+        The best embedding of the same number of dimensions.
     """
 
     found: RelativeErrors
     live: RelativeErrors
+    paper: RelativeErrors
     yardstick: Embedding
 
     @property
     def ratio(self) -> float:
-        """Median error in terms of the yardstick's."""
+        """Median error divided by that of the yardstick."""
         return self.found.median / self.yardstick.errors.median
 
 
 @benchmark("coordinates", takes_matrix=True)
 def coordinates(settings: Settings) -> Mapping[str, float]:
     """Error of network coordinates against the best embedding of their rank; updates per second."""
-    # First what may be refused, then what takes long.
+    # Invalid input is refused before the long part begins.
     own = None if settings.matrix is None else read_own(settings.matrix)
     count = QUICK_RUNS if settings.quick else RUNS
     networks = {
@@ -141,9 +152,10 @@ def read_own(path: Path) -> FloatArray:
 
 
 def measure(name: str, tables: Sequence[FloatArray], settings: Settings) -> list[Run]:
-    """Coordinates and their yardstick on each table; one yardstick for equal tables."""
+    """Errors on each table; equal tables share their yardstick."""
     search = QUICK_SEARCH_ROUNDS if settings.quick else SEARCH_ROUNDS
     settle = QUICK_SETTLE_ROUNDS if settings.quick else SETTLE_ROUNDS
+    paper = QUICK_PAPER_ROUNDS if settings.quick else PAPER_ROUNDS
     runs = list[Run]()
     for number, rtt_ms in enumerate(tables, start=1):
         settings.say(f"{name}: {number} of {len(tables)}, {len(rtt_ms)} nodes")
@@ -157,10 +169,13 @@ def measure(name: str, tables: Sequence[FloatArray], settings: Settings) -> list
         network = Network(rtt_ms, rng)
         live = network.searched(search + settle * SETTLE_PEERS, Adaptive())
         found = network.settled(network.searched(search, Adaptive(gain=GAIN)), settle)
+        paper_rng = np.random.default_rng([number, paper])
+        printed_ms = Network(rtt_ms, paper_rng).by_paper(paper)
         runs.append(
             Run(
                 found=relative_errors(rtt_ms, found.positions_ms),
                 live=relative_errors(rtt_ms, live.positions_ms),
+                paper=relative_errors(rtt_ms, printed_ms),
                 yardstick=yardstick,
             )
         )
@@ -173,9 +188,9 @@ class Network:
     Parameters
     ----------
     rtt_ms
-        Shape (n, n), NaN = unknown: such pairs do not measure each other.
+        Shape (n, n), NaN = unknown; such pairs do not measure each other.
     rng
-        Draws peers and first directions.
+        Draws peers, and directions of nodes at one point.
     """
 
     def __init__(self, rtt_ms: FloatArray, rng: np.random.Generator) -> None:
@@ -186,20 +201,40 @@ class Network:
         self._first = np.cumsum(self._degrees) - self._degrees
 
     def samples(self, count: int) -> LatencySamples:
-        """Every node measures `count` random peers."""
+        """Measurements of `count` random peers by every node."""
         nodes = np.arange(len(self._rtt_ms)).repeat(count)
         peers = self._peers[self._first[nodes] + self._rng.integers(self._degrees[nodes])]
         return LatencySamples(nodes=nodes, peers=peers, rtt_ms=self._rtt_ms[nodes, peers])
 
     def searched(self, rounds: int, timestep: Adaptive) -> BulkCoordinates:
-        """Coordinates by the protocol, from nothing."""
+        """Coordinates that the protocol finds from position zero."""
         placed = unplaced(len(self._rtt_ms), DIMENSIONS)
         for _ in range(rounds):
             placed = relax(placed, self.samples(1), rng=self._rng, timestep=timestep)
         return placed
 
+    def by_paper(self, rounds: int) -> FloatArray:
+        """Positions that Algorithm 2 finds as printed, shape (n, `DIMENSIONS`), ms.
+
+        In each round every node, one after the other, fits one measurement until e < e_t.
+        """
+        step = Constant()
+        positions_ms = np.zeros((len(self._rtt_ms), DIMENSIONS))
+        for _ in range(rounds):
+            drawn = self.samples(1)
+            for node, peer, rtt_ms in zip(drawn.nodes, drawn.peers, drawn.rtt_ms, strict=True):
+                positions_ms[node] = fit_sample(
+                    rtt_ms,
+                    positions_ms[node],
+                    positions_ms[peer],
+                    delta=step.delta,
+                    rest_ms=step.rest_ms,
+                    rng=self._rng,
+                )
+        return positions_ms
+
     def settled(self, start: BulkCoordinates, rounds: int) -> BulkCoordinates:
-        """Coordinates at rest, under the weights that err least on late measurements."""
+        """Coordinates at rest, under the weights with the least error on the last measurements."""
         placed = dict.fromkeys(RTT_EXPONENTS, start)
         late: dict[float, list[FloatArray]] = {exponent: [] for exponent in RTT_EXPONENTS}
         for number in range(rounds):
@@ -220,6 +255,7 @@ def figures(name: str, runs: Sequence[Run]) -> dict[str, float]:
         "median_relative_error": [run.found.median for run in runs],
         "p90_relative_error": [run.found.p90 for run in runs],
         "live_median_relative_error": [run.live.median for run in runs],
+        "paper_median_relative_error": [run.paper.median for run in runs],
         "mds_median_relative_error": [run.yardstick.errors.median for run in runs],
         "mds_p90_relative_error": [run.yardstick.errors.p90 for run in runs],
         "ratio_to_mds": [run.ratio for run in runs],
@@ -229,7 +265,7 @@ def figures(name: str, runs: Sequence[Run]) -> dict[str, float]:
 
 
 def speeds(settings: Settings) -> dict[str, float]:
-    """Samples a second that move coordinates, by the protocol and averaged, on one core."""
+    """Samples per second by the protocol and averaged, on one core."""
     ways: dict[str, Timestep] = {"updates_per_s": Adaptive(), "averaged_updates_per_s": Averaged()}
     duration_s = QUICK_SPEED_S if settings.quick else SPEED_S
     rates = dict[str, float]()
@@ -240,7 +276,7 @@ def speeds(settings: Settings) -> dict[str, float]:
 
 
 def updates_per_s(timestep: Timestep, duration_s: float) -> float:
-    """How many samples a second `relax` takes in, of nodes that are scattered in space."""
+    """Samples per second that `relax` processes, for nodes scattered in space."""
     rng = np.random.default_rng(1)
     places_ms = rng.uniform(0, 100, size=(SPEED_NODES, DIMENSIONS))
     nodes = np.arange(SPEED_SAMPLES) % SPEED_NODES
@@ -256,7 +292,7 @@ def updates_per_s(timestep: Timestep, duration_s: float) -> float:
 
 
 def plot(runs: Mapping[str, Sequence[Run]], path: Path) -> None:
-    """Share of pairs below each relative error: coordinates as found and the yardstick's."""
+    """Share of pairs up to each relative error, for the coordinates found and the yardstick."""
     from matplotlib.figure import Figure
 
     # Through Any, for matplotlib's annotations leave keyword arguments open.

@@ -34,7 +34,7 @@ def run(found: list[float], yardstick: list[float]) -> Run:
         errors=RelativeErrors(each=np.array(yardstick)),
     )
     errors = RelativeErrors(each=np.array(found))
-    return Run(found=errors, live=errors, yardstick=best)
+    return Run(found=errors, live=errors, paper=errors, yardstick=best)
 
 
 def test_nodes_measure_only_peers_that_they_can() -> None:
@@ -57,6 +57,13 @@ def test_points_in_space_are_found_even_if_some_pairs_cannot_measure_each_other(
     network = Network(known_ms, rng)
     settled = network.settled(network.searched(300, Adaptive(gain=GAIN)), 100)
     assert relative_errors(truth_ms, settled.positions_ms).p90 < 0.1
+
+
+def test_by_the_paper_the_last_measurement_of_a_node_fits() -> None:
+    """Two nodes have one round trip, which Algorithm 2 fits to its threshold e_t."""
+    table = np.array([[0, 25.0], [25.0, 0]])
+    positions_ms = Network(table, np.random.default_rng(1)).by_paper(3)
+    assert abs(np.linalg.norm(positions_ms[0] - positions_ms[1]) - 25) < 0.1
 
 
 @pytest.mark.slow
