@@ -257,13 +257,9 @@ def await_protected(
 
 
 def _unprotected(view: ClusterView, queries: Sequence[str]) -> list[str]:
-    waiting: list[str] = []
-    for query in queries:
-        for fragment in view.dataflow.of(query):
-            found = view.fragments.get(fragment.key)
-            if found is None or not view.protected(found.record):
-                waiting.append(fragment.name)
-    return waiting
+    protected = {key for key, found in view.fragments.items() if view.protected(found.record)}
+    fragments = [fragment for query in queries for fragment in view.dataflow.of(query)]
+    return [fragment.name for fragment in fragments if fragment.key not in protected]
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):

@@ -117,28 +117,22 @@ class Dataflow:
         found: set[str] = set()
         pending = [query]
         while pending:
-            name = pending.pop()
-            if name in found:
-                continue
-            found.add(name)
-            for fragment in self.of(name):
-                makers = [self.fragments.get(stream) for stream in fragment.inputs]
-                pending += [maker.query for maker in makers if maker is not None]
+            if (name := pending.pop()) not in found:
+                found.add(name)
+                read = {stream for fragment in self.of(name) for stream in fragment.inputs}
+                pending += [self.fragments[s].query for s in read & self.fragments.keys()]
         return found
 
     def connected_queries(self, query: str) -> set[str]:
         """The query and all others connected with it: readers, and readers of what it reads."""
         found: set[str] = set()
-        pending = {query}
+        pending = [query]
         while pending:
-            name = pending.pop()
-            found.add(name)
-            made = {fragment.name for fragment in self.of(name)}
-            for other in self.fragments.values():
-                if made.intersection(other.inputs):
-                    pending.add(other.query)
-            pending |= self.upstream_queries(name)
-            pending -= found
+            if (name := pending.pop()) not in found:
+                found.add(name)
+                made = {fragment.name for fragment in self.of(name)}
+                pending += self.upstream_queries(name)
+                pending += [f.query for f in self.fragments.values() if made.intersection(f.inputs)]
         return found
 
     def entering_streams(self, query: str) -> set[str]:
@@ -267,19 +261,10 @@ def _on_cycles(waiting: Mapping[str, tuple[QueryRecord, Statement]]) -> set[str]
 
 
 def _check_names(query: QueryRecord, made: Iterable[str]) -> None:
-    named: tuple[tuple[str, Iterable[str]], ...] = (
-        ("outputs", query.outputs),
-        ("outputs", query.deadlines_ms),
-        ("estimates", query.estimates),
-        ("primaries", query.primaries),
-    )
-    for field, names in named:
-        for name in names:
-            if name not in made:
-                raise InvalidQuery(
-                    query.name,
-                    field,
-                    name,
-                    "is not made by any statement of the query",
-                    nearest(name, made),
-                )
+    named = [("outputs", name) for name in (*query.outputs, *query.deadlines_ms)]
+    named += [("estimates", name) for name in query.estimates]
+    named += [("primaries", name) for name in query.primaries]
+    for field, name in named:
+        if name not in made:
+            problem = "is not made by any statement of the query"
+            raise InvalidQuery(query.name, field, name, problem, nearest(name, made))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orchestrator.control.view import ClusterView
-from orchestrator.records import FragmentRecord, NodeRecord
+from orchestrator.records import FragmentRecord
 
 
 def streams_to_start(
@@ -56,22 +56,16 @@ def _ready(
     streams: list[str],
     queries: set[str],
 ) -> bool:
-    for name in streams:
-        site = _live(view, view.streams[name].record.site)
-        if site is None or name not in site.sources:
-            return False
-    for query in queries:
-        for fragment in view.dataflow.of(query):
-            record = fragments.get(fragment.key)
-            if record is None or not view.protected(record):
-                return False
-        for stream, name in view.queries[query].record.outputs.items():
-            site = _live(view, name)
-            if site is None or stream not in site.sinks:
-                return False
-    return True
-
-
-def _live(view: ClusterView, node: str) -> NodeRecord | None:
-    found = view.nodes.get(node)
-    return None if found is None else found.record
+    hosts = {name: found.record for name, found in view.nodes.items()}
+    entering = [(view.streams[name].record.site, name) for name in streams]
+    leaving = [
+        (site, stream)
+        for query in queries
+        for stream, site in view.queries[query].record.outputs.items()
+    ]
+    records = [fragments.get(f.key) for query in queries for f in view.dataflow.of(query)]
+    return (
+        all(site in hosts and stream in hosts[site].sources for site, stream in entering)
+        and all(record is not None and view.protected(record) for record in records)
+        and all(site in hosts and stream in hosts[site].sinks for site, stream in leaving)
+    )

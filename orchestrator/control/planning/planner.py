@@ -99,12 +99,15 @@ class Planning:
     def place(self, query: str, *, relaxed: bool = False) -> Plan:
         """Place the fragments of a query that do not run, keep those that do.
 
-        The one step back is `other_primaries`. It is taken if the primaries of step 1 leave less
-        than `SPARE` of some node's time. Places of fragments that run are kept, as are the
-        sub-deadlines of queries that share no stream with this one; the query's new fragments are
-        placed anew among the candidates of step 1 beside which a secondary is possible. It is taken
-        once: the program gives primaries together with sub-deadlines that they keep, and step 3
-        moves no primary.
+        There is one feedback step, `other_primaries`, with this rule:
+
+        - It is taken if the primaries of step 1 leave less than `SPARE` of the time before some
+          sub-deadline free.
+        - It keeps the places of all fragments that run, and the sub-deadlines of queries that share
+          no stream with this one. New fragments are placed anew among the candidates of step 1
+          beside which a secondary can keep the recovery bound.
+        - It is taken once: the deadline program returns primaries together with sub-deadlines that
+          they keep, and step 3 moves no primary.
 
         Parameters
         ----------
@@ -119,7 +122,9 @@ class Planning:
             It cannot be placed.
         """
         task = self._task(query, relaxed=relaxed)
+        # 1. The cheapest primaries, with the price of their standbys.
         cheapest = cheapest_primaries(task)
+        # 2. Sub-deadlines; other primaries if these leave too little time.
         deadlines = deadline_task(task, cheapest)
         if relaxed:
             due = best_effort(deadlines.problem, deadlines.places)
@@ -128,6 +133,7 @@ class Planning:
             due = due or other_primaries(with_standbys(deadlines.problem, task))
         found = deadlines.of_fragments(due)
         primaries = {name: found.places[name] for name in task.graph.to_place}
+        # 3. Secondaries of these primaries, within the recovery bound.
         standbys = choose_secondaries(task, primaries)
         self._adopt(task, primaries, standbys, found.sub_deadlines_ms)
         return self._figures(task, primaries, standbys)
@@ -227,14 +233,9 @@ class Planning:
     def _figures(
         self, task: QueryTask, primaries: Mapping[str, str], standbys: Mapping[str, Secondary]
     ) -> Plan:
-        asked = replace(task, relaxed=False).request
-        placed, figures = described(
-            asked,
-            task.pinned | dict(primaries),
-            standbys,
-            task.network,
-            self.settings.hop_overhead_ms,
-        )
+        asked, places = replace(task, relaxed=False).request, task.pinned | dict(primaries)
+        hop_overhead_ms = task.settings.hop_overhead_ms
+        placed, figures = described(asked, places, standbys, task.network, hop_overhead_ms)
         return Plan(placements=tuple(placed), queries=(figures,))
 
     def _lag_ms(
