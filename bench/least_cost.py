@@ -1,7 +1,7 @@
 """The least cost of a query's primaries on any network: exact, whatever its size.
 
 The cost is the placer's objective for primaries (`placement.exact_tree`), bytes: network usage of
-all links, and each operator's input rate times the CPU axis that a copy meets on its node. Every
+all links, and each operator's input rate times the CPU axis that a replica meets on its node. Every
 host may take every operator. The dynamic programme is that of `placement.min_sum`, but a link's
 table over 10,000 × 10,000 nodes is never whole in memory: it is gone through in blocks of rows,
 which all the links of all the queries share.
@@ -24,7 +24,7 @@ BLOCK_ENTRIES = 1 << 17
 
 
 class Task(NamedTuple):
-    """A query, and the CPU axis that a copy meets by node, shape (n,), ms."""
+    """A query, and the CPU axis that a replica meets by node, shape (n,), ms."""
 
     graph: QueryGraph
     price_ms: FloatArray

@@ -1,10 +1,10 @@
-"""The placers that the paper compares itself with (reliable placement, §5).
+"""The placers that reliable placement compares itself with (§5).
 
 *Random*: primaries and secondaries anywhere. *Round robin*: first the node with fewest replicas.
 *Upstream*: primaries as relaxation puts them, secondaries exactly where the paper's search for
 them starts, at the primary of the upstream with the largest rate (§4.5.2).
 
-What the text leaves open, and what is done:
+The text leaves some points open. Here:
 
 - Random and round robin put a secondary on another node than its primary, since one that dies
   with it is none.

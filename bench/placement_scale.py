@@ -8,10 +8,10 @@ same job by two executors must give the same placements, or the benchmark fails.
 
 `ratio_to_exact` is measured on queries drawn from those placed. For each, the load is that of all
 the others. With its prices, the primaries' cost is compared: network usage of all links, and each
-operator's input rate times the CPU axis that a copy meets on its node, in bytes, which is what the
-placer minimises (`placement.exact_tree`) less what secondaries add. On one side stands the
-placer's choice among the candidates near the query's points, on the other the least of all choices
-among all hosts (`bench.least_cost`); the ratio is that of the sums.
+operator's input rate times the CPU axis that a replica meets on its node, in bytes. This is the
+objective of the placer (`placement.exact_tree`) without the terms of secondaries. The ratio is that
+of two sums: the placer's choice among the candidates near the query's points, over the least of all
+choices among all hosts (`bench.least_cost`).
 """
 
 from __future__ import annotations

@@ -1,24 +1,24 @@
 """Plans of many queries in rounds, the same however a round is divided among workers.
 
 `planner.plan` places each query around all those before it, one after the other. Here the queries
-of a round are placed independently of each other, and only between rounds does the load catch up.
-What places a round is an argument: a loop, or Spark's executors
-(`orchestrator.spark.jobs.bulk_placement`). Either way it is `place_apart` that does it, and where a
-query is placed, beside which others and in which order makes no difference.
+of a round are placed independently of each other, and the load is updated only between rounds. The
+function that places a round is an argument: a loop, or Spark's executors
+(`orchestrator.spark.jobs.bulk_placement`). Both call `place_apart`. The result for a query does not
+depend on where it is placed, beside which others or in which order.
 
 Queries that know nothing of each other all take the same idle nodes: on 1,000 nodes, rounds of 100
-pile up 120 copies on a node where 11 are the most otherwise. Two things are done against it.
+put up to 120 replicas on a node where one-by-one placement puts 11. Two measures prevent that.
 
-*Expected copies.* Before a round, each of its queries is expected to put two copies of every
-operator on the nodes nearest to its point with the CPU axis (`placement.relaxation`), in the
-order of registration. That is quick and roughly right. A query is placed around the load of the
-rounds before and the expected copies of the queries before it. They raise prices but take no
-room: nothing is refused because of what may not come.
+*Expected replicas.* Before a round, each of its queries is expected to put two replicas of every
+operator on the nodes nearest to its point with the CPU axis (`placement.relaxation`), in the order
+of registration. This estimate is quick and roughly right. A query is placed around the load of the
+rounds before and the expected replicas of the queries before it. Expected replicas raise prices but
+take no room, so no query is refused because of them.
 
-*Putting back.* After a round its queries are accepted in the order of registration. Those that
-find more than `BulkSettings.excess` copies too many on one of their nodes, compared with what they
-were placed around, or no room, are put back to the next round. The first one never is, so the
-rounds come to an end. Rounds of one query are the same as `planner.plan`.
+*Putting back.* After a round its queries are accepted in the order of registration. A query is put
+back to the next round if one of its nodes has no room, or holds more than `BulkSettings.excess`
+replicas more than the query was placed around. The first one never is, so the rounds come to an
+end. Rounds of one query give the same plan as `planner.plan`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class BulkSettings:
     round_size
         Queries in a round, ≥ 1: as many may be placed at the same time.
     excess
-        Copies on a node that a query may be wrong by, ≥ 0. Small: more queries are put back. Large:
-        copies pile up.
+        Replicas on a node by which a query's expectation may be wrong, ≥ 0. With a small number,
+        more queries are put back; with a large one, replicas pile up.
     """
 
     round_size: int = 100
@@ -68,7 +68,7 @@ class BulkSettings:
 
 
 class Candidate(NamedTuple):
-    """A query of a round: its place in it, and where its operators would stand (ms)."""
+    """A query of a round: its place in the round, and the points of its operators, ms."""
 
     rank: int
     request: Request
@@ -77,7 +77,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a query in a round.
+    """The result of a query in a round.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Outcome:
     placements
         Of its operators, in the order of the graph; none if it is refused.
     figures
-        What its placement promises; None if it is refused.
+        Figures of its placement; None if it is refused.
     refusal
         Why it cannot be placed; empty if it can.
     """
@@ -99,14 +99,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Around:
-    """What the queries of a round are placed around.
+    """The load that the queries of a round are placed around.
 
     Attributes
     ----------
     start
         The load when the round starts.
     expected
-        Nodes that each query of the round is expected to put copies on, by rank: indices, a node
+        Nodes that each query of the round is expected to put replicas on, by rank: indices, a node
         once for each copy.
     """
 
@@ -114,7 +114,7 @@ class Around:
     expected: tuple[IntArray, ...]
 
     def before(self, rank: int) -> Load:
-        """The load with the expected copies of the queries before one."""
+        """The load with the expected replicas of the queries before one."""
         ahead = np.concatenate([np.empty(0, dtype=np.int64), *self.expected[:rank]])
         return self.start.with_counts(np.bincount(ahead, minlength=len(self.start.replicas)))
 
@@ -125,7 +125,7 @@ PlaceRound = Callable[[Sequence[Candidate], Around], Iterable[Outcome]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkPlan:
-    """Placements and figures in the order of the queries, and what came of the rounds.
+    """Placements and figures in the order of the queries, and figures of the rounds.
 
     Attributes
     ----------
@@ -159,14 +159,14 @@ def plan_in_rounds(
         In the order of registration.
     view
         Nodes and latencies.
-    mass, settings
+    bulk, settings
         The defaults if not given.
     rng
         As for `planner.plan`.
     place
         Places a round; this process if not given.
     say
-        Takes a phrase that tells what has been done, for progress.
+        Takes a phrase that tells the progress.
 
     Raises
     ------
@@ -203,7 +203,7 @@ def plan_in_rounds(
 def place_apart(
     queries: Iterable[Candidate], around: Around, view: NetworkView, settings: Settings
 ) -> Iterator[Outcome]:
-    """Place queries of a round, each as though the others were not there."""
+    """Place queries of a round independently of each other."""
     for rank, request, points_ms in queries:
         try:
             placed, figures = place_query(
@@ -216,7 +216,7 @@ def place_apart(
 
 
 def placing_here(view: NetworkView, settings: Settings) -> PlaceRound:
-    """Places rounds in this process."""
+    """A function that places rounds in this process."""
 
     def place(queries: Sequence[Candidate], around: Around) -> Iterable[Outcome]:
         return place_apart(queries, around, view, settings)
@@ -225,7 +225,7 @@ def placing_here(view: NetworkView, settings: Settings) -> PlaceRound:
 
 
 def _expected(queries: Sequence[Candidate], view: NetworkView, load: Load) -> Iterator[IntArray]:
-    """Nodes that each query is expected to put copies on, given those before it."""
+    """Nodes that each query is expected to put replicas on, given those before it."""
     for query in queries:
         nodes: list[IntArray] = []
         for name in query.request.graph.to_place:
@@ -242,10 +242,10 @@ def _accept(
     view: NetworkView,
     excess: int,
 ) -> tuple[Load, list[Outcome]]:
-    """The load after a round, and what is accepted of it."""
+    """The load after a round, and the accepted outcomes."""
     load = around.start
     nodes = len(view.nodes)
-    # Copies that there are above those that were expected, of the queries gone through.
+    # Replicas beyond the expected ones, of the queries gone through.
     surplus = np.zeros(nodes, dtype=np.int64)
     accepted: list[Outcome] = []
     for query, outcome, expected in zip(queries, outcomes, around.expected, strict=True):
@@ -254,7 +254,7 @@ def _accept(
         replicas = after.replicas - load.replicas
         taken = replicas > 0
         fits = not np.any(after.room_cores()[taken] < -ROUNDING_CORES)
-        # The first has been placed around what there is, by a placer that may know no capacity.
+        # The first one was placed around the true load, by a placer that may know no capacity.
         if outcome.rank == 0 or (fits and not np.any(surplus[taken] > excess)):
             accepted.append(outcome)
             load = after

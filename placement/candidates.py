@@ -1,9 +1,9 @@
-"""Which nodes an operator is considered for: those near the point that relaxation gives it.
+"""The nodes that an operator is considered for: those near the point that relaxation gives it.
 
-Every operator of a query is considered for the nodes nearest to any point of the query, not only
-to its own: whole groups of operators can then share a node, and a path can take a route that is
-good for its ends rather than for each operator. Nodes at which something of the query is pinned
-are considered too, for no link is shorter than none.
+Every operator of a query is considered for the nodes nearest to any point of the query, not only to
+its own. So a group of operators can share a node, and a path can take a route that is good for its
+ends rather than for each operator. The nodes of the query's pinned operators are considered too,
+because a link within a node costs nothing.
 """
 
 from __future__ import annotations
@@ -54,11 +54,7 @@ def candidates(
     # Distances are round trips, load prices count as one way.
     cpu_ms = 2 * load.price_ms()
     near = [view.nearest(points_ms[name], cpu_ms, count) for name in graph.to_place]
-    pinned = [
-        view.index[operator.pinned]
-        for operator in graph.operators
-        if operator.pinned is not None and view.can_host(operator.pinned)
-    ]
+    pinned = [view.index[node] for node in graph.pinned.values() if view.can_host(node)]
     reached = set(pinned).union(*(nodes.tolist() for nodes in near))
     by_name = sorted(reached, key=lambda node: view.nodes[node].name)
     shared = np.array(by_name, dtype=np.int64)

@@ -70,7 +70,7 @@ def place_evenly(
 ) -> ExactPlacement:
     """Place the operators of a query at least cost, what they add to the load included.
 
-    Each round prices a node as the copies that the last round put there would meet it on average.
+    Each round prices a node as the replicas that the last round put there would meet it on average.
 
     Parameters
     ----------

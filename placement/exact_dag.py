@@ -1,17 +1,18 @@
 """The cheapest primaries of an acyclic query graph among candidates, by a mixed-integer program.
 
-Graphs whose operators are shared close circles, and dynamic programming would have to carry all
-of a circle's choices along. HiGHS solves the program of `placement.dag_model` instead (Huangfu
-and Hall, "Parallelizing the dual revised simplex method", Math. Prog. Comp. 10, 2018, and its
-branch-and-bound).
+Graphs with shared operators contain circles, and dynamic programming would have to carry all of a
+circle's choices along. HiGHS solves the program of `placement.dag_model` instead (Huangfu and Hall,
+"Parallelizing the dual revised simplex method", Math. Prog. Comp. 10, 2018, and its
+branch-and-bound). The same program places trees whose cheapest placement misses a deadline, since
+dynamic programming knows no paths.
 
-*What is exact.* The placement costs at most `gap` more than the least, as a share. HiGHS keeps
+*Exactness.* The placement costs at most `gap` more than the least, as a share. HiGHS keeps
 rows to 10⁻⁶; placements that miss a deadline or a capacity by so little are excluded one by one,
 so that the returned placement keeps them by the figures of `placement.evaluation`.
 
 *Determinism.* HiGHS draws its random numbers from a seed of its own, always 0 by way of SciPy,
-which passes no other. Only a run that its time limit ends may depend on the machine; `node_limit`
-ends one alike everywhere.
+which passes no other. Only a run that ends by its time limit may depend on the machine; one that
+ends by `node_limit` does not.
 """
 
 from __future__ import annotations

@@ -20,15 +20,15 @@ enough, whatever n is.
 Each operator with its free inputs is a factor over the places of m + 1 operators; factors and
 operators form a tree (`placement.min_sum`). Where more than `MAX_JOINT_INPUTS` inputs are to be
 placed, s is taken for those with the greatest rates alone, as §4.5 takes one of two; the others'
-links are factors over two operators. What a query's own operators add to a node's load while they
-are placed is not in the price.
+links are factors over two operators. The price leaves out the load that a query's own operators add
+while they are placed (`placement.exact.place_evenly`).
 
 *Bounding.* Tables over three operators take most of the time, and most candidates are in no good
 placement. So first each input of an operator gets a secondary of its own, which costs less and
-needs no such tables; the min-marginals of that tell for every candidate what a placement with it
-costs at least. The exact minimum is taken over the candidates whose bound is within a little of
-the least, then, should it turn out dearer, over all whose bound is below it. Those left out can
-be in no cheapest placement.
+needs no such tables; its min-marginals are a lower bound of the cost of every placement with a
+candidate. The exact minimum is taken over the candidates whose bound is within `FIRST_SLACK` of the
+least, then, if that minimum exceeds the slack, over all candidates whose bound is below it. The
+candidates left out can be in no cheapest placement.
 
 =========  ==============================================================
 symbol     here
@@ -56,9 +56,9 @@ MAX_JOINT_INPUTS = 2
 """Inputs to be placed that a secondary is priced with together: tables grow as candidates^(m+1)."""
 
 STANDBY_WEIGHT = 1 + 1e-9
-"""Two neighbours with their copies on the same two nodes cost the same whichever copies are the
-primaries. So little more makes it those whose secondaries are reached soonest, hence recover
-soonest; it is more than rounding, and nothing beside any cost that differs."""
+"""Two neighbours with their replicas on the same two nodes cost the same whichever replicas are the
+primaries. This weight prefers those whose secondaries are reached, and hence recover, soonest. It
+exceeds rounding, and is negligible beside any cost that differs."""
 
 FIRST_SLACK = 0.01
 """Share by which a candidate's bound may exceed the least one at first. The exact minimum exceeds
@@ -70,7 +70,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StandbyTerms:
-    """What secondaries cost while primaries are chosen.
+    """The terms of secondaries in the choice of primaries.
 
     Attributes
     ----------
@@ -89,14 +89,14 @@ class StandbyTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExactTask:
-    """A query, the nodes its operators may take, and what nodes cost.
+    """A query, the nodes its operators may take, and the prices of nodes.
 
     Attributes
     ----------
     candidates
         Indices of nodes for every operator to be placed, none empty.
     price_ms
-        CPU axis that a copy meets, by node, shape (n,), ms (`Load.price_ms`).
+        CPU axis that a replica meets, by node, shape (n,), ms (`Load.price_ms`).
     standby
         None: primaries alone count.
     apart

@@ -1,10 +1,10 @@
-"""Least sums of costs over variables that few values are open to: the min-sum algorithm.
+"""Least sums of costs over variables with few possible values: the min-sum algorithm.
 
 A cost is a *factor*, a table over the values of the variables that it depends on. Where factors
-and variables form a tree, the least sum is found by passing minima from the leaves to a root, and
-the values that have it by going back (dynamic programming; Kschischang, Frey, Loeliger, "Factor
-graphs and the sum-product algorithm", IEEE Trans. Inf. Theory 47, 2001). Going back with costs
-instead of values gives every value's *min-marginal*, the least sum that it can be part of.
+and variables form a tree, the least sum is found by passing minima from the leaves to a root. The
+values that reach it are found by going back (dynamic programming; Kschischang, Frey, Loeliger,
+"Factor graphs and the sum-product algorithm", IEEE Trans. Inf. Theory 47, 2001). Going back with
+costs instead of values gives every value's *min-marginal*, the least sum that it can be part of.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Factor:
         return Factor(self.variables, costs)
 
 
-class _Told(NamedTuple):
-    """What a factor told the variable that the root lies behind.
+class _Message(NamedTuple):
+    """The message of a factor to its variable on the side of the root.
 
     Attributes
     ----------
     table
         Its costs, with all that lies behind its other variables.
     costs
-        The least of them, by value of the variable that is told.
+        The least of them, by value of that variable.
     """
 
     factor: Factor
@@ -66,10 +66,10 @@ def cheapest(factors: Sequence[Factor], sizes: Mapping[str, int]) -> tuple[dict[
     for root in sizes:
         if root in chosen:
             continue
-        costs, told = _gathered(root, of_variable, sizes)
+        costs, messages = _gathered(root, of_variable, sizes)
         chosen[root] = int(costs.argmin())
         total += float(costs[chosen[root]])
-        for factor, towards, table, _ in reversed(told):
+        for factor, towards, table, _ in reversed(messages):
             rest = table.take(chosen[towards], axis=factor.variables.index(towards))
             values = np.unravel_index(int(rest.argmin()), rest.shape)
             others = [name for name in factor.variables if name != towards]
@@ -93,11 +93,11 @@ def min_marginals(
     for root in sizes:
         if root in least_by_value:
             continue
-        least_by_value[root], told = _gathered(root, of_variable, sizes)
+        least_by_value[root], messages = _gathered(root, of_variable, sizes)
         total += float(least_by_value[root].min())
-        for factor, towards, table, costs in reversed(told):
+        for factor, towards, table, costs in reversed(messages):
             least, axes = least_by_value[towards], len(factor.variables)
-            # What lies on the root's side of the factor; where that is infinite, so is the sum.
+            # Costs on the root's side of the factor; where they are infinite, so is the sum.
             before = np.full(len(least), np.inf)
             np.subtract(least, costs, out=before, where=np.isfinite(least))
             sums = table + _along(before, factor.variables.index(towards), axes)
@@ -109,8 +109,8 @@ def min_marginals(
 
 def _gathered(
     root: str, of_variable: Mapping[str, Sequence[Factor]], sizes: Mapping[str, int]
-) -> tuple[FloatArray, list[_Told]]:
-    """Least sums by value of the root, and what was told on the way, from the leaves."""
+) -> tuple[FloatArray, list[_Message]]:
+    """Least sums by value of the root, and the messages on the way, from the leaves."""
     order: list[tuple[Factor, str]] = []
     seen: set[int] = set()
     reached = [root]
@@ -121,12 +121,12 @@ def _gathered(
                 order.append((factor, name))
                 reached += [other for other in factor.variables if other != name]
     costs = {name: np.zeros(sizes[name]) for name in reached}
-    told: list[_Told] = []
+    messages: list[_Message] = []
     for factor, towards in reversed(order):
         axes, own = len(factor.variables), factor.variables.index(towards)
         table = factor.costs
         if axes > 1:
-            # What the others cost is added up before it is spread over the whole table.
+            # The costs of the others are added up before they are spread over the whole table.
             beyond = sum(
                 (
                     _along(costs[name], axis, axes)
@@ -136,9 +136,9 @@ def _gathered(
                 np.zeros((1,) * axes),
             )
             table = table + beyond
-        told.append(_Told(factor, towards, table, table.min(axis=_but(own, axes))))
-        costs[towards] = costs[towards] + told[-1].costs
-    return costs[root], told
+        messages.append(_Message(factor, towards, table, table.min(axis=_but(own, axes))))
+        costs[towards] = costs[towards] + messages[-1].costs
+    return costs[root], messages
 
 
 def _by_variable(factors: Iterable[Factor], sizes: Iterable[str]) -> dict[str, list[Factor]]:

@@ -33,19 +33,19 @@ class Node:
     position_ms
         Coordinate, ms, shape (d,); distances approximate round trips.
     height_ms
-        What every round trip to or from the node takes besides the distance, ms, ≥ 0.
+        Time of every round trip to or from the node besides the distance, ms, ≥ 0.
     error_ms
         Uncertainty of the coordinate, ms, ≥ 0: how far a distance to it may be off.
     cpu_ms
         The CPU axis as measured, ≥ 0 (`topology.cpu`).
     capacity_cores
-        CPU that the copies of operators on it may need together, > 0.
+        CPU that the replicas of operators on it may need together, > 0.
     domain
         Failure domain; nodes of one domain may die together. Empty: one of its own.
     hosts_operators
         False for sites: nothing is placed there.
     operators
-        Copies of operators it runs that are not part of this plan.
+        Replicas of operators it runs that are not part of this plan.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NetworkView:
-    """All nodes, and what was measured between them.
+    """All nodes, and the round trips measured between them.
 
     Parameters
     ----------

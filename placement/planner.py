@@ -1,20 +1,20 @@
-"""Plans: who runs each operator of each query, who stands by, and what that promises.
+"""Plans: the node of each operator of each query, its secondary, and the figures that follow.
 
 Algorithm 1 of reliable placement: for each query in turn, primaries near the points that relaxation
 finds (`placement.primaries`), then secondaries under the recovery bound (`placement.secondaries`).
-`Settings` choose between the paper's own steps and the ones that improve on them. Added to both:
+`Settings` choose between the paper's own steps and the steps that improve on them. Three things are
+added to both:
 
-- *Stickiness.* A running placement stays as long as it is legal: moving costs a handover, and
-  coordinates and loads are never still. Where the primary's node is gone, the operator's place is
-  that of its secondary, which has the state and takes over without being asked.
-- *Deadlines.* The paper has none. One is checked for the primaries; after a takeover, with the
-  secondary in its place, it is for the next plan to check.
-- *Dying together.* Operators on one node fall together and are recovered one after the other. Where
+- *Stickiness.* A running placement stays as long as it is legal, because moving costs a handover,
+  and coordinates and loads always vary. Where the primary's node is gone, the operator's place is
+  that of its secondary, which has the state and takes over by itself.
+- *Deadlines.* The paper has none. Here the primaries must meet one. After a takeover, with the
+  secondary in the primary's place, the next plan checks it again.
+- *Dying together.* Operators on one node fail together and are recovered one after the other. If
   that breaks the bound, the query is placed again with linked operators apart.
 
-A plan is a function of its arguments: the order of operators, links, nodes and mapping entries
-does not matter; that of the queries does, as in the paper, since each is placed around those
-before it.
+A plan is a function of its arguments. The order of operators, links, nodes and mapping entries does
+not matter. The order of the queries does, as in the paper: each is placed around those before it.
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ def plan(
     view
         Nodes and latencies.
     keep
-        What runs now.
-    settings
-        See there.
+        The running replicas.
     rng
         Draws relaxation's start.
 
@@ -114,7 +112,7 @@ def place_query(
     load
         Of everything but this query.
     keep
-        What runs, on nodes that still host operators.
+        The running replicas on nodes that still host operators.
 
     Raises
     ------
@@ -221,7 +219,7 @@ def free_points(
     settings: Settings,
     rngs: Iterable[np.random.Generator],
 ) -> list[dict[str, FloatArray]]:
-    """Where the operators of each query would stand if they could stand anywhere.
+    """The points of the operators of each query if they could be anywhere.
 
     By Algorithm 3 from nodes drawn at random (§4.4.2) for the paper's placer; for the exact one
     the points of least network usage, which Algorithm 3 approximates. Those of a query are the
@@ -267,7 +265,7 @@ def _nowhere(view: NetworkView) -> FloatArray:
 
 
 def _still_running(keep: Keep, view: NetworkView) -> Keep:
-    """What runs, without the nodes that are gone or no longer host operators."""
+    """The running replicas on nodes that are there and still host operators."""
     running: dict[str, tuple[str, str | None]] = {}
     for name, nodes in keep.items():
         alive = [node for node in nodes if node is not None and view.can_host(node)]
@@ -277,7 +275,7 @@ def _still_running(keep: Keep, view: NetworkView) -> Keep:
 
 
 def check_requests(requests: Sequence[Request], view: NetworkView) -> None:
-    """See that queries can be planned together on a network.
+    """Check that queries can be planned together on a network.
 
     Raises
     ------

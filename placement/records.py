@@ -1,4 +1,4 @@
-"""What the planner is asked and what it answers."""
+"""Requests to the planner, and its plans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pairs = Mapping[str, tuple[str, str]]
 
 
 class Request(NamedTuple):
-    """A query to be placed, with what its owner asks for, ms."""
+    """A query to be placed, with the limits that its owner asks for, ms."""
 
     graph: QueryGraph
     deadline_ms: float
@@ -70,8 +70,7 @@ class PlacedOperator:
     secondary
         Empty while none runs; the recovery time is infinite then.
     point_ms
-        Where relaxation would put it if nodes were everywhere; empty for a placement that was not
-        chosen by its point.
+        Its point if nodes were everywhere; empty for a placement that was not chosen by it.
     """
 
     query: str
@@ -87,7 +86,7 @@ class PlacedOperator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryFigures:
-    """What a plan promises a query.
+    """The figures that a plan promises a query.
 
     Attributes
     ----------

@@ -1,8 +1,9 @@
-"""Where operators would stand if they could stand anywhere (reliable placement, Algorithm 3).
+"""The points of operators if they could be anywhere (reliable placement, Algorithm 3).
 
 Operators are massless bodies and links are springs, with the link's data rate as constant and its
-latency as extension (Pietzuch et al., "Network-aware operator placement for stream-processing
-systems", ICDE 2006). Pinned operators hold still, the others give way until no force is left.
+latency as extension: *spring relaxation* (Pietzuch et al., "Network-aware operator placement for
+stream-processing systems", ICDE 2006). Pinned operators do not move, the others follow the forces
+on them until none is left.
 
 =================  ================  ===================================================
 symbol             name here         meaning
@@ -14,25 +15,25 @@ F_i                force             Σ_j DR(i, j)·(x_j − x_i), bytes/s · ms
 F_t                rest_ms           see below
 =================  ================  ===================================================
 
-What deviates from the text:
+Deviations from the text:
 
 - *Sign.* The paper subtracts the other way round, which would push linked operators apart.
-- *δ.* `x_i += δ·F_i` multiplies what is missing by I − δ·L, where L is the matrix of the springs,
-  so it overshoots ever further unless δ times L's largest eigenvalue is less than 2: with δ in
-  (0, 1], for any rate above a few bytes/s. The force is therefore divided by Σ_j DR(i, j): a step
-  goes the share δ of the way to the weighted mean of the neighbours, which converges for all
-  rates when each operator is connected with a pinned one (the step's matrix is then a strict
-  contraction), and has the same fixed point. `paper_steps` follows the text, and refuses a δ that
-  would diverge.
+- *δ.* `x_i += δ·F_i` multiplies the distance to the fixed point by I − δ·L, where L is the matrix
+  of the springs. So it overshoots ever further unless δ times L's largest eigenvalue is less than
+  2; with δ in (0, 1] it does for any rate above a few bytes/s. The force is therefore divided by
+  Σ_j DR(i, j): a step goes the share δ of the way to the weighted mean of the neighbours. This
+  converges for all rates when each operator is connected with a pinned one (the step's matrix is
+  then a strict contraction), and has the same fixed point. `paper_steps` follows the text, and
+  refuses a δ that would diverge.
 - *F_t.* Rates differ by orders of magnitude and so do forces. An operator is at rest when the
   force on it is less than what the weakest link of the query would exert if stretched by
   `rest_ms`.
 - *End.* Two bodies on a strong spring that hang together on weak ones creep; after `max_rounds`
   the fixed point, which solves a linear system, is computed instead of awaited
-  (`placement.equilibrium`).
+  (`SpringSystem.balance`).
 
-The springs' rest position minimises Σ DR·Lat², not the network usage Σ DR·Lat (2) itself; the
-paper takes one for the other, and so does this. `placement.equilibrium` has both.
+The springs' rest position minimises Σ DR·Lat², not the network usage Σ DR·Lat (2) itself. The paper
+takes one for the other, and so does this module; `placement.equilibrium` minimises the usage.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The springs of many queries in one set of arrays, so that all of them are solved at once.
 
-Operators are bodies and links are springs (`placement.relaxation`). Queries pull on one another
-nowhere, so the matrices of a thousand queries are the blocks of one block-diagonal matrix: the
-links are gone through once, in Python, and everything after that is arithmetic on arrays.
+Operators are bodies and links are springs (`placement.relaxation`). No spring joins two queries, so
+the matrices of a thousand queries are the blocks of one block-diagonal matrix. The links are gone
+through once, in Python; everything after that is arithmetic on arrays.
 
 =================  ================  ===================================================
 symbol             name here         meaning
@@ -32,7 +32,7 @@ from placement.graph import QueryGraph
 from topology.arrays import BoolArray, FloatArray, IntArray
 
 MIN_RATE_BYTES_S = 1.0
-"""Least spring constant. A link that carries no tuple still carries its stream's progress, and an
+"""Least spring constant. A link without tuples still carries its stream's watermarks, and an
 operator on idle links only must still be drawn somewhere."""
 
 

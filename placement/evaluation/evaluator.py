@@ -53,7 +53,7 @@ class PlacementBatch(NamedTuple):
         return PlacementBatch(self.primaries[rows], self.secondaries[rows])
 
     def repeated(self, times: int) -> PlacementBatch:
-        """Copies of the first placement, to be changed."""
+        """The first placement, so many times, to be changed."""
         return PlacementBatch(
             np.repeat(self.primaries[:1], times, axis=0),
             np.repeat(self.secondaries[:1], times, axis=0),

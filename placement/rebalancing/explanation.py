@@ -1,4 +1,4 @@
-"""Why an operator is where it is: the records that `placement.rebalancing.explain` answers with.
+"""Why an operator is where it is: the records that `placement.rebalancing.explain` returns.
 
 Forces are those of reliable placement, Algorithm 3: a stream of DR bytes/s pulls at both its ends.
 Costs are in the planner's currency, bytes/s × s = bytes (`placement.rebalancing.moves`).
@@ -24,7 +24,7 @@ class Force:
     direction
         Unit vector towards that node in coordinate space; zeros if the coordinates are the same.
     latency_ms, usage
-        One way, and DR·Lat as things are, bytes.
+        One way, ms, and DR·Lat at present, bytes.
     """
 
     operator: str
@@ -39,17 +39,17 @@ class Force:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """What is against a candidate.
+    """The reason against a candidate.
 
     Attributes
     ----------
     reason
         The first that applies.
     subject
-        What it is about: the operator whose bound or query whose deadline would break, the node
-        that is full or holds the other copy, the failure domain, or the node that is cheaper.
+        The operator whose bound or query whose deadline would break, the node that is full or
+        holds the other replica, the failure domain, or the node that is cheaper.
     value, limit
-        What it would be and what it may be: ms, cores or bytes; None for failure domains.
+        The figure on that candidate and its limit: ms, cores or bytes; None for failure domains.
     """
 
     reason: Reason
@@ -60,7 +60,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """What a copy costs on a node, bytes, and what is against it.
+    """The cost of a replica on a node, bytes, and the obstacle to it.
 
     Attributes
     ----------
@@ -69,9 +69,9 @@ class Candidate:
     standby
         Of its links to or as a secondary: Active Standby traffic.
     load_price
-        What it pays for the CPU axis there.
+        Its own, for the CPU axis there.
     crowding
-        What it makes the other copies there pay in addition.
+        The increase of the load prices of the other replicas there.
     obstacle
         None for the node where it is.
     """
@@ -91,17 +91,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaExplanation:
-    """Why one copy is on its node.
+    """Why one replica is on its node.
 
     Attributes
     ----------
     forces
         Strongest first, by rate.
     candidates
-        All nodes that may run operators, cheapest first; the copy's own among them.
+        All nodes that may run operators, cheapest first; the replica's own among them.
     binding
-        What keeps the copy from the cheapest node of all: None if that is where it is, or if
-        nothing but the effort of moving does.
+        The obstacle to the cheapest node of all; None if the replica is there, or if only the
+        effort of moving keeps it away.
     best_rejected
         The cheapest of the others; None if there is no other.
     """
@@ -115,7 +115,7 @@ class ReplicaExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why an operator's copies are where they are."""
+    """Why an operator's replicas are where they are."""
 
     query: str
     operator: str

@@ -1,19 +1,20 @@
-"""What a rebalancing says: moves, what they cost and gain, and how much of that is worth it.
+"""Moves of a rebalancing, their prices and gains, and the margin that a gain must exceed.
 
-Everything is weighed in the planner's one currency, bytes/s × s = bytes: a stream of DR bytes/s
-over a link of Lat seconds has DR·Lat bytes on its way (reliable placement, (2)), and a busy node
-counts as though the input had to travel farther (`placement.evaluation.load`).
+All figures are in the planner's one currency, bytes/s × s = bytes: a stream of DR bytes/s over a
+link of Lat seconds has DR·Lat bytes on its way (reliable placement, (2)), and a busy node counts as
+if the input had to travel farther (`placement.evaluation.load`).
 
 *Price of a move.* S bytes of state that are shipped once within a horizon of H seconds are a
-stream of S/H bytes/s; over a link of Lat seconds they cost S/H·Lat bytes. Until the new copy is
+stream of S/H bytes/s; over a link of Lat seconds they cost S/H·Lat bytes. Until the new replica is
 warm it takes in the operator's inputs besides the two others: Σ DR·Lat over its inputs, for t of
-the H seconds. A swap of roles ships nothing. t is what shipping takes: S / bandwidth + Lat.
+the H seconds. t is the time that shipping takes: S / bandwidth + Lat. A swap of roles ships
+nothing.
 
-*Uncertainty.* A latency that follows from coordinates may be off by half of both nodes' errors.
-A change is judged by the latencies that it gives up and those that it takes on; and a later view
-may be off to the other side. Hence Σ DR·(error of both ends) over the estimated links of either:
-a change that gains more is one in every view within the same errors, so that no such view moves
-it back.
+*Uncertainty.* A latency estimated from coordinates may be off by half of both nodes' errors. A
+change is judged by the latencies of the links that it gives up and of those that it takes on, and a
+later view may be off to the other side. Hence the uncertainty is Σ DR·(error of both ends) over the
+estimated links of either. A change is made only if it gains more than this, so no later view with
+errors within the same bound reverses it.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ class MoveKind(enum.Enum):
 
 
 class Reason(enum.Enum):
-    """Why another placement is not taken up, though it may be cheaper."""
+    """Why another placement is not taken, though it may be cheaper."""
 
     FAILURE_DOMAIN = "failure domain"
     RECOVERY_BOUND = "recovery bound"
     DEADLINE = "deadline"
     CAPACITY = "capacity"
     NO_LEGAL_ORDER = "no legal order"
-    """All is well in the end, but not after each move on the way."""
+    """Legal in the end, but not after each move on the way."""
     MARGIN = "margin"
     """Legal, but gains less than uncertainty, price and hysteresis together."""
     BUDGET = "budget"
@@ -70,7 +71,7 @@ class RebalanceSettings:
     bandwidth_bytes_s
         Rate at which state is shipped.
     candidates
-        Nodes that are tried for each copy, cheapest first. All of them, if there are no more.
+        Nodes that are tried for each replica, cheapest first. All of them, if there are no more.
     """
 
     hysteresis_share: float = 0.05
@@ -98,15 +99,15 @@ class Move:
     Attributes
     ----------
     source, target
-        Node that the copy leaves and node that it comes to; of a swap, the old primary's node and
-        the new one's.
+        Node that the replica leaves and node that it comes to; of a swap, the old primary's node
+        and the new one's.
     bytes_to_ship, seconds
         State that travels to the target, and how long that takes.
     gain
         By how much it lowers the objective, bytes; less than 0 where a later move of the same
         change needs it.
     price
-        What moving costs, bytes.
+        Of moving, bytes.
     cost_after
         The objective of everything that runs, once it is done, bytes.
     """
@@ -135,7 +136,7 @@ class Change:
     Attributes
     ----------
     uncertainty, hysteresis
-        What the gain had to exceed besides the price, bytes.
+        The gain had to exceed these besides the price, bytes.
     """
 
     query: str
@@ -150,28 +151,28 @@ class Change:
 
     @property
     def price(self) -> float:
-        """What moving costs, bytes."""
+        """Of moving, bytes."""
         return sum(move.price for move in self.moves)
 
     @property
     def net_gain(self) -> float:
-        """What is left after price, uncertainty and hysteresis, bytes: > 0."""
+        """Gain less price, uncertainty and hysteresis, bytes: > 0."""
         return self.gain - self.price - self.uncertainty - self.hysteresis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalancePlan:
-    """Changes in the order in which they are to be made. Without any, what runs is good enough.
+    """Changes in the order in which they are to be made; none if the running places are good.
 
     Attributes
     ----------
     cost_before, cost_after
         The objective: network usage of the primaries, Active Standby traffic and load prices of
-        all copies, bytes.
+        all replicas, bytes.
     places
         Operator → nodes of its primary and secondary, when all is done.
     rejected
-        How many cheaper placements of a query, one change away from `places`, are not taken up, by
+        How many cheaper placements of a query, one change away from `places`, are not taken, by
         the first reason that applies.
     """
 

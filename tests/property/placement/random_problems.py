@@ -75,7 +75,7 @@ def _graph(
 ) -> QueryGraph:
     """Two sources, and a sink for all that nothing else takes in.
 
-    What comes out of a query decides which copy is the better primary; without it they tie.
+    What comes out of a query decides which replica is the better primary; without it they tie.
     """
     taken = {source for source, _ in pairs}
     ends = [f"o{i}" for i in range(operators) if f"o{i}" not in taken]

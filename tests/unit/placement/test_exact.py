@@ -114,7 +114,7 @@ def test_a_bound_that_none_keeps_costs_infinitely_much():
 
 
 def test_what_a_query_adds_to_the_load_is_priced_in():
-    """b wants to n0 by half a byte. One copy on a node meets 10 ms of CPU, two meet 15 each."""
+    """b wants to n0 by half a byte. One replica on a node meets 10 ms of CPU, two meet 15 each."""
     view = line({"n0": 0, "n1": 5}, {"s": 0, "t": 5})
     load = Load(view, operator_load=1.0, cpu=Linear(10))
     graph = query({"Sa": 1000, "aR": 1000, "Sb": 1000, "bT": 900}, {"S": "s", "R": "s", "T": "t"})

@@ -33,8 +33,8 @@ def test_the_exact_placer_counts_primaries_and_secondaries_together():
     """One filter: the paper takes the nearest node for the primary and leaves the rest for later.
 
     Half a millisecond from the receiver is west-europe; germany-west-central and uk-south are 6 ms
-    from it, and 8.5 and 0.5 from the centre. Whichever copy is in west-europe, the other pays 6 ms
-    of the input, so the output decides: 0.5 ms of it instead of west-europe's 6.
+    from it, and 8.5 and 0.5 from the centre. Whichever replica is in west-europe, the other pays
+    6 ms of the input, so the output decides: 0.5 ms of it instead of west-europe's 6.
     """
     links = (
         Link(source="N", target="filter", rate_bytes_s=1000, tuples_s=10),

@@ -82,7 +82,7 @@ class TestCheapest:
         assert placed(join, {"a": "n0"}, bound_ms=7 + 18) == {"a": "n2"}
 
     def test_pays_for_load(self):
-        # A copy costs 4000 bytes/s · 1.5 ms = 6 bytes, n4 44 and n3 52 by traffic.
+        # A replica costs 4000 bytes/s · 1.5 ms = 6 bytes, n4 44 and n3 52 by traffic.
         load = load_of(view, operator_load=0.15).with_replicas(("n2", "n4"))
         assert placed(join, {"a": "n2"}, load=load) == {"a": "n4"}
         load = load.with_replicas(("n4",))

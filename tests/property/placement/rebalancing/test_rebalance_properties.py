@@ -57,7 +57,7 @@ def test_every_prefix_is_legal_and_gains_what_is_promised(
                 assert recovery_ms <= max(bound_ms, limits_ms[name]) + 1e-9
             assert path_ms(graph, after, view) <= max(deadline_ms, limit_ms) + 1e-9
             if move.kind is not MoveKind.SWAP:
-                # The third copy is on the target while the old one is still where it was.
+                # The third replica is on the target while the old one is still where it was.
                 used = cores_by_node(graphs, places).get(move.target, 0.0)
                 used += graph.cores(move.operator)
                 assert used <= view.node(move.target).capacity_cores + 1e-9
@@ -171,7 +171,7 @@ def test_the_budget_and_the_margins_are_kept(
 @settings(max_examples=60, deadline=None)
 @given(seeds, st.integers(3, 8), sizes, bounds_ms)
 def test_no_single_move_is_overlooked(seed: int, hosts: int, size: int, bound_ms: float):
-    """Brute force: after a plan, no copy alone can go anywhere that is legal and cheaper."""
+    """Brute force: after a plan, no replica alone can go anywhere that is legal and cheaper."""
     rng = np.random.default_rng(seed)
     view, graphs, running = problem(rng, hosts, 2, size)
     requests = asking(graphs, bound_ms, 150)

@@ -197,7 +197,7 @@ def test_the_bound_binds():
 
 
 def test_load_prices_and_crowding():
-    """A copy is 10 ms on the axis; b holds both primaries."""
+    """A replica is 10 ms on the axis; b holds both primaries."""
     replica = explained(settings=BUSY).primary
     here, there = (next(c for c in replica.candidates if c.node == name) for name in "ba")
     assert here.load_price == pytest.approx(100_000 * 0.02)
