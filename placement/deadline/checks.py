@@ -32,25 +32,26 @@ def check_parts(
     streams = {source.stream for source in sources}.union(produced)
     known = {node.name for node in nodes}
     for node in nodes:
-        _positive(f"node {node.name}", "speed", node.speed)
+        _positive(f"node {node.name}", speed=node.speed)
         for work in node.admitted:
-            _positive(f"node {node.name}, admitted {work.name}", "cost_ms", work.cost_ms)
-            _positive(f"node {node.name}, admitted {work.name}", "deadline_ms", work.deadline_ms)
+            subject = f"node {node.name}, admitted {work.name}"
+            _positive(subject, cost_ms=work.cost_ms, deadline_ms=work.deadline_ms)
     for operator in operators:
         subject = f"operator {operator.name}"
-        _positive(subject, "cost_ms", operator.cost_ms)
-        _positive(subject, "weight", operator.weight)
+        _positive(subject, cost_ms=operator.cost_ms, weight=operator.weight)
         _nodes(subject, operator.candidates, known)
         if not operator.inputs:
             raise DeadlineProblemError(subject, "has no input")
         for stream in operator.inputs:
             if stream not in streams:
-                raise DeadlineProblemError(subject, f"its input {stream!r} has no origin")
+                raise DeadlineProblemError(
+                    subject, f"its input {stream!r} has no producer and no source"
+                )
     for source in sources:
         _nodes(f"source {source.stream}", source.nodes, known)
     for output in outputs:
         subject = f"output {output.stream}"
-        _positive(subject, "deadline_ms", output.deadline_ms)
+        _positive(subject, deadline_ms=output.deadline_ms)
         _nodes(subject, (output.sink,), known)
         if output.stream not in produced:
             raise DeadlineProblemError(subject, "no operator makes it")
@@ -87,9 +88,10 @@ def _distinct(kind: str, names: Sequence[str]) -> None:
         raise DeadlineProblemError(f"{kind} {twice}", "occurs twice")
 
 
-def _positive(subject: str, name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise DeadlineProblemError(subject, f"{name} {value} is not a number > 0")
+def _positive(subject: str, **values: float) -> None:
+    for name, value in values.items():
+        if not (math.isfinite(value) and value > 0):
+            raise DeadlineProblemError(subject, f"{name} {value} is not a number > 0")
 
 
 def _nodes(subject: str, names: Sequence[str], known: set[str]) -> None:

@@ -96,8 +96,8 @@ def _farthest_ms(
 ) -> float:
     """Latency to a node from the farthest node that may feed an operator, ms."""
     index, ms = problem.node_index, problem.latency_ms
-    feeders = [at for before in problem.upstream(name) for at in kept[before]]
+    upstream = [at for before in problem.upstream(name) for at in kept[before]]
     for stream in problem.by_name[name].inputs:
         if stream in problem.source:
-            feeders += problem.source[stream].nodes
-    return max(float(ms[index[feeder], index[node]]) for feeder in feeders)
+            upstream += problem.source[stream].nodes
+    return max(float(ms[index[before], index[node]]) for before in upstream)

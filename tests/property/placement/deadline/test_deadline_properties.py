@@ -81,7 +81,7 @@ def check(problem: DeadlineProblem, found: DeadlinePlacement) -> None:
 
 @small
 @given(seeds)
-def test_brute_force_paper_model_and_production_agree(seed: int) -> None:
+def test_brute_force_paper_model_and_solver_agree(seed: int) -> None:
     problem = tiny(seed)
     best = best_of_all(problem)
     paper_model, fast = solved(problem, place_by_paper_model), solved(problem, solver)
@@ -99,7 +99,7 @@ def test_brute_force_paper_model_and_production_agree(seed: int) -> None:
 
 @few
 @given(seeds)
-def test_brute_force_and_production_agree_about_latencies(seed: int) -> None:
+def test_brute_force_and_solver_agree_about_latencies(seed: int) -> None:
     problem = tiny(seed, latency_ms=4.0)
     best, fast = best_of_all(problem), solved(problem, solver)
     if best is None or fast is None:
@@ -112,7 +112,7 @@ def test_brute_force_and_production_agree_about_latencies(seed: int) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(seeds, st.sampled_from([0.0, 4.0]))
-def test_edf_keeps_what_was_promised(seed: int, latency_ms: float) -> None:
+def test_edf_meets_the_sub_deadlines(seed: int, latency_ms: float) -> None:
     problem = random_problem(
         seed, nodes=3, queries=3, operators=3, looseness=(2, 5), latency_ms=latency_ms, busy=True
     )
@@ -131,7 +131,7 @@ def test_edf_keeps_what_was_promised(seed: int, latency_ms: float) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(seeds)
-def test_edf_keeps_it_whenever_sources_send(seed: int) -> None:
+def test_edf_meets_the_sub_deadlines_whenever_sources_send(seed: int) -> None:
     problem = random_problem(
         seed, nodes=2, queries=3, operators=2, looseness=(2, 5), shared=False, busy=True
     )
@@ -147,8 +147,8 @@ def test_edf_keeps_it_whenever_sources_send(seed: int) -> None:
 
 @small
 @given(seeds, st.floats(1.0, 3.0))
-def test_later_deadlines_keep_it_feasible(seed: int, factor: float) -> None:
-    """All deadlines later by one factor: fair shares keep their order, hence (6) its rows."""
+def test_later_deadlines_keep_a_problem_feasible(seed: int, factor: float) -> None:
+    """All deadlines later by one factor: proportional sub-deadlines, and so the rows of (6), keep their order."""
     problem = tiny(seed)
     found = solved(problem, solver)
     assume(found is not None)
@@ -159,7 +159,7 @@ def test_later_deadlines_keep_it_feasible(seed: int, factor: float) -> None:
 
 @small
 @given(seeds, st.floats(0.0, 50.0))
-def test_one_later_deadline_leaves_what_was_found_valid(seed: int, later_ms: float) -> None:
+def test_one_later_deadline_leaves_a_placement_valid(seed: int, later_ms: float) -> None:
     problem = tiny(seed)
     found = solved(problem, solver)
     assume(found is not None)
@@ -175,7 +175,7 @@ def test_one_later_deadline_leaves_what_was_found_valid(seed: int, later_ms: flo
 
 @few
 @given(seeds, st.sampled_from([0.0, 4.0]))
-def test_relaxed_as_advised_it_is_feasible(seed: int, latency_ms: float) -> None:
+def test_a_problem_relaxed_as_advised_is_feasible(seed: int, latency_ms: float) -> None:
     problem = random_problem(
         seed, nodes=2, queries=2, operators=3, looseness=(1.0, 1.8), latency_ms=latency_ms
     )
@@ -196,7 +196,7 @@ def test_relaxed_as_advised_it_is_feasible(seed: int, latency_ms: float) -> None
 
 @few
 @given(seeds, st.sampled_from([0.0, 4.0]))
-def test_bound_of_parts_is_below_the_optimum_and_what_they_find_above(
+def test_the_optimum_is_between_bound_and_objective_of_regions(
     seed: int, latency_ms: float
 ) -> None:
     problem = tiny(seed, latency_ms=latency_ms)
@@ -233,7 +233,7 @@ def test_no_placement_is_below_the_lower_bounds(seed: int) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(seeds)
-def test_contracted_it_costs_the_same(seed: int) -> None:
+def test_a_contracted_problem_has_the_same_objective(seed: int) -> None:
     problem = random_problem(seed, nodes=2, queries=2, operators=5, looseness=(4.0, 20.0), free=0.2)
     contraction = contract(problem)
     found = solved(contraction.problem, lambda p: place_by_deadline(p))
@@ -250,7 +250,7 @@ def test_contracted_it_costs_the_same(seed: int) -> None:
 
 @small
 @given(seeds)
-def test_no_placement_travels_less_than_the_existing_allocation(seed: int) -> None:
+def test_no_placement_has_less_traffic_than_the_traffic_baseline(seed: int) -> None:
     problem = random_problem(seed, nodes=2, queries=2, operators=3, looseness=(20, 30))
     rates = {stream: float(1 + at) for at, stream in enumerate(problem.streams)}
     problem = replace(problem, rates_bytes_s=rates)

@@ -1,4 +1,4 @@
-"""Fair sub-deadlines use up every deadline, and no more."""
+"""Proportional sub-deadlines use up every deadline, and no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The literal program and the production one on problems that can be solved in one's head."""
+"""The paper's model and the solver, on problems that can be solved by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def two_chains() -> DeadlineProblem:
 
 
 @ways
-def test_what_does_not_fit_together_is_parted(place: Place) -> None:
+def test_operators_that_do_not_fit_together_are_separated(place: Place) -> None:
     found = place(two_chains())
     assert set(found.places.values()) == {"a", "b"}
     assert found.objective == pytest.approx(0, abs=1e-6)
@@ -63,7 +63,7 @@ def test_a_fast_node_takes_what_a_slow_one_cannot(place: Place) -> None:
 
 
 @ways
-def test_later_work_gives_way_as_little_as_can_be(place: Place) -> None:
+def test_the_deviation_is_least_if_both_operators_share_it(place: Place) -> None:
     """4 ms and 4 ms in a row on one node, 12 ms: 4 and 8 instead of 6 and 6."""
     found = place(chain(4, 4, deadline_ms=12, tied={"o0": "a", "o1": "a"}))
     assert found.objective == pytest.approx(1)
@@ -123,7 +123,7 @@ def test_operators_stay_where_latency_is_saved() -> None:
     assert nodes == sorted(nodes)
 
 
-def test_a_small_weight_of_network_usage_decides_between_equally_fair_ones() -> None:
+def test_a_small_weight_of_network_usage_decides_between_equal_deviations() -> None:
     """The stream is large before o and small behind it: o goes to its source."""
     loose = problem(
         [operator("o", 1, "in")],

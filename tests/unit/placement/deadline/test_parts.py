@@ -29,7 +29,7 @@ def separate(*costs_ms: float, deadline_ms: float) -> DeadlineProblem:
     )
 
 
-def test_demand_table_follows_what_is_put_and_taken() -> None:
+def test_demand_table_follows_operators_that_are_put_and_taken() -> None:
     three = separate(4, 3, 2, deadline_ms=10)
     demand_table = DemandTable(three, {"o0": "a", "o1": "b", "o2": "a"})
     assert demand_table.demand_ms.tolist() == [[4, 4, 6], [0, 3, 3]]
@@ -38,7 +38,7 @@ def test_demand_table_follows_what_is_put_and_taken() -> None:
     assert demand_table.least_ms.tolist() == [0, 3, 3]
 
 
-def test_demand_table_knows_what_runs_already() -> None:
+def test_demand_table_includes_admitted_work() -> None:
     demand_table = DemandTable(
         problem(
             [operator("o", 5, "in")],
@@ -62,7 +62,7 @@ def test_demand_table_prices_demand_above_a_proportional_sub_deadline() -> None:
     assert there == 0
 
 
-def test_greedy_parts_what_does_not_fit_together() -> None:
+def test_greedy_placement_separates_operators_that_do_not_fit_together() -> None:
     places = place_greedily(separate(4, 4, 1, deadline_ms=5))
     assert places["o0"] != places["o1"]
 
@@ -85,7 +85,7 @@ def test_local_search_exchanges_where_no_move_helps() -> None:
     assert places["o1"] == places["o3"]
 
 
-def test_lower_bounds_of_what_is_tied_and_of_work_spread_evenly() -> None:
+def test_lower_bounds_of_tied_work_and_of_work_spread_evenly() -> None:
     """9 ms of work on two nodes: 4.5 ms at least; the second alone takes 4 ms."""
     three = separate(3, 4, 2, deadline_ms=10)
     lower_bounds = LowerBounds(three)
@@ -94,7 +94,7 @@ def test_lower_bounds_of_what_is_tied_and_of_work_spread_evenly() -> None:
     assert lower_bounds.least_ms == pytest.approx([3, 4, 4.5])
 
 
-def test_lower_bounds_respect_speeds_and_what_runs() -> None:
+def test_lower_bounds_respect_speeds_and_admitted_work() -> None:
     busy = problem(
         [operator("o", 6, "in")],
         {"o.out": 20},
@@ -122,7 +122,7 @@ def test_queries_that_share_an_operator_are_one() -> None:
     assert list(queries(shared)) == [{"p.out", "q.out"}, {"r.out"}]
 
 
-def test_parts_close_the_gap_of_what_is_tied() -> None:
+def test_regions_close_the_gap_of_a_tied_chain() -> None:
     """The chain of `test_models`: 1 is the optimum, and known to be."""
     found = place_in_parts(chain(4, 4, deadline_ms=12, tied={"o0": "a", "o1": "a"}))
     assert found.objective == pytest.approx(1)
@@ -130,12 +130,12 @@ def test_parts_close_the_gap_of_what_is_tied() -> None:
     assert found.optimal
 
 
-def test_parts_say_so_where_a_query_by_itself_has_no_placement() -> None:
+def test_a_query_without_a_placement_of_its_own_is_refused() -> None:
     with pytest.raises(DeadlinesUnattainable):
         place_in_parts(chain(4, 4, deadline_ms=7, tied={"o0": "a", "o1": "a"}))
 
 
-def test_regions_improve_on_what_queries_wish() -> None:
+def test_regions_improve_on_the_placement_of_single_queries() -> None:
     """Six operators under a curve that only one partition keeps: 5 + 5 + 2 | 4 + 4 + 4."""
     six = separate(5, 5, 4, 4, 4, 2, deadline_ms=12)
     found = place_in_parts(six, SolverSettings(milp=MilpSettings(gap=0.0)))

@@ -1,4 +1,4 @@
-"""What a deadline problem knows of itself, and what it refuses."""
+"""What a deadline problem derives from its parts, and the parts that it refuses."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_proportional_sub_deadlines_divide_a_deadline_by_cost() -> None:
 
 
 def test_pairs_come_by_proportional_sub_deadline_and_operators_count_from_their_first() -> None:
-    pair_deadlines_ms = [pair.proportional_ms for pair in diamond.pairs]
-    assert pair_deadlines_ms == sorted(pair_deadlines_ms)
+    proportional_ms = [pair.proportional_ms for pair in diamond.pairs]
+    assert proportional_ms == sorted(proportional_ms)
     assert diamond.first == {"r": 0, "root": 1, "l": 4, "join": 5}
 
 
@@ -69,7 +69,10 @@ def test_an_order_in_which_producers_come_first() -> None:
         (lambda: chain(1, 0, deadline_ms=10), "operator o1: cost_ms 0"),
         (lambda: chain(1, deadline_ms=-5), "output o0.out: deadline_ms -5"),
         (lambda: chain(1, deadline_ms=5, tied={"o0": "c"}), "operator o0: no node is named 'c'"),
-        (lambda: problem([operator("o", 1, "other")], {"o.out": 5}), "'other' has no origin"),
+        (
+            lambda: problem([operator("o", 1, "other")], {"o.out": 5}),
+            "'other' has no producer and no source",
+        ),
         (lambda: problem([operator("o", 1, "in")], {"x": 5}), "output x: no operator makes it"),
         (
             lambda: problem([operator("o", 1, "in"), operator("p", 1, "in")], {"o.out": 5}),

@@ -1,4 +1,4 @@
-"""The fairest sub-deadlines of a placement, worked out by hand."""
+"""Proportional sub-deadlines of a placement, computed by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_without_latency_a_single_path_has_the_papers_sub_deadlines() -> None:
     assert found == pytest.approx({"o0": 20, "o1": 30})
 
 
-def test_what_latency_leaves_is_shared_by_cost() -> None:
+def test_time_that_latency_leaves_is_divided_by_cost() -> None:
     """10 ms to the sink on b, or 30 if the second is there and the first goes back and forth."""
     far = chain(2, 3, deadline_ms=50, latency_ms=10)
     assert proportional_sub_deadlines(far, {"o0": "a", "o1": "a"}) == pytest.approx(
@@ -56,7 +56,7 @@ def test_the_path_that_binds_decides() -> None:
     assert found == pytest.approx({"x": 27, "y": 3, "z": 3})
 
 
-def test_an_operator_of_several_outputs_has_the_least_of_its_shares() -> None:
+def test_an_operator_of_several_outputs_has_the_least_of_its_sub_deadlines() -> None:
     fork = problem(
         [operator("x", 2, "in"), operator("y", 2, "x.out"), operator("z", 8, "x.out")],
         {"y.out": 40, "z.out": 50},
@@ -66,7 +66,7 @@ def test_an_operator_of_several_outputs_has_the_least_of_its_shares() -> None:
     assert proportional_sub_deadlines(fork, places) == pytest.approx({"x": 10, "y": 20, "z": 40})
 
 
-def test_one_output_without_time_spoils_all() -> None:
+def test_one_output_without_time_leaves_no_sub_deadlines_at_all() -> None:
     pair = problem(
         [operator("x", 2, "in"), operator("y", 2, "in", candidates=BOTH)],
         {"x.out": 5, "y.out": 500},

@@ -1,4 +1,4 @@
-"""Sub-deadlines of given places."""
+"""Sub-deadlines of given placements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_proportional_sub_deadlines_if_they_fit() -> None:
     assert deviation(loose, pair_deadlines_ms) == 0
 
 
-def test_what_one_needs_more_another_gives() -> None:
+def test_one_operator_gives_the_time_that_another_needs() -> None:
     """Both of 4 ms on a: the second is due after 8 ms, of 12 there are; the first has 4 left."""
     tight = chain(4, 4, deadline_ms=12)
     pair_deadlines_ms = best_sub_deadlines(tight, {"o0": "a", "o1": "a"})
@@ -31,8 +31,8 @@ def test_none_if_the_demand_is_too_large() -> None:
     assert best_sub_deadlines(chain(4, 4, deadline_ms=11.9), {"o0": "a", "o1": "a"}) is None
 
 
-def test_latency_comes_off_the_shares() -> None:
-    """10 ms to the sink of 50: the shares shrink where it is cheapest, at the larger cost."""
+def test_latency_reduces_sub_deadlines() -> None:
+    """10 ms to the sink of 50: the reduction is where it is cheapest, at the larger cost."""
     far = chain(2, 3, deadline_ms=50, latency_ms=10)
     pair_deadlines_ms = best_sub_deadlines(far, {"o0": "a", "o1": "a"})
     assert pair_deadlines_ms == pytest.approx({("o1.out", "o0"): 20, ("o1.out", "o1"): 20})
@@ -45,7 +45,7 @@ def test_none_if_latency_uses_up_the_deadline() -> None:
     )
 
 
-def test_none_if_what_runs_already_would_be_late() -> None:
+def test_none_if_admitted_work_would_be_late() -> None:
     busy = problem(
         [operator("o", 5, "in")],
         {"o.out": 8},
