@@ -149,7 +149,7 @@ class DriverSpec(Record, frozen=True, kw_only=True):
 
 
 class SourceSpec(DriverSpec, frozen=True, kw_only=True):
-    """What brings a stream in."""
+    """The source of a stream."""
 
     together_ms: float = 0.0
     """Time, on the cluster's clock, whose tuples enter at once."""
@@ -205,7 +205,7 @@ class QueryRecord(Record, frozen=True, kw_only=True):
     outputs: dict[str, str]
     """Output stream → site it is delivered to."""
     sinks: dict[str, DriverSpec] = {}
-    """Output stream → what takes it there; the site's own archive, if it is not named."""
+    """Output stream → its sink; an archive of the site, if it is not named."""
     deadline_ms: float
     """Of every output that `deadlines_ms` does not name."""
     recovery_bound_ms: float
@@ -341,7 +341,7 @@ class SinkAssignment(Record, frozen=True, kw_only=True):
     columns: dict[str, str]
     deadline_ms: float
     sink: DriverSpec | None = None
-    """None: the host's own choice, an archive at sites."""
+    """None: an archive at sites; observers read the stream themselves."""
 
 
 class Assignment(Record, frozen=True, kw_only=True):
@@ -404,4 +404,4 @@ class HostSpec(Record, frozen=True, kw_only=True):
     """Digest credential for the store."""
     bind: str = "127.0.0.1"
     archive: str | None = None
-    """Folder in which a site keeps what it delivered."""
+    """Folder for the files of a site's sinks."""

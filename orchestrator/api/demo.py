@@ -243,7 +243,7 @@ class Demo:
             if int(delivered.completed_column("watermark_ms").max()) >= self._example.end_ms:
                 return delivered
             if time.monotonic() > give_up:
-                raise DrillFailed(f"the archive of {stream} is not complete")
+                raise DrillFailed(f"the sink of {stream} has not kept all of it")
             time.sleep(LOOK_S)
 
     def _differences(

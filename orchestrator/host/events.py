@@ -119,7 +119,7 @@ class Deliver:
     """Tuples that are known to be missing immediately before this chunk."""
     arrived_us: int
     sink: DriverSpec | None = None
-    """Who takes it, if the query names one."""
+    """The stream's sink, if the query names one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Manifests: what people write in YAML to say what they want."""
+"""Manifests: YAML documents in which people describe clusters, streams and queries."""
 
 from orchestrator.manifest.cluster import cluster_record
 from orchestrator.manifest.kinds import (

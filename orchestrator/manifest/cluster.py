@@ -1,4 +1,4 @@
-"""What a cluster's processes must agree on, out of its manifest and its table of latencies."""
+"""The settings that a cluster's processes share, from its manifest and its table of latencies."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def slug(name: str) -> str:
 
 
 class _Words:
-    """A description in the place of a value; shown without quotes."""
+    """A description that is shown in place of a value, without quotes."""
 
     def __init__(self, words: str) -> None:
         self._words = words
@@ -256,7 +256,7 @@ class Section:
             self.close()
 
     def close(self) -> None:
-        """Refuse the fields nobody asked for."""
+        """Refuse the fields that were not asked for."""
         for name, (key, _) in self._pairs.items():
             if name not in self._asked:
                 key.refuse("is an unknown field", nearest(name, self._asked))

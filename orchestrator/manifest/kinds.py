@@ -1,7 +1,7 @@
 """The kinds of manifest, and their fields.
 
-What a manifest says becomes a record of the store as it is, so that a manifest is its record plus
-where it was read; only a cluster's says more, namely what to start.
+A manifest is turned into the record that the store keeps, together with the place where it was
+read. A cluster's manifest also says which processes to start.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PlaceManifest(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     domain
-        Nodes with the same one fail together, by a power supply or a rack; empty: not known to.
+        Nodes of one domain fail together, by a power supply or a rack; empty: the node fails alone.
     """
 
     name: str

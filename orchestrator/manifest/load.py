@@ -1,4 +1,4 @@
-"""Reading all manifests of some files and folders, and what they must not say together."""
+"""Reads all manifests of some files and folders, and checks that they go together."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def load(paths: Sequence[Path]) -> Manifests:
     Raises
     ------
     InvalidInput
-        The first thing that is wrong; nothing is returned then.
+        With the first mistake.
     """
     manifests = [read_manifest(document) for file in _files(paths) for document in documents(file)]
     clusters = [each for each in manifests if isinstance(each, ClusterManifest)]

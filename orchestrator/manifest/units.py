@@ -37,7 +37,7 @@ _memory_bytes = {**_sizes_bytes, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 class UnitError(ValueError):
-    """Text that is not a quantity of the kind wanted; says what is wrong, then what to write."""
+    """Text that is not a quantity of the expected kind: the problem, then the remedy."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem, remedy)

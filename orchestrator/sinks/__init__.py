@@ -1,4 +1,4 @@
-"""Sinks: what takes streams out of a cluster. `driver` says what one must do."""
+"""Sinks take streams out of a cluster; `driver` describes what one must do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from orchestrator.manifest.document import Field
 
 DEFAULT = DriverSpec(driver="archive")
-"""What takes out an output that names no sink."""
+"""The sink of an output that names none."""
 
 _registry = Registry(
     "vivace.sinks", SinkDriver, {DEFAULT.driver: "orchestrator.sinks.archive:Archive"}

@@ -62,7 +62,7 @@ class OpenArchive:
         self._kept.append(delivery)
 
     def flush(self) -> None:
-        """Write what was kept."""
+        """Write all deliveries."""
         if not self._kept:
             return
         self._write(COMPLETED, completed_timestamps(self._kept))
@@ -72,7 +72,7 @@ class OpenArchive:
         self._kept.clear()
 
     def close(self) -> None:
-        """Write what was kept, and finish the files."""
+        """Write all deliveries, and finish the files."""
         self.flush()
         for file in self._files.values():
             file.writer.close()

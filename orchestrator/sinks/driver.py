@@ -1,4 +1,4 @@
-"""What takes a stream out: the protocol of a sink driver.
+"""The protocol of a sink driver, which takes a stream out.
 
 The host's core decides what is delivered: every tuple once, in order. Its commands `Deliver`
 reach an open sink, which has no thread and no clock. The host's loop lets it write at intervals.
@@ -25,11 +25,11 @@ class OpenSink(Protocol):
         ...
 
     def flush(self) -> None:
-        """Write what was kept, so that readers see it."""
+        """Write all deliveries, so that readers see them."""
         ...
 
     def close(self) -> None:
-        """Write what was kept, and release everything."""
+        """Write all deliveries, and release everything."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Sources: what brings streams into a cluster. `driver` says what one must do."""
+"""Sources bring streams into a cluster; `driver` describes what one must do."""
 
 from __future__ import annotations
 

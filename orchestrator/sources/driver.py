@@ -1,4 +1,4 @@
-"""What brings a stream in: the protocol of a source driver.
+"""The protocol of a source driver, which brings a stream in.
 
 A driver decides nothing by itself: the host's loop asks an open source when it will next have
 something, and for all that is due by now. An open source has no thread and no clock; the loop
