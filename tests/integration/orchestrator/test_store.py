@@ -1,4 +1,4 @@
-"""What a store promises, held against the real one and the simulated world's."""
+"""The promises of a store, tested on ZooKeeper and on the simulated world's store."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
 
 
 class World(Protocol):
-    """One server and what can happen to sessions with it."""
+    """One server, and the faults that its sessions can suffer."""
 
     def connect(self) -> Store: ...
     def plant(self, path: str, data: bytes) -> None: ...
@@ -276,7 +276,7 @@ def test_watch_on_a_folder_tells_of_every_change(world: World) -> None:
     reader.watch(STREAMS, changed.set)
 
     def seen(rate_bytes_s: float | None) -> Callable[[], bool]:
-        """Whether, told of changes only, the reader comes to see this rate."""
+        """Whether a reader that reads only when called back comes to see this rate."""
 
         def check() -> bool:
             if not changed.is_set():

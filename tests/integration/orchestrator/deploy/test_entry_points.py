@@ -36,7 +36,7 @@ WaitUntil = Callable[[Callable[[], bool], float], None]
 
 
 class Processes:
-    """Entry points in a folder of their own, and what they said."""
+    """Entry points in a folder of their own, with their common log."""
 
     def __init__(self, folder: Path, zookeeper: str) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""The ZooKeeper that Vivace brings along, for real."""
+"""The embedded ZooKeeper, as a real process."""
 
 from __future__ import annotations
 

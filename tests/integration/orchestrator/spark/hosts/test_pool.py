@@ -37,11 +37,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 WaitUntil = Callable[[Callable[[], bool], float], None]
 
 PATIENCE_S = 120.0
-"""Executors share two cores with whatever else runs."""
+"""Executors share two cores with all other processes."""
 
 
 class Recorder:
-    """Keeps what the pool tells."""
+    """Keeps the pool's events."""
 
     def __init__(self) -> None:
         self.events: list[PoolEvent] = []
@@ -86,7 +86,7 @@ def counting_host(folder: Path) -> Callable[[HostSpec], None]:
 
 
 def pids_of(folder: Path, node: str) -> set[int]:
-    """Every process that was a node's host so far."""
+    """All processes that have been a node's host so far."""
     return {int(file.suffix[1:]) for file in folder.glob(f"{node}.*")}
 
 

@@ -38,7 +38,7 @@ SETTINGS = CoordinateSettings(
 
 
 class Interrupted(Exception):
-    """Somebody has pressed Ctrl-C."""
+    """Stands for Ctrl-C."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What Spark's failure messages are cut down to."""
+"""The line of Spark's failure messages that names the cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The look for pandas is left out only while a function is made."""
+"""PySpark's check for pandas is skipped only while a function is created."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.spark.jobs.arrow_functions import map_in_arrow
 
 
 class Frame:
-    """Stands for a data frame that looks for pandas as Spark's do."""
+    """Stands for a data frame, which checks for pandas as Spark's do."""
 
     def __init__(self, problem: Exception | None = None) -> None:
         self.asked: object = None

@@ -1,4 +1,4 @@
-"""Files that blocks leave for each other."""
+"""Files that blocks of nodes exchange between iterations."""
 
 from __future__ import annotations
 

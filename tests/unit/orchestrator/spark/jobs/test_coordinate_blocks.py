@@ -1,4 +1,4 @@
-"""Blocks of an iteration, one after the other in this process: together they are the whole."""
+"""Blocks of an iteration, one after the other in one process, equal a single computation."""
 
 from __future__ import annotations
 
