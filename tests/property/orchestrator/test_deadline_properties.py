@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.control.admission import admit
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings
 from orchestrator.control.planning.workload import workload
 from orchestrator.control.view import LEAST_SAMPLES
+from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import CostStatus, Estimate
-from orchestrator.store.protocol import QUERIES
+from orchestrator.store.protocol import PLANS, QUERIES
 from tests.obedient_cluster import ObedientCluster, aircraft, places_ms, query_manifest
 from tests.property.orchestrator.test_decide_properties import act
 
@@ -59,7 +62,8 @@ POOL = (
 )
 
 which = st.integers(0, len(POOL) - 1)
-comings = st.tuples(st.sampled_from(["apply", "apply", "withdraw"]), which)
+comings = st.tuples(st.sampled_from(["apply", "submit", "submit", "plan", "withdraw"]), which)
+"""Queries come without a plan, with one, or with one that was made some time before."""
 faults = st.tuples(
     st.sampled_from(["kill", "kill", "up", "wait", "take over", "obey", "decide", "cost"]),
     st.integers(0, len(places_ms) - 1),
@@ -74,6 +78,11 @@ def happen(cluster: ObedientCluster, action: str, number: int) -> None:
             if name not in running:
                 one = POOL[number]
                 cluster.apply(Manifests(cluster=None, streams=(), queries=(one,)))
+        case "submit" | "plan":
+            if name not in running:
+                plan(cluster, POOL[number])
+                if action == "submit":
+                    cluster.apply(Manifests(cluster=None, streams=(), queries=(POOL[number],)))
         case "withdraw":
             if name in running:
                 cluster.store.delete(QUERIES.key(name), running[name].version)
@@ -83,6 +92,19 @@ def happen(cluster: ObedientCluster, action: str, number: int) -> None:
                 host.costs = dict.fromkeys("abcdefghijk", told)
         case _:
             act(cluster, action, tuple(places_ms)[number])
+
+
+def plan(cluster: ObedientCluster, one: QueryManifest) -> None:
+    """Submit a plan as a client does, if there is one."""
+    view = cluster.view()
+    with suppress(Refused, InvalidInput):
+        (made,) = admit(view, (), [one]).submissions
+        record = msgspec.structs.replace(made, submitted_us=cluster.now_us)
+        key = PLANS.key(made.query)
+        if made.query in view.plans:
+            cluster.store.update(key, record, view.plans[made.query].version)
+        else:
+            cluster.store.create(key, record)
 
 
 def begun() -> ObedientCluster:
