@@ -51,12 +51,13 @@ test: setup data ## Run all tests; ARGS='-k NAME' and the like go to pytest
 
 check: lint test ## What CI runs: lint, then test
 
-lint: setup ## Check style, types and the layers' imports
+lint: setup ## Check style, types, imports and vocabulary
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --quiet --check || { echo '`make format` reformats them' >&2; exit 1; }
 	@said=$$($(BIN)/pyright) || { echo "$$said"; exit 1; }
 	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
-	@echo 'Style, types and imports are in order'
+	@$(BIN)/python -m scripts.vocabulary
+	@echo 'Style, types, imports and vocabulary are in order'
 
 format: setup ## Sort imports and reformat
 	@$(BIN)/ruff check --quiet --select I --fix

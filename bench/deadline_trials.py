@@ -5,12 +5,11 @@ puts it, or where least traffic does (`bench.traffic_baseline`); hosts work by e
 deadline first or first come first served. That makes the four combinations of deadline placement,
 §6.1.
 
-The existing placement has no sub-deadlines; as in the paper it borrows those of the deadline
-placement. What is borrowed is by when a node's local output is due (§4.1 gives sub-deadlines to
-local output streams): what node 1 hands to node 2 is due as soon after it entered as in the
-deadline placement, with o3 in between. Were o3's own sub-deadline added, the tuples for the
-vehicle's control would always go first, and the placement could never make them late, which is
-what the paper finds it does.
+ExistingAlloc has no sub-deadlines. Deadline placement, §6.1, says only that it uses those that were
+calculated for DeadlineAlloc. Our reading: it borrows the sub-deadlines of local output streams
+(§4.1). The output that node 1 hands to node 2 is due as soon after its entry as in the deadline
+placement, although o3 lies in between. If o3's own sub-deadline were added, the tuples for the
+vehicle's control would always go first and never be late; but that paper finds that they are late.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A network of n nodes is n/100 transit domains, each like the network of `bench.p
 No table of its latencies is made: all nodes measure some landmarks, and their coordinates follow
 from that (`topology.bulk_embedding`). To the planner the coordinates are the network, as in a
 cluster of which few pairs have measured each other. They are scaled so that a round trip takes
-`MEAN_RTT_MS` on average, whatever n; the recovery bound is the paper's.
+`MEAN_RTT_MS` on average, whatever n; the recovery bound is that of reliable placement, §5.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class Stranded(RunningError):
 
 @dataclass(eq=False, kw_only=True)
 class RelaxationDiverges(PlacementError):
-    """The step of relaxation as in the paper would throw operators ever farther apart.
+    """Relaxation (reliable placement, Algorithm 3) would move operators ever farther apart.
 
     Attributes
     ----------

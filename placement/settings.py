@@ -33,7 +33,8 @@ class Settings:
     hop_overhead_ms
         What a link costs besides its latency: batching, queueing in sockets, serialisation.
     placer, secondary_search
-        The product's, or the paper's: `Placer.NEAREST`, `SecondarySearch.OUTWARDS`.
+        The product's, or those of reliable placement, §4.4 and §4.5: `Placer.NEAREST`,
+        `SecondarySearch.OUTWARDS`.
     candidates
         Nodes per operator, nearest first, among which the exact placer chooses, also when a
         deadline was missed.

@@ -50,7 +50,7 @@ class DemandRow:
 def demand_rows(problem: DeadlineProblem) -> Iterator[DemandRow]:
     """All rows of (6): for each node those of the pairs, then those of its admitted work.
 
-    Deviation from the paper: the paper's (6) sums over pairs; here an operator that serves several
+    Deviation from deadline placement: its (6) sums over pairs; here an operator that serves several
     outputs is charged once per node, from its first pair on, since it runs once.
     """
     for node in problem.nodes:

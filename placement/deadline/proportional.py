@@ -1,17 +1,17 @@
 """Proportional sub-deadlines of a placement: equal laxity for all operators of an output.
 
-The paper's proportional sub-deadlines d' (1) divide a deadline as if network delay were zero. Once
-operators are placed, the latencies of their links are known. All operators of an output s then get
-sub-deadlines in proportion to their costs, with the largest stretch λ_s that latency leaves room
-for:
+The proportional sub-deadlines d' of deadline placement, (1), divide a deadline as if network delay
+were zero. Once operators are placed, the latencies of their links are known. All operators of an
+output s then get sub-deadlines in proportion to their costs, with the largest stretch λ_s that
+latency leaves room for:
 
     d_{s,o} = λ_s·c_o,   λ_s the largest with   Σ_{l on path} Lat(l) + λ_s·Σ_{o on path} c_o ≤ d_s
 
 for every path that ends in s, including the links from sources and to the sink. The normalised
 laxity ratio of every operator of s is then λ_s − 1. Without latency, on a single path, d = d'.
 
-Deviation from the paper: it neglects network delay, and divides a deadline in proportion to the
-cost of all operators of the output (c'_s), here of the operators on the critical path.
+Deviation from deadline placement: it neglects network delay, and divides a deadline in proportion
+to the cost of all operators of the output (c'_s), here of the operators on the critical path.
 
 The left side is the maximum of many linear functions of λ, one for each path, hence convex.
 Newton's method from above therefore follows one path after the other and ends at the binding one.

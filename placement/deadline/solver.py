@@ -14,8 +14,9 @@
 (6) counts the operators of a chain against each other, although they never wait at the same time.
 Contract chains that are bound to one node first (`placement.deadline.contraction`).
 
-Deviation from the paper: it solves one program, which `placement.deadline.paper_model` has as
-printed. Both have the same optimum where latency is neglected.
+Deviation from deadline placement, §5.2: it solves one program, which
+`placement.deadline.paper_model` has as printed. Both have the same optimum where latency is
+neglected.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ u                            usage_weight     cost of network usage, 1 / (bytes/
     Σ_m y_{p,o,n,m} = z_{p,n},  Σ_n y_{p,o,n,m} = z_{o,m}
     t_{s,o} ≥ t_{s,p} + Σ Lat·y_{p,o} + d_{s,o},   t_{s,o} + Lat(o, sink) ≤ d_s           (5)
 
-Where latencies are 0 it has the same solutions as the paper's program
+Where latencies are 0 it has the same solutions as the program of deadline placement, §5.2
 (`placement.deadline.paper_model`). It deviates from that program in these points:
 
 - It has no relays, hence neither x, y, l nor the big M of (7)-(9) and (11). A produced stream can

@@ -18,9 +18,9 @@ class ToStream(Enum):
     """How a relation becomes a stream."""
 
     ISTREAM = "istream"
-    """What was not in the relation an instant ago."""
+    """The rows inserted since the timestamp before."""
     DSTREAM = "dstream"
-    """What was in the relation an instant ago and no longer is."""
+    """The rows removed since the timestamp before."""
     RSTREAM = "rstream"
     """All of the relation."""
 
@@ -60,7 +60,7 @@ Expression = Literal | Column | Call
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window(Node):
-    """The part of a stream that is a relation at an instant.
+    """The part of a stream that is a relation at a timestamp.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Where secondaries stand: the paper's search outwards, and the cheapest that keeps the bound."""
+"""Secondaries: the search of reliable placement, §4.5, and the cheapest that keeps the bound."""
 
 from __future__ import annotations
 
