@@ -148,7 +148,7 @@ def test_edf_meets_the_sub_deadlines_whenever_sources_send(seed: int) -> None:
 @small
 @given(seeds, st.floats(1.0, 3.0))
 def test_later_deadlines_keep_a_problem_feasible(seed: int, factor: float) -> None:
-    """All deadlines later by one factor: proportional sub-deadlines, and so the rows of (6), keep their order."""
+    """Deadlines later by one factor: sub-deadlines, and so the rows of (6), keep their order."""
     problem = tiny(seed)
     found = solved(problem, solver)
     assume(found is not None)
