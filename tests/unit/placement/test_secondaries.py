@@ -157,3 +157,28 @@ def test_no_room_outside_the_failure_domain_says_so():
     )
     with pytest.raises(NoNode, match=r"no node of another failure domain has the 0\.1 cores"):
         placed(graph, {"a": "n0"}, over=over)
+
+
+def test_held_back_tuples_are_reprocessed_within_the_bound():
+    """Batches of 5 hold back 4 tuples of either input: 8 · 0.5 ms after the transfer."""
+    graph = query({"Sa": 1000, "Ra": 3000}, pins, cost_us=500)
+
+    def task(bound_ms: float) -> StandbyTask:
+        return StandbyTask(
+            graph=graph,
+            view=view,
+            primaries={**pins, "a": "n0"},
+            detection_ms=DETECTION_MS,
+            bound_ms=bound_ms,
+            batch_size=5,
+        )
+
+    (found,) = place_secondaries(task(7 + 18 + 4), load_of(view), {}).values()
+    assert found.node == "n2"
+    assert found.recovery.reprocess_ms == pytest.approx(4)
+    assert found.recovery.total_ms == pytest.approx(7 + 18 + 4)
+    with pytest.raises(BoundUnattainable, match=r"transfer 18\.0 \+ reprocessing 4\.0"):
+        place_secondaries(task(7 + 18 + 3.9), load_of(view), {})
+    # One that runs is judged by the same time.
+    with pytest.raises(BoundUnattainable):
+        place_secondaries(task(7 + 18 + 3.9), load_of(view), {"a": "n2"})
