@@ -106,6 +106,11 @@ class Registry(Generic[D]):
             self._loaded[name] = driver
         return self._loaded[name]
 
+    def preload(self) -> None:
+        """Import the drivers that are built in, so that no stream waits for that later."""
+        for name in self._built_in:
+            self[name]
+
     def read(self, field: Field) -> tuple[str, D]:
         """Name and driver out of a manifest's field, `{name: {option: value}}`.
 

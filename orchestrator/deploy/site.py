@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from orchestrator import sinks, sources
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
 from orchestrator.host.events import Deliver
@@ -38,24 +39,26 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
     """
     spec = config.site_spec()
     warm_up()
+    sources.preload()
+    sinks.preload()
     store = config.open_store()
-    sinks = SinkDrivers(Path(spec.archive)) if spec.archive is not None else None
+    sink_drivers = SinkDrivers(Path(spec.archive)) if spec.archive is not None else None
     flushed_at = time.monotonic()
 
     def ended_after_flush() -> bool:
         nonlocal flushed_at
-        if sinks is not None and time.monotonic() - flushed_at > FLUSH_EVERY_S:
+        if sink_drivers is not None and time.monotonic() - flushed_at > FLUSH_EVERY_S:
             flushed_at = time.monotonic()
-            sinks.flush()
+            sink_drivers.flush()
         return ended()
 
     try:
         if _await_settings(store, ended):
-            deliver = sinks.keep if sinks is not None else _drop
+            deliver = sink_drivers.keep if sink_drivers is not None else _drop
             HostProcess(spec, store, deliver).run(ended_after_flush)
     finally:
-        if sinks is not None:
-            sinks.close()
+        if sink_drivers is not None:
+            sink_drivers.close()
         store.close()
 
 

@@ -20,6 +20,7 @@ _registry = Registry(
     "vivace.sinks", SinkDriver, {DEFAULT.driver: "orchestrator.sinks.archive:Archive"}
 )
 register = _registry.register
+preload = _registry.preload
 restore = _registry.restore
 
 

@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 import pyarrow as pa
 from pyarrow import ipc
 
 from orchestrator.host.events import Deliver
-from orchestrator.manifest.document import Section
 from orchestrator.sinks.delivered import Delivered, completed_timestamps, numbered
 from orchestrator.sinks.driver import SinkDriver
+
+if TYPE_CHECKING:
+    from orchestrator.manifest.document import Section
 
 ROWS = "rows"
 COMPLETED = "completed"

@@ -17,6 +17,7 @@ _registry = Registry(
     "vivace.sources", SourceDriver, {"replay": "orchestrator.sources.replay:Replay"}
 )
 register = _registry.register
+preload = _registry.preload
 restore = _registry.restore
 
 

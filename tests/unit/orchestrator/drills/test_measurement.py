@@ -49,12 +49,12 @@ def test_what_the_sink_reports_lost_counts_even_if_no_tuple_came_after_it() -> N
     assert sequence_faults(one) == SequenceFaults(lost=3, repeated=0)
 
 
-def test_latency_of_each_answer() -> None:
+def test_latency_of_each_completed_timestamp() -> None:
     one = delivered(deliver(chunk(0, [(10, 1), (20, 0)]), arrived_us=25_000))
     assert one.latencies_ms.tolist() == [15.0, 5.0]
 
 
-def test_latency_of_each_tuple_is_that_of_its_answer() -> None:
+def test_latency_of_each_tuple_is_that_of_the_timestamp_it_came_with() -> None:
     one = delivered(
         deliver(chunk(0, [(10, 2), (20, 0)]), arrived_us=25_000),
         deliver(chunk(2, [(30, 1)]), arrived_us=31_000),
