@@ -133,7 +133,7 @@ class Car:
             self._store.create(ASSIGNMENTS.key(name), each)
 
     def latency_ms(self, stream: str) -> float:
-        """Of the last tuple of an output."""
+        """Latency of the last tuple of an output."""
         self._world.run_for(5.0)
         columns = dict(read_view(self._store).dataflow.columns[stream])
         deliveries = [each for each in self._deliveries if each.stream == stream]

@@ -1,4 +1,4 @@
-"""Hosts find their places by themselves, and anew when the network changes."""
+"""Coordinates of hosts without a coordinator, also after the network has changed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def shape_links(world: World, store: Store, across_ms: float) -> None:
 
 
 def distances_ms(world: World) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Of all pairs across the regions, as coordinates tell."""
+    """Distances of all pairs across the regions, by their coordinates."""
     places = {node: host.core.prober.coordinate.position_ms for node, host in world.hosts.items()}
     return np.array([np.linalg.norm(np.subtract(places[w], places[e])) for w, e in CROSS], float)
 
@@ -87,7 +87,7 @@ class Exchanges:
         monkeypatch.setattr(Prober, "measured", counted)
 
     def least(self) -> int:
-        """What every host has measured at least."""
+        """The least number of measurements of any host."""
         of_host: Counter[str] = Counter()
         for (node, _), count in self.by_link.items():
             of_host[node] += count

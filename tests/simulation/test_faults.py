@@ -1,4 +1,4 @@
-"""One fault at a time on a small query: nothing is lost and nothing comes twice."""
+"""One fault at a time on a small query: nothing is lost and nothing is repeated."""
 
 from __future__ import annotations
 

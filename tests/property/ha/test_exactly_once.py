@@ -42,7 +42,7 @@ def test_two_replicas_interleaved_give_the_stream_once_in_order(
 
 
 @given(timestamp_groups_of, cuts, st.data())
-def test_what_a_broken_link_swallows_is_noticed_and_sent_again(
+def test_chunks_lost_with_a_broken_link_are_noticed_and_sent_again(
     timestamp_groups: list[tuple[int, int]], ends: list[int], draw: st.DataObject
 ) -> None:
     log, cursor, taken = OutputLog(schema, linger_us=0), StreamCursor(), list[Chunk]()
@@ -69,7 +69,7 @@ def test_what_a_broken_link_swallows_is_noticed_and_sent_again(
     cuts,
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), max_size=30),
 )
-def test_trimming_never_takes_what_somebody_may_still_need(
+def test_trimming_never_drops_output_that_a_consumer_may_still_need(
     timestamp_groups: list[tuple[int, int]], ends: list[int], acks: list[tuple[int, int]]
 ) -> None:
     log = OutputLog(schema, linger_us=0)

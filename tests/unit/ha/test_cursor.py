@@ -8,14 +8,14 @@ def data(sent: Chunk, *, epoch: int = 1, generation: int = 1) -> Data:
     return Data(stream="s", epoch=epoch, generation=generation, consumer="c", chunk=sent)
 
 
-def test_takes_in_what_follows() -> None:
+def test_receives_the_chunk_that_follows() -> None:
     cursor = StreamCursor()
     received = cursor.receive(data(chunk(0, [(10, 2)])))
     assert received.receipt is Receipt.ACCEPTED
     assert cursor.position == Position(next_seq=2, watermark_ms=10)
 
 
-def test_drops_and_counts_what_it_has() -> None:
+def test_drops_and_counts_tuples_received_before() -> None:
     cursor = StreamCursor()
     cursor.receive(data(chunk(0, [(10, 2), (20, 1)])))
     again = cursor.receive(data(chunk(0, [(10, 2), (20, 1)]), epoch=2))
@@ -33,7 +33,7 @@ def test_keeps_only_the_new_part_of_a_chunk_cut_otherwise() -> None:
     assert received.chunk.rows.num_rows == 3
 
 
-def test_notices_what_is_missing() -> None:
+def test_notices_a_gap() -> None:
     cursor = StreamCursor()
     cursor.receive(data(chunk(0, [(10, 2)])))
     assert cursor.receive(data(chunk(5, [(30, 1)]))).receipt is Receipt.GAP
@@ -48,7 +48,7 @@ def test_an_timestamp_without_tuples_is_progress() -> None:
     assert cursor.position == Position(next_seq=2, watermark_ms=20)
 
 
-def test_a_new_state_numbers_from_zero_and_time_tells_what_is_known() -> None:
+def test_a_new_generation_numbers_from_zero_and_timestamps_tell_known_tuples() -> None:
     cursor = StreamCursor()
     cursor.receive(data(chunk(0, [(10, 2), (20, 2)])))
     received = cursor.receive(data(chunk(0, [(20, 2), (30, 1)]), epoch=3, generation=3))

@@ -17,7 +17,7 @@ def log_of(*timestamp_groups: tuple[int, int]) -> OutputLog:
     return log
 
 
-def test_numbers_what_is_appended() -> None:
+def test_numbers_appended_tuples() -> None:
     log = log_of((10, 2), (20, 0), (30, 1))
     assert log.end == Position(next_seq=3, watermark_ms=30)
     assert numbers(log.chunks()) == [0, 1, 2]
@@ -32,7 +32,7 @@ def test_sends_each_chunk_to_each_consumer_once() -> None:
     assert log.take_unsent(ALICE) == []
 
 
-def test_keeps_what_any_consumer_has_not_acknowledged() -> None:
+def test_keeps_output_until_every_consumer_has_acknowledged_it() -> None:
     log = log_of((10, 2), (20, 1), (30, 1))
     log.subscribe(ALICE, None)
     log.subscribe(BOB, None)
@@ -43,7 +43,7 @@ def test_keeps_what_any_consumer_has_not_acknowledged() -> None:
     assert log.base == Position(next_seq=2, watermark_ms=10)
 
 
-def test_keeps_everything_while_nobody_has_subscribed() -> None:
+def test_keeps_everything_without_subscribers() -> None:
     log = log_of((10, 1), (20, 1))
     assert not log.acknowledge(ALICE, log.end)
     assert numbers(log.chunks()) == [0, 1]
@@ -66,7 +66,7 @@ def test_an_older_acknowledgement_changes_nothing() -> None:
     assert log.acknowledged(ALICE) == log.end
 
 
-def test_takeover_sends_again_from_what_is_acknowledged() -> None:
+def test_takeover_sends_again_from_the_acknowledged_position() -> None:
     log = log_of((10, 2), (20, 1))
     log.subscribe(ALICE, None)
     log.take_unsent(ALICE)

@@ -28,7 +28,7 @@ def test_asks_every_replica_and_repeats_until_answered() -> None:
     assert made.confirmed
 
 
-def test_the_latest_beginning_counts_until_data_has_come() -> None:
+def test_the_latest_offered_position_counts_until_data_arrives() -> None:
     made = subscription()
     made.answered("secondary", answer(Position(next_seq=7, watermark_ms=70)))
     made.answered("primary", answer(Position(next_seq=9, watermark_ms=90)))
@@ -52,7 +52,7 @@ def test_a_renewed_producer_is_asked_again() -> None:
     assert asked(made, 0) == ["primary"]
 
 
-def test_names_the_producers_it_leaves() -> None:
+def test_names_the_producers_it_unsubscribes_from() -> None:
     assert subscription().use(("primary",), set()) == ["secondary"]
 
 

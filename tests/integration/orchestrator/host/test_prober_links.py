@@ -37,7 +37,7 @@ class Host:
         )
 
     def turn(self) -> None:
-        """Take in what has come; answer probes."""
+        """Receive messages and answer probes."""
         for item in self.transport.receive(500):
             assert isinstance(item, FramesArrived)
             message = decode(item.frames, _no_stream)

@@ -71,7 +71,7 @@ def meet(*everybody: Host, delay_ms: float = 0.0) -> None:
 
 
 def turn(*everybody: Host) -> None:
-    """Let everybody listen for a moment."""
+    """Let all hosts receive for a moment."""
     for host in everybody:
         host.received += host.transport.receive(2000)
 
@@ -126,7 +126,7 @@ def test_a_connection_without_a_key_is_refused(hosts: Hosts, wait_until: WaitUnt
     assert [item.sender for item in one.arrived] == ["friend"]
 
 
-def test_who_sent_it_is_told_by_the_key_and_not_by_what_the_sender_claims(
+def test_the_sender_is_identified_by_its_key_and_not_by_its_claim(
     hosts: Hosts, wait_until: WaitUntil
 ) -> None:
     one, honest, liar = hosts("one", "honest", "liar")
@@ -148,9 +148,7 @@ def test_who_sent_it_is_told_by_the_key_and_not_by_what_the_sender_claims(
     assert one.arrived == [FramesArrived("liar", [b"I am honest"])]
 
 
-def test_what_is_sent_between_two_flushes_travels_together(
-    hosts: Hosts, wait_until: WaitUntil
-) -> None:
+def test_messages_between_two_flushes_travel_together(hosts: Hosts, wait_until: WaitUntil) -> None:
     one, other = hosts("one", "other")
     meet(one, other)
     frames = [[b"first", b"of two"], [b"second"], [b"third", b"", b"of three"]]
@@ -179,7 +177,7 @@ def test_what_is_sent_between_two_flushes_travels_together(
         [struct.pack("<q", 0) + b"abc", b"lengths cut off"],
     ],
 )
-def test_a_bundle_that_is_not_what_its_head_says_is_refused_and_counted(
+def test_a_bundle_that_does_not_fit_its_head_is_refused_and_counted(
     hosts: Hosts, wait_until: WaitUntil, bundle: list[bytes]
 ) -> None:
     one, peer = hosts("one", "peer")
@@ -267,13 +265,13 @@ def test_a_peer_that_ends_is_reported_lost(hosts: Hosts, wait_until: WaitUntil) 
     assert set(one.lost) == {"other"}
 
 
-def test_to_nobody_is_counted(hosts: Hosts) -> None:
+def test_a_message_to_an_unknown_peer_is_counted(hosts: Hosts) -> None:
     (one,) = hosts("one")
     one.transport.send("nobody", [b"a"])
     assert one.transport.counters["sends_to_unknown_peer"] == 1
 
 
-def test_what_waits_for_a_peer_that_is_given_up_is_counted(hosts: Hosts) -> None:
+def test_messages_that_wait_for_a_closed_link_are_counted(hosts: Hosts) -> None:
     one, other = hosts("one", "other")
     meet(one, other)
     one.transport.send("other", [b"a"])

@@ -1,4 +1,4 @@
-"""Whatever comes in whatever order: no work is lost, and what is due first runs first."""
+"""Input in any order: no work is lost, and the earliest deadline runs first."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def drop_what_left(host: QuietHost, chain: Chain) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(lengths, steps, st.sampled_from(list(Policy)), st.sampled_from([0.0, 5.0]))
-def test_work_is_never_forgotten(
+def test_no_work_is_ever_lost(
     sizes: list[int], events: list[Step], policy: Policy, batch_ms: float
 ) -> None:
     chains = chains_of(sizes)
@@ -114,7 +114,7 @@ def test_work_is_never_forgotten(
 
 @settings(max_examples=150, deadline=None)
 @given(lengths, steps)
-def test_what_is_due_first_runs_first(sizes: list[int], events: list[Step]) -> None:
+def test_the_earliest_deadline_runs_first(sizes: list[int], events: list[Step]) -> None:
     chains = chains_of(sizes)
     host = QuietHost(*(c for chain in chains for c in replicas(chain)))
     for kind, which, _ in [*events, *(("work", 0, 0),) * 100]:

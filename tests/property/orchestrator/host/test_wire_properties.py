@@ -1,4 +1,4 @@
-"""Every message survives the wire, and nothing else is taken for one."""
+"""Every message survives the wire, and no other frames are taken for one."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def known(_: str) -> pa.Schema:
 
 
 def same(one: Message, other: Message) -> bool:
-    """Equality, of arrays too: frames are a message's whole content."""
+    """Equality of two messages, including their arrays, by their frames."""
     return type(one) is type(other) and encode(one) == encode(other)
 
 

@@ -104,7 +104,7 @@ def assignment_of(*fragments: FragmentAssignment, at: Sequence[Peer] = ()) -> As
 
 
 class Driven:
-    """A host, the time, and what it has asked for since last looked at."""
+    """A host, the time, and the commands since the last look."""
 
     def __init__(self, node: str, settings: ClusterRecord = SETTINGS) -> None:
         self.now_us = 1_000_000
@@ -136,7 +136,7 @@ class Driven:
         self.now_us = end_us
 
     def take(self, kind: type[T]) -> list[T]:
-        """Commands, or messages sent, of a kind; everything else is forgotten."""
+        """Commands, or messages sent, of a kind; all others are dropped."""
         commands, self.commands = self.commands, []
         sent = [c.message for c in commands if isinstance(c, Send)]
         return [each for each in [*commands, *sent] if isinstance(each, kind)]
@@ -209,7 +209,7 @@ def ack(watermark_ms: int, next_seq: int, epoch: int = 1) -> Ack:
     )
 
 
-def test_source_sends_what_enters_to_those_who_asked() -> None:
+def test_source_sends_its_tuples_to_subscribers() -> None:
     host = Driven("site")
     source = SourceAssignment(stream="s", columns=COLUMNS, source=None, start_at_us=None)
     host.assign(Assignment(incarnation="1", sources=(source,), peers=peers()))
@@ -238,7 +238,7 @@ def test_source_sends_what_enters_to_those_who_asked() -> None:
     assert numbers([sent.chunk for sent in host.sent_to("one", Data)]) == [2]
 
 
-def test_primary_evaluates_and_sends_and_acknowledges_what_it_has_folded_in() -> None:
+def test_primary_evaluates_and_sends_and_acknowledges_processed_input() -> None:
     host = primary()
     assert host.take(SetPeers) == [SetPeers(peers=peers())]
     host.hear("site", data(chunk(0, [(10, 3), (20, 1)])))
@@ -252,7 +252,7 @@ def test_primary_evaluates_and_sends_and_acknowledges_what_it_has_folded_in() ->
     assert acks[-1].position == Position(next_seq=4, watermark_ms=20)
 
 
-def test_what_comes_again_is_dropped() -> None:
+def test_repeated_tuples_are_dropped() -> None:
     host = primary()
     for _ in range(2):
         host.hear("site", data(chunk(0, [(10, 3)])))
@@ -261,7 +261,7 @@ def test_what_comes_again_is_dropped() -> None:
     assert host.core.counters["chunks_duplicate"] == 1
 
 
-def test_a_chunk_nobody_here_asked_for_is_counted() -> None:
+def test_a_chunk_without_subscription_is_counted() -> None:
     host = primary()
     host.hear("site", data(chunk(0, [(10, 3)]), consumer="other"))
     assert host.core.counters["chunks_unasked"] == 1
@@ -275,7 +275,7 @@ def test_standby_evaluates_but_sends_nothing() -> None:
     assert host.core.replica_manager.replicas["f"].replica.output_watermark_ms == 10
 
 
-def test_standby_takes_over_at_once_and_sends_what_was_not_acknowledged() -> None:
+def test_standby_takes_over_at_once_and_sends_unacknowledged_output() -> None:
     host = standby()
     host.hear("site", data(chunk(0, [(10, 4), (20, 2)])))
     host.work()
@@ -374,7 +374,7 @@ def test_heartbeats_tell_the_peer_replica_the_epoch() -> None:
     assert host.sent_to("two", Heartbeat)[0] == Heartbeat(epochs={"f": 1})
 
 
-def test_new_secondary_joins_the_snapshot_to_what_came_meanwhile() -> None:
+def test_new_secondary_joins_the_snapshot_to_input_received_meanwhile() -> None:
     peer_replica = primary()
     peer_replica.hear("site", data(chunk(0, [(10, 3)])))
     peer_replica.work()
@@ -426,7 +426,7 @@ def test_a_gap_is_asked_for_from_where_the_replica_stands() -> None:
     assert sent == [2, 3, 4, 5]
 
 
-def test_primary_goes_on_after_a_hole_that_nobody_can_fill_and_says_so() -> None:
+def test_primary_continues_after_a_gap_that_no_producer_can_fill_and_reports_it() -> None:
     host = primary()
     host.hear("site", data(chunk(0, [(10, 2)])))
     host.hear("site", data(chunk(5, [(30, 1)])))
@@ -553,7 +553,7 @@ def chained(settings: ClusterRecord = SETTINGS) -> Driven:
     return made
 
 
-def test_what_a_host_sends_itself_is_taken_in_and_not_sent() -> None:
+def test_messages_of_a_host_to_itself_are_handled_and_not_sent() -> None:
     host = chained()
     host.work()
     host.hear("site", data(chunk(0, [(10, 5)])))
@@ -563,7 +563,7 @@ def test_what_a_host_sends_itself_is_taken_in_and_not_sent() -> None:
     assert sent_numbers(host) == [3, 4]
 
 
-def test_what_waits_for_a_host_from_itself_is_work() -> None:
+def test_messages_of_a_host_to_itself_count_as_work() -> None:
     host = chained()
     host.hear("site", data(chunk(0, [(10, 4)])))
     assert host.core.work(host.now_us).fragment == "f"
@@ -572,7 +572,7 @@ def test_what_waits_for_a_host_from_itself_is_work() -> None:
     assert host.core.next_work_us is None
 
 
-def test_evaluation_costs_what_is_stated_if_costs_are_emulated() -> None:
+def test_evaluation_has_the_stated_cost_if_costs_are_emulated() -> None:
     for emulate, cost_us in ((True, 4 * 20.0), (False, None)):
         host = chained(ClusterRecord(name="c", delays_ms={}, emulate_costs=emulate))
         host.work()
@@ -593,7 +593,7 @@ def test_watermarks_without_tuples_run_down_a_chain_in_one_turn() -> None:
     assert host.core.next_work_us is None
 
 
-def test_measured_costs_are_told() -> None:
+def test_measured_costs_are_reported() -> None:
     host = primary()
     assert host.core.replica_statuses()["f"].cost is None
     for timestamp_group in range(1, 41):
@@ -667,7 +667,7 @@ def enter(host: Driven, part: Chunk) -> None:
     )
 
 
-def test_what_a_stream_sheds_is_counted_and_never_numbered() -> None:
+def test_shed_tuples_are_counted_and_never_numbered() -> None:
     host = entering(Shed(tuples=3, per_ms=100.0, value="number % 4"))
     enter(host, chunk(0, [(10, 6)]))
     (sent,) = host.sent_to("one", Data)

@@ -1,4 +1,4 @@
-"""How busy a host is, between two looks."""
+"""CPU use of a host between two readings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_load_is_cpu_time_by_time() -> None:
     assert meter.load(2_000_000) == 0
 
 
-def test_a_look_right_after_another_tells_nothing_and_forgets_nothing() -> None:
+def test_a_reading_right_after_another_gives_no_load_and_loses_none() -> None:
     used_s = [5.0, 5.5]
     meter = CpuMeter(0, least_us=500_000, used_s=lambda: used_s.pop(0))
     assert meter.load(499_999) is None

@@ -1,4 +1,4 @@
-"""What a host works on next."""
+"""Which batch a host evaluates next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def followers() -> tuple[FragmentAssignment, ...]:
     )
 
 
-def test_nothing_has_come_nothing_is_due() -> None:
+def test_without_input_nothing_is_due() -> None:
     host = QuietHost(*followers())
     assert host.dispatcher.next_us is None
     assert host.step() is None
@@ -61,7 +61,7 @@ def test_round_robin_takes_turns_by_name() -> None:
     assert host.steps() == ["x", "y", "z", "x", "y", "z"]
 
 
-def test_fifo_serves_what_is_older_in_the_system_whenever_it_came_here() -> None:
+def test_fifo_runs_the_oldest_tuples_of_the_system_first() -> None:
     host = QuietHost(
         fragment("early", "s", sub_deadline_ms=1.0), fragment("late", "t"), policy=Policy.FIFO
     )
@@ -72,7 +72,7 @@ def test_fifo_serves_what_is_older_in_the_system_whenever_it_came_here() -> None
     assert host.steps() == ["late", "early"]
 
 
-def test_earlier_deadline_runs_first_whatever_came_first() -> None:
+def test_earlier_deadline_runs_first_in_any_order_of_arrival() -> None:
     host = QuietHost(
         fragment("loose", "s", sub_deadline_ms=50.0), fragment("tight", "t", sub_deadline_ms=5.0)
     )
@@ -103,7 +103,7 @@ def test_an_urgent_task_comes_between_two_batches_of_another() -> None:
     assert second.fragment == "tight"
 
 
-def test_batch_ends_at_the_deadline_of_what_it_takes() -> None:
+def test_batch_ends_at_the_deadline_of_its_tuples() -> None:
     host = QuietHost(fragment("a", sub_deadline_ms=30.0, cost_us=1000.0))
     host.arrive("s", chunk(0, [(t, 1) for t in range(1, 51)]))
     sizes: list[int] = []
@@ -167,7 +167,7 @@ def test_a_backlog_does_not_rest() -> None:
     assert host.steps() == ["a", "a", "a"]
 
 
-def test_what_has_entered_leaves_before_more_is_begun() -> None:
+def test_a_task_finishes_its_input_before_it_starts_more() -> None:
     host = QuietHost(*followers())
     host.arrive("s", chunk(0, [(t, 1) for t in range(1, TIMESTAMPS_PER_DISPATCH + 2)]))
     assert host.steps() == ["a", "b", "a", "b"]
@@ -181,7 +181,7 @@ def test_later_operators_do_not_wait_while_the_first_rests() -> None:
     assert host.steps() == ["b"]
 
 
-def test_what_comes_while_later_operators_work_waits_for_the_rest_to_end() -> None:
+def test_input_that_arrives_while_later_operators_work_waits_for_the_rest_to_end() -> None:
     host = QuietHost(*followers(), batch_ms=10)
     host.arrive("s", chunk(0, [(1, 1)]))
     assert host.step(took_us=MS) is not None
@@ -279,7 +279,7 @@ def test_tasks_are_formed_anew_when_the_assignment_changes() -> None:
     assert host.step() is None
 
 
-def test_what_waits_is_not_lost_when_tasks_are_formed_anew() -> None:
+def test_pending_input_is_not_lost_when_tasks_are_rebuilt() -> None:
     host = QuietHost(*followers(), batch_ms=10)
     host.arrive("s", chunk(0, [(1, 1)]))
     assert host.step() is not None
@@ -291,7 +291,7 @@ def test_what_waits_is_not_lost_when_tasks_are_formed_anew() -> None:
     assert sorted(host.steps()) == ["a", "b"]
 
 
-def test_a_state_begun_anew_does_not_inherit_the_haste_of_the_old_one() -> None:
+def test_a_new_generation_does_not_inherit_the_deadlines_of_the_old_one() -> None:
     host = QuietHost(fragment("a", sub_deadline_ms=10.0), fragment("b", "t", sub_deadline_ms=5.0))
     host.arrive("s", chunk(0, [(1, 1), (500, 1)]))
     host.now_us = 1000 * MS

@@ -1,4 +1,4 @@
-"""What a sink says of the stream it was delivered."""
+"""What a sink receives, and the figures that it reports."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_latency_is_counted_for_every_completed_timestamp_and_late_ones_as_misse
     assert (status.next_seq, status.watermark_ms) == (1, 20)
 
 
-def test_what_comes_again_is_dropped_and_counted() -> None:
+def test_repeated_tuples_are_dropped_and_counted() -> None:
     made = sink()
     made.receive(data(chunk(0, [(10, 2)])), 0)
     assert made.receive(data(chunk(0, [(10, 2)])), 0) == (Receipt.DUPLICATE, None)
@@ -83,7 +83,7 @@ def test_a_late_completed_timestamp_without_tuples_is_no_late_tuple() -> None:
     assert status.recent_miss_pct is None
 
 
-def test_the_recent_miss_ratio_forgets_and_the_whole_one_does_not() -> None:
+def test_the_recent_miss_ratio_recovers_and_the_whole_one_does_not() -> None:
     made = sink()
     made.receive(data(chunk(0, [(10, 1)])), 1_000_000)
     late_until_us = 1_000_000 + MISS_WINDOW_US
@@ -94,7 +94,7 @@ def test_the_recent_miss_ratio_forgets_and_the_whole_one_does_not() -> None:
     assert made.status(late_until_us + 2 * MISS_WINDOW_US).recent_miss_pct is None
 
 
-def test_what_comes_again_is_no_second_miss() -> None:
+def test_a_repeated_tuple_is_no_second_miss() -> None:
     made = sink()
     for _ in range(2):
         made.receive(data(chunk(0, [(10, 2)])), 25_000)

@@ -1,4 +1,4 @@
-"""What a host tells of its deadlines."""
+"""The record that a host publishes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def host(assignment: Assignment) -> HostCore:
     return core
 
 
-def test_what_streams_have_shed_is_told() -> None:
+def test_shed_tuples_are_reported() -> None:
     source = SourceAssignment(
         stream="s",
         columns=COLUMNS,
@@ -70,7 +70,7 @@ def test_what_streams_have_shed_is_told() -> None:
     assert (status.next_seq, status.shed) == (2, 3)
 
 
-def test_what_came_late_is_told() -> None:
+def test_late_tuples_are_reported() -> None:
     sink = SinkAssignment(stream="s", columns=COLUMNS, deadline_ms=5.0)
     core = host(Assignment(incarnation="1", sinks=(sink,), producers={"s": ("one",)}))
     position = Position(next_seq=0, watermark_ms=0)
@@ -90,7 +90,7 @@ def test_what_came_late_is_told() -> None:
     assert status.recent_miss_pct == 75.0
 
 
-def test_what_replicas_cost_is_told() -> None:
+def test_costs_of_replicas_are_reported() -> None:
     core = host(Assignment(incarnation="1", fragments=(fragment("f"),), producers={"s": ("one",)}))
     assert told(core).replicas["f"].cost is None
     position = Position(next_seq=0, watermark_ms=0)

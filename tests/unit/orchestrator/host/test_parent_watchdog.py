@@ -1,4 +1,4 @@
-"""A host's eye on its parents, with the family told by hand."""
+"""A host that watches its parents, which the tests set by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAEMON, JAVA, INIT = 41, 40, 1
 
 
 class Family:
-    """Who is whose parent, and what time it is."""
+    """The parent of each process, and the time."""
 
     def __init__(self) -> None:
         self.parent = DAEMON

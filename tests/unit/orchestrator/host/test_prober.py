@@ -1,4 +1,4 @@
-"""A host's own measurement of where it is."""
+"""Probes, latencies and the coordinate of a host."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def prober(*peers: str) -> Prober:
 
 
 def exchange(one: Prober, other: Prober, name: str, rtt_ms: float, now_us: int = 10**9) -> None:
-    """One probes the other, whom it knows by that name."""
+    """One host probes the other, which it knows by `name`."""
     pong = other.answer(Ping(sent_us=now_us - round(rtt_ms * 1000)))
     one.measured(name, pong, now_us)
 
 
-def test_probes_every_peer_in_turn_and_nobody_else() -> None:
+def test_probes_every_peer_and_no_other_host() -> None:
     made = prober("b", "c")
     probes = [made.next_probe(5) for _ in range(50)]
     assert {probe[0] for probe in probes if probe is not None} == {"b", "c"}
     assert all(probe is not None and probe[1] == Ping(sent_us=5) for probe in probes)
 
 
-def test_without_peers_there_is_nobody_to_probe() -> None:
+def test_without_peers_there_is_no_probe() -> None:
     assert prober().next_probe(5) is None
 
 
@@ -81,7 +81,7 @@ def test_where_links_are_shorter_than_their_noise_a_host_settles_all_the_same() 
     assert one.interval_us == INTERVAL_US
 
 
-def test_what_cannot_be_is_counted_and_leaves_no_trace() -> None:
+def test_an_impossible_measurement_is_counted_and_changes_nothing() -> None:
     made = prober("b")
     before = made.coordinate
     made.measured("b", Pong(sent_us=2000, position_ms=(0.0, 0.0, 0.0), error=0.5), 1000)
@@ -108,7 +108,7 @@ def test_load_counts_on_the_cpu_axis() -> None:
     assert queueing.coordinate.cpu_ms == pytest.approx(15.0)
 
 
-def test_uncertainty_is_told_in_ms_too() -> None:
+def test_uncertainty_is_reported_in_ms_too() -> None:
     one, other = prober("b"), prober("a")
     assert one.coordinate.error_ms == MAX_RTT_MS
     for _ in range(200):
@@ -128,7 +128,7 @@ def test_a_changed_link_is_measured_within_the_stated_exchanges() -> None:
     assert one.latencies_ms["b"] == pytest.approx(60)
 
 
-def test_a_peer_of_another_space_is_counted_and_leaves_no_trace() -> None:
+def test_a_coordinate_of_another_space_is_counted_and_changes_nothing() -> None:
     made = prober("b")
     made.measured("b", Pong(sent_us=0, position_ms=(1.0, 2.0), error=0.5), 1000)
     assert made.rejected == 1

@@ -147,7 +147,7 @@ def test_takeover_of_a_fragment_that_is_no_more(link: StoreLink, outside: Memory
     assert not link.events
 
 
-def test_assignment_is_told_once_and_only_to_the_incarnation_it_is_for(
+def test_assignment_is_received_once_and_only_by_its_incarnation(
     link: StoreLink, outside: MemoryStore
 ) -> None:
     key = ASSIGNMENTS.key("here")

@@ -1,4 +1,4 @@
-"""What a host does once before it counts."""
+"""The warm-up of a host before it joins its cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def collected_again() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("collected_again")
-def test_what_is_loaded_is_not_looked_through_again() -> None:
+def test_loaded_objects_are_excluded_from_garbage_collection() -> None:
     before = gc.get_freeze_count()
     warm_up()
     assert gc.get_freeze_count() > before

@@ -1,4 +1,4 @@
-"""What is not a message of this version is refused, whatever it is instead."""
+"""Frames that are not a message of this version are refused."""
 
 from __future__ import annotations
 

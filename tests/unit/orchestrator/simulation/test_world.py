@@ -1,4 +1,4 @@
-"""What evaluation takes on a simulated node."""
+"""How long evaluation takes on a simulated node."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def worked(tuples: int, emulated_us: float | None) -> Worked:
     )
 
 
-def test_a_dispatch_costs_something_whatever_is_in_it() -> None:
+def test_every_dispatch_has_a_fixed_cost() -> None:
     costs, rng = Costs(dispatch_us=50, effort_us=5.0), np.random.default_rng(1)
     assert costs.of(worked(0, None), rng) == 60
     assert costs.of(worked(8, None), rng) == 100
 
 
-def test_emulated_costs_are_what_is_stated() -> None:
+def test_emulated_costs_are_as_stated() -> None:
     rng = np.random.default_rng(1)
     before = rng.bit_generator.state
     assert Costs().of(worked(8, 800.4), rng) == 800
@@ -30,7 +30,7 @@ def test_emulated_costs_are_what_is_stated() -> None:
     assert Costs(noise=0.5).of(worked(0, 0.0), rng) == 0
 
 
-def test_noise_is_each_tuples_own_around_what_is_stated() -> None:
+def test_noise_is_drawn_for_each_tuple_around_the_stated_cost() -> None:
     costs, rng = Costs(noise=0.3), np.random.default_rng(1)
     one = np.array([costs.of(worked(1, 1000.0), rng) for _ in range(4000)])
     many = np.array([costs.of(worked(25, 25_000.0), rng) for _ in range(4000)])
