@@ -1,11 +1,12 @@
-"""The best that coordinates of a given rank can do: the yardstick for network coordinates.
+"""The best embedding of a given number of dimensions: the yardstick for network coordinates.
 
-Round trips are no distances in a plane, so no coordinates of few dimensions reproduce them. How
-good a decentralised method is shows against methods that see the whole table at once and take
-their time: multidimensional scaling.
+Round trips are not Euclidean distances, so no coordinates of few dimensions reproduce them exactly.
+A decentralised method is therefore compared with multidimensional scaling, which sees the whole
+table at once and takes as long as it needs.
 
 *Classical* scaling (Torgerson) takes the leading eigenvectors of the doubly centred squares.
-*SMACOF* (de Leeuw 1977) starts there and lowers the stress in each step, by the Guttman transform:
+*SMACOF* (de Leeuw 1977) starts from these and lowers the stress in each step, by the Guttman
+transform:
 
     minimise  σ(X) = Σ_{i<j} w_ij (δ_ij − d_ij(X))²
     X ← V⁺ B(X) X,   V = Σ w_ij (e_i − e_j)(e_i − e_j)ᵀ,   B_ij = −w_ij δ_ij / d_ij(X)
@@ -20,9 +21,9 @@ p          rtt_exponent            0 plain stress, 1 Sammon's, 2 that of relativ
 σ          stress                  weighted sum of squared errors
 =========  ======================  ======================================================
 
-Scikit-learn's classical scaling is used; its SMACOF knows no weights, hence not missing pairs.
+Classical scaling is scikit-learn's. Its SMACOF has no weights, hence cannot handle missing pairs.
 None of the stresses is the median relative error by which coordinates are compared, and each has
-local minima, so `best` takes whichever stress and start makes that error least.
+local minima, so `best` takes the stress and start with the least such error.
 
 References
 ----------

@@ -1,16 +1,16 @@
-"""The paper's use case: warning of collisions by what other vehicles see (deadline placement, §4).
+"""The use case of deadline placement (§4): collision warning from the sensors of other vehicles.
 
-Figure 2 is not in the text that we have; the graph follows from §4.1's sentences. Node 1 has the
-on-board sensors and the radio, node 2 the link to the centre and the displays:
+Figure 2 of the paper is missing from our text; the graph follows from the sentences of §4.1. Node 1
+has the on-board sensors and the radio, node 2 the link to the centre and the displays:
 
     on-board → O1 → output 1, vehicle control, 30 ms                        node 1
     V2V      → O2 (node 1) → O3 (either) → O4 → O7 → … → O21 → output 2, collision warning, 300 ms
     centre   → O6 → O5 → output 3, information, 3 s                         node 2
 
-Every operator takes 1 ms a tuple. O3 passes on half of what it takes in, the others everything, so
-20 V2V tuples take 20·2 ms in O2 and O3 and 10·16 ms in O4 and O7 to O21, the text's own sum. "O2,
-O3, O4, O7 to O21" are run on V2V tuples and nothing else, and 100 tuples of the centre wait for
-200 ms: O4 takes in nothing of O1's, and O5 and O6 nothing but the centre's.
+Every operator takes 1 ms per tuple. O3 passes on half of its input, the others all of it. So 20 V2V
+tuples take 20·2 ms in O2 and O3 and 10·16 ms in O4 and O7 to O21, which is the sum in §4.1. There,
+"O2, O3, O4, O7 to O21" process V2V tuples and nothing else, and 100 tuples of the centre wait for
+200 ms: so O4 has no input from O1, and O5 and O6 have input from the centre only.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from placement.deadline.records import (
 TUPLE_MS = 1.0
 TUPLE_BYTES = 100.0
 PERIOD_S = 0.3
-"""How often such a volume comes; only ratios of rates matter here."""
+"""Period of the rounds; only the ratios of rates matter here."""
 
 WARNING_CHAIN = ("O4", *(f"O{i}" for i in range(7, 22)))
-"""What follows O3, on node 2."""
+"""The operators after O3, on node 2."""
 
 
 def collision_warning(
     v2v_tuples: float, *, onboard_tuples: float = 10.0, centre_tuples: float = 100.0
 ) -> DeadlineProblem:
-    """The use case for input of some volume at once.
+    """The use case for a given input volume per round.
 
     Parameters
     ----------
     v2v_tuples, onboard_tuples, centre_tuples
-        By which operators' costs are set, > 0. §6 plans for 15, 10 and 100.
+        Tuples of a round, from which operator costs follow, > 0. §6 plans for 15, 10 and 100.
     """
     warned = v2v_tuples / 2
     tuples = {"onboard": onboard_tuples, "v2v": v2v_tuples, "centre": centre_tuples}

@@ -1,9 +1,9 @@
-"""Trials of the collision warning: the same manifests in the simulated world and on real executors.
+"""Trials of the collision warning with the same manifests, simulated and on real executors.
 
-A trial is a round of the example's recording. In an *alloc*, o3 runs where the deadline program
-puts it, or where least traffic does (`bench.traffic_baseline`); hosts work by earliest
-deadline first or first come first served. That makes the four combinations of deadline placement,
-§6.1.
+A trial is a round of the example's recording. The placement of o3 is that of the deadline program,
+or that of the traffic baseline (`bench.traffic_baseline`, the paper's ExistingAlloc). Hosts
+schedule by earliest deadline first or first in, first out. This gives the four combinations of
+deadline placement, §6.1.
 
 ExistingAlloc has no sub-deadlines. Deadline placement, §6.1, says only that it uses those that were
 calculated for DeadlineAlloc. Our reading: it borrows the sub-deadlines of local output streams
@@ -41,10 +41,10 @@ from streams.scheduling.run_queue import Policy
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "collision-warning"
 
 DESIGN_V2V = 15
-"""V2V tuples of a round that deadlines are designed for."""
+"""V2V tuples of a round for which sub-deadlines are planned."""
 
 WARM_UP = 4
-"""Rounds that are not counted: hosts start, and sub-deadlines are borrowed."""
+"""Rounds that are not counted, in which hosts start and sub-deadlines are borrowed."""
 
 NODES = {"node1": "car-1", "node2": "car-2"}
 """The paper's nodes in the example."""
@@ -55,12 +55,12 @@ Misses = dict[int, dict[str, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combination:
-    """An alloc and a policy.
+    """A placement and a scheduling policy.
 
     Attributes
     ----------
     alloc
-        `deadline` or `existing`.
+        `deadline` or `existing`, after the paper's DeadlineAlloc and ExistingAlloc.
     """
 
     alloc: str
@@ -68,7 +68,7 @@ class Combination:
 
     @property
     def name(self) -> str:
-        """As figures call it."""
+        """The name in keys of figures."""
         return f"{self.alloc}_{self.policy.value}"
 
 
@@ -81,7 +81,7 @@ COMBINATIONS = tuple(
 
 @cache
 def lent_ms() -> float:
-    """By when the deadline placement wants o2's output: what the existing one borrows."""
+    """Sub-deadline of o2 in the deadline placement, which ExistingAlloc borrows, ms."""
     with tempfile.TemporaryDirectory(prefix="vivace-bench-") as folder:
         manifests = prepared(COMBINATIONS[0], [DESIGN_V2V], Path(folder))
         scenario = Scenario(manifests, seed=1)
@@ -152,7 +152,7 @@ def run(combination: Combination, volumes: Sequence[int], say: Callable[[str], N
 
 
 def borrow(store: Store) -> None:
-    """Give o2 and o3, which share a node, together what o2 has in the deadline placement."""
+    """Divide o2's sub-deadline in the deadline placement between o2 and o3, which share a node."""
     found = {name: store.get(FRAGMENTS.key(f"collision.{name}")) for name in ("o2", "o3")}
     costs_ms = {name: each.record.timing.cost_ms for name, each in found.items() if each}
     for name, each in found.items():

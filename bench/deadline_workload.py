@@ -1,14 +1,15 @@
-"""Random queries under deadlines, of any size and as tight as wanted, for `deadline_scale`.
+"""Random queries with deadlines, of any size and tightness, for `deadline_scale`.
 
-Queries have five or six operators of 1–5 ms. The first of each stands where its source is, on one
-of a few gateways, the last where its sink is, on one of those too; the others may take any of
-some nodes. Every fifth operator joins what an earlier one of its query makes. Deadlines are the
-work of the query times a looseness, which differs fourfold between queries.
+A query has five or six operators of 1-5 ms. The first operator runs on the node of its source, the
+last one on the node of its sink; both nodes are among a few gateways. The other operators may run
+on a choice of nodes. Every fifth operator joins the stream of an earlier operator of its query. The
+deadline of a query is its work times a looseness, which differs fourfold between queries.
 
-*Tightness* says how tight a problem is. With looseness large enough, neither what is tied to
-gateways nor the whole work, spread over the nodes as evenly as water, ever exceeds a fair share;
-tightness is by how much looseness is smaller than that. Below 1 a good placement is all fair, and
-the objective is 0; above, no placement is, and the objective says how unfair the best has to be.
+*Tightness*: if the looseness is large enough, neither the work tied to a gateway nor the total
+work, spread evenly over all nodes, exceeds a proportional sub-deadline anywhere. The tightness is
+the ratio of that looseness to the one used. Below 1, a good placement has proportional
+sub-deadlines and objective 0. Above 1, no placement has, and the objective says by how much the
+best sub-deadlines deviate.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ LOOSENESS = (1.0, 4.0)
 JOINS = 0.2
 OPERATORS_A_QUERY = 6
 CHOICES = 8
-"""Nodes that a free operator may take, where there are more: any, or with latencies some of the
-twice as many that lie nearest to the way from source to sink."""
+"""Candidates of an operator that is not tied: any nodes, or, with latencies, some of the twice as
+many nodes that are nearest to the path from source to sink."""
 
 
 def random_queries(
@@ -44,16 +45,16 @@ def random_queries(
     farthest_ms: float = 0.0,
     seed: int = 0,
 ) -> DeadlineProblem:
-    """So many operators, in queries of six or fewer, on so many nodes.
+    """A problem with this number of nodes and operators, in queries of up to six operators.
 
     Parameters
     ----------
     gateways
         Share of nodes that have sources and sinks.
     tightness
-        See above; latencies are not reckoned with in it.
+        See the module; latencies do not enter it.
     farthest_ms
-        One-way latency across the square in which nodes lie, ms; 0: latencies are neglected.
+        One-way latency along the diagonal of the square in which nodes lie, ms; 0: no latencies.
     """
     rng = np.random.default_rng([seed, nodes, operators])
     names = [f"n{n}" for n in range(nodes)]
@@ -119,7 +120,7 @@ def _query(
 def _tightened(
     draft: DeadlineProblem, tightness: float, one_way_ms: FloatArray | None
 ) -> DeadlineProblem:
-    """The same with all deadlines multiplied by one number: fair shares keep their order."""
+    """The problem with all deadlines scaled by one factor, which keeps the order of the pairs."""
     work_ms, most = 0.0, 0.0
     tied_ms = dict.fromkeys(draft.node_index, 0.0)
     for at, pair in enumerate(draft.pairs):

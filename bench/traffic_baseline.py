@@ -1,27 +1,27 @@
-"""ExistingAlloc, what deadline placement is compared with (§6.1): least traffic, balanced load.
+"""ExistingAlloc, the baseline of deadline placement (§6.1): least traffic, then balanced load.
 
-The paper takes SQPR for it (Kalyvianaki et al., "SQPR: stream query planning with reuse", ICDE
-2011), a program that weighs network traffic and load against each other and knows no deadlines. Of
-it remains what matters for queries that are all to be run: between nodes each stream travels
-once, however many operators there take it in.
+Deviation from the paper: it uses SQPR for this baseline (Kalyvianaki et al., "SQPR: stream query
+planning with reuse", ICDE 2011), a program that weighs network traffic against load and knows no
+deadlines. This module keeps the part of SQPR that matters if all queries are to run: between two
+nodes each stream travels once, whatever the number of operators that take it in there.
 
 =============  ===========  ========================================================
 symbol         name here    meaning
 =============  ===========  ========================================================
 z_{n,o}        runs[o][n]   o runs on n, one of its candidates
-x_{s,n} ≥ 0    travels      s is sent to n from elsewhere
+x_{s,n} ≥ 0    travels      s is sent to n from another node
 DR(s)                       rate of s, bytes/s
-B              busiest      time that the busiest node works on one round of input, ms
+B              busiest      work of the busiest node for one round of input, ms
 =============  ===========  ========================================================
 
     Σ_n z_{n,o} = 1
     x_{s,n} ≥ z_{n,o} − z_{n,p}    for o that takes s in from p;  no z_{n,p} for sources elsewhere
     x_{s,sink} ≥ 1 − z_{sink,p}    for outputs
-    Σ_o z_{n,o}·c_o/speed_n + what runs there ≤ B
+    Σ_o z_{n,o}·c_o/speed_n + admitted work of n ≤ B
 
-first with min Σ DR(s)·x_{s,n}, then with min B at that traffic: traffic comes before balance.
-
-It gives no sub-deadlines, which EDF needs; they are borrowed (§6.1).
+The first program minimises Σ DR(s)·x_{s,n}, the second one B at that traffic: traffic comes before
+balance. The placement has no sub-deadlines, which EDF needs; as in the paper, they are borrowed
+from the deadline placement (§6.1).
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from placement.errors import SolverStopped
 from placement.program import MilpSettings, Program, Term
 
 ROUNDING = 1e-6
-"""Share by which the traffic of the second program may exceed the least: HiGHS's own rounding."""
+"""Share by which the second program may exceed the least traffic, for the rounding of HiGHS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficBaseline:
-    """Where operators run, and by when they are to be done.
+    """A placement with the least traffic, and borrowed sub-deadlines.
 
     Attributes
     ----------
     places
         Operator → node.
     traffic_bytes_s
-        Between nodes, from sources elsewhere and to sinks elsewhere included.
+        Traffic between nodes, including that from sources and to sinks on other nodes.
     busiest_ms
         B.
     pair_deadlines_ms
-        d_{s,o} by output and operator, ms: borrowed, so demand may exceed them.
+        d_{s,o} by output and operator, ms; borrowed, so that demand may exceed them.
     """
 
     places: dict[str, str]
@@ -61,7 +61,7 @@ class TrafficBaseline:
 
     @property
     def sub_deadlines_ms(self) -> dict[str, float]:
-        """min_s d_{s,o} by operator, ms: what EDF goes by."""
+        """min_s d_{s,o} by operator, ms: the sub-deadlines that EDF uses."""
         return least_by_operator(self.pair_deadlines_ms)
 
 
@@ -71,15 +71,15 @@ def place_by_traffic(
     lender: DeadlinePlacement | None = None,
     settings: MilpSettings | None = None,
 ) -> TrafficBaseline:
-    """Place all operators at the least traffic, and of such placements the most balanced.
+    """The most balanced of the placements with the least traffic.
 
     Parameters
     ----------
     problem
-        Its deadlines and latencies are not looked at when operators are placed.
+        Its deadlines and latencies do not affect the placement.
     lender
-        Whose sub-deadlines to borrow, the deadline placement's in the paper; None: the best for
-        these places, or fair shares if none would keep the deadlines.
+        Placement whose sub-deadlines are borrowed. None: the best sub-deadlines of this placement,
+        or proportional ones if none keep the deadlines.
     settings
         Gap and limits of each of the two programs.
 
@@ -92,7 +92,7 @@ def place_by_traffic(
     model = _Model(problem)
     least = model.program.solve(settings)
     if least.x is None:
-        raise SolverStopped("of the existing allocation", least.message)
+        raise SolverStopped("of the traffic baseline", least.message)
     model.balance(float(model.program.objective(least.x)))
     balanced = model.program.solve(settings)
     x = least.x if balanced.x is None else balanced.x
@@ -113,7 +113,7 @@ def place_by_traffic(
 
 
 def traffic_bytes_s(problem: DeadlineProblem, places: dict[str, str]) -> float:
-    """What travels between nodes: every stream once to each node where it is wanted."""
+    """Traffic between nodes: every stream once to each node that needs it."""
     total = 0.0
     for stream in problem.streams:
         wanted = {places[name] for name in problem.consumers[stream]}
