@@ -102,6 +102,10 @@ def test_coordinator_and_sites_appear_in_the_store_and_end_in_order(
         assert sites["north"].region == "x"
         assert sites["south"].domain == "mast"
 
+        intruder = processes.start("site", VIVACE_SITE="north", VIVACE_SECRET="wrong")
+        assert intruder.wait(PATIENCE_S) == 2
+        assert "cannot be accessed with the cluster's secret" in processes.log
+
         assert [end(process) for process in (north, south)] == [0, 0]
         wait_until(lambda: not store.list(NODES).records, PATIENCE_S)
         assert end(coordinator) == 0
