@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -73,39 +74,39 @@ def explain(
         settings,
         RebalanceSettings(candidates=len(view.hosts)),
     ).evaluation
-    work = _Work(operator, found[0], load, view, evaluation)
+    primary, secondary = (
+        _Replica(operator, is_secondary, found[0], load, view, evaluation).explained()
+        for is_secondary in (False, True)
+    )
     return Explanation(
         query=found[0].request.graph.name,
         operator=operator,
-        primary=work.explain(secondary=False),
-        secondary=work.explain(secondary=True),
+        primary=primary,
+        secondary=secondary,
     )
 
 
-class _Work:
-    """Explains the replicas of one operator."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Replica:
+    """One replica of the operator, and what its explanation follows from."""
 
-    def __init__(
-        self,
-        operator: str,
-        query: RunningQuery,
-        load: Load,
-        view: NetworkView,
-        evaluation: MoveEvaluation,
-    ) -> None:
-        self._operator = operator
-        self._query = query
-        self._load = load
-        self._view = view
-        self._evaluation = evaluation
-        self._column = evaluation.evaluator.column[operator]
+    operator: str
+    is_secondary: bool
+    query: RunningQuery
+    load: Load
+    view: NetworkView
+    evaluation: MoveEvaluation
 
-    def explain(self, *, secondary: bool) -> ReplicaExplanation:
-        """One replica."""
-        terms = traffic_terms_at(self._query, self._view, self._operator, secondary=secondary)
-        at = self._query.places[self._operator][secondary]
-        candidates = self._candidates(at, terms, secondary=secondary)
-        node = self._view.nodes[at].name
+    @property
+    def _column(self) -> int:
+        return self.evaluation.evaluator.column[self.operator]
+
+    def explained(self) -> ReplicaExplanation:
+        """Forces, candidates and obstacles."""
+        terms = traffic_terms_at(self.query, self.view, self.operator, secondary=self.is_secondary)
+        at = self.query.places[self.operator][self.is_secondary]
+        candidates = self._candidates(at, terms)
+        node = self.view.nodes[at].name
         cheapest = candidates[0].obstacle
         free = cheapest is None or cheapest.reason is Reason.MARGIN
         return ReplicaExplanation(
@@ -116,30 +117,26 @@ class _Work:
             best_rejected=next((c for c in candidates if c.node != node), None),
         )
 
-    def _candidates(
-        self, at: int, terms: list[TrafficTerm], *, secondary: bool
-    ) -> tuple[Candidate, ...]:
+    def _candidates(self, at: int, terms: list[TrafficTerm]) -> tuple[Candidate, ...]:
         """All hosts, cheapest first; of equally cheap ones the present node, then by name."""
-        to_secondaries = [term for term in terms if secondary or term.is_secondary]
+        to_secondaries = [term for term in terms if self.is_secondary or term.is_secondary]
         to_primaries = [term for term in terms if term not in to_secondaries]
-        hosts = self._view.host_indices
-        rate = self._query.request.graph.input_rate(self._operator)
-        share_ms = self._query.shares_ms[self._operator][secondary]
-        own, others = self._load.price_of_replica(at, rate, share_ms)
+        hosts = self.view.host_indices
+        rate = self.query.request.graph.input_rate(self.operator)
+        share_ms = self.query.shares_ms[self.operator][self.is_secondary]
+        own, others = self.load.price_of_replica(at, rate, share_ms)
         parts = (
-            usage_by_host(to_primaries, self._view),
-            usage_by_host(to_secondaries, self._view),
+            usage_by_host(to_primaries, self.view),
+            usage_by_host(to_secondaries, self.view),
             own[hosts],
             others[hosts],
         )
         totals = np.sum(parts, axis=0)
-        obstacles = self._obstacles(
-            totals, int(np.flatnonzero(hosts == at)[0]), secondary=secondary
-        )
+        obstacles = self._obstacles(totals, int(np.flatnonzero(hosts == at)[0]))
         order: list[int] = np.lexsort((hosts != at, totals)).tolist()
         return tuple(
             Candidate(
-                node=self._view.hosts[i].name,
+                node=self.view.hosts[i].name,
                 usage=float(parts[0][i]),
                 standby=float(parts[1][i]),
                 load_price=float(parts[2][i]),
@@ -149,18 +146,16 @@ class _Work:
             for i in order
         )
 
-    def _obstacles(
-        self, totals: FloatArray, here: int, *, secondary: bool
-    ) -> list[Obstacle | None]:
+    def _obstacles(self, totals: FloatArray, here: int) -> list[Obstacle | None]:
         """The obstacle to each host; None to the one at `here`."""
-        hosts = self._view.host_indices
-        batch = self._evaluation.base.repeated(len(hosts))
-        replicas = batch.secondaries if secondary else batch.primaries
+        hosts = self.view.host_indices
+        batch = self.evaluation.base.repeated(len(hosts))
+        replicas = batch.secondaries if self.is_secondary else batch.primaries
         replicas[:, self._column] = hosts
-        evaluated = self._evaluation.evaluate(batch)
-        full = ~self._load.has_room_for(evaluated.load_delta, len(hosts))
-        recovery_ms = self._evaluation.recovery_ms(batch)
-        latency_ms = self._evaluation.evaluator.latency_ms(batch)
+        evaluated = self.evaluation.evaluate(batch)
+        full = ~self.load.has_room_for(evaluated.load_delta, len(hosts))
+        recovery_ms = self.evaluation.recovery_ms(batch)
+        latency_ms = self.evaluation.evaluator.latency_ms(batch)
         findings: list[int] = evaluated.findings.tolist()
         obstacles: list[Obstacle | None] = []
         for i, finding in enumerate(findings):
@@ -184,45 +179,45 @@ class _Work:
         latency_ms: float,
     ) -> Obstacle:
         if reason is Reason.DEADLINE:
-            name, limit_ms = self._query.request.graph.name, self._evaluation.latency_limit_ms
+            name, limit_ms = self.query.request.graph.name, self.evaluation.latency_limit_ms
             return Obstacle(reason=reason, subject=name, value=latency_ms, limit=limit_ms)
         if reason is Reason.RECOVERY_BOUND:
-            limits_ms = self._evaluation.recovery_limits_ms
+            limits_ms = self.evaluation.recovery_limits_ms
             worst = int(np.argmax(recovery_ms - limits_ms))
             return Obstacle(
                 reason=reason,
-                subject=self._query.request.graph.order[worst],
+                subject=self.query.request.graph.order[worst],
                 value=float(recovery_ms[worst]),
                 limit=float(limits_ms[worst]),
             )
         primary = int(batch.primaries[row, self._column])
         secondary = int(batch.secondaries[row, self._column])
-        node = self._view.nodes[primary]
+        node = self.view.nodes[primary]
         subject = node.name if primary == secondary else node.domain
         return Obstacle(reason=reason, subject=subject)
 
     def _full(self, node: int) -> Obstacle:
-        cores = self._query.request.graph.cores(self._operator)
+        cores = self.query.request.graph.cores(self.operator)
         return Obstacle(
             reason=Reason.CAPACITY,
-            subject=self._view.nodes[node].name,
-            value=float(self._load.used_cores[node]) + cores,
-            limit=float(self._view.capacity_cores[node]),
+            subject=self.view.nodes[node].name,
+            value=float(self.load.used_cores[node]) + cores,
+            limit=float(self.view.capacity_cores[node]),
         )
 
     def _dearer(self, total: float, present: float, here: int) -> Obstacle:
         """A legal host is dearer, or not cheap enough to be moved to."""
         reason = Reason.MARGIN if total < present else Reason.COST
-        subject = self._view.hosts[here].name
+        subject = self.view.hosts[here].name
         return Obstacle(reason=reason, subject=subject, value=total, limit=present)
 
     def _forces(self, at: int, terms: list[TrafficTerm]) -> tuple[Force, ...]:
         forces: list[Force] = []
         for term in terms:
-            apart = self._view.positions_ms[term.node] - self._view.positions_ms[at]
+            apart = self.view.positions_ms[term.node] - self.view.positions_ms[at]
             length_ms = math.hypot(*apart)
-            here, there = self._view.nodes[at].name, self._view.nodes[term.node].name
-            latency_ms = self._view.one_way_ms(here, there)
+            here, there = self.view.nodes[at].name, self.view.nodes[term.node].name
+            latency_ms = self.view.one_way_ms(here, there)
             forces.append(
                 Force(
                     operator=term.operator,
