@@ -101,7 +101,7 @@ class StreamCursor:
         return Received(receipt=receipt, chunk=chunk, moved=moved)
 
     def _renumbered(self, chunk: Chunk) -> Position:
-        # A new generation numbers its output from 0 again; timestamps tell what is already known.
+        # A new generation numbers its output from 0 again; timestamps tell which tuples are known.
         if self.position is None:
             return Position()
         known = int(np.searchsorted(chunk.timestamps, self.position.watermark_ms, side="right"))

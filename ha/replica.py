@@ -2,8 +2,8 @@
 
 Both replicas receive the same streams and evaluate them alike. The primary sends its output, the
 standby only keeps it (active standby; reliable placement, §3.1). A new secondary first subscribes
-to all producers, so that they keep what it will need, and only then asks its peer replica for the
-state. The snapshot's cut therefore lies within the output that the producers keep.
+to all producers, so that they keep the tuples it will need, and only then asks its peer replica
+for the state. The snapshot's cut therefore lies within the output that the producers keep.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from ha.errors import InvariantViolation
 
 
 class ReplicaRole(Enum):
-    """What a replica does."""
+    """The role of a replica."""
 
     WARMING = "warming"
     """A secondary that is fetching its state: it cannot take over."""
@@ -23,7 +23,7 @@ class ReplicaRole(Enum):
 
 
 class RoleEvent(Enum):
-    """What may happen to a replica."""
+    """An event in the life of a replica."""
 
     FOUNDED = "founded"
     """It is the first replica of its fragment: it starts with empty state, as primary."""

@@ -204,7 +204,7 @@ class HostCore:
             self._dispatcher.charge(worked.fragment, worked.tuples, took_us)
 
     def replica_statuses(self) -> dict[str, ReplicaStatus]:
-        """What the host reports about its replicas."""
+        """Figures of the replicas for the host's record."""
         return {
             name: ReplicaStatus(
                 role=hosted.replica.role,

@@ -88,7 +88,7 @@ class HostedSink:
         )
 
     def status(self, now_us: int) -> SinkStatus:
-        """What the host reports about the sink."""
+        """Figures of the sink for the host's record."""
         position = self.cursor.position
         p50 = p99 = None
         if self._latencies_us:

@@ -49,5 +49,5 @@ class HostedSource:
 
     @property
     def status(self) -> SourceStatus:
-        """What the host reports about the source."""
+        """Figures of the source for the host's record."""
         return SourceStatus(next_seq=self.log.end.next_seq, shed=self._shed)

@@ -1,8 +1,8 @@
 """The input side of a host: subscriptions, received data, acknowledgements and fetched state.
 
-Replicas and sinks read streams. Both subscribe to every producer of a stream and drop what they
-have received before. They ask again when a chunk is missing, and acknowledge what they no longer
-need. A replica that is warming up also fetches the state of its peer replica.
+Replicas and sinks read streams. Both subscribe to every producer of a stream and drop tuples that
+they have received before. They ask again when a chunk is missing, and acknowledge tuples that they
+no longer need. A replica that is warming up also fetches the state of its peer replica.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class InputProcessor:
         if sink is not None and data.consumer == sink.subscription.consumer:
             self._deliver(sender, sink, data, now_us)
         elif hosted is not None and data.stream in hosted.subscriptions:
-            self._take_in(sender, hosted, data, now_us)
+            self._receive(sender, hosted, data, now_us)
         else:
             self._counters["chunks_unasked"] += 1
 
@@ -103,7 +103,7 @@ class InputProcessor:
             self._outbox.add(delivery)
         self._note_receipt(receipt, sender, sink.subscription, now_us)
 
-    def _take_in(self, sender: str, hosted: HostedReplica, data: Data, now_us: int) -> None:
+    def _receive(self, sender: str, hosted: HostedReplica, data: Data, now_us: int) -> None:
         replica, subscription = hosted.replica, hosted.subscriptions[data.stream]
         receipt = replica.receive(data).receipt
         if receipt is Receipt.GAP and subscription.unrecoverable(sender):

@@ -1,4 +1,4 @@
-"""What a host reports about itself in the store."""
+"""A host's record in the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.records import HostSpec, NodeRecord
 
 
 def readiness(core: HostCore) -> tuple[object, ...]:
-    """What others wait for: when this changes, the host publishes its record at once."""
+    """Roles, sources and confirmed sinks: the host publishes its record at once when these change."""
     replica_manager = core.replica_manager
     return (
         {f: (h.replica.role, h.replica.epoch) for f, h in replica_manager.replicas.items()},

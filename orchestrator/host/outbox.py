@@ -1,4 +1,4 @@
-"""What the parts of a host's core want done, gathered until the core hands it to its caller."""
+"""Commands of the parts of a host's core, gathered until the core returns them to its caller."""
 
 from __future__ import annotations
 

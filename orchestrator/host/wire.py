@@ -116,7 +116,7 @@ def decode(frames: Sequence[bytes], schema_of: SchemaOf) -> Message:
     Raises
     ------
     WireError
-        Saying what is wrong with them.
+        If they hold none; the message names the fault.
     """
     if not frames or not frames[0] or frames[0][0] != WIRE_VERSION:
         version = frames[0][0] if frames and frames[0] else None
