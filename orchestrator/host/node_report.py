@@ -11,7 +11,7 @@ from orchestrator.records import HostSpec, NodeRecord
 
 
 def readiness(core: HostCore) -> tuple[object, ...]:
-    """Roles, sources and confirmed sinks: the host publishes its record at once when these change."""
+    """Roles, sources and confirmed sinks; when these change, the host publishes at once."""
     replica_manager = core.replica_manager
     return (
         {f: (h.replica.role, h.replica.epoch) for f, h in replica_manager.replicas.items()},
