@@ -96,17 +96,12 @@ def plan(cluster: Cluster, manifests: Manifests = NOTHING) -> PlanDocument:
 def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
     """A plan as a document, compared with the placements that run."""
     plan = admission.plan
-    places = {
-        (found.record.query, found.record.fragment): (
-            found.record.primary.node,
-            found.record.secondary.node if found.record.secondary else None,
-        )
-        for found in view.fragments.values()
-    }
+    running = {found.record.fragment: found.record for found in view.fragments.values()}
     bounds_ms = {query.query: query.bound_ms for query in plan.queries}
 
     def fragment(placed: PlacedOperator) -> FragmentPlan:
-        runs_at = places.get((placed.query, placed.operator))
+        record = running.get(placed.operator)
+        secondary = record.secondary.node if record and record.secondary else ""
         return FragmentPlan(
             query=placed.query,
             fragment=placed.operator,
@@ -117,7 +112,8 @@ def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
             reprocess_ms=placed.reprocess_ms,
             recovery_ms=_finite(placed.recovery_ms),
             bound_ms=bounds_ms[placed.query],
-            runs=runs_at == (placed.primary, placed.secondary or None),
+            runs=record is not None
+            and (record.primary.node, secondary) == (placed.primary, placed.secondary),
         )
 
     return PlanDocument(

@@ -93,7 +93,7 @@ def admit(
                 if name in applied:
                     submissions.append(made)
             else:
-                waiting[name] = "the leader has not placed it yet"
+                waiting[name] = "the leader has not placed it; `vivace status` tells its problems"
         except InvalidQuery as problem:
             if name in applied:
                 raise located(problem, queries) from None
