@@ -218,18 +218,14 @@ class Network:
 
         In each round every node, one after the other, fits one measurement until e < e_t.
         """
-        step = Constant()
+        timestep = Constant()
         positions_ms = np.zeros((len(self._rtt_ms), DIMENSIONS))
         for _ in range(rounds):
             drawn = self.samples(1)
             for node, peer, rtt_ms in zip(drawn.nodes, drawn.peers, drawn.rtt_ms, strict=True):
+                mine_ms, peer_ms = positions_ms[node], positions_ms[peer]
                 positions_ms[node] = fit_sample(
-                    rtt_ms,
-                    positions_ms[node],
-                    positions_ms[peer],
-                    delta=step.delta,
-                    rest_ms=step.rest_ms,
-                    rng=self._rng,
+                    rtt_ms, mine_ms, peer_ms, timestep=timestep, rng=self._rng
                 )
         return positions_ms
 

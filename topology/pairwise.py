@@ -26,7 +26,7 @@ import numpy as np
 
 from topology.arrays import FloatArray
 from topology.coordinate import MAX_RTT_MS, CoordinateError, Vector
-from topology.vivaldi import spring
+from topology.vivaldi import Constant, spring
 
 
 class PairwiseError(ValueError):
@@ -38,8 +38,7 @@ def fit_sample(
     mine_ms: FloatArray,
     peer_ms: FloatArray,
     *,
-    delta: float,
-    rest_ms: float,
+    timestep: Constant,
     rng: np.random.Generator,
 ) -> FloatArray:
     """The coordinate of this node after one measurement.
@@ -50,10 +49,8 @@ def fit_sample(
         In (0, `MAX_RTT_MS`].
     mine_ms, peer_ms
         Coordinates, ms, shape (d,).
-    delta
-        δ, in (0, 1].
-    rest_ms
-        e_t, ms, > 0.
+    timestep
+        δ and e_t; here e_t has to be > 0.
     rng
         Draws a direction if both are at the same point.
 
@@ -61,7 +58,7 @@ def fit_sample(
     -------
     FloatArray
         The new coordinate, shape (d,). Its distance to the peer differs from the round trip by
-        less than `rest_ms`.
+        less than e_t.
 
     Raises
     ------
@@ -74,31 +71,29 @@ def fit_sample(
     --------
     >>> rng = np.random.default_rng(1)
     >>> here, there = np.array([0.0, 10.0]), np.array([0.0, 30.0])
-    >>> fit_sample(10, here, there, delta=1, rest_ms=0.1, rng=rng)
+    >>> fit_sample(10, here, there, timestep=Constant(delta=1), rng=rng)
     array([ 0., 20.])
     """
-    _validate(rtt_ms, mine_ms, peer_ms, delta, rest_ms)
+    _validate(rtt_ms, mine_ms, peer_ms, timestep.rest_ms)
     mine, peer = Vector(mine_ms.astype(np.float64)), Vector(peer_ms)
     stretch_ms = rtt_ms - mine.minus(peer).length_ms
     # Rounding could keep the stretch above a tiny e_t; exact arithmetic needs no more steps.
-    for _ in range(_steps(abs(stretch_ms), delta, rest_ms)):
+    for _ in range(_steps(abs(stretch_ms), timestep)):
         stretch_ms, direction = spring(mine, peer, rtt_ms, rng)
-        mine = mine.moved(direction, delta * stretch_ms, 0.0)
-        if abs(rtt_ms - mine.minus(peer).length_ms) < rest_ms:
+        mine = mine.moved(direction, timestep.delta * stretch_ms, 0.0)
+        if abs(rtt_ms - mine.minus(peer).length_ms) < timestep.rest_ms:
             break
     return mine.position_ms
 
 
-def _steps(stretch_ms: float, delta: float, rest_ms: float) -> int:
+def _steps(stretch_ms: float, timestep: Constant) -> int:
     """Steps until the stretch is below e_t; at least one, since the loop tests after its step."""
-    if stretch_ms < rest_ms or delta == 1:
+    if stretch_ms < timestep.rest_ms or timestep.delta == 1:
         return 1
-    return 1 + math.ceil(math.log(rest_ms / stretch_ms) / math.log1p(-delta))
+    return 1 + math.ceil(math.log(timestep.rest_ms / stretch_ms) / math.log1p(-timestep.delta))
 
 
-def _validate(
-    rtt_ms: float, mine_ms: FloatArray, peer_ms: FloatArray, delta: float, rest_ms: float
-) -> None:
+def _validate(rtt_ms: float, mine_ms: FloatArray, peer_ms: FloatArray, rest_ms: float) -> None:
     if mine_ms.shape != peer_ms.shape or mine_ms.ndim != 1:
         raise CoordinateError(
             f"the peer's coordinate has shape {peer_ms.shape}, this node's {mine_ms.shape}"
@@ -109,7 +104,5 @@ def _validate(
     # NaN compares false, so it is rejected here as well.
     if not 0 < rtt_ms <= MAX_RTT_MS:
         raise PairwiseError(f"rtt_ms {rtt_ms} is not in (0, {MAX_RTT_MS:g}]")
-    if not 0 < delta <= 1:
-        raise PairwiseError(f"delta {delta} is not in (0, 1]")
     if not 0 < rest_ms < math.inf:
         raise PairwiseError(f"rest_ms {rest_ms} is not above 0")

@@ -106,9 +106,7 @@ def contract(problem: DeadlineProblem, together: Together | None = None) -> Cont
     operators = tuple(_merged(problem, chain) for chain in chains)
     return Contraction(
         whole=problem,
-        problem=replace(
-            problem, operators=operators, rates_bytes_s=_remaining_rates(problem, operators)
-        ),
+        problem=problem.part(operators, problem.outputs),
         parts={operator.name: chain for operator, chain in zip(operators, chains, strict=True)},
     )
 
@@ -117,19 +115,10 @@ def _merged(problem: DeadlineProblem, chain: tuple[str, ...]) -> DeadlineOperato
     parts = [problem.by_name[name] for name in chain]
     if len(parts) == 1:
         return parts[0]
-    return DeadlineOperator(
+    return replace(
+        parts[0],
         name=f"{chain[0]}…{chain[-1]}",
         cost_ms=sum(part.cost_ms for part in parts),
-        inputs=parts[0].inputs,
         outputs=parts[-1].outputs,
-        candidates=parts[0].candidates,
         weight=sum(part.weight for part in parts),
     )
-
-
-def _remaining_rates(
-    problem: DeadlineProblem, operators: tuple[DeadlineOperator, ...]
-) -> dict[str, float]:
-    """Rates without those of streams within a chain, which the contracted problem lacks."""
-    left = {stream for operator in operators for stream in operator.outputs} | set(problem.source)
-    return {stream: rate for stream, rate in problem.rates_bytes_s.items() if stream in left}

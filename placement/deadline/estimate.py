@@ -172,12 +172,5 @@ def _query(problem: DeadlineProblem, query: set[str]) -> DeadlineProblem:
     """The part of the problem that concerns these outputs."""
     names = {name for stream in query for name in problem.needed[stream]}
     operators = tuple(operator for operator in problem.operators if operator.name in names)
-    inputs = {stream for operator in operators for stream in operator.inputs}
-    streams = inputs.union(*(operator.outputs for operator in operators))
-    return replace(
-        problem,
-        operators=operators,
-        sources=tuple(source for source in problem.sources if source.stream in inputs),
-        outputs=tuple(output for output in problem.outputs if output.stream in query),
-        rates_bytes_s={s: rate for s, rate in problem.rates_bytes_s.items() if s in streams},
-    )
+    outputs = tuple(output for output in problem.outputs if output.stream in query)
+    return problem.part(operators, outputs)

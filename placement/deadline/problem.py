@@ -89,6 +89,20 @@ class DeadlineProblem:
                     f"operator {name}", "no output needs it; leave it out or name its output"
                 )
 
+    def part(
+        self, operators: tuple[DeadlineOperator, ...], outputs: tuple[DeadlineOutput, ...]
+    ) -> DeadlineProblem:
+        """The problem with these operators and outputs, without sources and rates not needed."""
+        inputs = {stream for operator in operators for stream in operator.inputs}
+        streams = inputs.union(*(operator.outputs for operator in operators))
+        return replace(
+            self,
+            operators=operators,
+            sources=tuple(source for source in self.sources if source.stream in inputs),
+            outputs=outputs,
+            rates_bytes_s={s: rate for s, rate in self.rates_bytes_s.items() if s in streams},
+        )
+
     def later(self, later_ms: Mapping[str, float]) -> DeadlineProblem:
         """The same problem with deadlines that are later by the given time, by output."""
         outputs = (

@@ -9,7 +9,7 @@ import pytest
 
 from topology.coordinate import Coordinate, CoordinateError
 from topology.pairwise import PairwiseError, fit_sample
-from topology.vivaldi import Constant, Vivaldi
+from topology.vivaldi import Constant, Vivaldi, VivaldiError
 
 THERE = np.array([0.0, 30.0])
 
@@ -22,7 +22,8 @@ def fit(
     mine: tuple[float, ...] = (0.0, 0.0),
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     rng = np.random.default_rng(1)
-    return fit_sample(rtt_ms, np.array(mine), THERE, delta=delta, rest_ms=rest_ms, rng=rng)
+    timestep = Constant(delta=delta, rest_ms=rest_ms)
+    return fit_sample(rtt_ms, np.array(mine), THERE, timestep=timestep, rng=rng)
 
 
 @pytest.mark.parametrize("rtt_ms", [10, 31, 500])
@@ -68,7 +69,7 @@ def test_impossible_round_trips_are_refused(rtt_ms: float):
 
 
 def test_parameters_and_coordinates_are_checked():
-    with pytest.raises(PairwiseError, match="delta 0 is not in"):
+    with pytest.raises(VivaldiError, match="delta 0 is not in"):
         fit(delta=0)
     with pytest.raises(PairwiseError, match="rest_ms 0 is not above 0"):
         fit(rest_ms=0)
