@@ -36,7 +36,6 @@ from placement.errors import (
 from placement.evaluation import single
 from placement.evaluation.load import Load
 from placement.evaluation.single import Places
-from placement.graph import QueryGraph
 from placement.network import NetworkView
 from placement.primaries import PrimaryTask, choose_primaries
 from placement.records import Keep, PlacedOperator, Plan, QueryFigures, Request, Secondary
@@ -47,7 +46,7 @@ from topology.arrays import FloatArray
 
 
 def plan(
-    graphs: Sequence[tuple[QueryGraph, float, float, float]],
+    requests: Sequence[Request],
     view: NetworkView,
     *,
     keep: Keep | None = None,
@@ -58,8 +57,8 @@ def plan(
 
     Parameters
     ----------
-    graphs
-        `Request`s in the order of their registration.
+    requests
+        In the order of their registration.
     view
         Nodes and latencies.
     keep
@@ -74,7 +73,6 @@ def plan(
     NoNode, BoundUnattainable, DeadlineUnattainable
         If a query cannot be placed; nothing is returned for the others either.
     """
-    requests = [Request(*request) for request in graphs]
     settings = settings or Settings()
     check_requests(requests, view)
     running = _still_running(keep or {}, view)

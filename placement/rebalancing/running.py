@@ -78,10 +78,9 @@ def as_running(
     Stranded
         If a replica's node is gone or takes no operators.
     """
-    checked = [Request(*request) for request in requests]
-    check_requests(checked, view)
+    check_requests(requests, view)
     queries: list[RunningQuery] = []
-    for request in sorted(checked, key=lambda request: request.graph.name):
+    for request in sorted(requests, key=lambda request: request.graph.name):
         graph = request.graph
         places: dict[str, tuple[int, int]] = {}
         for name in graph.to_place:
