@@ -1,4 +1,4 @@
-"""The audit trail: what happened in a cluster."""
+"""The audit trail of a cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HistoryDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def history(cluster: Cluster, limit: int = 50) -> HistoryDocument:
-    """The newest events of a cluster: nodes that came and went, takeovers, what was applied."""
+    """The newest events: nodes that came and went, takeovers, applied and deleted queries."""
     return HistoryDocument(history=event_documents(cluster.store.history()[-limit:]))
 
 

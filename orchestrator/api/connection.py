@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A connected cluster: what every operation of the API takes first.
+    """A connected cluster: the first argument of every operation of the API.
 
     Attributes
     ----------

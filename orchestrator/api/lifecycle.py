@@ -104,7 +104,7 @@ def down(name: str | None = None, on_progress: Progress = silent) -> DownDocumen
 
 
 def _order(manifests: Manifests, data: Path | None, zookeeper_port: int | None) -> Order:
-    """What to serve; refuses at once what the cluster's process would refuse after it started."""
+    """The order to start a cluster; refuses here what its process would refuse after starting."""
     if manifests.cluster is None:
         raise InvalidInput(
             ", ".join(sorted({each.file for each in (*manifests.streams, *manifests.queries)}))

@@ -1,4 +1,4 @@
-"""The coordinate map as data: where hosts lie in latency space, and what runs on them."""
+"""The coordinate map as data: hosts in latency space, and the fragments on them."""
 
 from __future__ import annotations
 

@@ -9,14 +9,14 @@ from orchestrator.manifest import Manifests
 
 
 class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found to be right.
+    """The manifests that were checked and found right.
 
     Attributes
     ----------
     queries
         Query → fragment → streams it reads.
     unchecked
-        What could not be checked because no Cluster manifest was among the files.
+        Sites and nodes that could not be checked: no Cluster manifest was among the files.
     """
 
     cluster: str | None

@@ -67,7 +67,7 @@ def command(
 
 
 class _Watched:
-    """The demo's progress: lines of what is done, and a bar for the replay."""
+    """The demo's progress: a line for each step, and a bar for the replay."""
 
     def __init__(self, console: Console, bars: Progress) -> None:
         self._console = console
@@ -76,7 +76,7 @@ class _Watched:
         self._throttle = Throttle()
 
     def step(self, step: str, detail: str) -> None:
-        """Say what is under way."""
+        """Print a step."""
         if self._throttle.lets(step):
             self._console.print(
                 Text.assemble((f"{step:>12}", "cyan"), f"  {detail}"), soft_wrap=True

@@ -1,4 +1,4 @@
-"""`vivace drill`: fail on purpose, and see what comes of it."""
+"""`vivace drill`: fail on purpose, and measure the failover."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator import api
 from orchestrator.cli.invocation import EXIT_FAILED, ClusterOption, JsonOption, progress, show
 from orchestrator.cli.render.verdict import report_view
 
-app = typer.Typer(help="Failure drills: kill something on purpose and measure what comes of it.")
+app = typer.Typer(help="Failure drills: kill something on purpose, and measure the failover.")
 
 
 @app.command("list")
@@ -22,7 +22,7 @@ def list_drills(as_json: JsonOption = False) -> None:
     """
     table = Table(box=None, pad_edge=False)
     table.add_column("drill", style="bold")
-    table.add_column("what it does")
+    table.add_column("effect")
     drills = api.drills()
     for each in drills:
         table.add_row(each.name, each.what)
@@ -39,7 +39,7 @@ def run(
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a drill on the running cluster. Refused if it would lose state.
+    """Run a drill on the running cluster. A drill that would lose state is refused.
 
     [bold]Example:[/] vivace drill run kill-executor --target alerts
     """

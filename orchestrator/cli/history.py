@@ -1,4 +1,4 @@
-"""`vivace history`: what happened in a cluster."""
+"""`vivace history`: the events of a cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def command(
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what happened: nodes that came and went, takeovers, what was applied.
+    """Show events: nodes that came and went, takeovers, applied and deleted queries.
 
     [bold]Example:[/] vivace history --limit 20
     """

@@ -1,4 +1,4 @@
-"""What all verbs share: options, where output goes, and how a command ends.
+"""Shared by all verbs: options, output, progress and exit status.
 
 Results go to standard output, progress and errors to standard error. With `--json` standard
 output is exactly one JSON document, also when the command fails.
@@ -74,7 +74,7 @@ def show(document: object, as_json: bool, view: Callable[[], RenderableType]) ->
 
 
 REPEAT_S = 3.0
-"""How often a step that goes on is told again where nobody looks at a terminal."""
+"""How often a lasting step is printed again if standard error is no terminal."""
 
 
 class Throttle:
@@ -94,7 +94,7 @@ class Throttle:
 
 
 class ProgressLine:
-    """A live line of what is under way; plain lines where nobody looks at a terminal."""
+    """A live line with the current step; plain lines if standard error is no terminal."""
 
     def __init__(self, title: str) -> None:
         self._title = title

@@ -27,7 +27,7 @@ from orchestrator.cli import (
 from orchestrator.cli.invocation import fail
 
 EXIT_INTERRUPTED = 130
-"""What shells report of a command that Ctrl-C ended."""
+"""The status that shells report of a command that Ctrl-C ended."""
 
 app = typer.Typer(
     name="vivace",
@@ -61,7 +61,7 @@ class WrongUsage(api.VivaceError):
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what the arguments say; the exit status."""
+    """Run the command with these arguments; returns the exit status."""
     as_json = "--json" in arguments
     if not arguments:
         arguments = ["--help"]

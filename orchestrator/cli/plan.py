@@ -1,4 +1,4 @@
-"""`vivace plan`: who runs what, and what that promises."""
+"""`vivace plan`: where fragments run, and their recovery times and latencies."""
 
 from __future__ import annotations
 

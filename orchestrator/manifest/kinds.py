@@ -244,7 +244,7 @@ def _query(document: Field, section: Section) -> QueryManifest:
     if not read:
         outputs.refuse("names no output", "Name at least one stream and its site.")
     statements = section.need("statements")
-    # A block scalar (`|`) begins on the line after its `|`.
+    # A block scalar begins on the line after its `|`.
     style = getattr(statements.node, "style", None)
     return QueryManifest(
         file=document.where,

@@ -1,4 +1,4 @@
-"""What is wrong with a file that is not YAML, in the words of someone who writes manifests."""
+"""YAML errors in the words of someone who writes manifests."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ QUOTE = 'Put the value in quotes: "…".'
 def explain_yaml(file: str, text: str, error: yaml.YAMLError) -> InvalidInput:
     """The place and the probable mistake."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark, problem, remedy = _explained(text.splitlines(), error, error.problem_mark)
-        where = f"{file}:{mark.line + 1}:{mark.column + 1}"
+        place, problem, remedy = _explained(text.splitlines(), error, error.problem_mark)
+        where = f"{file}:{place.line + 1}:{place.column + 1}"
     else:
         where, problem, remedy = file, str(error).split("\n", 1)[0], "Remove such characters."
     return InvalidInput(where, "", None, f"is not YAML: {problem}", remedy)
 
 
 def _explained(
-    lines: list[str], error: yaml.MarkedYAMLError, mark: yaml.Mark
+    lines: list[str], error: yaml.MarkedYAMLError, place: yaml.Mark
 ) -> tuple[yaml.Mark, str, str]:
-    """Where to look, what is probably wrong there, and what to do."""
+    """The place of the mistake, the probable mistake, and the remedy."""
     context, problem = error.context or "", error.problem or ""
-    opened = error.context_mark or mark
-    line = lines[mark.line] if mark.line < len(lines) else ""
+    opened = error.context_mark or place
+    line = lines[place.line] if place.line < len(lines) else ""
     if "quoted scalar" in context and "end of" in problem:
         return opened, "the quote that opens here is not closed", "Close it with the same quote."
     if "could not find expected ':'" in problem:
         return opened, "the line has no colon with a space after it", COLON
     if "mapping values are not allowed" in problem:
-        if ": " in line[: mark.column]:
-            return mark, "there is a second colon in the line", QUOTE
-        above = next((one for one in reversed(lines[: mark.line]) if one.strip()), "")
+        if ": " in line[: place.column]:
+            return place, "there is a second colon in the line", QUOTE
+        above = next((one for one in reversed(lines[: place.line]) if one.strip()), "")
         if _indentation(line) > _indentation(above):
-            return mark, "the line is indented deeper than the one above, which ends it", INDENT
-        return mark, "a line above has no colon with a space after it", COLON
+            return place, "the line is indented deeper than the one above, which ends it", INDENT
+        return place, "a line above has no colon with a space after it", COLON
     if "expected <block end>" in problem:
-        return mark, "the line does not begin where those above it do", INDENT
+        return place, "the line does not begin where those above it do", INDENT
     if "'\\t'" in problem:
-        return mark, "there is a tab where spaces indent", "Indent with spaces only."
+        return place, "there is a tab where spaces indent", "Indent with spaces only."
     if "cannot start any token" in problem:
-        return mark, f"a value cannot begin with {line[mark.column]}", QUOTE
+        return place, f"a value cannot begin with {line[place.column]}", QUOTE
     if "undefined alias" in problem:
-        return mark, "a value that begins with * refers to another one, which is not there", QUOTE
+        return place, "a value that begins with * refers to another one, which is not there", QUOTE
     if "while parsing a flow" in context and "expected ','" in problem:
         closing = "}" if "mapping" in context else "]"
         missing = f"a comma, or the {closing} for line {opened.line + 1}, is missing before this"
-        return mark, missing, "Close every bracket, and put commas between what stands in it."
+        return place, missing, "Close every bracket, and put commas between what stands in it."
     if "expected the node content" in problem:
-        return mark, "a value is missing here", "Write one, or take the comma or bracket away."
-    return mark, problem, "Look at indentation, colons and quotes there."
+        return place, "a value is missing here", "Write one, or take the comma or bracket away."
+    return place, problem, "Look at indentation, colons and quotes there."
 
 
 def _indentation(line: str) -> int:

@@ -1,4 +1,4 @@
-"""What is wrong with a query, where, and what was probably meant."""
+"""The error of a query that cannot be understood, with its place."""
 
 from __future__ import annotations
 

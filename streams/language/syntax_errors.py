@@ -1,4 +1,4 @@
-"""What the parser ran into, in the words of someone who writes queries."""
+"""Syntax errors in the words of someone who writes queries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ readable = {
     "UNION": "UNION ALL",
     "$END": "the end",
 }
-"""Terminal → what one writes for it, where that is not its name."""
+"""Terminal → its words in a message, if they are not its name."""
 
 SIGNS = readable.keys() - {"GROUP", "PARTITION", "REGISTER", "UNION"}
 """Terminals that are no keywords."""
@@ -69,11 +69,11 @@ absent = {
     "WITH": ("WITH", STATEMENT),
     **dict.fromkeys(("DAY", "DAYS"), ("windows in days", "write it in HOURS")),
 }
-"""Word of SQL or of other stream languages → what Vivace lacks, and what to use instead."""
+"""Word of SQL or of other stream languages → the construct that Vivace lacks, and a substitute."""
 
 
 def explain_unexpected(text: str, unexpected: UnexpectedInput) -> QueryError:
-    """Say what stands where something else should."""
+    """Turn the parser's error into one that names the place, the mistake and the remedy."""
     offset = unexpected.pos_in_stream
     if offset is None or not 0 <= offset <= len(text):
         offset = len(text.rstrip())
@@ -96,7 +96,7 @@ def explain_unexpected(text: str, unexpected: UnexpectedInput) -> QueryError:
 
 
 def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
-    """What is wrong with a word in its place, or with the end if the word is empty."""
+    """The mistake that a word in its place is, or the end of the text if the word is empty."""
     if not word:
         return f"the text ends; expected {_listed(expected)}"
     found, upper = f"{word!r} is not expected here", word.upper()

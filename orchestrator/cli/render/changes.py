@@ -1,4 +1,4 @@
-"""What applying does, or would do."""
+"""The effect of applying on each stream and query."""
 
 from __future__ import annotations
 

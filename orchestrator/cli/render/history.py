@@ -20,8 +20,8 @@ _styles = {
 def events_table(events: Sequence[api.EventDocument], title: str | None = None) -> Table:
     """Events for people, oldest first."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None)
-    table.add_column("when", style="dim")
-    for column in ("what", "whom", "how"):
+    table.add_column("time", style="dim")
+    for column in ("event", "subject", "detail"):
         table.add_column(column)
     for event in events:
         style = _styles.get(event.kind, "")

@@ -1,4 +1,4 @@
-"""A plan as tables: who runs each fragment, who stands by, and what that promises."""
+"""A plan as tables: primary and secondary of each fragment, recovery times, latencies."""
 
 from __future__ import annotations
 

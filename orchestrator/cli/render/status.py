@@ -1,4 +1,4 @@
-"""The state of a cluster: nodes, fragments, outputs, what went wrong, and what happened last."""
+"""The state of a cluster as tables: problems, nodes, fragments, streams, outputs, last events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ noteworthy = {
     "frames_refused": "frames refused",
     "sends_to_full_queue": "messages dropped at a full queue",
 }
-"""Counters that an operator should know of when they are not 0; the others are in `--json`."""
+"""Counters that status shows to people when they are not 0; `--json` has all of them."""
 
 
 def status_view(document: api.StatusDocument) -> RenderableType:
@@ -60,19 +60,20 @@ def _headline(document: api.StatusDocument) -> Text:
 
 
 def _nodes_table(nodes: Sequence[api.NodeStatus]) -> Table:
-    table = _table("\nNodes", ("node", "kind", "region"), ("error", "load", "replicas", "pid"))
+    table = _table(
+        "\nNodes", ("node", "kind", "region"), ("error", "load", "primaries + secondaries", "pid")
+    )
     for node in nodes:
         replicas = f"{node.primaries} + {node.secondaries}" if node.kind == "executor" else ""
         error = "–" if node.error is None else f"±{node.error:.0%}"
         row = (node.node, node.kind, node.region, error, ms(node.load_ms), replicas, str(node.pid))
         table.add_row(*row)
-    table.columns[5].header = "primaries + secondaries"
     return table
 
 
 def _fragments_table(fragments: Sequence[api.FragmentStatus]) -> Table:
     table = _table(
-        "\nFragments", ("fragment", "primary", "secondary", "standby"), ("due in", "epoch")
+        "\nFragments", ("fragment", "primary", "secondary", "standby"), ("sub-deadline", "epoch")
     )
     for each in fragments:
         mark = ("✓ ", "green") if each.redundant else ("! ", "yellow")
@@ -98,7 +99,7 @@ def _streams_table(streams: Sequence[api.StreamStatus]) -> Table:
 
 
 def _outputs_table(outputs: Sequence[api.OutputStatus]) -> Table:
-    figures = ("rows", "p50", "p99", "deadline", "late", "lately", "lost", "repeated")
+    figures = ("tuples", "p50", "p99", "deadline", "late", "late recently", "lost", "repeated")
     table = _table("\nOutputs", ("stream", "site"), figures)
     for each in outputs:
         lately = "–" if each.recent_miss_pct is None else f"{each.recent_miss_pct:.1f} %"

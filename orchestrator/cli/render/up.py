@@ -1,4 +1,4 @@
-"""How to reach a cluster, and what to do with it next."""
+"""How to reach a started cluster, and the commands that usually come next."""
 
 from __future__ import annotations
 

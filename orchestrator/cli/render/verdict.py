@@ -1,4 +1,4 @@
-"""What came of a demo or a drill."""
+"""The results of a demo and of a drill."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.cli.render.figures import against, count, ms
 
 
 def verdict_view(verdict: api.Verdict) -> RenderableType:
-    """The verdict as a table, and one line that says it all."""
+    """The verdict as a table, and one line that sums it up."""
     table = Table(
         title="Verdict", title_justify="left", show_header=False, box=None, pad_edge=False
     )
@@ -51,7 +51,7 @@ def _holds(holds: bool, good: str, bad: str) -> Text:
 
 
 def report_view(report: api.DrillReport) -> RenderableType:
-    """What was done and what came of it."""
+    """A drill's report as a table, and one line that sums it up."""
     table = Table(show_header=False, box=None, pad_edge=False, title_justify="left",
                   title=f"Drill {report.drill}")  # fmt: skip
     table.add_column(style="bold", min_width=20)
