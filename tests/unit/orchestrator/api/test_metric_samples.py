@@ -65,7 +65,7 @@ def document(output: OutputStatus = OUTPUT) -> StatusDocument:
         fragments=(FRAGMENT,),
         streams=(STREAM,),
         outputs=(output,),
-        problems=(),
+        problems=("paris: north: cannot be read",),
         history=(),
     )
 
@@ -76,6 +76,7 @@ OF_OUTPUT = {"query": "q", "stream": "f", "site": "desk"}
 @pytest.mark.parametrize(
     ("name", "labels", "value"),
     [
+        ("vivace_problems", {}, 1),
         ("vivace_host_up", {"node": "paris", "kind": "executor", "region": 'the "Île"'}, 1),
         ("vivace_host_events_total", {"node": "paris", "event": "takeovers"}, 2),
         ("vivace_host_events_total", {"node": "paris", "event": "tuples_in"}, 17),

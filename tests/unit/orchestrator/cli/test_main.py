@@ -60,6 +60,22 @@ def test_help_shows_an_example(capsys: pytest.CaptureFixture[str], verb: str) ->
     assert "--json" in shown
 
 
+@pytest.mark.parametrize("verb", ["list", "run"])
+def test_help_of_drills_shows_an_example(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    assert run(["drill", verb, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"Example: vivace drill {verb}" in " ".join(shown.split())
+    assert "--json" in shown
+
+
+def test_drills_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["drill", "list", "--json"]) == 0
+    (drill,) = json.loads(capsys.readouterr().out)
+    assert drill["name"] == "kill-executor"
+    assert run(["drill", "list"]) == 0
+    assert "kill-executor" in capsys.readouterr().out
+
+
 def test_nothing_asked_lists_all_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([]) == 0
     shown = capsys.readouterr().out
@@ -133,6 +149,25 @@ def test_valid_manifests(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
         ["✓", "stream", "positions"],
         ["✓", "query", "high", "high_ones", "←", "positions"],
     ]
+
+
+def test_sites_and_nodes_that_were_not_checked_are_said(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    query = QUERY + "primaries: {high_ones: [paris]}\n"
+    query = query.replace("high_ones: desk", "high_ones: dsek")
+    folder = write(tmp_path / "all", stream=STREAM, query=query)
+    assert run(["validate", "-f", folder, "--json"]) == 0
+    unchecked = json.loads(capsys.readouterr().out)["unchecked"]
+    assert unchecked == ["site desk", "site dsek", "node paris"]
+    assert run(["validate", "-f", folder]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].strip() == (
+        "! Not checked: site desk, site dsek, node paris. "
+        "Name the Cluster manifest too, with another -f."
+    )
+    cluster = write(tmp_path / "cluster", cluster=CLUSTER)
+    assert run(["validate", "-f", folder, "-f", cluster]) == 2
+    assert "'dsek' is not a site. Did you mean desk?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
