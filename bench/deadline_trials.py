@@ -103,9 +103,10 @@ def prepared(combination: Combination, volumes: Sequence[int], folder: Path) -> 
     if combination.alloc == "existing":
         problem = collision_warning(DESIGN_V2V)
         primaries = primaries | {"o3": (NODES[place_by_traffic(problem).places["O3"]],)}
+    settings = msgspec.structs.replace(cluster.record, scheduling=combination.policy)
     return msgspec.structs.replace(
         manifests,
-        cluster=msgspec.structs.replace(cluster, scheduling=combination.policy),
+        cluster=msgspec.structs.replace(cluster, record=settings),
         queries=(
             msgspec.structs.replace(
                 query, record=msgspec.structs.replace(query.record, primaries=primaries)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import numpy as np
 import pytest
 
 from bench.deadline import figures
-from bench.deadline_trials import COMBINATIONS, WARM_UP, misses
+from bench.deadline_trials import (
+    COMBINATIONS,
+    DESIGN_V2V,
+    WARM_UP,
+    Combination,
+    misses,
+    prepared,
+)
 from examples.collision_rounds import BEGIN_MS, CENTRE, ONBOARD, ROUND_MS
 from orchestrator.host.events import Deliver
 from orchestrator.manifest import Manifests
@@ -80,3 +89,15 @@ def test_the_four_combinations_have_the_figures_names() -> None:
 def test_latencies_are_those_of_the_completed_timestamps() -> None:
     one = delivered((WARM_UP, 2, 12.5))
     assert np.unique(one.row_latencies_ms).tolist() == [12.5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda combination: combination.name)
+def test_a_trial_has_the_policy_and_the_placement_of_its_combination(
+    combination: Combination, tmp_path: Path
+) -> None:
+    manifests = prepared(combination, [DESIGN_V2V], tmp_path)
+    assert manifests.cluster is not None
+    assert manifests.cluster.record.scheduling is combination.policy
+    candidates = {"deadline": ("car-1", "car-2"), "existing": ("car-1",)}
+    assert manifests.queries[0].record.primaries["o3"] == candidates[combination.alloc]
