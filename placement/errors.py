@@ -197,7 +197,7 @@ class CapacityUnattainable(PlacementError):
     operators
         Those that do not fit: one that is too large for each of its candidates, else all.
     needed_cores, left_cores
-        What a replica of each needs together, and what is left on all of their candidates together.
+        CPU that one replica of each needs, summed, and CPU left on all of their candidates, summed.
     """
 
     message = (

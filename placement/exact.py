@@ -68,7 +68,7 @@ def place_exactly(
 def place_evenly(
     task: ExactTask, load: Load, rounds: int, settings: MilpSettings | None = None
 ) -> ExactPlacement:
-    """Place the operators of a query at least cost, what they add to the load included.
+    """Place the operators of a query at least cost, including the load that they add themselves.
 
     Each round prices a node as the replicas that the last round put there would meet it on average.
 
@@ -100,7 +100,7 @@ def place_evenly(
         chosen = [found.primaries[name] for name in task.graph.to_place]
         at = np.array([view.index[node] for node in chosen], dtype=np.int64)
         before, own = own, np.bincount(at, minlength=len(view.nodes))
-        # What was paid for load is replaced by what it costs with exactly these neighbours.
+        # The load price paid so far is replaced by the price with exactly these neighbours.
         rates = np.array([task.graph.input_rate(name) for name in task.graph.to_place])
         paid = float(rates @ (load.price_ms(own) - priced.price_ms)[at]) / 1e3
         found = replace(found, cost=found.cost + paid)

@@ -118,7 +118,7 @@ class Load:
         Parameters
         ----------
         cores, input_bytes_s
-            CPU that each of them needs, and what it takes in.
+            CPU that each of them needs, and the rate of its input.
         count
             −1: one less.
         """
@@ -163,8 +163,8 @@ class Load:
         Parameters
         ----------
         together
-            Replicas that are put on each node at once, shape (n,): the axis is then what they meet
-            on average. One or none: a single replica.
+            Replicas that are put on each node at once, shape (n,): the axis is then the average of
+            those that they meet one after the other. One or none: a single replica.
         """
         return self.axis_ms(1 if together is None else (np.maximum(together, 1) + 1) / 2)
 
