@@ -60,7 +60,7 @@ class Registry(Generic[D]):
     group
         Entry points of installed packages that are drivers of this kind.
     base
-        What each of them inherits from.
+        Base class of each of them.
     built_in
         Name → `module:class`; imported when first used.
     """

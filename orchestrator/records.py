@@ -138,7 +138,7 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     counters: dict[str, int] = {}
     """Everything the host counts, by name: duplicates dropped, frames refused, …"""
     problems: tuple[str, ...] = ()
-    """What the host cannot do of its assignment, a sentence each."""
+    """Parts of its assignment that the host cannot carry out, a sentence each."""
 
 
 class DriverSpec(Record, frozen=True, kw_only=True):
@@ -156,7 +156,7 @@ class SourceSpec(DriverSpec, frozen=True, kw_only=True):
 
 
 class Shed(Record, frozen=True, kw_only=True):
-    """What a load shedder lets in (deadline placement, §5.1)."""
+    """Limits of a load shedder (deadline placement, §5.1)."""
 
     tuples: int
     """At most so many …"""
@@ -262,7 +262,7 @@ class TakeOver(Record, frozen=True, kw_only=True):
 
 
 class PlanFigures(Record, frozen=True, kw_only=True):
-    """What a plan promises a query: latency of its slowest output, and its longest recovery."""
+    """A plan's promises to a query: latency of its slowest output, and its longest recovery."""
 
     latency_ms: float
     deadline_ms: float
@@ -372,7 +372,7 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     in between is taken together, which costs little more than one. After a pause a tuple is
     evaluated at once."""
     hop_overhead_ms: float = 2.0
-    """What a link is taken to cost besides its latency: queueing in sockets, serialisation."""
+    """Per-hop overhead that plans assume besides latency: queueing in sockets, serialisation."""
     cpu: Scaling = DEFAULT_SCALING
     """CPU axis: the milliseconds that a node's load counts for."""
     scheduling: Policy = Policy.EDF
@@ -392,7 +392,7 @@ class HistoryEvent(Record, frozen=True, kw_only=True):
 
 
 class HostSpec(Record, frozen=True, kw_only=True):
-    """What a host process is started with; the only place a secret travels, and never logged."""
+    """Start parameters of a host process. They contain the secret, and are never logged."""
 
     cluster: str
     node: str

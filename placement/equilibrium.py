@@ -180,7 +180,7 @@ def _weights(springs: SpringSystem, lengths_ms: FloatArray, softest_ms: FloatArr
 
 
 def _lower_bound(springs: SpringSystem, weights: FloatArray, lengths_ms: FloatArray) -> FloatArray:
-    """What balanced springs prove of every query, shape (q,), bytes/s · ms."""
+    """The lower bound of every query that balanced springs prove, shape (q,), bytes/s · ms."""
     pulls = weights * lengths_ms
     excess = springs.greatest(pulls / springs.rates)
     work = springs.by_query(pulls * lengths_ms)

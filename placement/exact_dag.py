@@ -40,7 +40,7 @@ from placement.program import Answer, MilpSettings
 from topology.arrays import FloatArray, IntArray
 
 LARGEST_COST = 1e3
-"""What the objective is scaled to: HiGHS's tolerances are absolute, 10⁻⁶ and less, and usages
+"""Value that the objective is scaled to: HiGHS's tolerances are absolute, 10⁻⁶ and less, and usages
 range from milli- to gigabytes."""
 
 

@@ -325,7 +325,7 @@ def _standby_costs(
     Parameters
     ----------
     most_ms
-        What K may take, ms.
+        Limit of K, ms.
     part
         Of what does not depend on n_1, …, n_m, how much counts.
     """

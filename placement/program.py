@@ -21,7 +21,7 @@ ANY_NODES = 2**31 - 1
 """HiGHS's own limit of search nodes."""
 
 OPTIMAL, INFEASIBLE = 0, 2
-"""What `scipy.optimize.milp` reports."""
+"""The status codes of `scipy.optimize.milp`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class MilpSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Answer:
-    """What HiGHS found.
+    """The result of HiGHS.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class Program:
         Parameters
         ----------
         largest_cost
-            What the objective is scaled to while it is minimised, because HiGHS's tolerances are
+            Value that the objective is scaled to while it is minimised: HiGHS's tolerances are
             absolute, 10⁻⁶ and less. None: it is taken as it is.
         """
         cost, scale = np.array(self._cost), 1.0

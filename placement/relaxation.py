@@ -140,7 +140,7 @@ def relax(
 
 
 def _step(graph: QueryGraph, laplacian: FloatArray, settings: RelaxationSettings) -> FloatArray:
-    """What the force on each operator is multiplied by, shape (n,)."""
+    """The factor of the force on each operator, shape (n,)."""
     if not settings.paper_steps:
         return settings.delta / laplacian.diagonal()
     limit = 2 / float(np.linalg.eigvalsh(laplacian)[-1])

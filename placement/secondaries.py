@@ -79,7 +79,7 @@ def place_secondaries(
     Parameters
     ----------
     task
-        What to protect, and how well.
+        The operators to protect, and their bounds.
     load
         With all primaries of the query.
     keep

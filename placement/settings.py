@@ -31,7 +31,7 @@ class Settings:
     operator_load
         Cores that an operator's replica is taken to use until it is measured.
     hop_overhead_ms
-        What a link costs besides its latency: batching, queueing in sockets, serialisation.
+        Per-hop overhead besides a link's latency: batching, queueing in sockets, serialisation.
     placer, secondary_search
         The product's, or those of reliable placement, §4.4 and §4.5: `Placer.NEAREST`,
         `SecondarySearch.OUTWARDS`.

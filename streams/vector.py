@@ -32,7 +32,7 @@ storage: dict[str, type[Any]] = {
 """Type of the query language → element type of its arrays."""
 
 fillers: dict[str, Any] = {"int": 0, "float": 0.0, "string": "", "bool": False}
-"""What stands in an array where the value is NULL."""
+"""The value that an array holds in the place of a NULL."""
 
 
 class Vector(NamedTuple):

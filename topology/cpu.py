@@ -49,7 +49,7 @@ class ScalingError(ValueError):
     field, value
         The parameter and its value.
     problem
-        What is wrong with the value.
+        The problem with the value.
     """
 
     def __init__(self, function: str, field: str, value: object, problem: str) -> None:

@@ -1,4 +1,4 @@
-"""What a client can do with a cluster.
+"""The operations that a client can carry out on a cluster.
 
 The command line, and whatever else talks to a cluster, renders what these functions answer. They
 take typed requests, answer with msgspec records, and print nothing; `on_progress` tells how far a

@@ -34,14 +34,14 @@ LOOK_EVERY_S = 0.1
 
 
 class Effect(Enum):
-    """What applying does to a stream or a query."""
+    """The effect of applying on a stream or a query."""
 
     NEW = "new"
     UNCHANGED = "unchanged"
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of one manifest."""
+    """The effect on one manifest."""
 
     kind: str
     name: str
@@ -135,12 +135,12 @@ def _submit(store: Store, plan: PlanRecord) -> None:
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """What was applied, and where it runs.
+    """The applied manifests, and where their fragments run.
 
     Attributes
     ----------
     plan
-        What runs where, once everything was seen to run; else what was planned.
+        The running placement, once everything was seen to run; else the planned one.
     planned_again
         Query whose submitted plan the leader did not carry out → what had changed since it was
         made. Known only after waiting.

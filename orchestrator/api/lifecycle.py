@@ -52,7 +52,7 @@ def up(
     Parameters
     ----------
     manifests
-        What was loaded; exactly one manifest of kind Cluster must be among it.
+        The manifests that were loaded; exactly one manifest of kind Cluster must be among it.
     data
         Folder for data and logs, kept; None: a temporary one.
     zookeeper_port

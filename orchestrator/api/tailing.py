@@ -40,7 +40,7 @@ class Tail:
     columns
         Column → type.
     batches
-        What comes, from the oldest tuple that is still kept. Reading it connects to the stream;
+        The tuples, from the oldest one that is still kept. Reading it connects to the stream;
         closing it, or reaching the limit, disconnects.
     """
 

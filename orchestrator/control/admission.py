@@ -32,7 +32,7 @@ from placement.records import Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What would run.
+    """The placement that would run.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ def admit(
 def _with_applied(
     view: ClusterView, streams: Sequence[StreamManifest], queries: Sequence[QueryManifest]
 ) -> tuple[dict[str, StreamRecord], dict[str, QueryRecord]]:
-    """What the store would hold, without stored queries that cannot run anyway."""
+    """The content that the store would have, without stored queries that cannot run anyway."""
     all_streams = view.stream_records
     broken = {problem.query for problem in view.problems}
     all_queries = {n: query for n, query in view.query_records.items() if n not in broken}

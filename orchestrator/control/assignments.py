@@ -1,4 +1,4 @@
-"""What each host must run, derived from all other records in the store.
+"""The assignment of each host, derived from all other records in the store.
 
 An assignment is never edited: it follows from fragments, queries, streams and live nodes, and is
 written when it differs from the stored one.
@@ -114,7 +114,7 @@ def _sinks(
 
 
 def _sink(view: ClusterView, stream: str) -> DriverSpec | None:
-    """What the query that makes the stream takes it out with."""
+    """The sink driver that the stream's own query names."""
     return view.query_records[view.dataflow.fragments[stream].query].sinks.get(stream)
 
 

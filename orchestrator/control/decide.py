@@ -1,4 +1,4 @@
-"""What to write, given what is in the store: a pure function, and idempotent.
+"""The leader's writes, given the content of the store: a pure function, and idempotent.
 
 The writes come in an order in which every prefix is a legal state: records first, assignments
 derived from them last. Whoever applies them stops at the first conflict, reads again and decides

@@ -48,7 +48,7 @@ class Write:
     version
         Version it replaces; None: create.
     event
-        What to add to the history once it is written.
+        The event to add to the history once it is written.
     """
 
     key: Key[Record]
@@ -58,7 +58,7 @@ class Write:
 
 
 class PendingDecision:
-    """What all parts of a decision share.
+    """The state that all parts of a decision share.
 
     Attributes
     ----------

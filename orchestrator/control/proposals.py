@@ -71,7 +71,7 @@ def retimed(planning: Planning, but: Collection[str]) -> tuple[FragmentRecord, .
 
 
 def basis(planning: Planning, query: str, nodes: Iterable[str]) -> dict[str, str]:
-    """What the plan of a query rests on: path → digest, or incarnation of a node.
+    """The basis of a query's plan: path → digest, or incarnation of a node.
 
     These are the cluster's settings, all fragments that run, the query itself and the placed ones
     that share streams with it, the streams that all of these read, and the nodes and sites that the

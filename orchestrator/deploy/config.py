@@ -43,7 +43,7 @@ VARIABLES: Mapping[str, str] = {
 
 
 class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a process of a cluster is started with.
+    """Start parameters of a process of a cluster.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.work
 
     def host_spec(self, place: PlaceManifest, kind: NodeKind, owner: str) -> HostSpec:
-        """What the host of a node or site is started with.
+        """Start parameters of the host of a node or site.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
     def site_spec(self) -> HostSpec:
-        """What the host of this site is started with.
+        """Start parameters of the host of this site.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What the entry points share: arguments, log, signals and exit status."""
+"""Shared parts of the entry points: arguments, log, signals and exit status."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(name: str, about: str, serve: Serve, arguments: Sequence[str] | None = N
     name
         Module below `orchestrator.deploy`.
     about
-        What the process does, for `--help`.
+        Description of the process, for `--help`.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m orchestrator.deploy.{name}",

@@ -53,7 +53,7 @@ class Worked:
     Attributes
     ----------
     commands
-        What to do once it is done.
+        Commands to carry out once it is done.
     fragment
         The fragment it belongs to; None if there was nothing to evaluate.
     tuples, timestamp_groups

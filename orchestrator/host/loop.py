@@ -41,7 +41,7 @@ PROBLEMS = frozenset({"assignment refused", "cannot be primary", "input lost"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What differs between the worlds that a host's loop runs in.
+    """The differences between the two worlds in which a host's loop runs.
 
     Attributes
     ----------

@@ -190,7 +190,7 @@ class Section:
     field
         Where the mapping stands.
     resource
-        What to put in front of its fields' names, such as `Query proximity: `; empty for a
+        Prefix of its fields' names, such as `Query proximity: `; empty for a
         section within another, whose own name stands there.
     """
 

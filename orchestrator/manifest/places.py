@@ -20,7 +20,7 @@ def check_sites(
     Parameters
     ----------
     problem
-        What to say of a site that is not among the given ones, a phrase.
+        Phrase for a site that is not among the given ones.
 
     Raises
     ------

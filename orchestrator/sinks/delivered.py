@@ -81,7 +81,7 @@ class Delivered:
 
     @staticmethod
     def from_deliveries(deliveries: Sequence[Deliver], rows_schema: pa.Schema) -> Delivered:
-        """What an observer was delivered."""
+        """The output that was delivered to an observer."""
         schema = numbered_schema(rows_schema)
         if not deliveries:
             return Delivered(completed_schema.empty_table(), schema.empty_table())

@@ -168,7 +168,7 @@ class Evaluator:
         secondaries
             Indices of nodes, shape (s,).
         catch_up_ms
-            What the secondaries upstream take to catch up, in the batch's shape.
+            Time that the upstream secondaries need to catch up, in the batch's shape.
         """
         slowest_ms = np.zeros(len(secondaries))
         for source in self._inputs[o]:

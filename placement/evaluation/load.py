@@ -69,7 +69,7 @@ class LoadDelta(NamedTuple):
 
 
 class Load:
-    """What the nodes of a network carry, by node, shape (n,). Changing it gives another load.
+    """The load of a network's nodes, by node, shape (n,). Changing it gives another load.
 
     Parameters
     ----------

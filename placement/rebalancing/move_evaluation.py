@@ -67,7 +67,7 @@ class EvaluatedMoves:
     findings
         Shape (f,), see `REASONS`.
     load_delta
-        What changes on nodes.
+        The load delta on nodes.
     """
 
     batch: PlacementBatch

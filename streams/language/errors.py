@@ -9,7 +9,7 @@ class QueryError(ValueError):
     Attributes
     ----------
     message
-        What is wrong, on one line.
+        The problem, on one line.
     line, column
         Where in the text, both from 1.
     """

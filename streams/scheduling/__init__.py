@@ -1,1 +1,1 @@
-"""What a node does next, with what it takes in, what that costs, and whether it came in time."""
+"""Scheduling on a node: admission, order, cost and lateness of its work."""

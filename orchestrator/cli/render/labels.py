@@ -68,7 +68,7 @@ def place_labels(
     lines
         Samples of the lines on the map, shape (m, 2).
     frame
-        What labels should not leave.
+        The area that labels should not leave.
     """
     markers = [Box.around(spot, 2 * radius, 2 * radius) for spot in spots]
     placed: dict[int, Box] = {}

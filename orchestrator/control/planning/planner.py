@@ -42,7 +42,7 @@ class Planning:
     view
         Hosts, settings, measured costs, and what runs.
     streams, queries, flow
-        What is to run: of the store, or with what is about to be applied.
+        The dataflow to run: that of the store, or with the manifests to be applied.
 
     Attributes
     ----------

@@ -63,7 +63,7 @@ class QueryTask:
 
     @property
     def request(self) -> Request:
-        """What the owner asks for. The latest of the deadlines: no output may be later."""
+        """The owner's requirements. The latest of the deadlines: no output may be later."""
         deadline_ms = max(map(self.query.deadline_of, self.query.outputs))
         return Request(
             graph=self.graph,

@@ -185,7 +185,7 @@ def workload(
     view
         Gives the cluster's settings and measured costs.
     flow, streams, queries
-        What is to run: of the store, or with what is about to be applied.
+        The dataflow to run: that of the store, or with the manifests to be applied.
     """
     stream_rates = rates(flow, streams, queries, view.settings.batch_ms)
     due_ms = urgency_ms(flow, queries)
@@ -236,7 +236,7 @@ def rates(
 
 
 def taken_by(fragment: Fragment, stream_rates: Mapping[str, Rate]) -> Rate:
-    """What a fragment takes in, of all its inputs together."""
+    """The input of a fragment, of all its streams together."""
     inputs = [stream_rates[stream] for stream in fragment.inputs]
     return Rate(
         bytes_s=sum(rate.bytes_s for rate in inputs),

@@ -254,7 +254,7 @@ class Relax:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HeldOutErrors:
-    """What `mapInArrow` runs after the last iteration: relative errors of held-out samples."""
+    """For `mapInArrow` after the last iteration: relative errors of held-out samples."""
 
     iteration: Iteration
     held_out: Path

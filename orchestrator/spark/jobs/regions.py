@@ -24,7 +24,7 @@ SAMPLE_NODES = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LabelNodes:
-    """What `mapInArrow` runs: adds a column `region`."""
+    """The function for `mapInArrow`: adds a column `region`."""
 
     centres_ms: FloatArray
 
