@@ -1,14 +1,15 @@
-"""Coordinates of a million nodes on Spark, measured; part of the benchmark `coordinates`.
+"""Measures the coordinates of a million nodes on Spark; part of the benchmark `coordinates`.
 
-The network is synthetic: nodes in 40 regions of a latency space of 3 dimensions, 150 ms wide, each
-region some ms; a round trip is the distance, plus both ends' access delay (exponential, 2 ms in
-the mean), times noise (log-normal, 5 %). Each node measures 8 peers, a quarter of them in its own
-region, which gives each node 16 samples on average, counted at both ends. One in a hundred pairs
-is held out. Access delays do not fit into a Euclidean space, so no coordinates can be exact; the
-error of the noise alone (`floor`) is what somebody would have who knew each round trip's truth.
+The network is synthetic. Its nodes lie in 40 regions, each some ms wide, of a latency space of 3
+dimensions and 150 ms. A round trip is the distance, plus the access delays of both ends
+(exponential, mean 2 ms), times noise (log-normal, 5 %). Each node measures 8 peers, a quarter of
+them in its own region. Since samples count at both ends, a node has 16 on average. One in a hundred
+pairs is held out. Access delays do not fit into a Euclidean space, so no coordinates can be exact.
+The error of the noise alone (`floor`) is that of a predictor which knows every round trip without
+noise.
 
-Executors make the samples and write them as Parquet; the clock runs from there, over cutting them
-into blocks, to the error on held-out pairs.
+Executors generate the samples and write them as Parquet. The measured time begins there: it covers
+cutting the samples into blocks and ends with the error on held-out pairs.
 """
 
 from __future__ import annotations
