@@ -1,0 +1,89 @@
+"""Starting and ending, with processes that only exist on paper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator import api
+from orchestrator.api import lifecycle
+from orchestrator.cli.main import run
+from orchestrator.deploy.context import ClusterContext
+from orchestrator.deploy.local.service import Order
+from orchestrator.progress import Progress
+
+TEXT = "kind: Cluster\nname: pair\nnodes: [Paris, London]\nsites: [desk]\n"
+
+
+@pytest.fixture
+def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("VIVACE_HOME", str(tmp_path / "home"))
+    file = tmp_path / "cluster.yaml"
+    file.write_text(TEXT)
+    return file
+
+
+def started(order: Order) -> ClusterContext:
+    return ClusterContext(
+        cluster=order.manifest.name,
+        pid=7,
+        started_s=0.0,
+        folder=str(order.data),
+        zookeeper=f"127.0.0.1:{order.zookeeper_port}",
+    )
+
+
+def in_background(order: Order, on_progress: Progress) -> ClusterContext:
+    on_progress("Spark", "starting")
+    return started(order)
+
+
+def in_foreground(
+    order: Order, on_progress: Progress, on_ready: Callable[[ClusterContext], None]
+) -> None:
+    on_ready(started(order))
+
+
+def test_up_answers_how_to_reach_the_cluster(
+    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle.background, "start", in_background)
+    steps: list[str] = []
+
+    def told(step: str, detail: str) -> None:
+        steps.append(f"{step}: {detail}")
+
+    document = api.up(api.load([manifest]), data=tmp_path, on_progress=told)
+    assert (document.cluster, document.pid, document.nodes, document.sites) == (
+        "pair",
+        7,
+        ("paris", "london"),
+        ("desk",),
+    )
+    assert document.logs == str(tmp_path / "logs")
+    assert steps == ["Spark: starting"]
+
+
+@pytest.mark.parametrize("foreground", [False, True])
+def test_command_prints_one_document(
+    manifest: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    foreground: bool,
+) -> None:
+    monkeypatch.setattr(lifecycle.background, "start", in_background)
+    monkeypatch.setattr(lifecycle, "run", in_foreground)
+    options = ["--foreground"] if foreground else []
+    assert run(["up", "-f", str(manifest), "--data", str(tmp_path), "--json", *options]) == 0
+    assert json.loads(capsys.readouterr().out)["example"] == str(tmp_path)
+    assert run(["up", "-f", str(manifest), "--data", str(tmp_path), *options]) == 0
+    assert "Cluster pair is ready." in capsys.readouterr().out
+
+
+def test_up_needs_a_cluster_manifest() -> None:
+    with pytest.raises(api.InvalidInput, match="holds no manifest of kind Cluster"):
+        api.up(api.Manifests(cluster=None, streams=(), queries=()))
