@@ -47,7 +47,7 @@ def in_foreground(
     on_ready(started(order))
 
 
-def test_up_answers_how_to_reach_the_cluster(
+def test_up_returns_how_to_reach_the_cluster(
     manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifecycle.background, "start", in_background)
