@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.deadline_scale import plot
+from bench import deadline_scale as benchmark
+from bench.deadline_scale import deadline_scale, plot
 from bench.deadline_workload import random_queries
+from bench.registry import Settings
 from placement.deadline.demand_table import DemandTable
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.solver import place_by_deadline
@@ -22,7 +24,7 @@ def test_so_many_nodes_and_operators(nodes: int, operators: int) -> None:
     assert again.outputs == problem.outputs
 
 
-def test_below_tightness_1_all_is_fair_above_it_nothing_can_be() -> None:
+def test_below_tightness_1_all_sub_deadlines_are_proportional_above_it_none_can_be() -> None:
     assert place_by_deadline(random_queries(4, 33, tightness=0.9)).objective == 0
     tight = random_queries(4, 33, tightness=1.05)
     found = place_by_deadline(tight)
@@ -45,6 +47,31 @@ def test_with_latencies_candidates_are_near_the_way() -> None:
 
 def _query(problem: DeadlineProblem) -> list[str]:
     return [o.name for o in problem.operators if o.name.startswith("q0.")]
+
+
+@pytest.mark.slow
+def test_the_papers_model_is_not_tried_where_it_would_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = random_queries(4, 33)
+    solved = place_by_deadline(small)
+    assert solved.optimal, "as the paper's model is at each size here, so it never hits its limit"
+    tried: list[str] = []
+
+    def measured(flat: dict[str, float], key: str, *_problem_and_way: object) -> object:
+        tried.append(key)
+        flat[f"{key}.seconds"] = 1.0
+        return solved
+
+    def drawn(*_size: object, **_kind: object) -> DeadlineProblem:
+        return small
+
+    monkeypatch.setattr(benchmark, "random_queries", drawn)
+    monkeypatch.setattr(benchmark, "_measured", measured)
+    deadline_scale(Settings(quick=True, folder=tmp_path, say=lambda _: None))
+    assert "10x88.paper_model" in tried
+    assert "100x1000.solver" in tried
+    assert "100x1000.paper_model" not in tried
 
 
 @pytest.mark.slow
