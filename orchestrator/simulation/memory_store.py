@@ -8,28 +8,21 @@ through the same encoding, so that both stores refuse the same records.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeVar
 
-from orchestrator.records import HistoryEvent, Record
+from orchestrator.records import Record
 from orchestrator.store.protocol import (
-    HISTORY,
     Folder,
-    HistoryEntry,
     Key,
-    Listing,
     RecordExists,
-    RecordInvalid,
     RecordMissing,
     SessionState,
-    StoreUnavailable,
+    Store,
     VersionConflict,
-    Versioned,
     Watch,
-    decode,
-    encode,
 )
 
 R = TypeVar("R", bound=Record)
@@ -103,25 +96,15 @@ class MemoryServer:
                 watch.call()
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """One client of a `MemoryServer` (`orchestrator.store.protocol.Store`)."""
 
     def __init__(self, server: MemoryServer) -> None:
+        super().__init__("", server.history_limit)
         self._server = server
         self._state = SessionState.CONNECTED
         self._session = next(server.session_numbers)
         self._expired = False
-        self._listeners: list[Callable[[SessionState], None]] = []
-
-    @property
-    def state(self) -> SessionState:
-        """State of the session."""
-        return self._state
-
-    @property
-    def session(self) -> int:
-        """Number of the session; 0 without one."""
-        return self._session
 
     def suspend(self) -> None:
         """Break the connection; the server keeps the session."""
@@ -148,73 +131,6 @@ class MemoryStore:
         for watch in [watch for watch in self._server.watches if watch.client is self]:
             watch.call()
 
-    def on_state(self, callback: Callable[[SessionState], None]) -> None:
-        """Have `callback` called at each change of state."""
-        self._listeners.append(callback)
-
-    def get(self, key: Key[R]) -> Versioned[R] | None:
-        """Read a record; None if there is none."""
-        self._ready(key.path)
-        entry = self._server.entries.get(key.path)
-        return None if entry is None else decode(key.path, entry.data, key.type, entry.version)
-
-    def list(self, folder: Folder[R]) -> Listing[R]:
-        """Read a folder."""
-        self._ready(folder.path)
-        prefix = f"{folder.path}/"
-        records: dict[str, Versioned[R]] = {}
-        invalid: list[RecordInvalid] = []
-        for path in sorted(self._server.entries):
-            if not path.startswith(prefix):
-                continue
-            entry = self._server.entries[path]
-            try:
-                reading = decode(path, entry.data, folder.type, entry.version)
-                records[path.removeprefix(prefix)] = reading
-            except RecordInvalid as broken:
-                invalid.append(broken)
-        return Listing(records=records, invalid=tuple(invalid))
-
-    def create(self, key: Key[R], record: R, *, ephemeral: bool = False) -> int:
-        """Create a record and return its version, which is 0."""
-        self._ready(key.path)
-        if key.path in self._server.entries:
-            raise RecordExists(key.path, "exists already")
-        owner = self._session if ephemeral else 0
-        self._server.entries[key.path] = _Entry(encode(record), 0, owner)
-        self._server.changed(key.path)
-        return 0
-
-    def update(self, key: Key[R], record: R, version: int) -> int:
-        """Replace a record and return its new version."""
-        entry = self._at(key.path, version)
-        entry.data = encode(record)
-        entry.version += 1
-        self._server.changed(key.path)
-        return version + 1
-
-    def delete(self, key: Key[R], version: int) -> None:
-        """Delete a record."""
-        self._at(key.path, version)
-        del self._server.entries[key.path]
-        self._server.changed(key.path)
-
-    def append_history(self, event: HistoryEvent) -> int:
-        """Append to the audit trail, trim it to its bound, and return the sequence number."""
-        sequence = next(self._server.event_numbers)
-        self.create(HISTORY.key(f"e-{sequence:010d}"), event)
-        names = sorted(self.list(HISTORY).records)
-        for name in names[: -self._server.history_limit]:
-            self.delete(HISTORY.key(name), 0)
-        return sequence
-
-    def history(self) -> tuple[HistoryEntry, ...]:
-        """The audit trail, oldest first."""
-        return tuple(
-            HistoryEntry(sequence=int(name.rsplit("-", 1)[1]), event=found.record)
-            for name, found in self.list(HISTORY).records.items()
-        )
-
     def watch(self, where: Folder[R] | Key[R], callback: Callable[[], None]) -> Watch:
         """Have `callback` called whenever a record, or one in a folder, may have changed."""
         watch = _MemoryWatch(self, self._server, where.path, isinstance(where, Folder), callback)
@@ -233,28 +149,52 @@ class MemoryStore:
         if self._state is not SessionState.LOST:
             self._lose()
 
-    def _ready(self, path: str) -> None:
-        if self._state is not SessionState.CONNECTED:
-            raise StoreUnavailable(path, f"the session is {self._state.value}")
+    def _names(self, folder: str) -> list[str]:
+        prefix = f"{folder}/"
+        paths = sorted(path for path in self._server.entries if path.startswith(prefix))
+        return [path.removeprefix(prefix) for path in paths]
 
-    def _at(self, path: str, version: int) -> _Entry:
-        self._ready(path)
-        assert version >= 0, f"{path}: version {version}"
+    def _read(self, path: str) -> tuple[bytes, int]:
+        entry = self._at(path)
+        return entry.data, entry.version
+
+    def _read_all(self, folder: str) -> Iterator[tuple[str, bytes, int]]:
+        return ((name, *self._read(f"{folder}/{name}")) for name in self._names(folder))
+
+    def _create(
+        self, path: str, data: bytes, *, ephemeral: bool = False, sequence: bool = False
+    ) -> str:
+        if sequence:
+            path += f"{next(self._server.event_numbers):010d}"
+        if path in self._server.entries:
+            raise RecordExists(path, "exists already")
+        self._server.entries[path] = _Entry(data, 0, self._session if ephemeral else 0)
+        self._server.changed(path)
+        return path
+
+    def _write(self, path: str, data: bytes, version: int) -> int:
+        entry = self._at(path, version)
+        entry.data = data
+        entry.version += 1
+        self._server.changed(path)
+        return version + 1
+
+    def _delete(self, path: str, version: int) -> None:
+        self._at(path, version)
+        del self._server.entries[path]
+        self._server.changed(path)
+
+    def _at(self, path: str, version: int | None = None) -> _Entry:
         entry = self._server.entries.get(path)
         if entry is None:
             raise RecordMissing(path, "does not exist")
-        if entry.version != version:
+        if version is not None and entry.version != version:
             raise VersionConflict(path, "was changed by another writer")
         return entry
 
     def _lose(self) -> None:
         self._session = 0
         self._become(SessionState.LOST)
-
-    def _become(self, state: SessionState) -> None:
-        self._state = state
-        for listener in list(self._listeners):
-            listener(state)
 
 
 @dataclass(slots=True, eq=False)

@@ -33,7 +33,9 @@ A process may assume in each session state (kazoo's names, verbatim):
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
@@ -209,62 +211,106 @@ class Watch(Protocol):
         ...
 
 
-class Store(Protocol):
+class Store(ABC):
     """A store. Methods may be called from any thread.
 
     Every method but `state`, `session`, `on_state`, `watch` and `close` raises
-    `StoreUnavailable` unless the session is `CONNECTED`.
+    `StoreUnavailable` unless the session is `CONNECTED`. Subclasses provide the calls that read and
+    write bytes at paths.
+
+    Parameters
+    ----------
+    root
+        Put before the path of every record.
+    history_limit
+        Events kept in the audit trail.
     """
+
+    def __init__(self, root: str, history_limit: int) -> None:
+        self._root = root
+        self._history_limit = history_limit
+        self._state = SessionState.LOST
+        self._session = 0
+        self._listeners: list[Callable[[SessionState], None]] = []
 
     @property
     def state(self) -> SessionState:
         """State of the session, with the meaning given at the top of this module."""
-        ...
+        return self._state
 
     @property
     def session(self) -> int:
         """Number of the present session; another one after `LOST`, 0 between two sessions."""
-        ...
+        return self._session
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
         """Call back at each change of state, on the store's thread: set a flag, do not block."""
-        ...
+        self._listeners.append(callback)
 
     def get(self, key: Key[R]) -> Versioned[R] | None:
         """Read a record; None if there is none. Raises `RecordInvalid`."""
-        ...
+        path = self._path(key)
+        try:
+            data, version = self._read(path)
+        except RecordMissing:
+            return None
+        return decode(path, data, key.type, version)
 
     def list(self, folder: Folder[R]) -> Listing[R]:
         """Read a folder."""
-        ...
+        path = self._path(folder)
+        records: dict[str, Versioned[R]] = {}
+        invalid: list[RecordInvalid] = []
+        for name, data, version in self._read_all(path):
+            try:
+                records[name] = decode(f"{path}/{name}", data, folder.type, version)
+            except RecordInvalid as broken:
+                invalid.append(broken)
+        return Listing(records=records, invalid=tuple(invalid))
 
     def create(self, key: Key[R], record: R, *, ephemeral: bool = False) -> int:
-        """Create a record and return its version. Raises `RecordExists`.
+        """Create a record and return its version, which is 0. Raises `RecordExists`.
 
         An ephemeral record disappears with the session. A record of an earlier session that still
         exists raises `RecordExists` too: delete it under its version, then create the new one.
         """
-        ...
+        self._create(self._path(key), encode(record), ephemeral=ephemeral)
+        return 0
 
     def update(self, key: Key[R], record: R, version: int) -> int:
         """Replace a record and return its new version.
 
         Raises `VersionConflict` or `RecordMissing`.
         """
-        ...
+        path = self._path(key)
+        _check_version(path, version)
+        return self._write(path, encode(record), version)
 
     def delete(self, key: Key[R], version: int) -> None:
         """Delete a record. Raises `VersionConflict` or `RecordMissing`."""
-        ...
+        path = self._path(key)
+        _check_version(path, version)
+        self._delete(path, version)
 
     def append_history(self, event: HistoryEvent) -> int:
         """Append to the audit trail, drop the oldest events beyond its bound; sequence number."""
-        ...
+        folder = self._path(HISTORY)
+        created = self._create(f"{folder}/e-", encode(event), sequence=True)
+        for name in self._names(folder)[: -self._history_limit]:
+            # Entries are never updated: their version is 0. Another writer may have dropped it.
+            with suppress(RecordMissing):
+                self._delete(f"{folder}/{name}", 0)
+        return _sequence(created)
 
     def history(self) -> tuple[HistoryEntry, ...]:
         """The audit trail, oldest first."""
-        ...
+        entries = [
+            HistoryEntry(sequence=_sequence(name), event=found.record)
+            for name, found in self.list(HISTORY).records.items()
+        ]
+        return tuple(sorted(entries, key=lambda entry: entry.sequence))
 
+    @abstractmethod
     def watch(self, where: Folder[R] | Key[R], callback: Callable[[], None]) -> Watch:
         """Call back when a record, or a record in a folder, may have changed.
 
@@ -272,11 +318,58 @@ class Store(Protocol):
         caller reads again. Several changes may come as one call, but no change is missed: after a
         reconnection the callback runs in any case. The watch lasts until it is cancelled.
         """
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """End the session; its ephemeral records disappear at once."""
-        ...
+
+    @abstractmethod
+    def _names(self, folder: str) -> Sequence[str]:
+        """Names in a folder, in order; none if there is no such folder."""
+
+    @abstractmethod
+    def _read(self, path: str) -> tuple[bytes, int]:
+        """Data and version of a record. Raises `RecordMissing`."""
+
+    @abstractmethod
+    def _read_all(self, folder: str) -> Iterator[tuple[str, bytes, int]]:
+        """Name, data and version of each record in a folder, in the order of their names."""
+
+    @abstractmethod
+    def _create(
+        self, path: str, data: bytes, *, ephemeral: bool = False, sequence: bool = False
+    ) -> str:
+        """Create a record; its path, to which a number was appended if it is one of a sequence."""
+
+    @abstractmethod
+    def _write(self, path: str, data: bytes, version: int) -> int:
+        """Replace a record's data; the new version."""
+
+    @abstractmethod
+    def _delete(self, path: str, version: int) -> None:
+        """Delete a record."""
+
+    def _path(self, where: Key[R] | Folder[R]) -> str:
+        """Full path of a record that is about to be read or written."""
+        path = self._root + where.path
+        if self._state is not SessionState.CONNECTED:
+            raise StoreUnavailable(path, f"the session is {self._state.value}")
+        return path
+
+    def _become(self, state: SessionState) -> None:
+        self._state = state
+        for listener in [*self._listeners]:
+            listener(state)
+
+
+def _check_version(path: str, version: int) -> None:
+    # To ZooKeeper, −1 means any version; this store does not offer that.
+    assert version >= 0, f"{path}: version {version}"
+
+
+def _sequence(path: str) -> int:
+    """The number at the end of a sequential name."""
+    return int(path.rsplit("-", 1)[1])
 
 
 _encoder = msgspec.json.Encoder()
