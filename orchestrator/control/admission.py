@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.control.dataflow import InvalidQuery, dataflow, located
+from orchestrator.control.placing import propose
 from orchestrator.control.planning.network import MIN_EXECUTORS, settled
 from orchestrator.control.planning.planner import Planning, order
-from orchestrator.control.proposals import propose
 from orchestrator.control.view import ClusterView
 from orchestrator.errors import Refused
 from orchestrator.manifest.changes import refuse_change

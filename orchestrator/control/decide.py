@@ -16,7 +16,6 @@ from orchestrator.control.assignments import assignments
 from orchestrator.control.decision import DecisionSettings, PendingDecision, Write
 from orchestrator.control.healing import heal
 from orchestrator.control.placing import place_new
-from orchestrator.control.starting import streams_to_start
 from orchestrator.control.view import ClusterView
 from orchestrator.store.protocol import ASSIGNMENTS, STREAMS
 
@@ -92,12 +91,58 @@ def _note_drift(pending: PendingDecision) -> None:
 
 
 def _start_streams(pending: PendingDecision) -> None:
+    """Start the streams that can start now.
+
+    A source must not start before every query that reads it runs with a warm secondary for each
+    fragment and with its sinks listening: tuples that entered earlier would be unprotected. Streams
+    that feed one query start at the same time, else one would keep the other waiting for good. The
+    same holds for all streams that are connected through queries. A stream that joins a started one
+    gets the same start time, and so catches up with it.
+    """
+    view, known = pending.view, pending.planning.streams
     begin_us = pending.now_us + pending.settings.start_delay_us
-    for name, start_at_us in streams_to_start(pending.view, pending.fragments, begin_us).items():
-        started = msgspec.structs.replace(pending.planning.streams[name], start_at_us=start_at_us)
-        pending.planning.streams[name] = started
-        event = pending.event("stream starts", name, "everything that reads it is protected")
-        pending.write(STREAMS.key(name), started, pending.view.streams[name].version, event)
+    for streams, queries in _connected_streams(view):
+        waiting = [name for name in streams if known[name].start_at_us is None]
+        if not waiting or not _ready(pending, streams, queries):
+            continue
+        started = [known[name].start_at_us for name in streams]
+        at_us = min((start for start in started if start is not None), default=begin_us)
+        for name in waiting:
+            known[name] = msgspec.structs.replace(known[name], start_at_us=at_us)
+            event = pending.event("stream starts", name, "everything that reads it is protected")
+            pending.write(STREAMS.key(name), known[name], view.streams[name].version, event)
+
+
+def _connected_streams(view: ClusterView) -> list[tuple[list[str], set[str]]]:
+    """Streams that enter from outside, connected by the queries that read them."""
+    groups: list[tuple[set[str], set[str]]] = []
+    unreadable = {problem.query for problem in view.problems}
+    for query in sorted(view.queries.keys() - unreadable):
+        streams, queries = view.dataflow.entering_streams(query), {query}
+        for group in [group for group in groups if group[0] & streams]:
+            groups.remove(group)
+            streams, queries = streams | group[0], queries | group[1]
+        groups.append((streams, queries))
+    return [(sorted(streams), queries) for streams, queries in groups]
+
+
+def _ready(pending: PendingDecision, streams: list[str], queries: set[str]) -> bool:
+    """Whether everything that reads these streams, and delivers what is made of them, is there."""
+    view = pending.view
+    hosts = {name: found.record for name, found in view.nodes.items()}
+    entering = [(view.streams[name].record.site, name) for name in streams]
+    leaving = [
+        (site, stream)
+        for query in queries
+        for stream, site in view.queries[query].record.outputs.items()
+    ]
+    # Records as they will be: a replica that was just assigned is not warm.
+    records = [pending.fragments.get(f.key) for query in queries for f in view.dataflow.of(query)]
+    return (
+        all(site in hosts and stream in hosts[site].sources for site, stream in entering)
+        and all(record is not None and view.protected(record) for record in records)
+        and all(site in hosts and stream in hosts[site].sinks for site, stream in leaving)
+    )
 
 
 def _assign(pending: PendingDecision) -> None:

@@ -20,8 +20,7 @@ import msgspec
 from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import InvalidQuery
 from orchestrator.control.decision import PendingDecision
-from orchestrator.control.placing import plan_query, put_retimed
-from orchestrator.control.proposals import new_records, retimed
+from orchestrator.control.placing import new_records, plan_query, put_retimed, retimed
 from orchestrator.records import FragmentRecord
 from placement.errors import PlacementError
 
