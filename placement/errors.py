@@ -221,7 +221,7 @@ class SolverStopped(PlacementError):
     """A solver ended without a placement and without proof that there is none."""
 
     message = (
-        "query {0.query}: the solver stopped without an answer ({0.reason}); "
+        "query {0.query}: the solver stopped without a placement ({0.reason}); "
         "allow it more time or fewer candidates"
     )
     query: str

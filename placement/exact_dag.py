@@ -36,7 +36,7 @@ from placement.evaluation import single
 from placement.evaluation.load import ROUNDING_CORES
 from placement.graph import QueryGraph
 from placement.network import NetworkView
-from placement.program import Answer, MilpSettings
+from placement.program import MilpResult, MilpSettings
 from topology.arrays import FloatArray, IntArray
 
 LARGEST_COST = 1e3
@@ -97,13 +97,13 @@ def solve_dag(task: DagTask, settings: MilpSettings | None = None) -> DagPlaceme
         return DagPlacement(primaries={}, cost=0.0, bound=0.0, gap=0.0, optimal=True)
     model = DagModel(task)
     while True:
-        answer = model.program.solve(settings, largest_cost=LARGEST_COST)
-        if answer.x is None:
-            raise _reason(task, answer, settings)
-        chosen = model.chosen(answer.x)
+        result = model.program.solve(settings, largest_cost=LARGEST_COST)
+        if result.x is None:
+            raise _reason(task, result, settings)
+        chosen = model.chosen(result.x)
         missed = _missed(task, chosen)
         if not missed:
-            return _wrap(task, chosen, answer)
+            return _wrap(task, chosen, result)
         model.exclude(missed)
 
 
@@ -143,20 +143,20 @@ def _check_figures(
         )
 
 
-def _wrap(task: DagTask, chosen: Mapping[str, int], answer: Answer) -> DagPlacement:
+def _wrap(task: DagTask, chosen: Mapping[str, int], result: MilpResult) -> DagPlacement:
     """The cost is that of the places, not HiGHS's sum of almost whole numbers."""
     graph, primaries = task.graph, _primaries(task, chosen)
     cost = single.primary_usage(graph, primaries, task.view) + sum(
         graph.input_rate(name) * float(task.price_ms[task.candidates[name][chosen[name]]]) / 1e3
         for name in graph.to_place
     )
-    bound = max(min(answer.bound, cost), 0.0)
+    bound = max(min(result.bound, cost), 0.0)
     return DagPlacement(
         primaries=primaries,
         cost=cost,
         bound=bound,
         gap=(cost - bound) / cost if cost > 0 else 0.0,
-        optimal=answer.optimal,
+        optimal=result.optimal,
     )
 
 
@@ -185,11 +185,11 @@ def _missed(task: DagTask, chosen: Mapping[str, int]) -> dict[str, int]:
     return {}
 
 
-def _reason(task: DagTask, answer: Answer, settings: MilpSettings) -> PlacementError:
+def _reason(task: DagTask, result: MilpResult, settings: MilpSettings) -> PlacementError:
     """Which condition it is that no placement meets: the first without which there is one."""
     graph = task.graph
-    if not answer.infeasible:
-        return SolverStopped(graph.name, answer.message)
+    if not result.infeasible:
+        return SolverStopped(graph.name, result.message)
     if task.deadline_ms is not None:
         fastest = DagModel(replace(task, deadline_ms=math.inf))
         fastest.minimise_latest()

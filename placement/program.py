@@ -51,7 +51,7 @@ class MilpSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
+class MilpResult:
     """The result of HiGHS.
 
     Attributes
@@ -148,7 +148,7 @@ class Program:
         """Give a variable its value."""
         self._low[column] = self._high[column] = value
 
-    def solve(self, settings: MilpSettings, *, largest_cost: float | None = None) -> Answer:
+    def solve(self, settings: MilpSettings, *, largest_cost: float | None = None) -> MilpResult:
         """Minimise, within the gap and the limits of the settings.
 
         Parameters
@@ -177,7 +177,7 @@ class Program:
         if bound is None:
             # A linear program's optimum is its own bound.
             bound = found.fun if found.status == OPTIMAL else -math.inf
-        return Answer(
+        return MilpResult(
             x=found.x,
             bound=float(bound) / scale,
             optimal=found.status == OPTIMAL,

@@ -1,5 +1,5 @@
--- What `query.yaml` must answer, worked out another way: over the whole recording at once, in
--- plain Spark SQL, from the definition of an alert.
+-- The results that `query.yaml` must give, computed another way: over the whole recording at
+-- once, in plain Spark SQL, from the definition of an alert.
 --
 -- Given:  north, south                  the recordings, as temporary views
 -- Result: alerts(_ts, first, second)    alerts_per_minute(_ts, alerts)

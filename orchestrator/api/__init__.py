@@ -1,8 +1,8 @@
 """The operations that a client can carry out on a cluster.
 
-The command line, and whatever else talks to a cluster, renders what these functions answer. They
-take typed requests, answer with msgspec records, and print nothing; `on_progress` tells how far a
-long operation has come. What a person can do something about is raised as a `VivaceError`.
+They take typed requests, return msgspec records, and print nothing. The command line, like any
+other client, renders these records. `on_progress` tells how far a long operation has come. What a
+person can do something about is raised as a `VivaceError`.
 
 >>> from pathlib import Path
 >>> from orchestrator import api

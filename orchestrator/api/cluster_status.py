@@ -80,7 +80,7 @@ NOTHING_DELIVERED = SinkStatus(
 
 
 class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of `status`. `problems` are the leader's and the hosts' own words."""
+    """The state of a cluster. `problems` are the leader's and the hosts' own words."""
 
     cluster: str
     problems: tuple[str, ...]

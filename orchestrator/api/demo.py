@@ -1,8 +1,8 @@
-"""The main job, once and whole: replay an example, kill a primary, check the answer.
+"""The main job, once and whole: replay an example, kill a primary, check the results.
 
 The demo starts a cluster, applies the example's streams and query, and plays the recordings once.
 Meanwhile it kills the executor that runs a join's primary. Afterwards it measures the archived
-outputs, and has Spark SQL recompute the answer from the recordings.
+outputs, and has Spark SQL recompute the results from the recordings.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ KILL_AT = 0.4
 enough for redundancy to be restored before the end."""
 
 MISSES_ALLOWED = 0.01
-"""Deadline-miss ratio up to which the demo counts as passed. One machine plays seven here, and
-starts a Java process meanwhile, so that single results may be late."""
+"""Deadline-miss ratio up to which the demo counts as passed. One machine plays six executors and
+three sites, and starts a Java process meanwhile, so single results may be late."""
 
 STALLED_S = 60.0
 """The demo fails if the outputs have not moved for so long."""
@@ -83,8 +83,8 @@ class Verdict(Failover, frozen=True, kw_only=True):
     @property
     def failures(self) -> tuple[str, ...]:
         """Promises that were not kept; empty if all were."""
-        differ = () if self.verified else ("the answer differs from Spark SQL's",)
-        late = f"{self.deadline_miss_ratio:.2%} of the results missed the deadline"
+        differ = () if self.verified else ("the results differ from Spark SQL's",)
+        late = f"{self.deadline_miss_ratio:.2%} of the completed timestamps missed the deadline"
         misses = (late,) if self.deadline_miss_ratio > MISSES_ALLOWED else ()
         return (*differ, *super().failures, *misses)
 
@@ -202,7 +202,7 @@ class Demo:
             }
             self._on_step("verify", "ending the hosts, whose executors Spark SQL needs")
             cluster.stop_hosts()
-            self._on_step("verify", "recomputing the answer in Spark SQL")
+            self._on_step("verify", "recomputing the results in Spark SQL")
             differences = self._differences(cluster, delivered)
         return self._verdict(delivered, killed, differences)
 

@@ -38,7 +38,7 @@ def command(
     ),
     as_json: JsonOption = False,
 ) -> None:
-    """Replay an example on real Spark executors, kill one, and check the answer.
+    """Replay an example on real Spark executors, kill one, and check the results.
 
     [bold]Example:[/] vivace demo --json-file verdict.json
     """
@@ -56,7 +56,7 @@ def command(
             )
             verdict = demo.run(work)
     except BaseException:
-        console.print(f"[yellow]What it left for a look is in {work}[/]")
+        console.print(f"[yellow]Its logs and archive are kept in {work}[/]")
         raise
     shutil.rmtree(work, ignore_errors=True)
     if json_file is not None:

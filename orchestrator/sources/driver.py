@@ -63,7 +63,7 @@ class SourceDriver(Driver, frozen=True, kw_only=True):
 
 
 class RecordedSource(SourceDriver, frozen=True, kw_only=True):
-    """A source whose whole content is known, so that an answer to it can be recomputed.
+    """A source whose whole content is known, so that results from it can be recomputed.
 
     Attributes
     ----------

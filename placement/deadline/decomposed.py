@@ -68,10 +68,10 @@ def place_in_parts(
         model = SolverModel(problem.with_candidates(candidates), usage_weight=settings.usage_weight)
         if best is not None:
             model.program.cap(best.objective * (1 - gap / 2))
-        answer = model.program.solve(milp)
-        if answer.x is None:
+        result = model.program.solve(milp)
+        if result.x is None:
             continue
-        tried = model.places(answer.x.tolist())
+        tried = model.places(result.x.tolist())
         better = with_sub_deadlines(problem, tried, settings)
         if better is not None and (best is None or better.objective < best.objective):
             best, places = better, tried

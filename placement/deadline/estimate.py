@@ -118,12 +118,12 @@ def bound_by_queries(
             usage_weight=settings.usage_weight,
             lower_bounds_ms={key: float(lower_bounds_ms[at]) for key, at in own.items()},
         )
-        answer = model.program.solve(milp)
-        if answer.infeasible:
+        result = model.program.solve(milp)
+        if result.infeasible:
             raise DeadlinesUnattainable({}, {})
-        total += max(answer.bound, 0.0)
-        if answer.x is not None:
-            alone |= model.places(answer.x.tolist())
+        total += max(result.bound, 0.0)
+        if result.x is not None:
+            alone |= model.places(result.x.tolist())
     return total, alone
 
 

@@ -176,18 +176,18 @@ def place_by_paper_model(
         If a limit came before any placement.
     """
     model = PaperModel(problem)
-    answer = model.program.solve(settings or MilpSettings())
-    if answer.infeasible:
+    result = model.program.solve(settings or MilpSettings())
+    if result.infeasible:
         raise DeadlinesUnattainable({}, {})
-    if answer.x is None:
-        raise SolverStopped("of the deadline model", answer.message)
-    values = answer.x.tolist()
+    if result.x is None:
+        raise SolverStopped("of the deadline model", result.message)
+    values = result.x.tolist()
     pair_deadlines_ms = model.pair_deadlines_ms(values)
     objective = deviation(problem, pair_deadlines_ms)
     return DeadlinePlacement(
         places=model.places(values),
         pair_deadlines_ms=pair_deadlines_ms,
         objective=objective,
-        bound=min(max(answer.bound, 0.0), objective),
-        optimal=answer.optimal,
+        bound=min(max(result.bound, 0.0), objective),
+        optimal=result.optimal,
     )

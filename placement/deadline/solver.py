@@ -82,19 +82,19 @@ def _solve(
     model = SolverModel(problem, usage_weight=settings.usage_weight)
     if best is not None:
         model.program.cap(best.objective * (1 - gap))
-    answer = model.program.solve(settings.milp)
-    if answer.infeasible:
+    result = model.program.solve(settings.milp)
+    if result.infeasible:
         if best is None:
             raise unattainable(problem, settings)
         # No placement is better by more than the gap.
         return bounded(best, best.objective * (1 - gap), gap)
-    if answer.x is not None:
-        better = with_sub_deadlines(problem, model.places(answer.x.tolist()), settings)
+    if result.x is not None:
+        better = with_sub_deadlines(problem, model.places(result.x.tolist()), settings)
         if best is None or (better is not None and better.objective < best.objective):
             best = better
     if best is None:
-        raise SolverStopped("of the deadline model", answer.message)
-    return bounded(best, max(answer.bound, found.bound), gap)
+        raise SolverStopped("of the deadline model", result.message)
+    return bounded(best, max(result.bound, found.bound), gap)
 
 
 def unattainable(problem: DeadlineProblem, settings: SolverSettings) -> DeadlinesUnattainable:
@@ -121,8 +121,8 @@ def unattainable(problem: DeadlineProblem, settings: SolverSettings) -> Deadline
 
 
 def _least(model: SolverModel, settings: MilpSettings) -> dict[str, float]:
-    answer = model.program.solve(settings)
-    if answer.x is None:
+    result = model.program.solve(settings)
+    if result.x is None:
         return {}
-    values = {name: float(answer.x[at]) for name, at in (model.late | model.excess).items()}
+    values = {name: float(result.x[at]) for name, at in (model.late | model.excess).items()}
     return {name: ms for name, ms in values.items() if ms > NEGLIGIBLE_MS}

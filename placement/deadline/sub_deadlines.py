@@ -125,7 +125,7 @@ def _reductions(
             if before:
                 terms.append((done[before], -1.0))
             program.row(terms, lower=ms + high_ms)
-    answer = program.solve(MilpSettings(gap=0.0))
-    if answer.x is None:
+    result = program.solve(MilpSettings(gap=0.0))
+    if result.x is None:
         return None
-    return {name: float(answer.x[column]) for name, column in down.items()}
+    return {name: float(result.x[column]) for name, column in down.items()}

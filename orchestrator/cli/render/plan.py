@@ -51,7 +51,7 @@ def _queries(document: api.PlanDocument) -> Table:
     table.add_column("latency / deadline", justify="right")
     table.add_column("recovery / bound", justify="right")
     table.add_column("network usage", justify="right")
-    table.add_column("slowest way", style="dim")
+    table.add_column("slowest path", style="dim")
     for each in document.queries:
         standby = bytes_text(each.standby_usage_bytes)
         table.add_row(

@@ -26,7 +26,7 @@ def verdict_view(verdict: api.Verdict) -> RenderableType:
                                   against(v.latency_ms_p99, v.deadline_ms))),
         (
             "deadline misses",
-            f"{v.deadline_miss_ratio:.3%} of {count(v.completed_timestamps)} results",
+            f"{v.deadline_miss_ratio:.3%} of {count(v.completed_timestamps)} completed timestamps",
         ),
         ("killed", f"the executor of {v.killed_node}"),
         ("detection", ms(v.detection_ms)),

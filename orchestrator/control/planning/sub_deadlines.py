@@ -90,7 +90,7 @@ class DeadlineTask:
         return self.contraction.problem
 
     def of_fragments(self, found: SubDeadlines) -> SubDeadlines:
-        """An answer about operators as one about fragments."""
+        """Sub-deadlines of the contracted problem's operators as those of the fragments."""
         parts = self.contraction.parts
         sub_deadlines_ms: dict[str, float] = {}
         for operator, ms in found.sub_deadlines_ms.items():

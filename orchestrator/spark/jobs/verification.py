@@ -7,8 +7,8 @@ temporary view per output: `_ts`, then the output's columns. Views and delivered
 as multisets, exactly: only the order within a timestamp may differ.
 
 A recording ends, and timestamps after its last one are never completed. Rows that the definition
-yields there (a window drops a tuple 60 s later) are no part of the answer; `through_ms` cuts them
-off on both sides.
+yields there (a window drops a tuple 60 s later) are no part of the comparison; `through_ms`
+cuts them off on both sides.
 """
 
 from __future__ import annotations

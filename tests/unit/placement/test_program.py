@@ -20,37 +20,37 @@ def knapsack() -> tuple[Program, list[int]]:
 
 def test_whole_numbers_at_the_least_cost() -> None:
     program, columns = knapsack()
-    answer = program.solve(MilpSettings(gap=0.0))
-    assert answer.x is not None
-    assert [round(answer.x[at]) for at in columns] == [1, 0, 1]
-    assert (answer.optimal, answer.infeasible) == (True, False)
-    assert answer.bound == pytest.approx(-8)
-    assert program.objective(answer.x) == pytest.approx(-8)
+    result = program.solve(MilpSettings(gap=0.0))
+    assert result.x is not None
+    assert [round(result.x[at]) for at in columns] == [1, 0, 1]
+    assert (result.optimal, result.infeasible) == (True, False)
+    assert result.bound == pytest.approx(-8)
+    assert program.objective(result.x) == pytest.approx(-8)
 
 
 def test_a_linear_program_is_its_own_bound() -> None:
     program = Program()
     x, y = program.column(cost=1.0), program.column(cost=2.0, high=3.0)
     program.row([(x, 1.0), (y, 1.0)], lower=5.0, upper=math.inf)
-    answer = program.solve(MilpSettings())
-    assert answer.bound == pytest.approx(5)
+    result = program.solve(MilpSettings())
+    assert result.bound == pytest.approx(5)
 
 
 def test_a_column_may_occur_in_several_terms() -> None:
     program = Program()
     x = program.column(cost=1.0)
     program.row([(x, 1.0), (x, 1.0)], lower=6.0)
-    answer = program.solve(MilpSettings())
-    assert answer.x is not None
-    assert answer.x[x] == pytest.approx(3)
+    result = program.solve(MilpSettings())
+    assert result.x is not None
+    assert result.x[x] == pytest.approx(3)
 
 
 def test_a_cap_below_the_least_is_infeasible() -> None:
     program, _ = knapsack()
     program.cap(-8.5)
-    answer = program.solve(MilpSettings())
-    assert answer.x is None
-    assert answer.infeasible
+    result = program.solve(MilpSettings())
+    assert result.x is None
+    assert result.infeasible
 
 
 def test_fixed_impossible_and_dearer_columns() -> None:
@@ -58,18 +58,18 @@ def test_fixed_impossible_and_dearer_columns() -> None:
     program.fix(columns[1], 1.0)
     program.add_cost(columns[0], 100.0)
     never = program.switch(cost=-50.0, possible=False)
-    answer = program.solve(MilpSettings())
-    assert answer.x is not None
-    assert [round(answer.x[at]) for at in (*columns, never)] == [0, 1, 0, 0]
+    result = program.solve(MilpSettings())
+    assert result.x is not None
+    assert [round(result.x[at]) for at in (*columns, never)] == [0, 1, 0, 0]
 
 
 def test_another_objective() -> None:
     program, columns = knapsack()
     program.minimise({columns[1]: -1.0})
-    answer = program.solve(MilpSettings())
-    assert answer.x is not None
-    assert round(answer.x[columns[1]]) == 1
-    assert program.objective(answer.x) == pytest.approx(-1)
+    result = program.solve(MilpSettings())
+    assert result.x is not None
+    assert round(result.x[columns[1]]) == 1
+    assert program.objective(result.x) == pytest.approx(-1)
 
 
 @pytest.mark.parametrize(
