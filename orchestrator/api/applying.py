@@ -23,12 +23,16 @@ from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.progress import Progress, silent
 from orchestrator.records import HistoryEvent, PlanRecord
-from orchestrator.store.protocol import PLANS, QUERIES, STREAMS, Store
+from orchestrator.store.protocol import PLANS, QUERIES, STREAMS, RecordInvalid, Store
 from topology.suggestions import nearest
 
 PROTECTED_TIMEOUT_S = 60.0
 """How long fragments may take to run with a warm standby; a second or two is usual, but a lost
 executor that Spark replaces at this moment takes its time."""
+
+RETIRED_TIMEOUT_S = 10.0
+"""How long the leader may take to retire the fragments of a deleted query. It does so at once; a
+new leader may have to be elected first."""
 
 LOOK_EVERY_S = 0.1
 
@@ -127,7 +131,11 @@ def write(
 
 def _submit(store: Store, plan: PlanRecord) -> None:
     key = PLANS.key(plan.query)
-    record, former = msgspec.structs.replace(plan, submitted_us=now_us()), store.get(key)
+    record = msgspec.structs.replace(plan, submitted_us=now_us())
+    try:
+        former = store.get(key)
+    except RecordInvalid as broken:
+        former = broken
     if former is None:
         store.create(key, record)
     else:
@@ -184,7 +192,7 @@ def apply(
         It cannot run, or does not come to run.
     """
     store = cluster.store
-    view = read_view(store)
+    view = _view_without_retiring(store, manifests, on_progress)
     if manifests.cluster is not None:
         check_cluster(view, manifests.cluster)
     admission = admit(view, manifests.streams, manifests.queries)
@@ -207,6 +215,34 @@ def apply(
         applied=not dry_run,
         protected=wait and not dry_run,
     )
+
+
+def _view_without_retiring(
+    store: Store, manifests: Manifests, on_progress: Progress
+) -> ClusterView:
+    """The store, once no deleted query of a name that is applied has fragments there.
+
+    Raises
+    ------
+    Unreachable
+        Nobody retires them.
+    """
+    deadline = time.monotonic() + RETIRED_TIMEOUT_S
+    while True:
+        view = read_view(store)
+        retiring = view.retiring & {manifest.record.name for manifest in manifests.queries}
+        if not retiring:
+            return view
+        names = ", ".join(sorted(retiring))
+        if time.monotonic() > deadline:
+            raise Unreachable(
+                f"The end of the deleted {names}",
+                "the cluster",
+                f"did not come within {RETIRED_TIMEOUT_S:g} s",
+                "A coordinator retires its fragments: `vivace status` shows whether one leads.",
+            )
+        on_progress("waiting", f"for the end of the deleted {names}")
+        time.sleep(LOOK_EVERY_S)
 
 
 def _planned_again(

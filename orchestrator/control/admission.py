@@ -69,6 +69,7 @@ def admit(
         flow = dataflow(all_streams, all_queries)
     except InvalidQuery as problem:
         raise located(problem, queries) from None
+    _check_retired(view, queries)
     _check_live_places(view, streams, queries)
     planning = Planning(view, all_streams, all_queries, flow)
     applied = {manifest.record.name: manifest for manifest in queries}
@@ -140,6 +141,15 @@ def _way(view: ClusterView, readers: Sequence[str]) -> str:
         return "Nothing reads the stream that runs: apply this one under another name."
     deletions = ", ".join(f"`vivace delete {name}`" for name in order(view.dataflow, readers)[::-1])
     return f"What runs is not changed in place: {deletions}, then apply again."
+
+
+def _check_retired(view: ClusterView, queries: Sequence[QueryManifest]) -> None:
+    """Fragments of a deleted query must not be taken for those of a new one of its name."""
+    for query in queries:
+        if (name := query.record.name) in view.retiring:
+            subject = f"query {name} ({query.file})"
+            problem = "was deleted, and its fragments still run"
+            raise Refused(subject, "name", name, problem, "Try again in a few seconds.", {})
 
 
 def _check_live_places(

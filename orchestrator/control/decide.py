@@ -148,7 +148,7 @@ def _ready(pending: PendingDecision, streams: list[str], queries: set[str]) -> b
 def _assign(pending: PendingDecision) -> None:
     view = pending.view
     wanted = assignments(pending.planning)
-    broken = {e.path.rsplit("/", 1)[1]: e for e in view.invalid if "assignments/" in e.path}
+    broken = view.broken(ASSIGNMENTS)
     for name, error in broken.items():
         # Derived, hence replaceable: deleted now, created at the next reading.
         pending.write(ASSIGNMENTS.key(name), None, error.version)

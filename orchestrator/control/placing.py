@@ -42,10 +42,13 @@ def place_new(pending: PendingDecision) -> None:
     """Place every query that lacks fragments, and delete plans that nobody waits for."""
     view = pending.view
     flow = view.dataflow
+    # A record that cannot be read stands in the way of a new one of its name.
+    unreadable = view.broken(FRAGMENTS)
     missing = [
         query
         for query in order(flow, {fragment.query for fragment in flow.fragments.values()})
         if any(fragment.key not in pending.fragments for fragment in flow.of(query))
+        and not any(fragment.key in unreadable for fragment in flow.of(query))
     ]
     known = len(view.executors) >= MIN_EXECUTORS and settled(view.hosts)
     if missing and not known:
@@ -60,10 +63,8 @@ def place_new(pending: PendingDecision) -> None:
         )
         if not awaited and query not in missing:
             pending.write(PLANS.key(query), None, found.version)
-    for broken in view.invalid:
-        folder, _, name = broken.path.rpartition("/")
-        if folder.endswith(PLANS.path):
-            pending.write(PLANS.key(name), None, broken.version)
+    for name, broken in view.broken(PLANS).items():
+        pending.write(PLANS.key(name), None, broken.version)
 
 
 def plan_query(pending: PendingDecision, query: str, *, relax: bool) -> Plan | None:

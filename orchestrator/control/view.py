@@ -87,6 +87,14 @@ class ClusterView:
         object.__setattr__(self, "dataflow", dataflow)
         object.__setattr__(self, "problems", problems)
 
+    def broken(self, folder: Folder[R]) -> dict[str, RecordInvalid]:
+        """A folder's records that cannot be used, by name."""
+        return {
+            error.path.rpartition("/")[2]: error
+            for error in self.invalid
+            if error.path.split("/")[-2:-1] == [folder.path]
+        }
+
     @property
     def settings(self) -> ClusterRecord:
         """The cluster's settings; defaults without link delays before it was set up."""
@@ -103,6 +111,12 @@ class ClusterView:
     def query_records(self) -> dict[str, QueryRecord]:
         """Queries without versions."""
         return {name: found.record for name, found in self.queries.items()}
+
+    @property
+    def retiring(self) -> set[str]:
+        """Deleted queries whose fragments the leader has not retired yet."""
+        running = {found.record.query for found in self.fragments.values()}
+        return running - self.queries.keys() - self.broken(QUERIES).keys()
 
     @property
     def hosts(self) -> dict[str, NodeRecord]:
@@ -212,7 +226,7 @@ def read_view(store: Store) -> ClusterView:
     assignments = _sound(store, ASSIGNMENTS, invalid)
     queries = _sound(store, QUERIES, invalid, lambda record: record.name)
     # A client writes a plan before its query: whoever has read the query finds the plan.
-    plans = _sound(store, PLANS, invalid, lambda record: record.query)
+    plans = _sound(store, PLANS, invalid, lambda record: record.query, _plan_fault)
     streams = _sound(store, STREAMS, invalid, lambda record: record.name, _stream_fault)
     nodes = _sound(store, NODES, invalid, lambda record: record.node)
     return ClusterView(
@@ -252,6 +266,18 @@ def _sound(
 def _fragment_fault(record: FragmentRecord) -> str | None:
     both = record.secondary is not None and record.secondary.node == record.primary.node
     return f"has both replicas on {record.primary.node}" if both else None
+
+
+def _plan_fault(record: PlanRecord) -> str | None:
+    """The first reason why the records of a plan cannot be written as they are."""
+    for made in (*record.updated, *record.created):
+        if (fault := _fragment_fault(made)) is not None:
+            return f"places {made.key}, which {fault}"
+    foreign = [made.key for made in record.created if made.query != record.query]
+    unknown = [r.key for r in record.updated if FRAGMENTS.key(r.key).path not in record.basis]
+    if foreign:
+        return f"places {foreign[0]} of another query"
+    return f"changes {unknown[0]}, which it does not rest on" if unknown else None
 
 
 def _stream_fault(record: StreamRecord) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings
 from orchestrator.records import Record
@@ -233,6 +235,23 @@ def test_undecodable_query_does_not_lose_its_fragments() -> None:
     cluster.server.plant("queries/proximity", b"{")
     cluster.settle()
     assert len(cluster.view().fragments) == 3
+
+
+@pytest.mark.parametrize("data", [b"{", None])
+def test_unreadable_fragment_does_not_keep_the_leader_busy(data: bytes | None) -> None:
+    cluster = running()
+    other = cluster.server.entries["fragments/proximity.south_tracks"].data
+    cluster.server.plant(f"fragments/{ALERTS}", other if data is None else data)
+    cluster.settle()
+    assert f"fragments/{ALERTS}" in "\n".join(cluster.coordination.problems)
+    counting = query_manifest(
+        "counting",
+        "REGISTER QUERY counts RSTREAM(SELECT id FROM north [NOW]);",
+        outputs={"counts": "control-centre"},
+    )
+    cluster.store.create(QUERIES.key("counting"), counting.record)
+    cluster.settle()
+    assert "counting.counts" in cluster.view().fragments
 
 
 def test_observer_is_sent_what_it_wants() -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from orchestrator import api
+from orchestrator.api import applying
 from orchestrator.clock import now_us
 from orchestrator.control import admission
 from orchestrator.control.admission import admit
@@ -16,6 +17,7 @@ from orchestrator.control.decision import DecisionSettings
 from orchestrator.control.planning import primaries
 from orchestrator.control.planning.planner import Planning
 from orchestrator.deploy.context import ClusterContext
+from orchestrator.errors import Refused, Unreachable
 from orchestrator.manifest import Manifests
 from orchestrator.records import PlanRecord
 from orchestrator.store.protocol import CLUSTER, PLANS, QUERIES, STREAMS
@@ -342,6 +344,98 @@ def test_broken_plans_are_problems_and_deleted(cluster: ObedientCluster) -> None
         cluster.write(write)
     assert not [path for path in cluster.server.entries if path.startswith("plans/")]
     assert len(cluster.view().fragments) == 3
+
+
+def with_ghost(plan: PlanRecord) -> PlanRecord:
+    ghost = msgspec.structs.replace(plan.created[0], fragment="ghost")
+    return msgspec.structs.replace(plan, updated=(ghost,))
+
+
+def with_updated_newcomer(plan: PlanRecord) -> PlanRecord:
+    return msgspec.structs.replace(plan, updated=plan.created[:1])
+
+
+def with_foreign_fragment(plan: PlanRecord) -> PlanRecord:
+    foreign = msgspec.structs.replace(plan.created[0], query="other")
+    return msgspec.structs.replace(plan, created=(foreign, *plan.created))
+
+
+def with_both_replicas_on_one_node(plan: PlanRecord) -> PlanRecord:
+    created = [msgspec.structs.replace(r, secondary=r.primary) for r in plan.created]
+    return msgspec.structs.replace(plan, created=tuple(created))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "problem"),
+    [
+        (with_ghost, "changes proximity.ghost, which it does not rest on"),
+        (with_updated_newcomer, "which it does not rest on"),
+        (with_foreign_fragment, "of another query"),
+        (with_both_replicas_on_one_node, "has both replicas on"),
+    ],
+)
+def test_plan_that_contradicts_itself_is_a_problem_and_deleted(
+    cluster: ObedientCluster, spoil: Callable[[PlanRecord], PlanRecord], problem: str
+) -> None:
+    cluster.store.create(PLANS.key("proximity"), spoil(submission(cluster)))
+    cluster.apply(aircraft())
+    (broken,) = cluster.view().invalid
+    assert problem in str(broken)
+    cluster.settle()
+    assert plans(cluster) == []
+    assert len(cluster.view().fragments) == 3
+    cluster.check_invariants()
+
+
+OTHER_ALERTS = query_manifest(
+    "proximity", "REGISTER QUERY alerts RSTREAM(SELECT id FROM north [NOW]);"
+)
+NORTH_ALONE = msgspec.structs.replace(
+    aircraft(), streams=aircraft().streams[:1], queries=(OTHER_ALERTS,)
+)
+
+
+def connected(cluster: ObedientCluster) -> api.Cluster:
+    reach = ClusterContext(cluster="aircraft", pid=1, started_s=0.0, folder="nowhere")
+    return api.Cluster(reach, cluster.store)
+
+
+def test_query_applied_right_after_its_namesake_was_deleted_starts_anew(
+    cluster: ObedientCluster, planned: list[str]
+) -> None:
+    apply(cluster, aircraft())
+    api.delete(connected(cluster), "proximity")
+    assert apply(cluster, NORTH_ALONE).protected
+    assert planned == ["proximity", "proximity"]
+    assert "retired: proximity.alerts" in cluster.history()
+    assert [*cluster.view().fragments] == ["proximity.alerts"]
+
+
+def test_query_is_not_planned_over_the_fragments_of_a_deleted_namesake(
+    cluster: ObedientCluster,
+) -> None:
+    apply(cluster, aircraft())
+    api.delete(connected(cluster), "proximity")
+    with pytest.raises(Refused, match=r"proximity.*was deleted.*still run"):
+        admit(cluster.view(), NORTH_ALONE.streams, NORTH_ALONE.queries)
+
+
+def test_apply_says_that_nobody_retires_a_deleted_namesake(
+    cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply(cluster, aircraft())
+    api.delete(connected(cluster), "proximity")
+    monkeypatch.setattr(applying, "RETIRED_TIMEOUT_S", 0.0)
+    before = dict(cluster.server.entries)
+    with pytest.raises(Unreachable, match="end of the deleted proximity"):
+        api.apply(connected(cluster), NORTH_ALONE)
+    assert cluster.server.entries == before
+
+
+def test_client_replaces_a_broken_plan(cluster: ObedientCluster, planned: list[str]) -> None:
+    cluster.server.plant("plans/proximity", b"{")
+    assert apply(cluster, aircraft()).protected
+    assert planned == ["proximity"]
 
 
 def test_query_that_cannot_be_evaluated_waits_in_the_plan(cluster: ObedientCluster) -> None:
