@@ -31,16 +31,16 @@ import numpy as np
 
 from bench import million
 from bench.best_embedding import Embedding, RelativeErrors, best, relative_errors
+from bench.networks.backbones import backbone
+from bench.networks.generators import TransitStub, transit_stub
+from bench.networks.matrix_files import read_matrix
 from bench.registry import Settings, benchmark
 from orchestrator.errors import InvalidInput
 from topology.arrays import FloatArray
-from topology.backbones import backbone
 from topology.bulk_coordinates import BulkCoordinates, unplaced
 from topology.bulk_steps import Averaged, Timestep, relax
-from topology.generators import TransitStub, transit_stub
 from topology.latency import LatencyMatrixError
 from topology.latency_samples import LatencySamples
-from topology.matrix_files import read_matrix
 from topology.pairwise import fit_sample
 from topology.vivaldi import Adaptive, Constant
 
@@ -147,7 +147,10 @@ def read_own(path: Path) -> FloatArray:
         problem = f"cannot be read: {error.strerror or error}"
         raise InvalidInput("bench", "--matrix", str(path), problem, "Give a file.") from None
     except LatencyMatrixError as error:
-        problem, remedy = f"holds no latency matrix: {error}", "Formats: topology/matrix_files.py."
+        problem, remedy = (
+            f"holds no latency matrix: {error}",
+            "Formats: bench/networks/matrix_files.py.",
+        )
         raise InvalidInput("bench", "--matrix", str(path), problem, remedy) from None
 
 

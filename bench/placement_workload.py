@@ -21,6 +21,7 @@ from itertools import combinations
 
 import numpy as np
 
+from bench.networks.generators import TransitStub, transit_stub
 from bench.placement_assessment import assess
 from bench.placement_baselines import place_at_random
 from placement.graph import Link, Operator, QueryGraph
@@ -29,7 +30,6 @@ from placement.records import Request
 from topology.arrays import FloatArray
 from topology.bulk_coordinates import unplaced
 from topology.bulk_steps import relax
-from topology.generators import TransitStub, transit_stub
 from topology.latency_samples import LatencySamples
 
 NETWORK = TransitStub(

@@ -14,6 +14,8 @@ from dataclasses import replace
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from bench.networks.generators import transit_stub_graph
+from bench.networks.latency_graph import LatencyGraph
 from bench.placement_workload import (
     BOUND_MS,
     DEADLINE_MS,
@@ -26,8 +28,6 @@ from placement.network import NetworkView, Node
 from placement.records import Request
 from topology.arrays import FloatArray
 from topology.bulk_embedding import embed
-from topology.generators import transit_stub_graph
-from topology.latency_graph import LatencyGraph
 from topology.latency_samples import LatencySamples
 
 DOMAIN_NEIGHBOURS = 10

@@ -15,7 +15,7 @@ from bench.best_embedding import (
     relative_errors,
     smacof,
 )
-from topology.generators import ring
+from bench.networks.generators import ring
 
 
 def plane(nodes: int, seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

@@ -20,10 +20,10 @@ from bench.coordinates import (
     read_own,
     updates_per_s,
 )
+from bench.networks.generators import TransitStub, transit_stub
 from bench.registry import Settings
 from orchestrator.errors import InvalidInput
 from topology.bulk_steps import Averaged, relax
-from topology.generators import TransitStub, transit_stub
 from topology.vivaldi import Adaptive
 
 

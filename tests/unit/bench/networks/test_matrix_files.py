@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from topology import matrix_files
+from bench.networks import matrix_files
+from bench.networks.latency_graph import TooManyNodes, Unreachable
+from bench.networks.matrix_files import read_matrix
 from topology.latency import LatencyMatrixError
-from topology.latency_graph import TooManyNodes, Unreachable
-from topology.matrix_files import read_matrix
 
 TRIANGLE = [[0.0, 10.0, 20.0], [10.0, 0.0, 15.0], [20.0, 15.0, 0.0]]
 

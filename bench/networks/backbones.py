@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 import topohub
 
+from bench.networks.latency_graph import LatencyGraph, links
 from topology.latency import LatencyMatrix, LatencyMatrixError
-from topology.latency_graph import LatencyGraph, links
 from topology.suggestions import closest
 
 FIBRE_MS_PER_KM = 4.9e-3

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import topohub
 
-from topology.backbones import (
+from bench.networks.backbones import (
     FIBRE_MS_PER_KM,
     LEAST_LINK_KM,
     UnknownBackbone,

@@ -24,9 +24,9 @@ import numpy as np
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial.distance import pdist, squareform
 
+from bench.networks.latency_graph import LatencyGraph, links
 from topology.arrays import FloatArray, IntArray
 from topology.latency import LatencyMatrix
-from topology.latency_graph import LatencyGraph, links
 
 
 class GeneratorError(ValueError):

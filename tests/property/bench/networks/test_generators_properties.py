@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topology.generators import (
+from bench.networks.generators import (
     TransitStub,
     grid,
     line,

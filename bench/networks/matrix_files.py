@@ -32,9 +32,9 @@ from numpy.lib import format as npy_format
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from bench.networks.latency_graph import DENSE_NODES, TooManyNodes, Unreachable
 from topology.arrays import FloatArray
 from topology.latency import LatencyMatrix, LatencyMatrixError, read_table
-from topology.latency_graph import DENSE_NODES, TooManyNodes, Unreachable
 
 Rows = list[list[str]]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from topology.generators import (
+from bench.networks.generators import (
     GeneratorError,
     TransitStub,
     domain_of,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from topology import latency_graph
-from topology.latency_graph import LatencyGraph, TooManyNodes, Unreachable, links
+from bench.networks import latency_graph
+from bench.networks.latency_graph import LatencyGraph, TooManyNodes, Unreachable, links
 
 
 def graph(names: str, ends: list[tuple[str, str]], one_way_ms: list[float]) -> LatencyGraph:
