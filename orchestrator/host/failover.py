@@ -9,6 +9,8 @@ store.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ha.failure_detector import FailureDetector
 from ha.messages import Heartbeat
 from ha.roles import ReplicaRole, RoleEvent
@@ -18,10 +20,11 @@ from orchestrator.host.outbox import Outbox
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
 
 
+@dataclass(frozen=True, slots=True)
 class Failover:
     """Watches the hosts of peer replicas, and changes the roles of replicas here.
 
-    Parameters
+    Attributes
     ----------
     replica_manager
         The replicas of this host.
@@ -33,21 +36,14 @@ class Failover:
         Suspects hosts that are silent.
     """
 
-    def __init__(
-        self,
-        replica_manager: ReplicaManager,
-        dispatcher: Dispatcher,
-        outbox: Outbox,
-        detector: FailureDetector,
-    ) -> None:
-        self._replica_manager = replica_manager
-        self._dispatcher = dispatcher
-        self._outbox = outbox
-        self._detector = detector
+    replica_manager: ReplicaManager
+    dispatcher: Dispatcher
+    outbox: Outbox
+    detector: FailureDetector
 
     def heard(self, node: str, now_us: int) -> None:
         """Note a sign of life of a host."""
-        self._detector.heard(node, now_us)
+        self.detector.heard(node, now_us)
 
     def on_assignment(self, gone: set[str], now_us: int) -> None:
         """Watch the hosts of peer replicas; take over from those that have left the store.
@@ -57,9 +53,9 @@ class Failover:
         gone
             Nodes whose process has ended since the last assignment, even if a new one has started.
         """
-        alive = self._replica_manager.incarnations
+        alive = self.replica_manager.incarnations
         peers = {hosted.assignment.peer_replica for hosted in self._hosted()}
-        self._detector.watch({peer for peer in peers if peer is not None and peer in alive}, now_us)
+        self.detector.watch({peer for peer in peers if peer is not None and peer in alive}, now_us)
         for hosted in self._hosted():
             peer = hosted.assignment.peer_replica
             if peer is not None and (peer in gone or peer not in alive):
@@ -73,8 +69,8 @@ class Failover:
 
     def suspect_silent_peers(self, now_us: int) -> None:
         """Take over from hosts that have been silent for too long."""
-        for node in self._detector.suspects(now_us):
-            self._outbox.counters["suspicions"] += 1
+        for node in self.detector.suspects(now_us):
+            self.outbox.counters["suspicions"] += 1
             self.on_peer_lost(node, "silent", now_us)
 
     def send_heartbeats(self) -> None:
@@ -85,24 +81,24 @@ class Failover:
             if a.peer_replica is not None:
                 epochs.setdefault(a.peer_replica, {})[a.fragment] = hosted.replica.epoch
         for peer, known in epochs.items():
-            self._outbox.send(peer, Heartbeat(epochs=known))
+            self.outbox.send(peer, Heartbeat(epochs=known))
 
     def on_epoch(self, fragment: str, epoch: int, now_us: int) -> None:
         """Step down if another host knows a newer epoch of a fragment."""
-        hosted = self._replica_manager.replicas.get(fragment)
+        hosted = self.replica_manager.replicas.get(fragment)
         if hosted is not None and epoch > hosted.replica.epoch:
             self.step_down(fragment, epoch, now_us)
 
     def step_down(self, fragment: str, epoch: int, now_us: int) -> None:
         """Leave a fragment's epoch to another primary."""
-        hosted = self._replica_manager.replicas.get(fragment)
+        hosted = self.replica_manager.replicas.get(fragment)
         if hosted is not None and hosted.step_down(max(epoch, hosted.replica.epoch)):
-            self._outbox.counters["demotions"] += 1
-            self._outbox.report("stepped down", fragment, f"epoch {epoch} has another primary")
-            self._dispatcher.rebuild_tasks(now_us)
+            self.outbox.counters["demotions"] += 1
+            self.outbox.report("stepped down", fragment, f"epoch {epoch} has another primary")
+            self.dispatcher.rebuild_tasks(now_us)
 
     def _hosted(self) -> list[HostedReplica]:
-        return list(self._replica_manager.replicas.values())
+        return list(self.replica_manager.replicas.values())
 
     def _take_over(self, hosted: HostedReplica, cause: str, now_us: int) -> None:
         replica, a = hosted.replica, hosted.assignment
@@ -110,9 +106,9 @@ class Failover:
         replica.apply(RoleEvent.PEER_REPLICA_LOST)
         if before is not ReplicaRole.STANDBY:
             return
-        self._outbox.counters["takeovers"] += 1
-        self._outbox.report("took over", a.fragment, f"{cause}; epoch {replica.epoch}")
-        self._outbox.add(
+        self.outbox.counters["takeovers"] += 1
+        self.outbox.report("took over", a.fragment, f"{cause}; epoch {replica.epoch}")
+        self.outbox.add(
             RecordTakeover(
                 query=a.query,
                 fragment=a.fragment,
@@ -122,5 +118,5 @@ class Failover:
                 detected_at_us=now_us,
             )
         )
-        self._outbox.feed(replica)
-        self._dispatcher.rebuild_tasks(now_us)
+        self.outbox.feed(replica)
+        self.dispatcher.rebuild_tasks(now_us)

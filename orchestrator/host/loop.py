@@ -4,6 +4,8 @@
 between the worlds: the clock, links to other hosts, how time passes during an evaluation, and where
 delivered tuples and reports go. `process.HostProcess` provides sockets and the machine's clock,
 `orchestrator.simulation.world` a virtual network and clock.
+
+The loop also publishes the host's record in the store (`node_record`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from ha.messages import Message
@@ -26,9 +29,15 @@ from orchestrator.host.events import (
     Send,
     SetPeers,
 )
-from orchestrator.host.node_report import node_record, readiness
 from orchestrator.host.store_link import StoreLink
-from orchestrator.records import ClusterRecord, NodeRecord, Peer, ReplicaId, SourceAssignment
+from orchestrator.records import (
+    ClusterRecord,
+    HostSpec,
+    NodeRecord,
+    Peer,
+    ReplicaId,
+    SourceAssignment,
+)
 from orchestrator.sources.source_drivers import SourceDrivers
 from orchestrator.store.protocol import Store
 
@@ -184,3 +193,68 @@ class HostLoop:
 
     def _assigned_sources(self) -> list[SourceAssignment]:
         return [source.assignment for source in self.core.replica_manager.sources.values()]
+
+
+def readiness(core: HostCore) -> tuple[object, ...]:
+    """Roles, sources and confirmed sinks; when these change, the host publishes at once."""
+    replica_manager = core.replica_manager
+    return (
+        {f: (h.replica.role, h.replica.epoch) for f, h in replica_manager.replicas.items()},
+        frozenset(replica_manager.sources),
+        frozenset(s for s, sink in replica_manager.sinks.items() if sink.subscription.confirmed),
+    )
+
+
+def host_identity(
+    spec: HostSpec,
+    incarnation: str,
+    endpoint: str,
+    *,
+    public_key: str = "",
+    pid: int = 0,
+    machine: str = "",
+    wants: tuple[str, ...] = (),
+) -> NodeRecord:
+    """The part of a host's record that stays the same as long as its process lives."""
+    return NodeRecord(
+        node=spec.node,
+        incarnation=incarnation,
+        kind=spec.kind,
+        region=spec.region,
+        endpoint=endpoint,
+        public_key=public_key,
+        domain=spec.domain,
+        pid=pid,
+        machine=machine,
+        wants=wants,
+    )
+
+
+def node_record(
+    core: HostCore,
+    identity: NodeRecord,
+    now_us: int,
+    link_counters: Counter[str],
+    problems: tuple[str, ...] = (),
+) -> NodeRecord:
+    """The host's record, as of now."""
+    replica_manager = core.replica_manager
+    overflowed = sum(producer.log.overflowed_tuples for producer in replica_manager.producers())
+    dropped = Counter(
+        {
+            "tuples_overflowed": overflowed,
+            "probes_rejected": core.prober.rejected,
+            "coordinate_resets": core.prober.resets,
+        }
+    )
+    return msgspec.structs.replace(
+        identity,
+        reported_us=now_us,
+        coordinate=core.prober.coordinate,
+        latencies_ms=core.prober.latencies_ms,
+        replicas=core.replica_statuses(),
+        sources={s: source.status for s, source in replica_manager.sources.items()},
+        sinks={s: sink.status(now_us) for s, sink in replica_manager.sinks.items()},
+        counters=dict(core.counters + link_counters + dropped),
+        problems=problems,
+    )

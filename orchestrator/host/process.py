@@ -17,11 +17,9 @@ from collections.abc import Callable, Iterator
 from orchestrator.clock import now_us
 from orchestrator.errors import InvalidInput
 from orchestrator.host.core import Worked
-from orchestrator.host.cpu_meter import CpuMeter
 from orchestrator.host.events import Deliver, Event, MessageArrived, PeerLost
-from orchestrator.host.loop import PUBLISH_US, HostLoop, Surroundings
-from orchestrator.host.node_report import host_identity
-from orchestrator.host.parent_watchdog import ParentWatchdog
+from orchestrator.host.loop import PUBLISH_US, HostLoop, Surroundings, host_identity
+from orchestrator.host.own_process import CpuMeter, ParentWatchdog
 from orchestrator.host.store_link import StoreThread
 from orchestrator.host.transport import FramesArrived, Keys, Transport
 from orchestrator.host.warm_up import warm_up

@@ -17,8 +17,7 @@ from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import Subscription
 from orchestrator.host.events import Command, Report, Send
-from orchestrator.host.hosted_sink import SINK_PREFIX, HostedSink
-from orchestrator.host.hosted_source import HostedSource
+from orchestrator.host.hosted_streams import SINK_PREFIX, HostedSink, HostedSource
 from orchestrator.records import (
     Assignment,
     FragmentAssignment,

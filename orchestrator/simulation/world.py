@@ -20,8 +20,7 @@ import numpy as np
 from ha.messages import Message
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Deliver, Event, MessageArrived, PeerLost, Report
-from orchestrator.host.loop import HostLoop, Surroundings
-from orchestrator.host.node_report import host_identity
+from orchestrator.host.loop import HostLoop, Surroundings, host_identity
 from orchestrator.records import ClusterRecord, HostSpec, Peer
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.protocol import CLUSTER, StoreError

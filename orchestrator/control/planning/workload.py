@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from orchestrator.control.dataflow import Columns, Dataflow, Fragment
 from orchestrator.control.view import ClusterView
-from orchestrator.host.hosted_sink import SINK_PREFIX
+from orchestrator.host.hosted_streams import SINK_PREFIX
 from orchestrator.records import CostStatus, Estimate, QueryRecord, StreamRecord
 from placement.graph import Link, Operator, QueryGraph
 from streams.scheduling.chains import merge_chains

@@ -1,10 +1,18 @@
-"""The processes of an executor on this machine, for drills that kill one."""
+"""The processes of executors and of the driver: killed by drills, measured by jobs.
+
+*Peak memory.* The kernel records each process's largest resident size. A driver consists of this
+process and the Java process below it, an executor of a Java process and the Python worker below it.
+The sum of both peaks is an upper bound, because they need not have been reached at the same time.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
+import sys
+from pathlib import Path
 
 import psutil
 
@@ -56,3 +64,42 @@ def kill_executor(host_pid: int) -> list[int]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return pids
+
+
+DRIVER = "SparkSubmit"
+"""End of the name of the main class of the driver's Java process."""
+
+_MAXRSS_UNIT_MB = 2**20 if sys.platform == "darwin" else 2**10
+
+
+def driver_peak_mb() -> float:
+    """Peak of this process plus that of its Java process, MB."""
+    peak_mb = _own_peak_mb()
+    for process in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if any(part.endswith(DRIVER) for part in process.cmdline()):
+                peak_mb += _peak_mb(process)
+    return peak_mb
+
+
+def executor_peak_mb() -> float:
+    """Peak of this Python worker plus that of the executor above it, MB."""
+    peak_mb = _own_peak_mb()
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process().parents():
+            if any(part.endswith(BACKEND) for part in process.cmdline()):
+                return peak_mb + _peak_mb(process)
+    return peak_mb
+
+
+def _own_peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MAXRSS_UNIT_MB
+
+
+def _peak_mb(process: psutil.Process) -> float:
+    """Another process's peak if the kernel reports it (Linux), else its present size, MB."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{process.pid}/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 2**10
+    return process.memory_info().rss / 2**20

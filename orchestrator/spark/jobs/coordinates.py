@@ -29,6 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from orchestrator.errors import InvalidInput, VivaceError
+from orchestrator.spark.hosts.executors import driver_peak_mb
 from orchestrator.spark.jobs.arrow_functions import map_in_arrow
 from orchestrator.spark.jobs.block_files import Layout, complete, completed, remove
 from orchestrator.spark.jobs.coordinate_blocks import (
@@ -48,7 +49,6 @@ from orchestrator.spark.jobs.latency_blocks import (
     named,
     prepare_samples,
 )
-from orchestrator.spark.jobs.peak_memory import driver_peak_mb
 from topology.bulk_embedding import Flattening, Schedule
 from topology.spectral_initialisation import Basis
 

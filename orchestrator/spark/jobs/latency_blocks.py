@@ -21,9 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from orchestrator.errors import InvalidInput
+from orchestrator.spark.hosts.executors import executor_peak_mb
 from orchestrator.spark.jobs.arrow_functions import apply_in_arrow
 from orchestrator.spark.jobs.block_files import Layout, complete, completed, write_block
-from orchestrator.spark.jobs.peak_memory import executor_peak_mb
 from topology.latency_samples import LatencySamples, medians, possible
 
 COLUMNS = ("node", "peer", "rtt_ms")

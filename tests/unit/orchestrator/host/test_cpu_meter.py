@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from orchestrator.host.cpu_meter import CpuMeter, process_cpu_s
+from orchestrator.host.own_process import CpuMeter, process_cpu_s
 
 
 def test_load_is_cpu_time_by_time() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ha.cursor import Receipt
 from ha.messages import Data
-from orchestrator.host.hosted_sink import MISS_WINDOW_US, HostedSink
+from orchestrator.host.hosted_streams import MISS_WINDOW_US, HostedSink
 from orchestrator.records import SinkAssignment
 from streams.chunk import Chunk, Position
 from tests.streams_of_numbers import chunk, numbers

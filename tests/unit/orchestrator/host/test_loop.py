@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.host.events import Report
-from orchestrator.host.loop import HostLoop, Surroundings
-from orchestrator.host.node_report import host_identity
+from orchestrator.host.loop import HostLoop, Surroundings, host_identity
 from orchestrator.records import Assignment, ClusterRecord, HostSpec, NodeKind, SourceAssignment
 from orchestrator.simulation.memory_store import MemoryServer
 from orchestrator.sources import spec_of

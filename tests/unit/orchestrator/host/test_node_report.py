@@ -9,7 +9,7 @@ import numpy as np
 from ha.messages import Data, Subscribe, Subscribed
 from orchestrator.host.core import HostCore
 from orchestrator.host.events import AssignmentReceived, MessageArrived, SourceEmitted
-from orchestrator.host.node_report import host_identity, node_record
+from orchestrator.host.loop import host_identity, node_record
 from orchestrator.records import (
     Assignment,
     ClusterRecord,

@@ -8,8 +8,8 @@ import time
 import psutil
 import pytest
 
-from orchestrator.host import parent_watchdog
-from orchestrator.host.parent_watchdog import ParentWatchdog
+from orchestrator.host import own_process
+from orchestrator.host.own_process import ParentWatchdog
 
 DAEMON, JAVA, INIT = 41, 40, 1
 
@@ -62,5 +62,5 @@ def test_death_of_the_executor_is_seen_at_the_next_look(
     assert not watch.parent_is_gone()
     family.parents = parents
     assert not watch.parent_is_gone()
-    family.now_s += parent_watchdog.LOOK_EVERY_S
+    family.now_s += own_process.LOOK_EVERY_S
     assert watch.parent_is_gone()

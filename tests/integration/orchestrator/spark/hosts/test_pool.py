@@ -72,7 +72,7 @@ def counting_host(folder: Path) -> Callable[[HostSpec], None]:
         import os
         import time
 
-        from orchestrator.host.parent_watchdog import ParentWatchdog
+        from orchestrator.host.own_process import ParentWatchdog
 
         parent_watchdog = ParentWatchdog()
         (folder / f"{spec.node}.{os.getpid()}").touch()
