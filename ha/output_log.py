@@ -2,7 +2,8 @@
 
 Every source and every replica of a fragment numbers its output and keeps it here until all
 consumers have acknowledged it. A primary keeps it to send it again after a broken link, a
-secondary to send it after a takeover (reliable placement, §3.1: output queues of active standby).
+secondary to send it after a takeover (reliable placement, §3.3: Q counts such tuples of an upstream
+primary).
 
 The log is bounded. If consumers fall so far behind that it overflows, the oldest chunks are
 dropped and their tuples counted. A consumer that asks for them later is told where the log begins.

@@ -62,7 +62,7 @@ exceeds rounding, and is negligible beside any cost that differs."""
 
 FIRST_SLACK = 0.01
 """Share by which a candidate's bound may exceed the least one at first. The exact minimum exceeds
-it by less in more than half of queries like the paper's."""
+it by less in more than half of queries like those of reliable placement, §5."""
 
 ROUNDING = 1e-9
 """Share of costs by which sums of the same terms in another order may differ, and much more."""
