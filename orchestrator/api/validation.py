@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from orchestrator.api.checking import check
-from orchestrator.manifest import Manifests
+from orchestrator.control.dataflow import Dataflow, InvalidQuery, dataflow, located
+from orchestrator.manifest import Manifests, cluster_record
+from orchestrator.manifest.load import check_primaries, check_sites
 
 
 class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,3 +60,27 @@ def validate(manifests: Manifests) -> ValidateDocument:
         },
         unchecked=tuple(unchecked),
     )
+
+
+def check(manifests: Manifests) -> Dataflow:
+    """Compile the queries among the streams, and check the sites and nodes that they name against
+    the Cluster manifest, if there is one.
+
+    Raises
+    ------
+    InvalidInput
+        The first thing that is wrong, with its file and line.
+    """
+    streams = {each.record.name: each.record for each in manifests.streams}
+    queries = {each.record.name: each.record for each in manifests.queries}
+    try:
+        flow = dataflow(streams, queries)
+    except InvalidQuery as problem:
+        raise located(problem, manifests.queries) from None
+    if manifests.cluster is not None:
+        cluster_record(manifests.cluster)
+        sites = [site.name for site in manifests.cluster.sites]
+        check_sites(manifests.streams, manifests.queries, sites, "is not a site")
+        nodes = [node.name for node in manifests.cluster.nodes]
+        check_primaries(manifests.queries, nodes, "is not a node")
+    return flow

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from orchestrator.control.dataflow import InvalidQuery, dataflow, located
 from orchestrator.control.placing import propose
-from orchestrator.control.planning.network import MIN_EXECUTORS, settled
 from orchestrator.control.planning.planner import Planning, order
+from orchestrator.control.planning.task import MIN_EXECUTORS, settled
 from orchestrator.control.view import ClusterView
 from orchestrator.errors import Refused
 from orchestrator.manifest.changes import refuse_change
 from orchestrator.manifest.kinds import QueryManifest, StreamManifest
-from orchestrator.manifest.places import check_primaries, check_sites
+from orchestrator.manifest.load import check_primaries, check_sites
 from orchestrator.records import NodeKind, PlanRecord, QueryRecord, StreamRecord
 from placement.deadline.errors import DeadlinesUnattainable
 from placement.errors import (

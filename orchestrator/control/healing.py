@@ -56,17 +56,17 @@ def _replace_secondary(pending: PendingDecision, name: str) -> None:
     before = "none" if record.secondary is None else record.secondary.node
     try:
         prefer = _with_replica(pending, record)
-        found = pending.planning.replace_secondary(record.query, record.fragment, prefer)
+        found, problem = pending.planning.replace_secondary(record.query, record.fragment, prefer)
     except (PlacementError, InvalidQuery) as error:
         pending.problems.append(str(error))
         return
-    if found.problem is not None:
-        pending.problems.append(found.problem)
+    if problem is not None:
+        pending.problems.append(problem)
     event = pending.event(
         "secondary replaced",
         name,
         f"{before} → {found.node}, recovery {found.recovery.total_ms:.1f} ms"
-        + ("" if found.problem is None else f", bound not kept: {found.problem}"),
+        + ("" if problem is None else f", bound not kept: {problem}"),
     )
     renewed = msgspec.structs.replace(
         record,

@@ -19,8 +19,8 @@ import msgspec
 
 from orchestrator.control.dataflow import InvalidQuery
 from orchestrator.control.decision import PendingDecision
-from orchestrator.control.planning.network import MIN_EXECUTORS, settled
 from orchestrator.control.planning.planner import Planning, order
+from orchestrator.control.planning.task import MIN_EXECUTORS, settled
 from orchestrator.records import FragmentRecord, PlanFigures, PlanRecord, Record
 from orchestrator.store.protocol import (
     CLUSTER,

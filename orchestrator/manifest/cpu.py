@@ -20,10 +20,6 @@ def read_scaling(field: Field) -> Scaling:
         return _readers[section.need("function").choice(_readers)](section)
 
 
-def _linear(section: Section) -> Scaling:
-    return Linear(section.need("msPerCore").number())
-
-
 def _power(section: Section) -> Scaling:
     ms_per_core, exponent = section.need("msPerCore"), section.need("exponent")
     try:
@@ -31,10 +27,6 @@ def _power(section: Section) -> Scaling:
     except ScalingError as error:
         # A number from 0 on is all that is asked of the other field.
         exponent.refuse(error.problem, "Write 2 to balance peaks, 1 for linear.")
-
-
-def _queueing(section: Section) -> Scaling:
-    return Queueing(section.need("ms").number())
 
 
 def _table(section: Section) -> Scaling:
@@ -55,8 +47,8 @@ def _point(item: Field) -> tuple[float, float]:
 
 
 _readers: dict[str, Callable[[Section], Scaling]] = {
-    "linear": _linear,
+    "linear": lambda section: Linear(section.need("msPerCore").number()),
     "power": _power,
-    "queueing": _queueing,
+    "queueing": lambda section: Queueing(section.need("ms").number()),
     "table": _table,
 }

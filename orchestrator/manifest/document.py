@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, Self, TypeVar
@@ -153,7 +153,7 @@ class Field:
 
     def entries(self) -> list[tuple[Field, Field]]:
         """A mapping with free keys: pairs of key and value."""
-        return list(Section(self).entries())
+        return list(Section(self).pairs.values())
 
     def is_mapping(self) -> bool:
         """Whether the value is a mapping."""
@@ -192,11 +192,16 @@ class Section:
     resource
         Prefix of its fields' names, such as `Query proximity: `; empty for a
         section within another, whose own name stands there.
+
+    Attributes
+    ----------
+    pairs
+        Name of each field → its key and its value.
     """
 
     of: Field
     resource: str = ""
-    _pairs: dict[str, tuple[Field, Field]] = field(default_factory=dict[str, tuple[Field, Field]])
+    pairs: dict[str, tuple[Field, Field]] = field(default_factory=dict[str, tuple[Field, Field]])
     _asked: list[str] = field(default_factory=list[str])
 
     def __post_init__(self) -> None:
@@ -209,14 +214,14 @@ class Section:
             key = Field(self.of.file, f"{prefix}{name}", key_node)
             if not isinstance(key_node, yaml.ScalarNode):
                 self.of.refuse("has a field whose name is not text", "Name fields with text.")
-            if name in self._pairs:
+            if name in self.pairs:
                 key.refuse("is given twice", "Keep one of the two.")
-            self._pairs[name] = (key, Field(self.of.file, f"{prefix}{name}", value_node))
+            self.pairs[name] = (key, Field(self.of.file, f"{prefix}{name}", value_node))
 
     def get(self, name: str) -> Field | None:
         """A field that may be missing (or null, which is the same)."""
         self._asked.append(name)
-        pair = self._pairs.get(name)
+        pair = self.pairs.get(name)
         if pair is None or pair[1].node.tag == "tag:yaml.org,2002:null":
             return None
         return pair[1]
@@ -225,9 +230,9 @@ class Section:
         """A field that must be there."""
         found = self.get(name)
         if found is None:
-            unasked = [given for given in self._pairs if given not in self._asked]
+            unasked = [given for given in self.pairs if given not in self._asked]
             if typo := closest(name, unasked):
-                self._pairs[typo][0].refuse("is an unknown field", f"Did you mean {name}?")
+                self.pairs[typo][0].refuse("is an unknown field", f"Did you mean {name}?")
             prefix = self.resource or (f"{self.of.name}." if self.of.name else "")
             raise InvalidInput(
                 self.of.where, f"{prefix}{name}", None, "is missing", f"Add the field {name}."
@@ -236,29 +241,20 @@ class Section:
 
     def refuse(self, name: str, remedy: str) -> None:
         """Refuse a field that a manifest once had, if it is there."""
-        if name in self._pairs:
-            self._pairs[name][0].refuse("is no field any more", remedy)
+        if name in self.pairs:
+            self.pairs[name][0].refuse("is no field any more", remedy)
 
     def given(self, options: Options) -> dict[str, Any]:
         """Values of those optional fields that are there, by attribute."""
         found = {attribute: (self.get(name), read) for attribute, (name, read) in options.items()}
         return {attribute: read(field) for attribute, (field, read) in found.items() if field}
 
-    def entries(self) -> Iterator[tuple[Field, Field]]:
-        """All pairs of key and value."""
-        yield from self._pairs.values()
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.close()
-
-    def close(self) -> None:
-        """Refuse the fields that were not asked for."""
-        for name, (key, _) in self._pairs.items():
-            if name not in self._asked:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        for name, (key, _) in self.pairs.items():
+            if kind is None and name not in self._asked:
                 key.refuse("is an unknown field", nearest(name, self._asked))
 
 

@@ -9,10 +9,8 @@ from dataclasses import replace
 import msgspec
 
 from orchestrator.control.dataflow import Dataflow, InvalidQuery
-from orchestrator.control.planning.network import detection_ms, network_view
-from orchestrator.control.planning.primaries import cheapest_primaries
-from orchestrator.control.planning.secondaries import (
-    ChosenStandby,
+from orchestrator.control.planning.replicas import (
+    cheapest_primaries,
     choose_secondaries,
     choose_secondary,
     standby_lag_ms,
@@ -24,7 +22,12 @@ from orchestrator.control.planning.sub_deadlines import (
     other_primaries,
     with_standbys,
 )
-from orchestrator.control.planning.task import QueryTask, RunningFragment
+from orchestrator.control.planning.task import (
+    QueryTask,
+    RunningFragment,
+    detection_ms,
+    network_view,
+)
 from orchestrator.control.planning.workload import workload
 from orchestrator.control.view import ClusterView
 from orchestrator.records import FragmentRecord, NodeKind, QueryRecord, StreamRecord, Timing
@@ -159,7 +162,9 @@ class Planning:
         )
         return self._figures(task, primaries, standbys)
 
-    def replace_secondary(self, query: str, fragment: str, prefer: str | None) -> ChosenStandby:
+    def replace_secondary(
+        self, query: str, fragment: str, prefer: str | None
+    ) -> tuple[Secondary, str | None]:
         """Choose a node to stand by for one fragment; see `choose_secondary`.
 
         Raises
@@ -172,12 +177,12 @@ class Planning:
             if work.name not in self.running:
                 problem = "runs nowhere at present"
                 raise InvalidQuery(query, "statements", work.name, problem, "It will start over.")
-        found = choose_secondary(task, fragment, prefer)
+        found, problem = choose_secondary(task, fragment, prefer)
         before = self.running[fragment]
-        lag_ms = self._lag_ms(task, found, before.timing.sub_deadline_ms)
+        lag_ms = standby_lag_ms(task, found, before.timing.sub_deadline_ms)
         timing = msgspec.structs.replace(before.timing, standby_lag_ms=lag_ms)
         self.running[fragment] = replace(before, secondary=found.node, timing=timing)
-        return found
+        return found, problem
 
     def _task(self, query: str, *, relaxed: bool = False) -> QueryTask:
         record = self.queries[query]
@@ -216,7 +221,7 @@ class Planning:
         for name, sub_deadline_ms in sub_deadlines_ms.items():
             if name in standbys:
                 node, secondary = primaries[name], standbys[name].node
-                lag_ms = self._lag_ms(task, standbys[name], sub_deadline_ms)
+                lag_ms = standby_lag_ms(task, standbys[name], sub_deadline_ms)
             elif task.relaxed:
                 continue
             else:
@@ -237,12 +242,6 @@ class Planning:
         hop_overhead_ms = task.settings.hop_overhead_ms
         placed, figures = described(asked, places, standbys, task.network, hop_overhead_ms)
         return Plan(placements=tuple(placed), queries=(figures,))
-
-    def _lag_ms(
-        self, task: QueryTask, standby: Secondary | ChosenStandby, sub_deadline_ms: float
-    ) -> float:
-        bound_ms = task.query.recovery_bound_ms
-        return standby_lag_ms(bound_ms, standby.recovery.total_ms, sub_deadline_ms)
 
     def _check_ends(self, record: QueryRecord) -> None:
         sites = {n: node for n, node in self.view.hosts.items() if node.kind is NodeKind.SITE}

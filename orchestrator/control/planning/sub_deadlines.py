@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.control.planning.primaries import Primaries
 from orchestrator.control.planning.task import QueryTask, RunningFragment
 from orchestrator.control.planning.workload import FragmentWork, Workload
 from placement.deadline.contraction import Contraction, contract
@@ -101,25 +100,30 @@ class DeadlineTask:
         )
 
 
-def deadline_task(task: QueryTask, cheapest: Primaries) -> DeadlineTask:
+def deadline_task(task: QueryTask, cheapest: Mapping[str, Sequence[str]]) -> DeadlineTask:
     """State the deadline problem of a query.
 
     Part of it are the query's fragments, and those that run with a sub-deadline in a query
     connected with it, unless their own input or sink is gone at present. All other fragments that
     run are admitted work.
+
+    Parameters
+    ----------
+    cheapest
+        Fragment of the query → nodes that its primary may take, the cheapest one first.
     """
     work, network = task.work, task.network
     connected = work.flow.connected_queries(task.query.name)
     where = {
         **work.sites,
         **{name: running.primary for name, running in task.running.items()},
-        **cheapest.places,
+        **{name: nodes[0] for name, nodes in cheapest.items()},
     }
     timed = [n for n in work.fragments if n in task.running and where[n] in network.index]
     names = [
         name
         for name, each in work.fragments.items()
-        if name in cheapest.places
+        if name in cheapest
         or (
             name in timed
             and each.fragment.query in connected
@@ -127,7 +131,7 @@ def deadline_task(task: QueryTask, cheapest: Primaries) -> DeadlineTask:
             and (each.sink is None or each.sink in network.index)
         )
     ]
-    candidates = {name: cheapest.candidates.get(name, [where[name]]) for name in names}
+    candidates = {name: cheapest.get(name, [where[name]]) for name in names}
 
     def stays(name: str, reader: str) -> bool:
         return where[name] == where[reader]

@@ -14,7 +14,7 @@ from orchestrator.control import admission
 from orchestrator.control.admission import admit
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings
-from orchestrator.control.planning import primaries
+from orchestrator.control.planning import replicas
 from orchestrator.control.planning.planner import Planning
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.errors import Refused, Unreachable
@@ -92,7 +92,7 @@ def test_apply_plans_once_for_client_and_leader(
         optimised.append(1)
         return place_operators(*args, **options)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(primaries, "plan", counted)
+    monkeypatch.setattr(replicas, "plan", counted)
     applied = apply(cluster, aircraft())
     assert applied.protected
     assert planned == ["proximity"]

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from orchestrator.control.dataflow import dataflow
-from orchestrator.control.planning.network import network_view
 from orchestrator.control.planning.planner import Planning
+from orchestrator.control.planning.task import network_view
 from orchestrator.records import ClusterRecord
 from orchestrator.store.protocol import CLUSTER
 from tests.obedient_cluster import ObedientCluster

@@ -14,7 +14,6 @@ from orchestrator.control.admission import admit
 from orchestrator.control.dataflow import Dataflow, dataflow
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings
-from orchestrator.control.planning.network import network_view
 from orchestrator.control.planning.sub_deadlines import (
     SPARE,
     DeadlineTask,
@@ -25,7 +24,7 @@ from orchestrator.control.planning.sub_deadlines import (
     kept_by_cheapest,
     other_primaries,
 )
-from orchestrator.control.planning.task import RunningFragment
+from orchestrator.control.planning.task import RunningFragment, network_view
 from orchestrator.control.planning.workload import Workload, urgency_ms, workload
 from orchestrator.control.view import LEAST_SAMPLES, ClusterView
 from orchestrator.errors import EXIT_REFUSED, InvalidInput, Refused

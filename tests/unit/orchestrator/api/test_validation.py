@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.checking import check
+from orchestrator.api.validation import check
 from orchestrator.errors import EXIT_REFUSED, InvalidInput
 from orchestrator.manifest import load
 
