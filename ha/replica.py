@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from ha.cursor import Received, StreamCursor
 from ha.messages import Data, Snapshot
 from ha.output_log import OutputLog
 from ha.roles import ReplicaRole, RoleEvent, next_role
+from ha.subscription import Received, StreamCursor
 from streams.chunk import NO_WATERMARK, Chunk, Position
 from streams.compiler import Program
 from streams.engine import Evaluated, FragmentEngine

@@ -19,8 +19,8 @@ import numpy as np
 
 from ha import messages
 from ha.failure_detector import FailureDetector
-from ha.feeding import acknowledge, subscribe
 from ha.messages import Message
+from ha.output_log import acknowledge, subscribe
 from orchestrator.host.dispatcher import Dispatch, Dispatcher
 from orchestrator.host.events import (
     AssignmentReceived,
@@ -29,6 +29,7 @@ from orchestrator.host.events import (
     EpochSuperseded,
     Event,
     MessageArrived,
+    Outbox,
     PeerLost,
     ReplicaReplaced,
     SetPeers,
@@ -36,7 +37,6 @@ from orchestrator.host.events import (
 )
 from orchestrator.host.failover import Failover
 from orchestrator.host.input_processor import InputProcessor
-from orchestrator.host.outbox import Outbox
 from orchestrator.host.prober import Prober
 from orchestrator.host.replica_manager import ReplicaManager
 from orchestrator.records import Assignment, ClusterRecord, ReplicaStatus

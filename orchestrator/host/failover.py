@@ -15,8 +15,7 @@ from ha.failure_detector import FailureDetector
 from ha.messages import Heartbeat
 from ha.roles import ReplicaRole, RoleEvent
 from orchestrator.host.dispatcher import Dispatcher
-from orchestrator.host.events import RecordTakeover
-from orchestrator.host.outbox import Outbox
+from orchestrator.host.events import Outbox, RecordTakeover
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
 
 

@@ -13,10 +13,9 @@ from collections import deque
 
 import numpy as np
 
-from ha.cursor import Receipt, StreamCursor
 from ha.messages import Data
 from ha.output_log import OutputLog
-from ha.subscription import Subscription
+from ha.subscription import Receipt, StreamCursor, Subscription
 from orchestrator.host.events import Deliver, SourceEmitted
 from orchestrator.records import SinkAssignment, SinkStatus, SourceAssignment, SourceStatus
 from streams.chunk import stream_schema

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ha.cursor import Receipt
 from ha.messages import Data, Snapshot, SnapshotRequest, Subscribed
 from ha.roles import ReplicaRole
-from ha.subscription import Subscription
+from ha.subscription import Receipt, Subscription
 from orchestrator.host.dispatcher import Dispatcher
+from orchestrator.host.events import Outbox
 from orchestrator.host.hosted_streams import HostedSink
-from orchestrator.host.outbox import Outbox
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
 from streams.chunk import Position
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ha.feeding import Producer
 from ha.messages import Unsubscribe
+from ha.output_log import Producer
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import Subscription

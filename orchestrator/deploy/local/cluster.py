@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import secrets
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,15 +26,15 @@ from orchestrator.control.process import Coordinator
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.coordinator import start_coordinator
 from orchestrator.deploy.embedded.java import Java, find_java
-from orchestrator.deploy.embedded.ports import PortTaken, is_free
 from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.deploy.host_pool import SparkLost, start_hosts, start_spark
 from orchestrator.deploy.local.readiness import LOOK_EVERY_S, await_ready
 from orchestrator.deploy.local.sites import Site
-from orchestrator.deploy.local.storage import kept_secret, remove_former_processes
 from orchestrator.errors import Unreachable, VivaceError
 from orchestrator.manifest import ClusterManifest
 from orchestrator.progress import Progress, silent
+from orchestrator.records import Record
+from orchestrator.store.protocol import LEADER, NODES, Key, RecordMissing, Store
 from orchestrator.store.zookeeper import ZooKeeperStore
 
 if TYPE_CHECKING:
@@ -168,8 +170,6 @@ class LocalCluster:
         return ended
 
     def _start(self) -> None:
-        if self._port is not None and not is_free(self._port):
-            raise PortTaken("ZooKeeper", self._port)
         for folder in (self.logs, self.archive):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         secret_file = self.folder / "secret"
@@ -285,3 +285,27 @@ class LocalCluster:
 
     def __exit__(self, *_error: object) -> None:
         self.stop()
+
+
+def remove_former_processes(store: Store) -> None:
+    """Delete the ephemeral records of an earlier cluster, which nobody is left to renew."""
+    left: list[tuple[Key[Record], int]] = [
+        (NODES.key(name), found.version) for name, found in store.list(NODES).records.items()
+    ]
+    if (leader := store.get(LEADER)) is not None:
+        left.append((LEADER, leader.version))
+    for key, version in left:
+        # The session that owns the record may expire at this moment.
+        with contextlib.suppress(RecordMissing):
+            store.delete(key, version)
+
+
+def kept_secret(file: Path) -> str:
+    """The secret that locks the data in the folder, or a new one."""
+    with contextlib.suppress(FileNotFoundError):
+        return file.read_text(encoding="ascii")
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    secret = secrets.token_urlsafe(24)
+    with os.fdopen(handle, "w", encoding="ascii") as opened:
+        opened.write(secret)
+    return secret

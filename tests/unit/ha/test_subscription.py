@@ -1,6 +1,5 @@
-from ha.cursor import StreamCursor
 from ha.messages import Subscribed
-from ha.subscription import RETRY_US, Subscription
+from ha.subscription import RETRY_US, StreamCursor, Subscription
 from streams.chunk import Position
 
 
