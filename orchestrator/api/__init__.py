@@ -19,73 +19,45 @@ Modules are imported when a name of theirs is first used: `vivace --help` needs 
 `vivace validate` neither ZooKeeper nor a solver.
 """
 
+# Others take the names that are imported here for type checkers.
+# pyright: reportUnusedImport=false
+
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orchestrator.api.applying import Applied as Applied
-    from orchestrator.api.applying import Change as Change
-    from orchestrator.api.applying import Deleted as Deleted
-    from orchestrator.api.applying import Effect as Effect
-    from orchestrator.api.applying import apply as apply
-    from orchestrator.api.applying import delete as delete
-    from orchestrator.api.audit import EventDocument as EventDocument
-    from orchestrator.api.audit import HistoryDocument as HistoryDocument
-    from orchestrator.api.audit import history as history
-    from orchestrator.api.cluster_status import FragmentStatus as FragmentStatus
-    from orchestrator.api.cluster_status import NodeStatus as NodeStatus
-    from orchestrator.api.cluster_status import OutputStatus as OutputStatus
-    from orchestrator.api.cluster_status import StatusDocument as StatusDocument
-    from orchestrator.api.cluster_status import StreamStatus as StreamStatus
-    from orchestrator.api.cluster_status import status as status
-    from orchestrator.api.connection import Cluster as Cluster
-    from orchestrator.api.connection import connect as connect
-    from orchestrator.api.demo import Demo as Demo
-    from orchestrator.api.demo import Example as Example
-    from orchestrator.api.demo import Verdict as Verdict
-    from orchestrator.api.drilling import DrillDocument as DrillDocument
-    from orchestrator.api.drilling import DrillReport as DrillReport
-    from orchestrator.api.drilling import drill as drill
-    from orchestrator.api.drilling import drills as drills
-    from orchestrator.api.lifecycle import DownDocument as DownDocument
-    from orchestrator.api.lifecycle import UpDocument as UpDocument
-    from orchestrator.api.lifecycle import down as down
-    from orchestrator.api.lifecycle import serve as serve
-    from orchestrator.api.lifecycle import up as up
-    from orchestrator.api.mapping import CoordinateMap as CoordinateMap
-    from orchestrator.api.mapping import Flow as Flow
-    from orchestrator.api.mapping import Place as Place
-    from orchestrator.api.mapping import coordinate_map as coordinate_map
-    from orchestrator.api.metric_samples import MetricsDocument as MetricsDocument
-    from orchestrator.api.metric_samples import Sample as Sample
-    from orchestrator.api.metric_samples import exposition as exposition
-    from orchestrator.api.metric_samples import metrics as metrics
-    from orchestrator.api.plans import FragmentPlan as FragmentPlan
-    from orchestrator.api.plans import PlanDocument as PlanDocument
-    from orchestrator.api.plans import QueryPlan as QueryPlan
-    from orchestrator.api.plans import plan as plan
-    from orchestrator.api.tailing import Tail as Tail
-    from orchestrator.api.tailing import TailBatch as TailBatch
-    from orchestrator.api.tailing import TailRow as TailRow
-    from orchestrator.api.tailing import tail as tail
-    from orchestrator.api.validation import ValidateDocument as ValidateDocument
-    from orchestrator.api.validation import validate as validate
-    from orchestrator.errors import InvalidInput as InvalidInput
-    from orchestrator.errors import Refused as Refused
-    from orchestrator.errors import Unreachable as Unreachable
-    from orchestrator.errors import VivaceError as VivaceError
-    from orchestrator.manifest import Manifests as Manifests
-    from orchestrator.manifest import load as load
-    from orchestrator.progress import Progress as Progress
+    from orchestrator.api.applying import Applied, Change, Deleted, Effect, apply, delete
+    from orchestrator.api.cluster_status import (
+        EventDocument,
+        FragmentStatus,
+        HistoryDocument,
+        NodeStatus,
+        OutputStatus,
+        StatusDocument,
+        StreamStatus,
+        history,
+        status,
+    )
+    from orchestrator.api.connection import Cluster, connect
+    from orchestrator.api.demo import Demo, Example, Verdict
+    from orchestrator.api.drilling import DrillDocument, DrillReport, drill, drills
+    from orchestrator.api.lifecycle import DownDocument, UpDocument, down, serve, up
+    from orchestrator.api.mapping import CoordinateMap, Flow, Place, coordinate_map
+    from orchestrator.api.metric_samples import MetricsDocument, Sample, exposition, metrics
+    from orchestrator.api.plans import FragmentPlan, PlanDocument, QueryPlan, plan
+    from orchestrator.api.tailing import Tail, TailBatch, TailRow, tail
+    from orchestrator.api.validation import ValidateDocument, validate
+    from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError
+    from orchestrator.manifest import Manifests, load
+    from orchestrator.progress import Progress
 
 MODULES = {
     "api.applying": ("Applied", "Change", "Deleted", "Effect", "apply", "delete"),
-    "api.audit": ("EventDocument", "HistoryDocument", "history"),
     "api.cluster_status": (
-        *("FragmentStatus", "NodeStatus", "OutputStatus", "StatusDocument", "StreamStatus"),
-        "status",
+        *("EventDocument", "FragmentStatus", "HistoryDocument", "NodeStatus", "OutputStatus"),
+        *("StatusDocument", "StreamStatus", "history", "status"),
     ),
     "api.connection": ("Cluster", "connect"),
     "api.mapping": ("CoordinateMap", "Flow", "Place", "coordinate_map"),

@@ -1,15 +1,16 @@
-"""The state of a cluster: problems, nodes, fragments, streams, outputs, and the last events."""
+"""The state of a cluster: problems, nodes, fragments, streams, outputs; and its audit trail."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import msgspec
 
 from ha.roles import ReplicaRole
-from orchestrator.api.audit import EventDocument, event_documents
 from orchestrator.api.connection import Cluster
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.records import FragmentRecord, NodeRecord, ReplicaId, SinkStatus
-from orchestrator.store.protocol import LEADER, PROBLEMS, Store
+from orchestrator.store.protocol import LEADER, PROBLEMS, HistoryEntry, Store
 
 RECENT = 6
 """Events of the history that the status shows."""
@@ -77,6 +78,16 @@ NOTHING_DELIVERED = SinkStatus(
     next_seq=0, watermark_ms=None, rows=0, latency_ms_p50=None, latency_ms_p99=None,
     deadline_misses=0, completed_timestamps=0, lost=0, repeated=0,
 )  # fmt: skip
+
+
+class EventDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened; `at_us` on the cluster's clock, µs since 1970."""
+
+    sequence: int
+    at_us: int
+    kind: str
+    subject: str
+    detail: str
 
 
 class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,4 +199,23 @@ def _outputs(view: ClusterView) -> tuple[OutputStatus, ...]:
         )
         for name, query in sorted(view.query_records.items())
         for stream, site in query.outputs.items()
+    )
+
+
+class HistoryDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Events, oldest first."""
+
+    history: tuple[EventDocument, ...]
+
+
+def history(cluster: Cluster, limit: int = 50) -> HistoryDocument:
+    """The newest events: nodes that came and went, takeovers, applied and deleted queries."""
+    return HistoryDocument(history=event_documents(cluster.store.history()[-limit:]))
+
+
+def event_documents(entries: Sequence[HistoryEntry]) -> tuple[EventDocument, ...]:
+    """Entries of the store as documents."""
+    return tuple(
+        EventDocument(sequence=entry.sequence, **msgspec.structs.asdict(entry.event))
+        for entry in entries
     )
