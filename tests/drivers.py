@@ -101,5 +101,10 @@ class OpenTextFile:
         self.flush()
 
 
-sources.register("numbers", Numbers)
-sinks.register("text_file", TextFile)
+def register() -> None:
+    """Register both; a second time changes nothing."""
+    sources.register("numbers", Numbers)
+    sinks.register("text_file", TextFile)
+
+
+register()

@@ -16,11 +16,11 @@ from orchestrator.cli.render.rows import RowPrinter
 def command(
     stream: Annotated[str, typer.Argument(help="A stream from outside, or what a query makes.")],
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="End after so many rows.")
+        int | None, typer.Option("--limit", "-n", min=1, help="End after so many tuples.")
     ] = None,
     cluster: ClusterOption = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print each row as a JSON document on a line.")
+        bool, typer.Option("--json", help="Print each tuple as a JSON document on a line.")
     ] = False,
 ) -> None:
     """Print a stream's tuples, from the oldest that is still kept, until Ctrl-C.

@@ -15,6 +15,8 @@ from streams.chunk import Chunk, stream_schema
 from tests import drivers
 from tests.streams_of_numbers import chunk
 
+drivers.register()
+
 
 def delivery(stream: str, part: Chunk, sink: DriverSpec | None = None) -> Deliver:
     return Deliver(stream=stream, epoch=1, chunk=part, lost=0, arrived_us=0, sink=sink)
@@ -22,7 +24,6 @@ def delivery(stream: str, part: Chunk, sink: DriverSpec | None = None) -> Delive
 
 def test_streams_go_to_the_sinks_that_they_name(tmp_path: Path) -> None:
     text = DriverSpec(driver="text_file", options={"separator": " "})
-    assert drivers.TextFile(separator=" ") is not None
     opened = SinkDrivers(tmp_path)
     opened.keep(delivery("a", chunk(0, [(10, 2)])))
     opened.keep(delivery("b", chunk(5, [(20, 1)]), text))
