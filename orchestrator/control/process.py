@@ -235,6 +235,11 @@ class Coordinator:
         """Problems that the last decision could not solve."""
         return () if self._coordination is None else self._coordination.problems
 
+    @property
+    def broken(self) -> bool:
+        """Whether a bug has ended the thread, which has written its traceback, and the session."""
+        return self._thread is not None and not self._thread.is_alive()
+
     def start(self) -> None:
         """Open the session and begin.
 

@@ -26,13 +26,18 @@ import msgspec
 from orchestrator.deploy.embedded.ports import LOOPBACK
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, PlaceManifest, load
-from orchestrator.manifest.document import documents
+from orchestrator.manifest.document import documents, slug
 from orchestrator.records import HostSpec, NodeKind
 from orchestrator.store.zookeeper import ZooKeeperStore
 from topology.suggestions import nearest
 
 _texts = ("cluster", "zookeeper", "site", "region", "domain", "bind", "sparkMaster")
 _paths = ("manifest", "secretFile", "archive", "work")
+
+_server = re.compile(r"(?:[^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
+"""Name or address, in brackets if it is an IPv6 one, and the port."""
+
+MAX_PORT = 65535
 
 SECRET_VARIABLE = "VIVACE_SECRET"
 
@@ -193,8 +198,23 @@ def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> Proc
     for name in ("cluster", "zookeeper"):
         if name not in given:
             raise _missing(file, name)
+    _check_names(file, given)
     read = {"file": str(file), "secret": secret, "sparkSettings": spark_settings}
     return msgspec.convert({**given, **paths, **read, "manifest": manifest}, ProcessConfig)
+
+
+def _check_names(file: Path, given: Mapping[str, str]) -> None:
+    for name in ("cluster", "site"):
+        value = given.get(name, "")
+        if slug(value) != value:
+            remedy = "Use small letters, digits and single hyphens."
+            raise InvalidInput(str(file), name, value, "cannot be a name", remedy)
+    servers = given["zookeeper"].partition("/")[0]
+    for server in servers.split(","):
+        found = _server.fullmatch(server.strip())
+        if found is None or int(found[1] or 0) > MAX_PORT:
+            remedy = "Write host:port, several separated by commas."
+            raise InvalidInput(str(file), "zookeeper", server, "is no address", remedy)
 
 
 def _secret(file: Path, secret_file: Path | None) -> str:

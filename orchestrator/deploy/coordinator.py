@@ -65,6 +65,8 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
     coordinator = start_coordinator(config)
     try:
         while not ended():
+            # Whoever supervises the process starts it again.
+            assert not coordinator.broken, "the coordinator's thread has ended"
             time.sleep(LOOK_EVERY_S)
     finally:
         coordinator.stop()

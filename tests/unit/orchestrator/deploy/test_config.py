@@ -104,6 +104,29 @@ def test_unusable_file_is_refused_by_field(tmp_path: Path, config: str, message:
         read_config(write(tmp_path, config), {})
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("ZOOKEEPER", "zk:port", "zookeeper: 'zk:port' is no address.*host:port"),
+        ("ZOOKEEPER", "zk:65536", "zookeeper: 'zk:65536' is no address"),
+        ("ZOOKEEPER", "zk:2181,", "zookeeper: '' is no address"),
+        ("ZOOKEEPER", "zk-0 zk-1", "zookeeper: 'zk-0 zk-1' is no address"),
+        ("CLUSTER", "../other", "cluster: '../other' cannot be a name"),
+        ("SITE", "north/1", "site: 'north/1' cannot be a name"),
+    ],
+)
+def test_value_that_names_nothing_is_refused(
+    tmp_path: Path, variable: str, value: str, message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        read_config(write(tmp_path), {f"VIVACE_{variable}": value})
+
+
+@pytest.mark.parametrize("servers", ["zk", "zk-0:2181, zk-1:2181", "[::1]:2181", "zk:1/chroot"])
+def test_addresses_that_kazoo_takes_are_taken(tmp_path: Path, servers: str) -> None:
+    assert read_config(write(tmp_path), {"VIVACE_ZOOKEEPER": servers}).zookeeper == servers
+
+
 def test_unknown_site_is_refused_with_the_nearest(tmp_path: Path) -> None:
     config = read_config(write(tmp_path, f"{CONFIG}site: reciever\n"), {})
     with pytest.raises(InvalidInput, match=r"site: 'reciever' is no site of .*receiver"):
