@@ -30,8 +30,8 @@ from placement.deadline.errors import DeadlinesUnattainable
 from placement.deadline.paper_model import place_by_paper_model
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import DeadlinePlacement
-from placement.deadline.settings import SolverSettings
 from placement.deadline.solver import place_by_deadline
+from placement.deadline.solver_model import SolverSettings
 from placement.errors import SolverStopped
 from placement.program import MilpSettings
 

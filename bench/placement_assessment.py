@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bench.standby_schemes import largest_batch, sent_share, with_batches
 from placement.evaluation import single
 from placement.evaluation.evaluator import Evaluator
 from placement.graph import QueryGraph
 from placement.network import NetworkView
 from placement.records import Pairs, Recovery, Request
-from placement.standby_schemes import largest_batch, sent_share, with_batches
 from topology.arrays import BoolArray, FloatArray, IntArray
 
 ACK_INTERVAL_MS = 200.0
@@ -27,7 +27,7 @@ ACK_INTERVAL_MS = 200.0
 
 
 class Scheme(Enum):
-    """How secondaries are fed; see `placement.standby_schemes`."""
+    """How secondaries are fed; see `bench.standby_schemes`."""
 
     ACTIVE = auto()
     ADAPTIVE = auto()

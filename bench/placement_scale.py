@@ -33,11 +33,11 @@ from bench.registry import Settings, benchmark
 from bench.scale_workload import scale_workload
 from orchestrator.errors import VivaceError
 from placement.bulk import BulkPlan, BulkSettings, plan_in_rounds
-from placement.candidates import candidates
 from placement.evaluation.load import Load
 from placement.exact import place_exactly
 from placement.exact_tree import ExactTask
 from placement.planner import free_points
+from placement.primaries import candidates
 from placement.records import Request
 from topology.arrays import IntArray
 

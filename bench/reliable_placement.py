@@ -22,12 +22,12 @@ from bench.placement_methods import METHODS, OURS
 from bench.placement_plots import plot
 from bench.placement_workload import BOUND_MS, Workload, paper_workload
 from bench.registry import Settings, benchmark
-from placement.candidates import candidates
 from placement.equilibrium import least_usage
 from placement.evaluation.load import Load
 from placement.evaluation.single import primary_usage
 from placement.exact import place_exactly
 from placement.exact_tree import ExactTask
+from placement.primaries import candidates
 from topology.cpu import Linear
 
 SEEDS = 10

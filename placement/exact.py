@@ -1,7 +1,7 @@
 """The cheapest primaries among candidates: dynamic programming on trees, a MILP on other graphs.
 
 With every node a candidate, this is the yardstick that heuristics are measured with. With the nodes
-near relaxation's points as candidates (`placement.candidates`), it is the default placer.
+near relaxation's points as candidates (`placement.primaries`), it is the default placer.
 
 Both kinds minimise the network usage of the primaries and the load price. On trees, the cost of the
 secondaries is added (`placement.exact_tree`); on graphs with circles (`placement.exact_dag`),

@@ -17,8 +17,7 @@ from placement.deadline.demand_table import DemandTable
 from placement.deadline.estimate import Estimate, bounded, estimate, is_closed, with_sub_deadlines
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import DeadlinePlacement
-from placement.deadline.settings import SolverSettings
-from placement.deadline.solver_model import SolverModel
+from placement.deadline.solver_model import SolverModel, SolverSettings
 from placement.errors import SolverStopped
 
 REGION_NODES = 8

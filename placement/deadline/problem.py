@@ -34,7 +34,6 @@ from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 
-from placement.deadline.checks import check_latencies, check_parts, check_rates
 from placement.deadline.errors import DeadlineProblemError
 from placement.deadline.records import (
     DeadlineNode,
@@ -42,6 +41,9 @@ from placement.deadline.records import (
     DeadlineOutput,
     DeadlineSource,
     Pair,
+    check_latencies,
+    check_parts,
+    check_rates,
 )
 from topology.arrays import FloatArray
 

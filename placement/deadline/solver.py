@@ -1,13 +1,14 @@
 """Finds nodes and sub-deadlines: first a good placement without a program, then HiGHS for the rest.
 
-1. `placement.deadline.heuristic` places the operators and `placement.deadline.sub_deadlines` finds
-   their sub-deadlines. If all of these are proportional, (3) is 0 and the placement is optimal.
+1. `placement.deadline.local_search` places the operators and `placement.deadline.sub_deadlines`
+   finds their sub-deadlines. If all of these are proportional, (3) is 0 and the placement is
+   optimal.
 2. Otherwise `placement.deadline.estimate` improves the placement by local search and finds a lower
    bound, which often equals the objective.
 3. Otherwise HiGHS searches for a better placement (`placement.deadline.solver_model`). SciPy cannot
-   pass a first solution to HiGHS, so the known objective becomes an upper limit: the program
-   admits only placements that are better by more than the gap. If one program of the whole is too
-   large, it is solved region by region (`placement.deadline.decomposed`).
+   pass a first solution to HiGHS, so the known objective becomes an upper limit: the program admits
+   only placements that are better by more than the gap. If one program of the whole is too large,
+   it is solved region by region (`placement.deadline.decomposed`).
 4. If there is no placement, two elastic programs determine what would allow one: later deadlines,
    or less work on nodes.
 
@@ -28,8 +29,7 @@ from placement.deadline.errors import DeadlinesUnattainable
 from placement.deadline.estimate import Estimate, bounded, estimate, with_sub_deadlines
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import DeadlinePlacement
-from placement.deadline.settings import SolverSettings
-from placement.deadline.solver_model import SolverModel
+from placement.deadline.solver_model import SolverModel, SolverSettings
 from placement.errors import SolverStopped
 from placement.program import MilpSettings
 

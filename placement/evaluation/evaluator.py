@@ -7,7 +7,7 @@ of the recovery time, because users state their bound about silence at the outpu
     R = detection + max_i K_i + Σ_i Q_i·p
 
 *Q.* The tuples that upstream i holds back from the secondary: all but one of a batch of B
-(`placement.standby_schemes`), none under Active Standby, where B = 1. Tuples that travel when the
+(`bench.standby_schemes`), none under Active Standby, where B = 1. Tuples that travel when the
 primary dies are not held back: they are processed as they arrive, while the last of them travels
 the K_i.
 

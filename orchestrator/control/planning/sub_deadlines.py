@@ -27,7 +27,6 @@ from placement.deadline.contraction import Contraction, contract
 from placement.deadline.demand import admit, tightest, work_of
 from placement.deadline.errors import NoStandby
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.proportional import proportional_sub_deadlines
 from placement.deadline.records import (
     Admitted,
     DeadlineNode,
@@ -36,8 +35,9 @@ from placement.deadline.records import (
     DeadlineSource,
 )
 from placement.deadline.recovery import keep_recoverable
-from placement.deadline.settings import SolverSettings
 from placement.deadline.solver import place_by_deadline
+from placement.deadline.solver_model import SolverSettings
+from placement.deadline.sub_deadlines import proportional_sub_deadlines
 from placement.network import NetworkView
 from placement.program import MilpSettings
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from placement.candidates import candidates
 from placement.errors import NoNode
 from placement.evaluation.load import Load
 from placement.graph import QueryGraph
 from placement.network import NetworkView
+from placement.primaries import candidates
 from tests.unit.placement.on_a_line import line, load_of, query
 
 view = line({"n4": 40, "n3": 30, "n2": 20, "n1": 10, "n0": 0}, {"site": 15})

@@ -17,12 +17,12 @@ from placement.deadline.decomposed import place_in_parts
 from placement.deadline.demand import ROUNDING_MS, admit, work_of
 from placement.deadline.demand_table import DemandTable
 from placement.deadline.errors import DeadlinesUnattainable
-from placement.deadline.lower_bounds import LowerBounds
+from placement.deadline.estimate import LowerBounds
 from placement.deadline.paper_model import place_by_paper_model
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import DeadlinePlacement, deviation
-from placement.deadline.settings import SolverSettings
 from placement.deadline.solver import place_by_deadline
+from placement.deadline.solver_model import SolverSettings
 from placement.errors import SolverStopped
 from placement.program import MilpSettings
 from tests.property.placement.deadline.edf import Edf

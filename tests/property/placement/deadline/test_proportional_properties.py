@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.deadline.problem import DeadlineProblem
-from placement.deadline.proportional import proportional_stretch, proportional_sub_deadlines
+from placement.deadline.sub_deadlines import proportional_stretch, proportional_sub_deadlines
 from tests.property.placement.deadline.random_deadlines import random_problem
 
 seeds = st.integers(0, 10_000)

@@ -11,9 +11,8 @@ from placement.deadline.paper_model import MOST_PATHS, place_by_paper_model
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import Admitted
 from placement.deadline.result import DeadlinePlacement, deviation, network_usage
-from placement.deadline.settings import SolverSettings
 from placement.deadline.solver import place_by_deadline
-from placement.deadline.solver_model import SolverModel
+from placement.deadline.solver_model import SolverModel, SolverSettings
 from placement.errors import SettingsError, SolverStopped
 from placement.program import MilpSettings
 from tests.unit.placement.deadline.two_nodes import chain, operator, problem

@@ -10,13 +10,11 @@ import pytest
 from placement.deadline.decomposed import place_in_parts
 from placement.deadline.demand_table import DemandTable
 from placement.deadline.errors import DeadlinesUnattainable
-from placement.deadline.estimate import queries
-from placement.deadline.heuristic import place_greedily
-from placement.deadline.local_search import LocalSearch
-from placement.deadline.lower_bounds import LowerBounds
+from placement.deadline.estimate import LowerBounds, queries
+from placement.deadline.local_search import LocalSearch, place_greedily
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import Admitted
-from placement.deadline.settings import SolverSettings
+from placement.deadline.solver_model import SolverSettings
 from placement.program import MilpSettings
 from tests.unit.placement.deadline.two_nodes import chain, operator, problem
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from placement.deadline.proportional import proportional_stretch, proportional_sub_deadlines
 from placement.deadline.records import DeadlineOperator
+from placement.deadline.sub_deadlines import proportional_stretch, proportional_sub_deadlines
 from tests.unit.placement.deadline.two_nodes import BOTH, chain, operator, problem
 
 
