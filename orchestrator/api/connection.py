@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from orchestrator.deploy.context import find, home
+from orchestrator.deploy.context import ClusterContext, find, home
 from orchestrator.store.protocol import Store
-
-if TYPE_CHECKING:
-    # It comes with all that a host consists of, which most operations do not need.
-    from orchestrator.host.observer import Reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +22,7 @@ class Cluster:
         Its open store.
     """
 
-    reach: Reach
+    reach: ClusterContext
     store: Store
 
     @property

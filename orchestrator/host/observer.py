@@ -11,32 +11,13 @@ import queue
 import secrets
 import threading
 from collections.abc import Sequence
-from typing import Protocol
 
+from orchestrator.deploy.context import ClusterContext
 from orchestrator.host.events import Deliver
 from orchestrator.host.process import HostProcess
 from orchestrator.records import HostSpec, NodeKind
 from orchestrator.store.protocol import Store
 from orchestrator.store.zookeeper import ZooKeeperStore
-
-
-class Reach(Protocol):
-    """The address of a cluster's store."""
-
-    @property
-    def cluster(self) -> str:
-        """Name of the cluster."""
-        ...
-
-    @property
-    def zookeeper(self) -> str:
-        """Connection string of its store."""
-        ...
-
-    @property
-    def secret(self) -> str:
-        """Credential for the store."""
-        ...
 
 
 class Observer:
@@ -57,7 +38,7 @@ class Observer:
         If the store does not answer.
     """
 
-    def __init__(self, reach: Reach, streams: Sequence[str], region: str = "") -> None:
+    def __init__(self, reach: ClusterContext, streams: Sequence[str], region: str = "") -> None:
         name = f"observer-{secrets.token_hex(4)}"
         spec = HostSpec(
             cluster=reach.cluster,

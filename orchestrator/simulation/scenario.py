@@ -18,7 +18,7 @@ from orchestrator.records import HostSpec, NodeKind, StreamRecord
 from orchestrator.simulation.memory_store import MemoryStore
 from orchestrator.simulation.world import Costs, World
 from orchestrator.sinks.delivered import Delivered
-from orchestrator.sources import played, recorded
+from orchestrator.sources import recorded
 from orchestrator.store.protocol import QUERIES, STREAMS
 
 SETTLE_S = 20.0
@@ -216,8 +216,3 @@ class Scenario:
     def _keep(self, _: str, delivery: Deliver) -> None:
         self.deliveries[delivery.stream].append(delivery)
         self._deliver(delivery)
-
-
-def excerpt(stream: StreamRecord, *, begin_ms: int, end_ms: int, speed: float) -> StreamRecord:
-    """The stream with an excerpt of its recording, played once."""
-    return played(stream, begin_ms=begin_ms, end_ms=end_ms, speed=speed, repeat=False)

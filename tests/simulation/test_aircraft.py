@@ -13,7 +13,8 @@ from examples import fetch
 from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, outage, sequence_faults
 from orchestrator.manifest import Manifests, load
-from orchestrator.simulation.scenario import Played, Scenario, excerpt
+from orchestrator.simulation.scenario import Played, Scenario
+from orchestrator.sources import played
 from tests.aircraft_answer import brute_force
 
 PATHS = [fetch.DATA / f"aircraft-{site}.parquet" for site in fetch.SITES]
@@ -40,7 +41,7 @@ def manifests() -> Manifests:
 
 def scenario() -> Scenario:
     streams = [
-        excerpt(stream.record, begin_ms=BEGIN_MS, end_ms=END_MS, speed=180)
+        played(stream.record, begin_ms=BEGIN_MS, end_ms=END_MS, speed=180, repeat=False)
         for stream in manifests().streams
     ]
     return Scenario(manifests(), seed=1, streams=streams)
