@@ -12,6 +12,7 @@ import secrets
 import threading
 from collections.abc import Sequence
 
+from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.host.events import Deliver
 from orchestrator.host.process import HostProcess
@@ -38,7 +39,9 @@ class Observer:
         If the store does not answer.
     """
 
-    def __init__(self, reach: ClusterContext, streams: Sequence[str], region: str = "") -> None:
+    def __init__(
+        self, reach: ClusterContext | ProcessConfig, streams: Sequence[str], region: str = ""
+    ) -> None:
         name = f"observer-{secrets.token_hex(4)}"
         spec = HostSpec(
             cluster=reach.cluster,
