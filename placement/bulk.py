@@ -107,7 +107,7 @@ class Around:
         The load when the round starts.
     expected
         Nodes that each query of the round is expected to put replicas on, by rank: indices, a node
-        once for each copy.
+        once for each replica.
     """
 
     start: Load

@@ -1,4 +1,4 @@
-"""Draws the roles of a copy as a Mermaid state diagram, in `docs/roles.md`.
+"""Draws the roles of a replica as a Mermaid state diagram, in `docs/roles.md`.
 
 The diagram comes from the table in `ha.roles`, so that the two cannot part ways:
 `python -m scripts.roles_diagram` rewrites it in place, and a unit test fails until that is done.

@@ -13,7 +13,7 @@ from placement.rebalancing.moves import Reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Force:
-    """One stream that pulls at a copy.
+    """One stream that pulls at a replica.
 
     Attributes
     ----------

@@ -47,7 +47,7 @@ higher than expected; with less, primaries that divide the time better are looke
 
 USAGE_WEIGHT = 1e-9
 """Weight of a byte of network usage in the deadline program: it decides between placements that are
-equally fair."""
+equally good."""
 
 SOLVING = MilpSettings(gap=0.01, time_limit_s=20.0)
 

@@ -10,9 +10,9 @@ from tests.unit.placement.deadline.two_nodes import BOTH, chain, operator, probl
 
 
 def test_without_latency_a_single_path_has_the_papers_sub_deadlines() -> None:
-    fair = chain(2, 3, deadline_ms=50)
-    found = proportional_sub_deadlines(fair, {"o0": "a", "o1": "b"})
-    assert found == pytest.approx({pair.operator: pair.proportional_ms for pair in fair.pairs})
+    loose = chain(2, 3, deadline_ms=50)
+    found = proportional_sub_deadlines(loose, {"o0": "a", "o1": "b"})
+    assert found == pytest.approx({pair.operator: pair.proportional_ms for pair in loose.pairs})
     assert found == pytest.approx({"o0": 20, "o1": 30})
 
 

@@ -24,7 +24,7 @@ def fresh() -> Load:
 
 def test_what_is_measured_what_runs_and_what_is_placed_all_count():
     load = fresh()
-    # 0.2 cores a copy at 10 ms each: 2 ms.
+    # 0.2 cores a replica at 10 ms each: 2 ms.
     assert load.axis_ms() == pytest.approx([3 + 4, 0])
     assert load.with_replicas(("a", "a", "b")).axis_ms() == pytest.approx([3 + 6, 4])
     assert load.replicas.tolist() == [2, 0]

@@ -373,7 +373,7 @@ def test_uncertainty_counts_the_links_given_up_and_those_taken_on():
 
 
 def test_full_nodes_disperse_under_a_load_price():
-    """Six filters next to the source: dear enough in a crowd to go 10 ms farther."""
+    """Six filters next to the source: together so expensive there that some go 10 ms farther."""
     graphs = [chain(1_000, 10, name=f"q{i}") for i in range(6)]
     running = {f"q{i}.1": ("a", "b") for i in range(6)}
     busy = Settings(cpu=Power(ms_per_core=10, exponent=2), operator_load=0.5)
