@@ -9,7 +9,7 @@ import msgspec
 from ha.roles import ReplicaRole
 from orchestrator.api.connection import Cluster
 from orchestrator.control.view import ClusterView, read_view
-from orchestrator.records import FragmentRecord, NodeRecord, ReplicaId, SinkStatus
+from orchestrator.records import FragmentRecord, NodeRecord, ReplicaId, SinkStatus, SourceStatus
 from orchestrator.store.protocol import LEADER, PROBLEMS, HistoryEntry, Store
 
 RECENT = 6
@@ -73,6 +73,8 @@ class OutputStatus(SinkStatus, frozen=True, kw_only=True):
     site: str
     deadline_ms: float
 
+
+NOTHING_ENTERED = SourceStatus(next_seq=0)
 
 NOTHING_DELIVERED = SinkStatus(
     next_seq=0, watermark_ms=None, rows=0, latency_ms_p50=None, latency_ms_p99=None,
@@ -169,33 +171,28 @@ def _fragment(view: ClusterView, record: FragmentRecord) -> FragmentStatus:
 
 
 def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
-    found: list[StreamStatus] = []
-    for name, stream in sorted(view.stream_records.items()):
-        site = view.hosts.get(stream.site)
-        source = site.sources.get(name) if site is not None else None
-        found.append(
-            StreamStatus(
-                stream=name,
-                site=stream.site,
-                entered=source.next_seq if source else 0,
-                shed=source.shed if source else 0,
-            )
-        )
-    return tuple(found)
+    sources = {
+        (n, stream): s for n, node in view.hosts.items() for stream, s in node.sources.items()
+    }
+    found = [
+        (name, stream.site, sources.get((stream.site, name), NOTHING_ENTERED))
+        for name, stream in sorted(view.stream_records.items())
+    ]
+    return tuple(
+        StreamStatus(stream=name, site=site, entered=source.next_seq, shed=source.shed)
+        for name, site, source in found
+    )
 
 
 def _outputs(view: ClusterView) -> tuple[OutputStatus, ...]:
+    sinks = {(n, stream): s for n, node in view.hosts.items() for stream, s in node.sinks.items()}
     return tuple(
         OutputStatus(
             query=name,
             stream=stream,
             site=site,
             deadline_ms=query.deadline_of(stream),
-            **msgspec.structs.asdict(
-                view.hosts[site].sinks.get(stream, NOTHING_DELIVERED)
-                if site in view.hosts
-                else NOTHING_DELIVERED
-            ),
+            **msgspec.structs.asdict(sinks.get((site, stream), NOTHING_DELIVERED)),
         )
         for name, query in sorted(view.query_records.items())
         for stream, site in query.outputs.items()

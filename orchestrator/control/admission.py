@@ -191,15 +191,8 @@ def _refused(error: PlacementError, manifest: QueryManifest) -> Refused:
                 f"{error.reprocess_ms:.1f}; input from {', '.join(error.inputs)})"
             )
             remedy = f"Allow at least {int(error.best_ms) + 1} ms, or add nearer nodes."
-            names = (
-                "bound_ms",
-                "best_ms",
-                "best_node",
-                "detection_ms",
-                "transfer_ms",
-                "reprocess_ms",
-            )
-            figures = {name: getattr(error, name) for name in names}
+            others = ("query", "operator", "inputs")
+            figures = {name: each for name, each in vars(error).items() if name not in others}
         case DeadlineUnattainable():
             field, value = "deadline", f"{error.deadline_ms:g} ms"
             problem = "no placement tried delivers within it; the best takes "

@@ -18,7 +18,7 @@ from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
 from orchestrator.host.events import Deliver
 from orchestrator.host.process import HostProcess
 from orchestrator.host.warm_up import warm_up
-from orchestrator.sinks.sink_drivers import SinkDrivers
+from orchestrator.sinks import SinkDrivers
 from orchestrator.store.protocol import CLUSTER, Store
 
 FLUSH_EVERY_S = 0.2

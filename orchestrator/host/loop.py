@@ -38,7 +38,7 @@ from orchestrator.records import (
     ReplicaId,
     SourceAssignment,
 )
-from orchestrator.sources.source_drivers import SourceDrivers
+from orchestrator.sources import SourceDrivers
 from orchestrator.store.protocol import Store
 
 PUBLISH_US = 1_000_000

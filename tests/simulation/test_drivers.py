@@ -6,8 +6,7 @@ from pathlib import Path
 
 from orchestrator.manifest import load
 from orchestrator.simulation.scenario import Scenario
-from orchestrator.sinks import read_back
-from orchestrator.sinks.sink_drivers import SinkDrivers
+from orchestrator.sinks import SinkDrivers, read_back
 from tests import drivers
 
 drivers.register()

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from orchestrator.host.events import Deliver
 from orchestrator.records import DriverSpec
-from orchestrator.sinks import read_back
-from orchestrator.sinks.sink_drivers import SinkDrivers
+from orchestrator.sinks import SinkDrivers, read_back
 from streams.chunk import Chunk, stream_schema
 from tests import drivers
 from tests.streams_of_numbers import chunk

@@ -12,9 +12,8 @@ from pyarrow import parquet
 from orchestrator.drivers import DriverError
 from orchestrator.host.events import SourceEmitted
 from orchestrator.records import SourceAssignment
-from orchestrator.sources import spec_of
+from orchestrator.sources import SourceDrivers, spec_of
 from orchestrator.sources.replay import OpenReplay, Recording, Replay
-from orchestrator.sources.source_drivers import SourceDrivers
 
 START_US = 5_000_000
 
