@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from orchestrator.deploy.context import ClusterContext, find, home
 from orchestrator.store.protocol import Store
+
+if TYPE_CHECKING:
+    # It comes with ZooKeeper's client, which most operations do not need.
+    from orchestrator.deploy.config import ProcessConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +27,7 @@ class Cluster:
         Its open store.
     """
 
-    reach: ClusterContext
+    reach: ClusterContext | ProcessConfig
     store: Store
 
     @property
