@@ -80,14 +80,10 @@ def _note_drift(pending: PendingDecision) -> None:
             or change_ms <= settings.drift_share * timing.sub_deadline_ms
         ):
             continue
-        event = pending.event(
-            "re-plan proposed",
-            fragment.key,
-            f"evaluating a burst takes {cost_ms:.3g} ms, the plan rests on "
-            f"{timing.cost_ms:.3g} ms; sub-deadline {timing.sub_deadline_ms:.3g} ms",
-        )
+        detail = f"evaluating a burst takes {cost_ms:.3g} ms, the plan rests on "
+        detail += f"{timing.cost_ms:.3g} ms; sub-deadline {timing.sub_deadline_ms:.3g} ms"
         renewed = msgspec.structs.replace(timing, cost_ms=cost_ms)
-        pending.put_fragment(msgspec.structs.replace(record, timing=renewed), event)
+        pending.change_fragment(record, "re-plan proposed", detail, timing=renewed)
 
 
 def _start_streams(pending: PendingDecision) -> None:

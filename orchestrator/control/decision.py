@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from orchestrator.control.planning.planner import Planning
 from orchestrator.control.view import ClusterView
 from orchestrator.records import FragmentRecord, HistoryEvent, Record
@@ -100,6 +102,13 @@ class PendingDecision:
         self.write(FRAGMENTS.key(record.key), record, version, event)
         self._versions[record.key] = 0 if version is None else version + 1
         self.planning.note(record)
+
+    def change_fragment(
+        self, record: FragmentRecord, kind: str, detail: str, **fields: object
+    ) -> None:
+        """Write a fragment's record with other values of some fields, and tell the history why."""
+        event = self.event(kind, record.key, detail)
+        self.put_fragment(msgspec.structs.replace(record, **fields), event)
 
     def delete_fragment(self, name: str, event: HistoryEvent) -> None:
         """Delete the record of a fragment."""

@@ -15,8 +15,6 @@ Starting over loses the fragment's state, and the history says so.
 
 from __future__ import annotations
 
-import msgspec
-
 from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import InvalidQuery
 from orchestrator.control.decision import PendingDecision
@@ -32,9 +30,9 @@ def heal(pending: PendingDecision, name: str) -> None:
     patient = orphaned_us < pending.settings.takeover_grace_us
     if view.alive(record.primary):
         if view.stepped_down(record) and not patient:
-            _reinstate(pending, name)
+            _reinstate(pending, record)
         elif not view.alive(record.secondary):
-            _replace_secondary(pending, name)
+            _replace_secondary(pending, record)
         return
     secondary = record.secondary
     if secondary is not None and view.alive(secondary):
@@ -42,17 +40,16 @@ def heal(pending: PendingDecision, name: str) -> None:
             return
         status = view.status(secondary, record.fragment)
         if status is not None and status.role is not ReplicaRole.WARMING:
-            _promote(pending, name, max(record.epoch + 1, status.epoch))
+            _promote(pending, record, max(record.epoch + 1, status.epoch))
         else:
-            _start_over(pending, name)
+            _start_over(pending, record)
         return
     lost = [replica for replica in (record.primary, secondary) if replica is not None]
     if not patient or all(view.dead(replica) for replica in lost):
-        _start_over(pending, name)
+        _start_over(pending, record)
 
 
-def _replace_secondary(pending: PendingDecision, name: str) -> None:
-    record = pending.fragments[name]
+def _replace_secondary(pending: PendingDecision, record: FragmentRecord) -> None:
     before = "none" if record.secondary is None else record.secondary.node
     try:
         prefer = _with_replica(pending, record)
@@ -60,20 +57,17 @@ def _replace_secondary(pending: PendingDecision, name: str) -> None:
     except (PlacementError, InvalidQuery) as error:
         pending.problems.append(str(error))
         return
+    detail = f"{before} → {found.node}, recovery {found.recovery.total_ms:.1f} ms"
     if problem is not None:
         pending.problems.append(problem)
-    event = pending.event(
-        "secondary replaced",
-        name,
-        f"{before} → {found.node}, recovery {found.recovery.total_ms:.1f} ms"
-        + ("" if problem is None else f", bound not kept: {problem}"),
-    )
-    renewed = msgspec.structs.replace(
+        detail += f", bound not kept: {problem}"
+    pending.change_fragment(
         record,
+        "secondary replaced",
+        detail,
         secondary=pending.view.replica(found.node),
         timing=pending.planning.running[record.fragment].timing,
     )
-    pending.put_fragment(renewed, event)
 
 
 def _with_replica(pending: PendingDecision, record: FragmentRecord) -> str | None:
@@ -89,37 +83,25 @@ def _with_replica(pending: PendingDecision, record: FragmentRecord) -> str | Non
     return next(iter(warm or sorted(standing)), None)
 
 
-def _promote(pending: PendingDecision, name: str, epoch: int) -> None:
-    record = pending.fragments[name]
+def _promote(pending: PendingDecision, record: FragmentRecord, epoch: int) -> None:
     assert record.secondary is not None
-    event = pending.event(
-        "promoted",
-        name,
-        f"{record.primary.node} is gone and {record.secondary.node} has not recorded "
-        f"that it took over; epoch {epoch}",
-    )
-    promoted = msgspec.structs.replace(
-        record, epoch=epoch, primary=record.secondary, secondary=None, took_over=None
-    )
-    pending.put_fragment(promoted, event)
+    detail = f"{record.primary.node} is gone and {record.secondary.node} has not recorded "
+    detail += f"that it took over; epoch {epoch}"
+    successor = {"primary": record.secondary, "secondary": None, "took_over": None}
+    pending.change_fragment(record, "promoted", detail, epoch=epoch, **successor)
 
 
-def _reinstate(pending: PendingDecision, name: str) -> None:
+def _reinstate(pending: PendingDecision, record: FragmentRecord) -> None:
     """Make a primary act again that stepped down for a successor who has not come forward."""
-    record = pending.fragments[name]
     status = pending.view.status(record.primary, record.fragment)
     assert status is not None
     epoch = max(record.epoch, status.epoch) + 1
-    event = pending.event(
-        "reinstated",
-        name,
-        f"{record.primary.node} stepped down and nobody has taken its place; epoch {epoch}",
-    )
-    pending.put_fragment(msgspec.structs.replace(record, epoch=epoch), event)
+    detail = f"{record.primary.node} stepped down and nobody has taken its place; epoch {epoch}"
+    pending.change_fragment(record, "reinstated", detail, epoch=epoch)
 
 
-def _start_over(pending: PendingDecision, name: str) -> None:
-    record, planning = pending.fragments[name], pending.planning
+def _start_over(pending: PendingDecision, record: FragmentRecord) -> None:
+    planning = pending.planning
     planning.running.pop(record.fragment, None)
     plan = plan_query(pending, record.query, relax=True)
     if plan is None:
@@ -127,10 +109,6 @@ def _start_over(pending: PendingDecision, name: str) -> None:
     epochs = {record.fragment: record.epoch + 1}
     put_retimed(pending, retimed(planning, epochs))
     (renewed,) = new_records(planning, plan, epochs)
-    event = pending.event(
-        "state lost",
-        name,
-        f"{record.primary.node} is gone and nobody can take over; epoch {renewed.epoch} "
-        f"begins from nothing on {renewed.primary.node}",
-    )
-    pending.put_fragment(renewed, event)
+    detail = f"{record.primary.node} is gone and nobody can take over; epoch {renewed.epoch} "
+    detail += f"begins from nothing on {renewed.primary.node}"
+    pending.change_fragment(renewed, "state lost", detail)

@@ -92,7 +92,7 @@ def put_retimed(pending: PendingDecision, records: Iterable[FragmentRecord]) -> 
                 f"{before.timing.sub_deadline_ms:.3g} → {record.timing.sub_deadline_ms:.3g} ms, "
                 "for a query that shares its stream"
             )
-            pending.put_fragment(record, pending.event("sub-deadline changed", record.key, detail))
+            pending.change_fragment(record, "sub-deadline changed", detail)
 
 
 def _place(pending: PendingDecision, query: str) -> None:
