@@ -10,7 +10,6 @@ the same operator arrives, and that a sub-deadline counts from the arrival of th
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -95,22 +94,6 @@ class Tightest:
         return self.deadline_ms - self.demand_ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admission:
-    """The result of the admission test.
-
-    Attributes
-    ----------
-    admitted
-        Whether every node meets all sub-deadlines, including those of work admitted before.
-    binding
-        The sub-deadline with the least slack on any node; None if no node has work.
-    """
-
-    admitted: bool
-    binding: Tightest | None
-
-
 def tightest(node: str, work: tuple[Admitted, ...]) -> Tightest | None:
     """The sub-deadline on a node that leaves the least slack; None if the node has no work."""
     found: Tightest | None = None
@@ -130,8 +113,8 @@ def admit(
     nodes: tuple[DeadlineNode, ...],
     new: Mapping[str, tuple[Admitted, ...]],
     rounding_ms: float = ROUNDING_MS,
-) -> Admission:
-    """Test every node with new work in addition to its admitted work.
+) -> bool:
+    """Whether every node with new work meets all sub-deadlines, also of work admitted before.
 
     Parameters
     ----------
@@ -140,14 +123,8 @@ def admit(
     rounding_ms
         Negative slack that is tolerated, ms.
     """
-    found = [
-        place
-        for node in nodes
-        if (place := tightest(node.name, (*node.admitted, *new.get(node.name, ())))) is not None
-    ]
-    binding = min(found, key=lambda place: place.slack_ms, default=None)
-    slack_ms = math.inf if binding is None else binding.slack_ms
-    return Admission(admitted=slack_ms >= -rounding_ms, binding=binding)
+    found = [tightest(node.name, (*node.admitted, *new.get(node.name, ()))) for node in nodes]
+    return all(place is None or place.slack_ms >= -rounding_ms for place in found)
 
 
 def work_of(

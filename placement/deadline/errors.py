@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from placement.errors import PlacementError
 
 
+@dataclass(eq=False)
 class DeadlineProblemError(PlacementError):
     """A deadline problem that contradicts itself.
 
@@ -16,23 +18,22 @@ class DeadlineProblemError(PlacementError):
         The wrong part (a node, an operator, a stream, an output), and what is wrong with it.
     """
 
-    def __init__(self, subject: str, problem: str) -> None:
-        super().__init__(f"{subject}: {problem}")
-        self.subject = subject
-        self.problem = problem
+    message = "{0.subject}: {0.problem}"
+    subject: str
+    problem: str
 
 
+@dataclass(eq=False)
 class TooManyPaths(PlacementError):
     """Too many paths for the paper's model, which has a row for every path."""
 
-    def __init__(self, output: str, paths: int, limit: int) -> None:
-        super().__init__(
-            f"output {output}: {paths} paths end in it, and the paper's model has a row for "
-            f"each, up to {limit}; use the solver's model"
-        )
-        self.output = output
-        self.paths = paths
-        self.limit = limit
+    message = (
+        "output {0.output}: {0.paths} paths end in it, and the paper's model has a row for "
+        "each, up to {0.limit}; use the solver's model"
+    )
+    output: str
+    paths: int
+    limit: int
 
 
 class DeadlinesUnattainable(PlacementError):

@@ -253,7 +253,7 @@ def kept_by_cheapest(problem: DeadlineProblem, places: Mapping[str, str]) -> Sub
     if proportional_ms is None or not eligible:
         return None
     tight_ms = {name: (1 - SPARE) * ms for name, ms in proportional_ms.items()}
-    if not admit(problem.nodes, work_of(problem, places, tight_ms)).admitted:
+    if not admit(problem.nodes, work_of(problem, places, tight_ms)):
         return None
     return SubDeadlines(places=dict(places), sub_deadlines_ms=proportional_ms)
 

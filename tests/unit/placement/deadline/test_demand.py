@@ -20,33 +20,33 @@ nodes = (DeadlineNode(name="a", admitted=old), DeadlineNode(name="b"))
 
 
 def test_what_fits_is_admitted_with_its_slack() -> None:
-    admission = admit(nodes, {"a": (work("new", 6, 10),)})
-    assert admission.admitted
-    assert admission.binding is not None
-    assert (admission.binding.node, admission.binding.slack_ms) == ("a", 0)
+    new = work("new", 6, 10)
+    assert admit(nodes, {"a": (new,)})
+    binding = tightest("a", (*old, new))
+    assert binding is not None
+    assert (binding.node, binding.slack_ms) == ("a", 0)
 
 
 def test_what_makes_another_late_is_refused_with_node_and_slack() -> None:
-    admission = admit(nodes, {"a": (work("new", 7, 10),), "b": (work("more", 1, 50),)})
-    assert not admission.admitted
-    binding = admission.binding
+    new = work("new", 7, 10)
+    assert not admit(nodes, {"a": (new,), "b": (work("more", 1, 50),)})
+    binding = tightest("a", (*old, new))
     assert binding is not None
     assert (binding.node, binding.deadline_ms, binding.demand_ms) == ("a", 10, 11)
     assert binding.slack_ms == -1
 
 
 def test_work_with_a_later_deadline_does_not_count() -> None:
-    assert admit(nodes, {"a": (work("new", 36, 60),)}).admitted
-    refused = admit(nodes, {"a": (work("new", 37, 60),)})
-    assert not refused.admitted
-    assert refused.binding is not None
-    assert refused.binding.deadline_ms == 60
+    assert admit(nodes, {"a": (work("new", 36, 60),)})
+    refused = work("new", 37, 60)
+    assert not admit(nodes, {"a": (refused,)})
+    binding = tightest("a", (*old, refused))
+    assert binding is not None
+    assert binding.deadline_ms == 60
 
 
 def test_an_empty_cluster_admits_nothing_at_all() -> None:
-    empty = admit((DeadlineNode(name="a"),), {})
-    assert empty.admitted
-    assert empty.binding is None
+    assert admit((DeadlineNode(name="a"),), {})
 
 
 def test_equal_deadlines_count_together() -> None:
@@ -98,12 +98,14 @@ def test_rows_of_what_runs_already() -> None:
 
 def test_slack_of_nothing_is_infinite_not_an_error() -> None:
     two = chain(1, 1, deadline_ms=10)
-    admission = admit(two.nodes, work_of(two, {"o0": "a", "o1": "a"}, {"o0": 5, "o1": 5}))
-    assert admission.binding is not None
-    assert math.isclose(admission.binding.slack_ms, 3)
+    work_by_node = work_of(two, {"o0": "a", "o1": "a"}, {"o0": 5, "o1": 5})
+    assert admit(two.nodes, work_by_node)
+    assert work_by_node["b"] == ()
+    binding = tightest("a", work_by_node["a"])
+    assert binding is not None
+    assert math.isclose(binding.slack_ms, 3)
 
 
 @pytest.mark.parametrize(("excess_ms", "admitted"), [(1e-6, True), (1e-3, False)])
 def test_rounding_does_not_refuse(excess_ms: float, admitted: bool) -> None:
-    found = admit(nodes, {"b": (work("new", 5 + excess_ms, 5),)})
-    assert found.admitted == admitted
+    assert admit(nodes, {"b": (work("new", 5 + excess_ms, 5),)}) == admitted
