@@ -99,7 +99,7 @@ def _primary_ratio(workload: Workload) -> float:
 
 
 def figures(trials: list[Trial]) -> dict[str, float]:
-    """Means over the networks under the issue's keys, and what they are compared by."""
+    """Means over the networks, and the ratios of our figures to those compared with."""
     flat: dict[str, float] = {}
     for method in METHODS:
         for scheme in SCHEMES:

@@ -65,8 +65,7 @@ class UsageSettings:
     softening
         ε as a share of the query's longest link at the start, > 0.
     max_rounds
-        Balances after which the best points so far are taken. The mean over queries like those
-        of reliable placement, §5, is 18 at a tolerance of 10⁻², 60 at 10⁻³ and 110 at 10⁻⁴.
+        Balances after which the best points so far are taken, for a query that converges slowly.
     """
 
     tolerance: float = 1e-3
