@@ -184,7 +184,11 @@ def _compiled(
     queries = [msgspec.json.decode(text, type=QueryRecord) for text in texts]
     waiting: dict[str, tuple[QueryRecord, Statement]] = {}
     for query in queries:
-        for statement in _parsed(query):
+        try:
+            statements = parse(query.statements)
+        except QueryError as error:
+            raise _in_statements(query.name, error) from None
+        for statement in statements:
             taken = waiting.get(statement.name)
             if statement.name in catalogue or taken is not None:
                 owner = "a stream" if taken is None else f"query {taken[0].name}"
@@ -200,13 +204,6 @@ def _compiled(
     for query in queries:
         _check_names(query, {f.name for f in fragments.values() if f.query == query.name})
     return Dataflow(fragments=fragments, columns=catalogue)
-
-
-def _parsed(query: QueryRecord) -> tuple[Statement, ...]:
-    try:
-        return parse(query.statements)
-    except QueryError as error:
-        raise _in_statements(query.name, error) from None
 
 
 def _in_statements(query: str, error: QueryError) -> InvalidQuery:

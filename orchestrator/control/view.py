@@ -220,23 +220,17 @@ def read_view(store: Store) -> ClusterView:
     except RecordInvalid as broken:
         cluster = None
         invalid.append(broken)
-    # Fragments and assignments are read before the nodes they name, so that a node that seems
-    # gone is gone.
-    fragments = _sound(store, FRAGMENTS, invalid, lambda record: record.key, _fragment_fault)
-    assignments = _sound(store, ASSIGNMENTS, invalid)
-    queries = _sound(store, QUERIES, invalid, lambda record: record.name)
-    # A client writes a plan before its query: whoever has read the query finds the plan.
-    plans = _sound(store, PLANS, invalid, lambda record: record.query, _plan_fault)
-    streams = _sound(store, STREAMS, invalid, lambda record: record.name, _stream_fault)
-    nodes = _sound(store, NODES, invalid, lambda record: record.node)
+    # The order matters. Fragments and assignments are read before the nodes they name, so that a
+    # node that seems gone is gone. A client writes a plan before its query: whoever has read the
+    # query finds the plan.
     return ClusterView(
         cluster=cluster,
-        nodes=nodes,
-        streams=streams,
-        queries=queries,
-        fragments=fragments,
-        plans=plans,
-        assignments=assignments,
+        fragments=_sound(store, FRAGMENTS, invalid, lambda record: record.key, _fragment_fault),
+        assignments=_sound(store, ASSIGNMENTS, invalid),
+        queries=_sound(store, QUERIES, invalid, lambda record: record.name),
+        plans=_sound(store, PLANS, invalid, lambda record: record.query, _plan_fault),
+        streams=_sound(store, STREAMS, invalid, lambda record: record.name, _stream_fault),
+        nodes=_sound(store, NODES, invalid, lambda record: record.node),
         invalid=tuple(invalid),
     )
 
