@@ -57,6 +57,15 @@ class OutputLog:
         Greatest size of the rows kept, as Arrow counts it.
     linger_us
         How much longer than needed output is kept, measured in ingestion times.
+
+    Attributes
+    ----------
+    base
+        The cut before which all output has been trimmed.
+    end
+        The cut after the newest tuple.
+    overflowed_tuples
+        Tuples dropped because the log was full.
     """
 
     def __init__(
@@ -67,8 +76,7 @@ class OutputLog:
         linger_us: int = DEFAULT_LINGER_US,
     ) -> None:
         self.schema = schema
-        self._base = base or Position()
-        self._end = self._base
+        self.base = self.end = base or Position()
         self._chunks: deque[Chunk] = deque()
         self._sizes: deque[int] = deque()
         self._bytes = 0
@@ -76,16 +84,6 @@ class OutputLog:
         self._linger_us = linger_us
         self._subscribers: dict[Consumer, Subscriber] = {}
         self.overflowed_tuples = 0
-
-    @property
-    def base(self) -> Position:
-        """The cut before which all output has been trimmed."""
-        return self._base
-
-    @property
-    def end(self) -> Position:
-        """The cut after the newest tuple."""
-        return self._end
 
     @property
     def consumers(self) -> tuple[Consumer, ...]:
@@ -105,7 +103,7 @@ class OutputLog:
     ) -> Chunk:
         """Number the rows and keep them."""
         chunk = Chunk(
-            first_seq=self._end.next_seq,
+            first_seq=self.end.next_seq,
             rows=rows,
             watermarks_ms=watermarks_ms,
             ingestion_times_us=ingestion_times_us,
@@ -115,18 +113,15 @@ class OutputLog:
 
     def extend(self, chunk: Chunk) -> None:
         """Keep a chunk that is numbered already, such as one from a peer replica's snapshot."""
-        if (
-            chunk.first_seq != self._end.next_seq
-            or chunk.watermarks_ms[0] <= self._end.watermark_ms
-        ):
+        if chunk.first_seq != self.end.next_seq or chunk.watermarks_ms[0] <= self.end.watermark_ms:
             raise InvariantViolation(
-                f"log ends at {self._end}, chunk begins at sequence {chunk.first_seq} "
+                f"log ends at {self.end}, chunk begins at sequence {chunk.first_seq} "
                 f"with watermark {chunk.watermarks_ms[0]}"
             )
         size = chunk.rows.nbytes
         self._chunks.append(chunk)
         self._sizes.append(size)
-        self._end = chunk.end
+        self.end = chunk.end
         self._bytes += size
         while self._bytes > self._capacity_bytes and len(self._chunks) > 1:
             self.overflowed_tuples += self._chunks[0].rows.num_rows
@@ -134,7 +129,7 @@ class OutputLog:
 
     def subscribe(self, consumer: Consumer, position: Position | None) -> Position:
         """Subscribe `consumer` from `position` on, or from the log's beginning if that is later."""
-        start = self._base if position is None or _before(position, self._base) else position
+        start = self.base if position is None or _before(position, self.base) else position
         self._subscribers[consumer] = Subscriber(acknowledged=start, sent=start)
         return start
 
@@ -157,14 +152,14 @@ class OutputLog:
         """The chunks `consumer` has not been sent yet; they count as sent from now on."""
         subscriber = self._subscribers[consumer]
         fresh = list(self._after(subscriber.sent))
-        subscriber.sent = self._end
+        subscriber.sent = self.end
         return fresh
 
     def rewind(self) -> None:
         """Count only acknowledged output as sent, so that a new primary sends the rest again."""
         for subscriber in self._subscribers.values():
             subscriber.sent = max(
-                subscriber.acknowledged, self._base, key=lambda cut: cut.watermark_ms
+                subscriber.acknowledged, self.base, key=lambda cut: cut.watermark_ms
             )
 
     def _after(self, cut: Position) -> Iterator[Chunk]:
@@ -190,11 +185,11 @@ class OutputLog:
     def _drop_oldest(self) -> None:
         chunk = self._chunks.popleft()
         self._bytes -= self._sizes.popleft()
-        self._base = chunk.end
+        self.base = chunk.end
 
     def check_invariants(self) -> None:
         """Raise unless chunks follow each other without gaps; tests call this after every step."""
-        cut = self._base
+        cut = self.base
         for chunk in self._chunks:
             if chunk.first_seq != cut.next_seq:
                 raise InvariantViolation(f"sequence jumps from {cut.next_seq} to {chunk.first_seq}")
@@ -206,8 +201,8 @@ class OutputLog:
         if self._chunks:
             # The other chunks were checked when they were the newest, and do not change.
             self._chunks[-1].check(self.schema)
-        if cut != self._end:
-            raise InvariantViolation(f"log ends at {cut}, not at {self._end}")
+        if cut != self.end:
+            raise InvariantViolation(f"log ends at {cut}, not at {self.end}")
 
 
 def _before(one: Position, other: Position) -> bool:

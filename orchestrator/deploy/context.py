@@ -106,10 +106,8 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                 f"Cluster {self.cluster} (process {self.pid}) is broken; its logs are in "
                 f"{self.logs}. `vivace down --cluster {self.cluster}` ends it.",
             ) from None
-        try:
+        with contextlib.closing(store):
             yield store
-        finally:
-            store.close()
 
 
 def started_s(process: psutil.Process) -> float:

@@ -11,6 +11,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 import msgspec
 
@@ -36,11 +37,8 @@ def start_coordinator(config: ProcessConfig) -> Coordinator:
         ZooKeeper does not answer.
     """
     settings = cluster_record(config.cluster_manifest())
-    store = config.open_store()
-    try:
+    with closing(config.open_store()) as store:
         _publish(store, msgspec.structs.replace(settings, name=config.cluster))
-    finally:
-        store.close()
     candidate = f"{config.cluster}-{os.getpid()}-{secrets.token_hex(4)}"
     coordinator = Coordinator(config.open_store, candidate, now_us)
     coordinator.start()

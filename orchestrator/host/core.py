@@ -12,7 +12,6 @@ to evaluate next, and `prober` measures latencies.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,6 +81,11 @@ class HostCore:
         For probing.
     now_us
         When it starts.
+
+    Attributes
+    ----------
+    counters
+        Events counted so far, by name.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class HostCore:
         self._heartbeat_us = round(settings.heartbeat_ms * 1000)
         self._ack_interval_us = round(settings.ack_interval_ms * 1000)
         self._outbox = outbox = Outbox(node)
+        self.counters = outbox.counters
         batch_us = round(settings.batch_ms * 1000)
         self._dispatcher = Dispatcher(manager.replicas, settings.scheduling, batch_us)
         detector = FailureDetector(round(settings.suspect_after_ms * 1000), self._heartbeat_us)
@@ -100,11 +105,6 @@ class HostCore:
         self._inputs = InputProcessor(manager, self._dispatcher, outbox)
         self._emulate_costs = settings.emulate_costs
         self._next_heartbeat_us = self._next_ack_us = self._next_probe_us = now_us
-
-    @property
-    def counters(self) -> Counter[str]:
-        """Events counted so far, by name."""
-        return self._outbox.counters
 
     def handle(self, event: Event, now_us: int) -> list[Command]:
         """React to an event."""

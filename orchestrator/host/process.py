@@ -13,6 +13,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 from orchestrator.clock import now_us
 from orchestrator.errors import InvalidInput
@@ -166,11 +167,8 @@ def run_host(spec: HostSpec) -> None:
     """
     parent_watchdog = ParentWatchdog()
     warm_up()
-    store = ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)
-    try:
+    with closing(ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)) as store:
         HostProcess(spec, store, _nobody).run(parent_watchdog.parent_is_gone)
-    finally:
-        store.close()
 
 
 def _nobody(delivery: Deliver) -> None:

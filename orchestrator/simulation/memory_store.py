@@ -102,30 +102,30 @@ class MemoryStore(Store):
     def __init__(self, server: MemoryServer) -> None:
         super().__init__("", server.history_limit)
         self._server = server
-        self._state = SessionState.CONNECTED
-        self._session = next(server.session_numbers)
+        self.state = SessionState.CONNECTED
+        self.session = next(server.session_numbers)
         self._expired = False
 
     def suspend(self) -> None:
         """Break the connection; the server keeps the session."""
-        if self._state is SessionState.CONNECTED:
+        if self.state is SessionState.CONNECTED:
             self._become(SessionState.SUSPENDED)
 
     def expire(self) -> None:
         """End the session; a SUSPENDED client learns of it only on `resume`."""
-        self._server.end_session(self._session)
+        self._server.end_session(self.session)
         self._expired = True
-        if self._state is SessionState.CONNECTED:
+        if self.state is SessionState.CONNECTED:
             self._lose()
 
     def resume(self) -> None:
         """Restore the connection: in the same session, or in a new one if that has expired."""
-        if self._state is SessionState.CONNECTED:
+        if self.state is SessionState.CONNECTED:
             return
         if self._expired:
-            if self._state is SessionState.SUSPENDED:
+            if self.state is SessionState.SUSPENDED:
                 self._lose()
-            self._session = next(self._server.session_numbers)
+            self.session = next(self._server.session_numbers)
             self._expired = False
         self._become(SessionState.CONNECTED)
         for watch in [watch for watch in self._server.watches if watch.client is self]:
@@ -144,9 +144,9 @@ class MemoryStore(Store):
             watch.cancel()
         if self in self._server.clients:
             self._server.clients.remove(self)
-        self._server.end_session(self._session)
+        self._server.end_session(self.session)
         self._expired = True
-        if self._state is not SessionState.LOST:
+        if self.state is not SessionState.LOST:
             self._lose()
 
     def _names(self, folder: str) -> list[str]:
@@ -168,7 +168,7 @@ class MemoryStore(Store):
             path += f"{next(self._server.event_numbers):010d}"
         if path in self._server.entries:
             raise RecordExists(path, "exists already")
-        self._server.entries[path] = _Entry(data, 0, self._session if ephemeral else 0)
+        self._server.entries[path] = _Entry(data, 0, self.session if ephemeral else 0)
         self._server.changed(path)
         return path
 
@@ -193,7 +193,7 @@ class MemoryStore(Store):
         return entry
 
     def _lose(self) -> None:
-        self._session = 0
+        self.session = 0
         self._become(SessionState.LOST)
 
 

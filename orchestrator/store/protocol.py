@@ -224,24 +224,21 @@ class Store(ABC):
         Put before the path of every record.
     history_limit
         Events kept in the audit trail.
+
+    Attributes
+    ----------
+    state
+        State of the session, with the meaning given at the top of this module.
+    session
+        Number of the present session; another one after `LOST`, 0 between two sessions.
     """
 
     def __init__(self, root: str, history_limit: int) -> None:
         self._root = root
         self._history_limit = history_limit
-        self._state = SessionState.LOST
-        self._session = 0
+        self.state = SessionState.LOST
+        self.session = 0
         self._listeners: list[Callable[[SessionState], None]] = []
-
-    @property
-    def state(self) -> SessionState:
-        """State of the session, with the meaning given at the top of this module."""
-        return self._state
-
-    @property
-    def session(self) -> int:
-        """Number of the present session; another one after `LOST`, 0 between two sessions."""
-        return self._session
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
         """Call back at each change of state, on the store's thread: set a flag, do not block."""
@@ -352,12 +349,12 @@ class Store(ABC):
     def _path(self, where: Key[R] | Folder[R]) -> str:
         """Full path of a record that is about to be read or written."""
         path = self._root + where.path
-        if self._state is not SessionState.CONNECTED:
-            raise StoreUnavailable(path, f"the session is {self._state.value}")
+        if self.state is not SessionState.CONNECTED:
+            raise StoreUnavailable(path, f"the session is {self.state.value}")
         return path
 
     def _become(self, state: SessionState) -> None:
-        self._state = state
+        self.state = state
         for listener in [*self._listeners]:
             listener(state)
 

@@ -138,7 +138,7 @@ class ZooKeeperStore(Store):
         path, children = self._root + where.path, isinstance(where, Folder)
         watch = ZooKeeperWatch(self._client, path, callback, children=children)
         self._watches.append(watch)
-        if self._state is SessionState.CONNECTED:
+        if self.state is SessionState.CONNECTED:
             watch.arm()
         return watch
 
@@ -184,16 +184,16 @@ class ZooKeeperStore(Store):
         self._wait(path, self._client.delete_async(path, version))
 
     def _state_changed(self, kazoo_state: str) -> None:
-        self._state = state = SessionState(kazoo_state)
+        self.state = state = SessionState(kazoo_state)
         if state is SessionState.CONNECTED:
             identity = self._client.client_id
-            self._session = 0 if identity is None else identity[0]
+            self.session = 0 if identity is None else identity[0]
             self._connected.set()
             self._watches = [watch for watch in self._watches if not watch.cancelled]
             for watch in self._watches:
                 watch.arm()
         elif state is SessionState.LOST:
-            self._session = 0
+            self.session = 0
         self._become(state)
 
     def _wait(self, path: str, result: AsyncResult[T]) -> T:

@@ -57,13 +57,23 @@ class EmbeddedZooKeeper:
         data of an earlier server in the same folder.
     port
         Port for clients. If not given, a free port is chosen and kept over restarts.
+
+    Attributes
+    ----------
+    log
+        File with its warnings and errors.
+    process
+        The running server, for drills that crash it.
     """
 
     def __init__(self, java: Java, data_dir: Path, port: int | None = None) -> None:
         self._java = java
         self._folder = data_dir.absolute()
         self._port = port
-        self._process: ChildProcess | None = None
+        # For Java's temporary files, which a killed process leaves behind.
+        self._temporary = self._folder / "tmp"
+        self.log = self._folder / "zookeeper.log"
+        self.process: ChildProcess | None = None
 
     @property
     def port(self) -> int:
@@ -77,16 +87,6 @@ class EmbeddedZooKeeper:
         """Its address, as clients take it."""
         return f"{LOOPBACK}:{self.port}"
 
-    @property
-    def log(self) -> Path:
-        """File with its warnings and errors."""
-        return self._folder / "zookeeper.log"
-
-    @property
-    def process(self) -> ChildProcess | None:
-        """The running server, for drills that crash it."""
-        return self._process
-
     def start(self, timeout_s: float = 60.0) -> None:
         """Start the server and wait until it serves; does nothing if it runs.
 
@@ -97,7 +97,7 @@ class EmbeddedZooKeeper:
         Unreachable
             The server ended, or did not serve within `timeout_s`.
         """
-        if self._process is not None and self._process.poll() is None:
+        if self.process is not None and self.process.poll() is None:
             return
         self.stop()
         (self._folder / "data").mkdir(parents=True, exist_ok=True)
@@ -122,15 +122,10 @@ class EmbeddedZooKeeper:
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """End the server and keep its data."""
-        if self._process is not None:
-            self._process.stop(timeout_s)
-            self._process = None
+        if self.process is not None:
+            self.process.stop(timeout_s)
+            self.process = None
             shutil.rmtree(self._temporary, ignore_errors=True)
-
-    @property
-    def _temporary(self) -> Path:
-        """Folder for Java's temporary files, which a killed process leaves behind."""
-        return self._folder / "tmp"
 
     def _launch(self, port: int, timeout_s: float) -> None:
         self._temporary.mkdir(exist_ok=True)
@@ -147,7 +142,7 @@ class EmbeddedZooKeeper:
         )
         logging = self._folder / "log4j2.properties"
         logging.write_text(LOGGING.format(level="warn"), encoding="utf-8")
-        self._process = ChildProcess(
+        self.process = ChildProcess(
             [
                 str(self._java.executable),
                 *SMALL_JVM,
@@ -164,7 +159,7 @@ class EmbeddedZooKeeper:
             env=self._java.environment(),
             cwd=self._folder,
         )
-        self._await_service(self._process, port, timeout_s)
+        self._await_service(self.process, port, timeout_s)
 
     def _await_service(self, process: ChildProcess, port: int, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s

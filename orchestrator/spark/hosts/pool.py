@@ -14,6 +14,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
@@ -160,11 +161,9 @@ class HostPool:
         return any(stage.numActiveTasks for stage in stages if stage)
 
     def _cancel(self, node: str) -> None:
-        try:
+        # On failure the session has ended, and all its jobs with it.
+        with suppress(*_spark_errors):
             self._context.cancelJobGroup(_group(node))
-        except _spark_errors:
-            # The session ended, and all its jobs with it.
-            return
 
     def _keep(self, spec: HostSpec) -> None:
         """Submit one node's host until the pool is stopped."""

@@ -87,17 +87,10 @@ class BlockReport(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def __add__(self, other: BlockReport) -> BlockReport:
-        moments = self.moments + other.moments
-        return BlockReport(
-            nodes=self.nodes + other.nodes,
-            total=moments.total.tolist(),
-            products=moments.products.tolist(),
-            square_sum=self.square_sum + other.square_sum,
-            error_sum=self.error_sum + other.error_sum,
-            rejected=self.rejected + other.rejected,
-            resets=self.resets + other.resets,
-            peak_mb=max(self.peak_mb, other.peak_mb),
-        )
+        here, there = msgspec.structs.asdict(self), msgspec.structs.asdict(other)
+        sums = {name: np.add(value, there[name]).tolist() for name, value in here.items()}
+        sums["peak_mb"] = max(self.peak_mb, other.peak_mb)
+        return BlockReport(**sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
