@@ -169,18 +169,17 @@ def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> Proc
     if len(found) != 1:
         problem = f"holds {len(found)} documents"
         raise InvalidInput(str(file), "", None, problem, "Write a single one.")
-    section = found[0].section()
     given: dict[str, str] = {}
-    for name, variable in VARIABLES.items():
-        field = section.get(name)
-        if value := environment.get(variable) or (field.text() if field else ""):
-            given[name] = value
-    settings = section.get("sparkSettings")
-    spark_settings = {
-        key.name.removeprefix("sparkSettings."): value.text()
-        for key, value in (settings.entries() if settings else ())
-    }
-    section.close()
+    with found[0].section() as section:
+        for name, variable in VARIABLES.items():
+            field = section.get(name)
+            if value := environment.get(variable) or (field.text() if field else ""):
+                given[name] = value
+        settings = section.get("sparkSettings")
+        spark_settings = {
+            key.name.removeprefix("sparkSettings."): value.text()
+            for key, value in (settings.entries() if settings else ())
+        }
     paths = {
         # A path in the file is relative to the file, a path in a variable to the working folder.
         name: (Path() if environment.get(VARIABLES[name]) else file.parent).absolute() / given[name]
