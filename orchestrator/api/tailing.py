@@ -11,6 +11,7 @@ from orchestrator.api.connection import Cluster
 from orchestrator.control.view import read_view
 from orchestrator.errors import InvalidInput
 from orchestrator.host.observer import Observer
+from streams.chunk import TIMESTAMP
 from topology.suggestions import nearest
 
 POLL_S = 0.5
@@ -18,9 +19,10 @@ POLL_S = 0.5
 
 
 class TailRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A tuple: its sequence number in the stream, and column → value."""
+    """A tuple: its sequence number in the stream, its event timestamp, and column → value."""
 
     seq: int
+    timestamp_ms: int
     values: dict[str, object]
 
 
@@ -80,5 +82,11 @@ def _batches(cluster: Cluster, stream: str, limit: int | None) -> Iterator[TailB
                 first = delivery.chunk.first_seq
                 yield TailBatch(
                     lost=delivery.lost,
-                    rows=tuple(TailRow(seq=seq, values=row) for seq, row in enumerate(rows, first)),
+                    rows=tuple(_row(seq, row) for seq, row in enumerate(rows, first)),
                 )
+
+
+def _row(seq: int, values: dict[str, object]) -> TailRow:
+    timestamp_ms = values.pop(TIMESTAMP)
+    assert isinstance(timestamp_ms, int)
+    return TailRow(seq=seq, timestamp_ms=timestamp_ms, values=values)

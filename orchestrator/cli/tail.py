@@ -43,8 +43,9 @@ def _print(followed: api.Tail, as_json: bool) -> None:
             messages().print(f"[yellow]! {batch.lost} tuples are missing here[/]")
         for row in batch.rows:
             if as_json:
-                line = msgspec.json.encode({"_seq": row.seq, **row.values}).decode()
+                document = {"_seq": row.seq, "_ts": row.timestamp_ms, **row.values}
+                line = msgspec.json.encode(document).decode()
             else:
-                line = printer.line(row.seq, row.values)
+                line = printer.line(row)
             sys.stdout.write(line + "\n")
         sys.stdout.flush()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-TIMESTAMP = "timestamp"
-"""Column of a tuple's event timestamp, ms since 1970."""
+from orchestrator import api
 
 _widths = {"int": 12, "float": 12, "string": 16, "bool": 5}
 
@@ -24,7 +23,7 @@ class RowPrinter:
         self._columns = {name: max(len(name), _widths[kind]) for name, kind in columns.items()}
         self._headed = False
 
-    def line(self, seq: int, row: Mapping[str, object]) -> str:
+    def line(self, row: api.TailRow) -> str:
         """The line of a row."""
         head = ""
         if not self._headed:
@@ -32,9 +31,9 @@ class RowPrinter:
             names = "  ".join(name.ljust(width) for name, width in self._columns.items())
             head = f"{'seq':>8}  {'time':<23}  {names}".rstrip() + "\n"
         cells = "  ".join(
-            _text(row.get(name)).ljust(width) for name, width in self._columns.items()
+            _text(row.values.get(name)).ljust(width) for name, width in self._columns.items()
         )
-        return f"{head}{seq:>8}  {_time(row.get(TIMESTAMP))}  {cells}".rstrip()
+        return f"{head}{row.seq:>8}  {_time(row.timestamp_ms)}  {cells}".rstrip()
 
 
 def _text(value: object) -> str:
@@ -43,9 +42,7 @@ def _text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _time(value: object) -> str:
-    """A stream's own time, ms since 1970."""
-    if not isinstance(value, int):
-        return "–".ljust(23)
-    moment = datetime.fromtimestamp(value / 1000, UTC)
+def _time(timestamp_ms: int) -> str:
+    """An event timestamp, ms since 1970, as a time in UTC."""
+    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
