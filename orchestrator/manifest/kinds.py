@@ -25,6 +25,10 @@ from streams.scheduling.shedder import value_of
 DEFAULT_EXECUTOR_MEMORY_BYTES = 512 * 2**20
 """Enough for the demo's executors; the Python worker's memory comes on top of it."""
 
+LEAST_EXECUTOR_MEMORY_BYTES = 480 * 2**20
+"""Spark ends an executor that can use less than 450 MiB, and Java's serial collector withholds a
+thirtieth of the heap: 450 MiB are 29/30 of 466 MiB. The rest is a margin."""
+
 LEAST_SHED_MS = 1e-3
 """Load shedders count in whole microseconds."""
 
@@ -132,6 +136,14 @@ def _duration(field: Field) -> float:
     return field.quantity(duration_ms)
 
 
+def _executor_memory(field: Field) -> int:
+    size = field.quantity(memory_bytes, positive=True)
+    if size < LEAST_EXECUTOR_MEMORY_BYTES:
+        least = f"{LEAST_EXECUTOR_MEMORY_BYTES // 2**20}m"
+        field.refuse("is less than Spark needs for an executor", f"Write {least} or more.")
+    return size
+
+
 _settings: Options = {
     "heartbeat_ms": ("heartbeat", _interval),
     "suspect_after_ms": ("suspectAfter", _interval),
@@ -146,10 +158,7 @@ _settings: Options = {
 _equipment: Options = {
     "sites": ("sites", lambda field: tuple(_place(item) for item in field.items())),
     "latencies": ("latencies", Field.path),
-    "executor_memory_bytes": (
-        "executorMemory",
-        lambda field: field.quantity(memory_bytes, positive=True),
-    ),
+    "executor_memory_bytes": ("executorMemory", _executor_memory),
 }
 
 

@@ -63,7 +63,7 @@ class SessionSettings:
     executors
         Number of executors, of one core each.
     executor_memory_mb, driver_memory_mb
-        Java heaps, MB. Spark refuses executors of less than 450.
+        Java heaps, MB. Spark ends executors that can use less than 450 of theirs.
     master
         Spark's master URL; a local cluster of that many executors if not given.
     java

@@ -183,6 +183,7 @@ def test_cpu_scaling_is_read_and_kept_in_the_store(
         ("selectivity: 0.5", "selectivity: .nan", "selectivity: nan is not a number"),
         ("heartbeat: 20 ms", "heartbeat: 200 ms", "lets every node be suspected"),
         ("600m", "yes", "executorMemory: True"),
+        ("600m", "479m", "all.yaml:6: Cluster aircraft: executorMemory: '479m' is less than Spark"),
         ("region: UK South}]\nsites", "region: UK Suoth}]\nsites", "Did you mean UK South?"),
         ("region: UK South}]\nsites", "region: Far}]\nsites", "has no measured latency to"),
         ("latency.csv", "gone.csv", "Cluster aircraft: latencies: "),
