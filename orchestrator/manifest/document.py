@@ -252,9 +252,14 @@ class Section:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+
+    def close(self) -> None:
+        """Refuse the fields that were not asked for."""
         for name, (key, _) in self.pairs.items():
-            if kind is None and name not in self._asked:
+            if name not in self._asked:
                 key.refuse("is an unknown field", nearest(name, self._asked))
 
 
