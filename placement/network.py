@@ -32,8 +32,6 @@ class Node:
     ----------
     position_ms
         Coordinate, ms, shape (d,); distances approximate round trips.
-    height_ms
-        Time of every round trip to or from the node besides the distance, ms, ≥ 0.
     error_ms
         Uncertainty of the coordinate, ms, ≥ 0: how far a distance to it may be off.
     cpu_ms
@@ -50,7 +48,6 @@ class Node:
 
     name: str
     position_ms: FloatArray
-    height_ms: float = 0.0
     error_ms: float = 0.0
     cpu_ms: float = 0.0
     capacity_cores: float = math.inf
@@ -103,7 +100,6 @@ class NetworkView:
     domain_ids: IntArray = field(init=False, repr=False)
     several_domains: bool = field(init=False, repr=False)
     capacity_cores: FloatArray = field(init=False, repr=False)
-    _heights_ms: FloatArray = field(init=False, repr=False)
     _errors_ms: FloatArray = field(init=False, repr=False)
     _measured: _MeasuredPairs = field(init=False, repr=False)
     _tree: cKDTree | None = field(init=False, repr=False)
@@ -131,7 +127,6 @@ class NetworkView:
             "domain_ids": domain_ids,
             "several_domains": len(np.unique(domain_ids[host_indices])) > 1,
             "capacity_cores": np.array([node.capacity_cores for node in self.nodes]),
-            "_heights_ms": np.array([node.height_ms for node in self.nodes]),
             "_errors_ms": np.array([node.error_ms for node in self.nodes], dtype=np.float64),
             "_measured": _MeasuredPairs.of(self.rtt_ms, index),
             "_tree": cKDTree(positions_ms[host_indices]) if hosts else None,
@@ -220,7 +215,6 @@ class NetworkView:
 
     def _one_way(self, apart_ms: FloatArray, sources: IntArray, targets: IntArray) -> FloatArray:
         """One-way latencies of pairs whose coordinates are so far apart, ms."""
-        apart_ms += self._heights_ms[sources] + self._heights_ms[targets]
         rtt_ms = self._measured.over(apart_ms, sources, targets)
         rtt_ms[sources == targets] = 0.0
         return rtt_ms / 2
@@ -258,7 +252,7 @@ class NetworkView:
             answer = self._tree.query(point_ms, k=list(range(1, fetched + 1)))
             reach, ranks = cast("tuple[FloatArray, IntArray]", answer)
             found = self.host_indices[ranks]
-            distance_ms = np.hypot(reach + self._heights_ms[found], cpu_ms[found])
+            distance_ms = np.hypot(reach, cpu_ms[found])
             order = np.lexsort((ranks, distance_ms))[:count]
             beyond_ms = math.hypot(float(reach[-1]), idlest_ms)
             if fetched == total or distance_ms[order[-1]] < beyond_ms:
@@ -326,7 +320,7 @@ def _check_node(node: Node, first: Node) -> None:
         )
     if not np.all(np.isfinite(node.position_ms)):
         raise NetworkError(f"node {node.name!r} has coordinate {node.position_ms.tolist()}")
-    for name in ("height_ms", "error_ms", "cpu_ms"):
+    for name in ("error_ms", "cpu_ms"):
         value: float = getattr(node, name)
         if not math.isfinite(value) or value < 0:
             raise NetworkError(f"node {node.name!r} has {name} {value}, not a number ≥ 0")

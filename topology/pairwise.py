@@ -25,7 +25,7 @@ import math
 import numpy as np
 
 from topology.arrays import FloatArray
-from topology.coordinate import MAX_RTT_MS, CoordinateError, Vector
+from topology.coordinate import MAX_RTT_MS, CoordinateError
 from topology.vivaldi import Constant, spring
 
 
@@ -75,15 +75,15 @@ def fit_sample(
     array([ 0., 20.])
     """
     _validate(rtt_ms, mine_ms, peer_ms, timestep.rest_ms)
-    mine, peer = Vector(mine_ms.astype(np.float64)), Vector(peer_ms)
-    stretch_ms = rtt_ms - mine.minus(peer).length_ms
+    mine_ms = mine_ms.astype(np.float64)
+    stretch_ms = rtt_ms - float(np.linalg.norm(mine_ms - peer_ms))
     # Rounding could keep the stretch above a tiny e_t; exact arithmetic needs no more steps.
     for _ in range(_steps(abs(stretch_ms), timestep)):
-        stretch_ms, direction = spring(mine, peer, rtt_ms, rng)
-        mine = mine.moved(direction, timestep.delta * stretch_ms, 0.0)
-        if abs(rtt_ms - mine.minus(peer).length_ms) < timestep.rest_ms:
+        stretch_ms, direction = spring(mine_ms, peer_ms, rtt_ms, rng)
+        mine_ms = mine_ms + timestep.delta * stretch_ms * direction
+        if abs(rtt_ms - np.linalg.norm(mine_ms - peer_ms)) < timestep.rest_ms:
             break
-    return mine.position_ms
+    return mine_ms
 
 
 def _steps(stretch_ms: float, timestep: Constant) -> int:

@@ -30,8 +30,7 @@ Deviations from Algorithm 2 of the reliable placement paper (`topology.pairwise`
   packet is no distance. Impossible values are rejected and counted. A coordinate that is no longer
   a finite number starts over, which is counted.
 
-Both timesteps work with heights (Dabek et al., §5.4); `topology.coordinate` defines u(x_i − x_j)
-and ‖·‖ for them. `topology.bulk_steps` takes the same step for many nodes at once.
+`topology.bulk_steps` takes the same step for many nodes at once.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from statistics import median
 import numpy as np
 
 from topology.arrays import FloatArray
-from topology.coordinate import MAX_RTT_MS, MIN_HEIGHT_MS, Coordinate, Vector, check_same_space
+from topology.coordinate import MAX_RTT_MS, Coordinate, check_same_space
 
 MAX_ERROR = 1.5
 """Upper limit of the error estimate: a coordinate with a larger error says nothing more."""
@@ -113,18 +112,17 @@ class Constant:
 
 
 def spring(
-    place: Vector, peer: Vector, rtt_ms: float, rng: np.random.Generator
-) -> tuple[float, Vector]:
+    place_ms: FloatArray, peer_ms: FloatArray, rtt_ms: float, rng: np.random.Generator
+) -> tuple[float, FloatArray]:
     """Stretch of the spring between a node and a peer, ms, and the unit vector from the peer.
 
     The unit vector is drawn at random if both are at the same point.
     """
-    apart = place.minus(peer)
-    stretch_ms = rtt_ms - apart.length_ms
-    # Two nodes at the same point part sideways, whatever their heights.
-    if np.linalg.norm(apart.position_ms) == 0:
-        apart = Vector(rng.normal(size=apart.position_ms.shape))
-    return stretch_ms, apart.unit()
+    apart_ms = place_ms - peer_ms
+    stretch_ms = rtt_ms - float(np.linalg.norm(apart_ms))
+    if np.linalg.norm(apart_ms) == 0:
+        apart_ms = rng.normal(size=apart_ms.shape)
+    return stretch_ms, apart_ms / float(np.linalg.norm(apart_ms))
 
 
 class Vivaldi:
@@ -142,8 +140,6 @@ class Vivaldi:
         c_e of Dabek et al., in (0, 1].
     filter_samples
         Number of a peer's last round trips of which the median counts, ≥ 1.
-    height
-        Whether coordinates have a height (`topology.coordinate`); the same for all nodes.
 
     Attributes
     ----------
@@ -168,7 +164,6 @@ class Vivaldi:
         timestep: Adaptive | Constant | None = None,
         error_gain: float = ERROR_GAIN,
         filter_samples: int = 3,
-        height: bool = False,
     ) -> None:
         check_fraction("error_gain", error_gain)
         for name, count in (("dimensions", dimensions), ("filter_samples", filter_samples)):
@@ -179,23 +174,21 @@ class Vivaldi:
         self._error_gain = error_gain
         self._filter_samples = filter_samples
         self._samples: dict[str, deque[float]] = {}
-        self._min_height_ms = MIN_HEIGHT_MS if height else 0.0
-        self._start = Vector(np.zeros(dimensions), self._min_height_ms)
+        self._start_ms = np.zeros(dimensions)
         self.rejected = 0
         self.resets = 0
         self.reset()
 
     @property
     def position_ms(self) -> FloatArray:
-        """The Euclidean part of the coordinate, ms, shape (dimensions,); a copy."""
-        return self._place.position_ms.copy()
+        """The position, ms, shape (dimensions,); a copy."""
+        return self._place_ms.copy()
 
     @property
     def coordinate(self) -> Coordinate:
         """The coordinate as peers receive it."""
         return Coordinate(
-            position_ms=tuple(self._place.position_ms.tolist()),
-            height_ms=self._place.height_ms if self._min_height_ms else None,
+            position_ms=tuple(self._place_ms.tolist()),
             error=self.error,
             error_ms=self.error_ms,
         )
@@ -206,19 +199,19 @@ class Vivaldi:
         Raises
         ------
         CoordinateError
-            If the peer's coordinate has another number of dimensions, or only one of the two has a
-            height: the peer belongs to a cluster with other settings.
+            If the peer's coordinate has another number of dimensions: the peer belongs to a
+            cluster with other settings.
         """
         check_same_space(self.coordinate, peer_coordinate, f"the coordinate of peer {peer!r}")
-        theirs = peer_coordinate.vector
+        theirs_ms = peer_coordinate.vector
         # NaN compares false, so it is rejected here as well.
-        possible = 0 < rtt_ms <= MAX_RTT_MS and theirs.height_ms >= self._min_height_ms
-        if not possible or not theirs.is_finite() or math.isnan(peer_coordinate.error):
+        possible = 0 < rtt_ms <= MAX_RTT_MS and np.isfinite(theirs_ms).all()
+        if not possible or math.isnan(peer_coordinate.error):
             self.rejected += 1
             return
         samples = self._samples.setdefault(peer, deque(maxlen=self._filter_samples))
         samples.append(rtt_ms)
-        self._move(median(samples), theirs, _bounded(peer_coordinate.error))
+        self._move(median(samples), theirs_ms, _bounded(peer_coordinate.error))
 
     def discard_samples(self, peer: str) -> None:
         """Discard the samples of a peer that left or came back elsewhere."""
@@ -226,23 +219,23 @@ class Vivaldi:
 
     def reset(self) -> None:
         """Start over at position zero, without samples."""
-        self._place = self._start
+        self._place_ms = self._start_ms
         self.error = 1.0
         self.error_ms = MAX_RTT_MS
         self._samples.clear()
 
-    def _move(self, rtt_ms: float, theirs: Vector, their_error: float) -> None:
+    def _move(self, rtt_ms: float, theirs_ms: FloatArray, their_error: float) -> None:
         weight = self.error / (self.error + their_error)
         # A peer's finite but absurd coordinate may overflow here; then the node starts over.
         with np.errstate(over="ignore", invalid="ignore"):
-            stretch_ms, direction = spring(self._place, theirs, rtt_ms, self._rng)
+            stretch_ms, direction = spring(self._place_ms, theirs_ms, rtt_ms, self._rng)
             delta = float(self._timestep.fraction(np.array(stretch_ms), np.array(weight)))
-            moved = self._place.moved(direction, delta * stretch_ms, self._min_height_ms)
-        if not moved.is_finite():
+            moved_ms = self._place_ms + delta * stretch_ms * direction
+        if not np.isfinite(moved_ms).all():
             self.resets += 1
             self.reset()
             return
-        self._place = moved
+        self._place_ms = moved_ms
         self._learn(abs(stretch_ms), rtt_ms, self._error_gain * weight)
 
     def _learn(self, off_ms: float, rtt_ms: float, trust: float) -> None:

@@ -1,6 +1,6 @@
 """Vivaldi forces: latency samples as springs between many coordinates.
 
-This is `topology.vivaldi.spring` for arrays of samples, without heights. `topology.bulk_steps`
+This is `topology.vivaldi.spring` for arrays of samples. `topology.bulk_steps`
 moves nodes by these forces; `topology.bulk_coordinates` explains the symbols.
 """
 

@@ -26,7 +26,6 @@ def test_the_nearest_are_those_of_brute_force(
             Node(
                 name=f"n{i:02}",
                 position_ms=rng.uniform(0, 100, size=dimensions),
-                height_ms=float(rng.uniform(0, 10)),
                 hosts_operators=i < hosts,
             )
             for i in rng.permutation(hosts + 2)
@@ -37,7 +36,7 @@ def test_the_nearest_are_those_of_brute_force(
 
     def distance_ms(index: int) -> float:
         node = view.nodes[index]
-        reach_ms = float(np.linalg.norm(node.position_ms - point_ms)) + node.height_ms
+        reach_ms = float(np.linalg.norm(node.position_ms - point_ms))
         return float(np.hypot(reach_ms, cpu_ms[index]))
 
     expected = sorted(view.host_indices.tolist(), key=distance_ms)

@@ -65,13 +65,6 @@ def test_a_node_far_down_the_tree_is_found_if_all_nearer_ones_are_busy():
     assert ranked(NetworkView(nodes=nodes), *cpu_ms, count=2) == "n39 n00"
 
 
-def test_a_height_makes_a_node_farther():
-    tall = Node(name="tall", position_ms=np.array([3.0]), height_ms=2.5)
-    view = NetworkView(nodes=(tall, node("flat", 5)))
-    assert ranked(view, 0, 0) == "flat tall"
-    assert view.one_way_ms("tall", "flat") == pytest.approx((2 + 2.5) / 2)
-
-
 def test_without_hosts_none_is_nearest():
     assert ranked(NetworkView(nodes=(node("site", 0, hosts=False),)), 0) == ""
 
@@ -137,9 +130,9 @@ def test_domains_of_sites_do_not_count():
         ((node("a", 0, cpu_ms=-1),), {}, "node 'a' has cpu_ms -1"),
         ((node("a", 0, operators=-1),), {}, "node 'a' has -1 operators"),
         (
-            (Node(name="a", position_ms=np.zeros(1), height_ms=math.inf),),
+            (Node(name="a", position_ms=np.zeros(1), error_ms=math.inf),),
             {},
-            "node 'a' has height_ms inf",
+            "node 'a' has error_ms inf",
         ),
         (
             (Node(name="a", position_ms=np.zeros(1), error_ms=-2),),

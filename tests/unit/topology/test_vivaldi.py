@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from topology.coordinate import MAX_RTT_MS, MIN_HEIGHT_MS, Coordinate, CoordinateError
+from topology.coordinate import MAX_RTT_MS, Coordinate, CoordinateError
 from topology.vivaldi import MAX_ERROR, Adaptive, Constant, Vivaldi, VivaldiError
 
 
@@ -17,7 +17,6 @@ def vivaldi(
     *,
     error_gain: float = 0.25,
     filter_samples: int = 3,
-    height: bool = False,
 ) -> Vivaldi:
     return Vivaldi(
         2,
@@ -25,12 +24,11 @@ def vivaldi(
         timestep=timestep,
         error_gain=error_gain,
         filter_samples=filter_samples,
-        height=height,
     )
 
 
-def at(*position_ms: float, error: float = 1.0, height_ms: float | None = None) -> Coordinate:
-    return Coordinate(position_ms=position_ms, error=error, height_ms=height_ms)
+def at(*position_ms: float, error: float = 1.0) -> Coordinate:
+    return Coordinate(position_ms=position_ms, error=error)
 
 
 def test_algorithm_2_moves_by_delta_times_the_stretch():
@@ -131,49 +129,6 @@ def test_the_same_seed_gives_the_same_coordinate():
         return node.coordinate
 
     assert run() == run()
-
-
-@pytest.mark.parametrize("timestep", [Constant(delta=0.5), Adaptive(gain=1)])
-def test_height_takes_its_share_of_the_stretch(timestep: Adaptive | Constant):
-    """Dabek et al. 2004, §5.4: u is [0, −30, 10 + h_i] / (40 + h_i), e is 80 − 40 − h_i."""
-    node = vivaldi(timestep, height=True)
-    node.observe("p", 80, at(0, 30, height_ms=10))
-    length_ms = 40 + MIN_HEIGHT_MS
-    step_ms = 0.5 * (80 - length_ms)
-    assert node.position_ms == pytest.approx([0, -30 / length_ms * step_ms])
-    height_ms = MIN_HEIGHT_MS + (10 + MIN_HEIGHT_MS) / length_ms * step_ms
-    assert node.coordinate.height_ms == pytest.approx(height_ms)
-
-
-def test_height_never_falls_below_its_minimum():
-    node = vivaldi(Constant(delta=1), height=True)
-    node.observe("p", 1, at(0, 30, height_ms=50))
-    assert node.coordinate.height_ms == MIN_HEIGHT_MS
-
-
-def test_nodes_on_one_point_part_sideways_though_they_have_heights():
-    node = vivaldi(Constant(delta=1), height=True)
-    node.observe("p", 12, at(0, 0, height_ms=2))
-    assert float(np.linalg.norm(node.position_ms)) == pytest.approx(10 - MIN_HEIGHT_MS)
-    assert node.coordinate.height_ms == MIN_HEIGHT_MS
-
-
-def test_a_height_where_there_should_be_none_is_an_error():
-    with pytest.raises(
-        CoordinateError, match=r"peer 'p' has a height of 2 ms, this node's is flat"
-    ):
-        vivaldi().observe("p", 10, at(0, 0, height_ms=2))
-    with pytest.raises(CoordinateError, match=r"peer 'p' is flat, this node's has one"):
-        vivaldi(height=True).observe("p", 10, at(0, 0))
-
-
-@pytest.mark.parametrize("height_ms", [-1, 0, math.nan, math.inf])
-def test_impossible_heights_are_counted_and_change_nothing(height_ms: float):
-    node = vivaldi(height=True)
-    before = node.coordinate
-    node.observe("p", 10, at(0, 30, height_ms=height_ms))
-    assert node.rejected == 1
-    assert node.coordinate == before
 
 
 def test_error_in_ms_follows_the_stretches():
