@@ -52,7 +52,7 @@ class InvalidInput(VivaceError):
     def __str__(self) -> str:
         subject = f"{self.field}: " if self.field else ""
         value = "" if self.value is None else f"{_shown(self.value)} "
-        return f"{self.file}: {subject}{value}{self.problem}. {self.remedy}".rstrip()
+        return f"{self.file}: {subject}{value}{in_sentences(self.problem, self.remedy)}"
 
 
 @dataclass(eq=False)
@@ -112,6 +112,19 @@ class Unreachable(VivaceError):
         self.address = address
         self.problem = problem
         self.remedy = remedy
+
+
+def in_sentences(problem: str, remedy: str) -> str:
+    """A problem and its remedy, as the end of a message.
+
+    A problem of several lines ends with a mark under a place in the text: no full stop follows.
+
+    >>> in_sentences("is missing", "Add it.")
+    'is missing. Add it.'
+    """
+    if "\n" in problem:
+        return f"{problem}\n{remedy}".rstrip()
+    return f"{problem}. {remedy}".rstrip()
 
 
 def _shown(value: object) -> str:

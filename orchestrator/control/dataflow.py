@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import msgspec
 
-from orchestrator.errors import InvalidInput
+from orchestrator.errors import InvalidInput, in_sentences
 from orchestrator.manifest.kinds import QueryManifest
 from orchestrator.records import QueryRecord, StreamRecord
 from streams.compiler import compile_statement
@@ -51,7 +51,8 @@ class InvalidQuery(ValueError):
 
     def __str__(self) -> str:
         shown = "" if self.value is None else f"{self.value!r} "
-        return f"query {self.query}: {self.field}: {shown}{self.problem}. {self.remedy}".rstrip()
+        told = in_sentences(self.problem, self.remedy)
+        return f"query {self.query}: {self.field}: {shown}{told}"
 
 
 def located(problem: InvalidQuery, queries: Iterable[QueryManifest]) -> InvalidInput:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from orchestrator.control.dataflow import InvalidQuery
 from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError
 
 
@@ -12,6 +13,12 @@ def test_invalid_input_names_file_field_value_problem_and_remedy() -> None:
 
 def test_missing_value_and_field_leave_no_gap() -> None:
     assert str(InvalidInput("q.yaml", "", None, "is not YAML", "")) == "q.yaml: is not YAML."
+
+
+def test_no_full_stop_follows_the_mark_under_a_place_in_the_text() -> None:
+    marked = "line 1, column 1: no such word\n  XSTREAM\n  ^"
+    assert str(InvalidInput("q.yaml", "statements", None, marked, "")).endswith("  ^")
+    assert str(InvalidQuery("q", "statements", None, marked, "")).endswith("  ^")
 
 
 def test_long_value_is_cut() -> None:
