@@ -99,8 +99,8 @@ def _streams_table(streams: Sequence[api.StreamStatus]) -> Table:
 
 
 def _outputs_table(outputs: Sequence[api.OutputStatus]) -> Table:
-    figures = ("tuples", "p50", "p99", "deadline", "late", "late recently", "lost", "repeated")
-    table = _table("\nOutputs", ("stream", "site"), figures)
+    figures = ("tuples", "p50", "p99", "deadline", "late", "late recently", "lost")
+    table = _table("\nOutputs", ("stream", "site"), (*figures, "repeats dropped"))
     for each in outputs:
         lately = "–" if each.recent_miss_pct is None else f"{each.recent_miss_pct:.1f} %"
         table.add_row(
