@@ -94,13 +94,18 @@ class Registry(Generic[D]):
         Raises
         ------
         DriverError
-            If there is none, or it is none of this kind.
+            If there is none, it cannot be imported, or it is none of this kind.
         """
         if name not in self._loaded:
             entry = self._built_in.get(name) or self._installed.get(name)
             if entry is None:
                 raise DriverError(f"{self._group}: no driver is named {name} in this process")
-            driver = entry.load()
+            try:
+                driver = entry.load()
+            except Exception as error:
+                raise DriverError(
+                    f"{self._group}: {name} cannot be imported from {entry.value}: {error}"
+                ) from error
             if not (isinstance(driver, type) and issubclass(driver, self._base)):
                 raise DriverError(f"{self._group}: {name} is {driver}, no {self._base.__name__}")
             self._loaded[name] = driver
@@ -126,8 +131,12 @@ class Registry(Generic[D]):
             )
         ((key, options),) = entries
         name = key.choice(self.names)
+        try:
+            driver = self[name]
+        except DriverError as error:
+            key.refuse(f"cannot be used ({error})", "Mend the package that it comes from.")
         with options.section() as section:
-            return name, self[name].read(section)
+            return name, driver.read(section)
 
     def restore(self, spec: DriverSpec) -> D:
         """The driver that the store names.

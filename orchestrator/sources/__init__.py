@@ -63,7 +63,7 @@ class SourceDrivers:
 
     def __init__(self, batch_us: int = 0) -> None:
         self.problems: dict[str, str] = {}
-        """Stream → why its source could not be opened."""
+        """Stream → why its source could not be opened, or has stopped."""
         self._batch_us = batch_us
         self._open: dict[str, OpenSource] = {}
         self._emitted_us: dict[str, int] = {}
@@ -71,7 +71,8 @@ class SourceDrivers:
     def feed(self, assigned: Iterable[SourceAssignment], now_us: int) -> list[SourceEmitted]:
         """Everything that has come due. A source is opened when its stream is first assigned.
 
-        A source that cannot be opened is among the `problems` as long as its stream is assigned.
+        A source that cannot be opened, or fails later, is among the `problems` as long as its
+        stream is assigned. The other streams go on.
         """
         by_stream = {a.stream: a for a in assigned}
         for stream in self._open.keys() - by_stream.keys():
@@ -84,15 +85,28 @@ class SourceDrivers:
             if a.source is not None and stream not in (*self._open, *self.problems):
                 try:
                     self._open[stream] = restore(a.source).open(a)
-                except DriverError as error:
-                    self.problems[stream] = f"{stream}: {error}"
+                except Exception as error:  # noqa: BLE001  A driver may fail in any way.
+                    self._fail(stream, error)
             if a.start_at_us is None or stream not in self._open or self._rests(stream, now_us):
                 continue
-            due = self._open[stream].emit(a.start_at_us, now_us)
+            try:
+                due = self._open[stream].emit(a.start_at_us, now_us)
+            except Exception as error:  # noqa: BLE001
+                self._fail(stream, error)
+                continue
             if due is not None:
                 self._emitted_us[stream] = now_us
                 emitted.append(due)
         return emitted
+
+    def _fail(self, stream: str, error: Exception) -> None:
+        """Close a source and say why."""
+        self._open.pop(stream, None)
+        self._emitted_us.pop(stream, None)
+        kind = (
+            "" if isinstance(error, DriverError) else f"the source failed: {type(error).__name__}: "
+        )
+        self.problems[stream] = f"{stream}: {kind}{error}"
 
     def _rests(self, stream: str, now_us: int) -> bool:
         last_us = self._emitted_us.get(stream)
@@ -103,7 +117,11 @@ class SourceDrivers:
         soonest: list[int] = []
         for a in assigned:
             if a.start_at_us is not None and a.stream in self._open:
-                due_us = self._open[a.stream].next_due_us(a.start_at_us)
+                try:
+                    due_us = self._open[a.stream].next_due_us(a.start_at_us)
+                except Exception as error:  # noqa: BLE001
+                    self._fail(a.stream, error)
+                    continue
                 if due_us is not None:
                     last_us = self._emitted_us.get(a.stream, due_us - self._batch_us)
                     soonest.append(max(due_us, last_us + self._batch_us))

@@ -9,6 +9,8 @@ import pytest
 
 from orchestrator import sinks, sources
 from orchestrator.drivers import DriverError, Registry
+from orchestrator.errors import InvalidInput
+from orchestrator.manifest.document import documents
 from orchestrator.records import DriverSpec, SourceSpec
 from orchestrator.sources.driver import SourceDriver
 from tests.drivers import Numbers
@@ -66,6 +68,32 @@ def test_drivers_of_installed_packages_are_found(
     assert found["drawn"] is Numbers
     with pytest.raises(DriverError, match=r"wrong is .*TextFile.*, no SourceDriver"):
         found["wrong"]
+
+
+@pytest.mark.parametrize(
+    ("module", "problem"),
+    [
+        ("nowhere:Numbers", "No module named 'nowhere'"),
+        ("tests.drivers:Nobody", "has no attribute 'Nobody'"),
+        ("broken_driver:Numbers", "division by zero"),
+    ],
+)
+def test_driver_that_cannot_be_imported_is_refused_at_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, problem: str
+) -> None:
+    package = tmp_path / "numbers-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: numbers\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(f"[vivace.sources]\nodd = {module}\n")
+    (tmp_path / "broken_driver.py").write_text("1 / 0\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with pytest.raises(DriverError, match=f"odd cannot be imported from {module}: .*{problem}"):
+        registry().restore(SourceSpec(driver="odd"))
+    manifest = tmp_path / "stream.yaml"
+    manifest.write_text("from:\n  odd: {every: 1 s}\n")
+    field = documents(manifest)[0].section().need("from")
+    with pytest.raises(InvalidInput, match=f"stream.yaml:2: .*'odd' cannot be used.*{problem}"):
+        registry().read(field)
 
 
 def test_what_cannot_be_read_back_says_so(tmp_path: Path) -> None:
