@@ -117,7 +117,7 @@ class Unreachable(VivaceError):
 def in_sentences(problem: str, remedy: str) -> str:
     """A problem and its remedy, as the end of a message.
 
-    A problem of several lines ends with a mark under a place in the text: no full stop follows.
+    A problem of several lines ends with a caret under a place in the text: no full stop follows.
 
     >>> in_sentences("is missing", "Add it.")
     'is missing. Add it.'

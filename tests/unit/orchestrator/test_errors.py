@@ -15,10 +15,10 @@ def test_missing_value_and_field_leave_no_gap() -> None:
     assert str(InvalidInput("q.yaml", "", None, "is not YAML", "")) == "q.yaml: is not YAML."
 
 
-def test_no_full_stop_follows_the_mark_under_a_place_in_the_text() -> None:
-    marked = "line 1, column 1: no such word\n  XSTREAM\n  ^"
-    assert str(InvalidInput("q.yaml", "statements", None, marked, "")).endswith("  ^")
-    assert str(InvalidQuery("q", "statements", None, marked, "")).endswith("  ^")
+def test_no_full_stop_follows_the_caret_under_a_place_in_the_text() -> None:
+    pointed = "line 1, column 1: no such word\n  XSTREAM\n  ^"
+    assert str(InvalidInput("q.yaml", "statements", None, pointed, "")).endswith("  ^")
+    assert str(InvalidQuery("q", "statements", None, pointed, "")).endswith("  ^")
 
 
 def test_long_value_is_cut() -> None:
