@@ -238,7 +238,12 @@ def check(root: Path) -> list[Finding]:
 
 def main() -> int:
     """Print what is found."""
-    findings = check(Path(sys.argv[1]) if len(sys.argv) > 1 else Path())
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
+    missing = [name for name in (*FOLDERS, *PAGES) if not (root / name).exists()]
+    if missing:
+        sys.stderr.write(f"{root} is not the repository: it has no {', '.join(missing)}\n")
+        return 2
+    findings = check(root)
     sys.stdout.writelines(f"{finding}\n" for finding in findings)
     return 1 if findings else 0
 

@@ -6,6 +6,7 @@ single letters, which are binary there too: `512m`.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -99,6 +100,8 @@ def _parse(text: str, what: str, units: Mapping[str, float], example: str) -> fl
             f"has an unknown unit, {unit!r}", f'Use one of {", ".join(units)}, as in "{example}".'
         )
     value = float(number.replace("_", "")) * units[unit]
+    if not math.isfinite(value):
+        raise UnitError("is too large", f'Write a number and a unit, such as "{example}".')
     if value < 0:
         raise UnitError("is negative", f"{what.capitalize()} is never negative.")
     return value

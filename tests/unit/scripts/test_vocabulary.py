@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.vocabulary import Finding, allowed, check, in_file_name, in_page, in_python
+from scripts.vocabulary import Finding, allowed, check, in_file_name, in_page, in_python, main
 
 
 def words(source: str) -> list[tuple[int, str]]:
@@ -66,3 +66,11 @@ def test_a_repository_is_checked_as_a_whole(tmp_path: Path) -> None:
         "README.md:1: 'answers': use completed timestamps, results or responses",
         "ha/twin.py:1: 'twin' in twin: use peer replica",
     ]
+
+
+def test_a_folder_that_is_not_the_repository_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["vocabulary", str(tmp_path)])
+    assert main() == 2
+    assert "is not the repository" in capsys.readouterr().err
