@@ -66,6 +66,6 @@ def run(name: str, about: str, serve: Serve, arguments: Sequence[str] | None = N
     try:
         serve(read_config(file), lambda: ending)
     except VivaceError as error:
-        print(error, file=sys.stderr)  # noqa: T201
+        sys.stderr.write(f"{error}\n")
         return error.exit_status
     return 0

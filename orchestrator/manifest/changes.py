@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import zip_longest
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -99,7 +99,7 @@ def _leaves(fields: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
         suffix = next((each for each in _units if name.endswith(each)), "")
         path = prefix + name.removesuffix(suffix)
         if isinstance(value, dict):
-            yield from _leaves(value, f"{path}.")  # pyright: ignore[reportUnknownArgumentType]
+            yield from _leaves(cast("dict[str, Any]", value), f"{path}.")
         elif value is not None:
             yield path, _text(value, suffix)
 
@@ -112,7 +112,7 @@ def _text(value: Any, suffix: str) -> str:
     if suffix:
         return f"{value:.12g} {_units[suffix]}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(str, value))}]"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return f"[{', '.join(map(str, cast('Sequence[Any]', value)))}]"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
