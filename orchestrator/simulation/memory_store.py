@@ -28,6 +28,13 @@ from orchestrator.store.protocol import (
 R = TypeVar("R", bound=Record)
 
 
+class OutOfWrites(BaseException):
+    """The process of this client dies now: it has no writes left.
+
+    Nothing but the simulator catches it, as nothing survives SIGKILL.
+    """
+
+
 @dataclass(slots=True)
 class _Entry:
     data: bytes
@@ -51,6 +58,10 @@ class MemoryServer:
         self.watches: list[_MemoryWatch] = []
         self.clients: list[MemoryStore] = []
         self.away = False
+        self.revision = 0
+        """Rises with every change."""
+        self.on_change: Callable[[str], None] = lambda _: None
+        """Told the path of every change, before any client is."""
         self.session_numbers = count(1)
         self.event_numbers = count()
 
@@ -91,6 +102,8 @@ class MemoryServer:
 
     def changed(self, path: str) -> None:
         """Call the watches of the path."""
+        self.revision += 1
+        self.on_change(path)
         for watch in list(self.watches):
             if watch.sees(path):
                 watch.call()
@@ -104,6 +117,10 @@ class MemoryStore(Store):
         self._server = server
         self.state = SessionState.CONNECTED
         self.session = next(server.session_numbers)
+        self.unreachable = False
+        """Whether this client cannot reach the server, though others may."""
+        self.writes_left: int | None = None
+        """Writes after which the client's process dies; None: it does not."""
         self._expired = False
 
     def suspend(self) -> None:
@@ -119,8 +136,11 @@ class MemoryStore(Store):
             self._lose()
 
     def resume(self) -> None:
-        """Restore the connection: in the same session, or in a new one if that has expired."""
-        if self.state is SessionState.CONNECTED:
+        """Restore the connection: in the same session, or in a new one if that has expired.
+
+        Nothing happens as long as the server cannot be reached.
+        """
+        if self.state is SessionState.CONNECTED or self.unreachable or self._server.away:
             return
         if self._expired:
             if self.state is SessionState.SUSPENDED:
@@ -164,6 +184,7 @@ class MemoryStore(Store):
     def _create(
         self, path: str, data: bytes, *, ephemeral: bool = False, sequence: bool = False
     ) -> str:
+        self._spend_write()
         if sequence:
             path += f"{next(self._server.event_numbers):010d}"
         if path in self._server.entries:
@@ -173,6 +194,7 @@ class MemoryStore(Store):
         return path
 
     def _write(self, path: str, data: bytes, version: int) -> int:
+        self._spend_write()
         entry = self._at(path, version)
         entry.data = data
         entry.version += 1
@@ -180,9 +202,17 @@ class MemoryStore(Store):
         return version + 1
 
     def _delete(self, path: str, version: int) -> None:
+        self._spend_write()
         self._at(path, version)
         del self._server.entries[path]
         self._server.changed(path)
+
+    def _spend_write(self) -> None:
+        if self.writes_left is None:
+            return
+        if not self.writes_left:
+            raise OutOfWrites
+        self.writes_left -= 1
 
     def _at(self, path: str, version: int | None = None) -> _Entry:
         entry = self._server.entries.get(path)

@@ -183,7 +183,7 @@ class Scenario:
         candidate = (store, Coordination(store, name))
         self._candidates.append(candidate)
         self.world.coordinate(
-            candidate[1].run_once, until=lambda: candidate not in self._candidates
+            store, candidate[1].run_once, until=lambda: candidate not in self._candidates
         )
 
     def _healed(self) -> bool:

@@ -19,23 +19,27 @@ import numpy as np
 
 from ha.messages import Message
 from orchestrator.host.core import Worked
-from orchestrator.host.events import Deliver, Event, MessageArrived, PeerLost, Report
-from orchestrator.host.loop import HostLoop, Surroundings, host_identity
-from orchestrator.records import ClusterRecord, HostSpec, Peer
-from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
-from orchestrator.store.protocol import CLUSTER, StoreError
+from orchestrator.host.events import Deliver, MessageArrived, PeerLost, Report
+from orchestrator.records import ClusterRecord, HostSpec
+from orchestrator.simulation.hosts import SimulatedHost
+from orchestrator.simulation.links import Links
+from orchestrator.simulation.memory_store import MemoryServer, MemoryStore, OutOfWrites
+from orchestrator.store.protocol import CLUSTER
 
 START_US = 1_000_000_000_000_000
 """Start of the virtual clock: a round number in 2001, so that no code relies on zero."""
-
-EXCHANGE_US = 50_000
-"""Time between two exchanges of a host with the store: about the delay of a watch."""
 
 SESSION_TIMEOUT_US = 10_000_000
 """How long the store keeps the record of a host that died."""
 
 COORDINATE_US = 200_000
 """Time between two rounds of the coordinator."""
+
+IDLE_US = 1_000_000
+"""A coordinator decides at least this often, even if nothing has changed."""
+
+RECONNECT_US = 50_000
+"""Time that a process which was stopped takes to reach the store again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,94 +73,6 @@ class Traced:
     report: Report
 
 
-class SimulatedHost:
-    """One life of one host: a `HostLoop` on virtual links.
-
-    Attributes
-    ----------
-    peers
-        The hosts that this host accepts messages from, and sends messages to.
-    alive
-        False as soon as the host is killed, or another process has taken its name.
-    """
-
-    def __init__(self, world: World, spec: HostSpec, incarnation: str) -> None:
-        self.spec = spec
-        self.incarnation = incarnation
-        self.store = world.server.connect()
-        self.peers: dict[str, Peer] = {}
-        self.alive = True
-        surroundings = Surroundings(
-            clock_us=lambda: world.now_us,
-            send=lambda to, message: world.transmit(self, to, message),
-            set_peers=self._set_peers,
-            deliver=lambda delivery: world.deliver(spec.node, delivery),
-            report=lambda report: world.log(spec.node, report),
-            finish=self._finish,
-        )
-        identity = host_identity(spec, incarnation, f"sim://{spec.node}", machine="simulated")
-        self._loop = HostLoop(surroundings, world.cluster, self.store, identity)
-        self._world = world
-        self._inbox: list[Event] = []
-        self._busy_until_us = 0
-        self._next_run_us: int | None = None
-        self.core = self._loop.core
-
-    def exchange(self) -> None:
-        """Look at the store, now and every `EXCHANGE_US` from now on."""
-        if not self.alive:
-            return
-        try:
-            self._loop.link.exchange()
-        except StoreError as error:
-            report = Report(kind="store", subject=type(error).__name__, detail=str(error))
-            self._world.log(self.spec.node, report)
-        while self._loop.link.events:
-            self.arrive(self._loop.link.events.popleft())
-        if self._loop.link.superseded:
-            self.alive = False
-            return
-        self._world.at(self._world.now_us + EXCHANGE_US, self.exchange)
-
-    def arrive(self, event: Event) -> None:
-        """Have an event handled in the next turn."""
-        if self.alive:
-            self._inbox.append(event)
-            self.schedule(self._world.now_us)
-
-    def schedule(self, when_us: int) -> None:
-        """Take a turn at `when_us`, or as soon after that as the host is not busy."""
-        when_us = max(when_us, self._busy_until_us, self._world.now_us)
-        if self._next_run_us is not None and self._next_run_us <= when_us:
-            return
-        self._next_run_us = when_us
-        # Events that arrive at the same moment are handled in the same turn.
-        self._world.at(when_us, lambda: self._run(when_us), last=True)
-
-    def _run(self, scheduled_us: int) -> None:
-        # If an earlier turn has been scheduled since, that one counts.
-        if not self.alive or self._next_run_us != scheduled_us:
-            return
-        self._next_run_us = None
-        inbox, self._inbox = self._inbox, []
-        self._loop.turn(inbox)
-        if self._world.check_invariants:
-            self.core.check_invariants()
-        self.schedule(self._loop.next_due_us)
-
-    def _set_peers(self, peers: tuple[Peer, ...]) -> None:
-        self.peers = {peer.node: peer for peer in peers}
-
-    def _finish(self, worked: Worked, began_us: int, then: Callable[[], None]) -> float:
-        """Draw how long a batch takes; until then the host is busy and holds its output back."""
-        if not worked.commands and worked.fragment is None:
-            return 0.0
-        took_us = self._world.costs.of(worked, self._world.cost_rng)
-        self._busy_until_us = began_us + took_us
-        self._world.at(self._busy_until_us, lambda: then() if self.alive else None)
-        return took_us
-
-
 class World:
     """Hosts, links and a store on a virtual clock.
 
@@ -172,6 +88,18 @@ class World:
         Takes the deliveries of all sinks, each with its node.
     costs
         How long evaluation takes.
+    session_timeout_us
+        How long the store keeps the record of a host that died.
+    frames
+        Whether messages are encoded as frames and decoded again.
+
+    Attributes
+    ----------
+    hosts
+        By node, the process that was started last; it may have ended.
+    on_broken
+        Told of a host whose turn raised an error, which would have ended its process; None: the
+        error is raised.
     """
 
     def __init__(
@@ -182,6 +110,8 @@ class World:
         seed: int,
         deliver: Callable[[str, Deliver], None],
         costs: Costs | None = None,
+        session_timeout_us: int = SESSION_TIMEOUT_US,
+        frames: bool = False,
     ) -> None:
         self.now_us = START_US
         self.server = MemoryServer()
@@ -192,22 +122,38 @@ class World:
         self.costs = costs or Costs()
         self.cost_rng = np.random.default_rng((seed, 1))
         self.check_invariants = False
+        self.frames = frames
+        self.on_broken: Callable[[SimulatedHost, Exception], None] | None = None
+        self.links = Links(self.at, lambda: self.now_us)
+        self._session_timeout_us = session_timeout_us
         self._rng = np.random.default_rng(seed)
         self._agenda: list[tuple[int, bool, int, Callable[[], None]]] = []
         self._order = 0
-        self._last_due_us: dict[tuple[str, str], int] = {}
-        self._cut: set[tuple[str, str]] = set()
         self.server.connect().create(CLUSTER, cluster)
         for spec in specs:
             self.start_host(spec)
 
-    def coordinate(self, round_at: Callable[[int], object], until: Callable[[], bool]) -> None:
-        """Call a coordinator's round every 200 ms from now on, until `until` returns True."""
+    def coordinate(
+        self, store: MemoryStore, round_at: Callable[[int], object], until: Callable[[], bool]
+    ) -> None:
+        """Call a coordinator's round every 200 ms from now on, until `until` returns True.
+
+        A round is left out if nothing in the store has changed since the last one, as long as that
+        was less than `IDLE_US` ago.
+        """
+        seen, called_us = -1, 0
 
         def again() -> None:
+            nonlocal seen, called_us
             if until():
                 return
-            round_at(self.now_us)
+            if self.server.revision != seen or self.now_us >= called_us + IDLE_US:
+                seen, called_us = self.server.revision, self.now_us
+                try:
+                    round_at(self.now_us)
+                except OutOfWrites:
+                    self.abandon(store)
+                    return
             self.at(self.now_us + COORDINATE_US, again)
 
         self.at(self.now_us, again)
@@ -216,46 +162,77 @@ class World:
         """Start a host: a new process of a node that has none."""
         host = SimulatedHost(self, spec, f"{int(self._rng.integers(2**62)):016x}")
         self.hosts[spec.node] = host
-        host.exchange()
-        host.schedule(self.now_us)
+        host.start()
         return host
 
     def kill(self, node: str) -> None:
         """End a host as SIGKILL ends its executor."""
         host = self.hosts[node]
+        if not host.alive:
+            return
         host.alive = False
         self.abandon(host.store)
         for other in self.hosts.values():
             if other.alive and node in other.peers:
-                self._break(other, node)
+                self.tell_lost(other.spec.node, node)
+
+    def pause(self, node: str) -> None:
+        """Stop a host's process, as SIGSTOP does; its session ends when it times out."""
+        host = self.hosts[node]
+        if host.runs:
+            host.pause()
+            self._part_from_store(host.store, lambda: host.paused)
+
+    def resume(self, host: SimulatedHost) -> None:
+        """Let a host's process go on; it reaches the store a little later."""
+        if not host.alive or not host.paused:
+            return
+        host.resume()
+        self.at(self.now_us + RECONNECT_US, lambda: self.reach_store(host))
+
+    def part_from_store(self, host: SimulatedHost) -> None:
+        """Cut a host off the store until `reach_store`; its session ends when it times out."""
+        self._part_from_store(host.store, lambda: host.alive and host.store.unreachable)
+
+    def reach_store(self, host: SimulatedHost) -> None:
+        """Let a host reach the store again."""
+        if host.runs:
+            host.store.unreachable = False
+            host.store.resume()
 
     def abandon(self, store: MemoryStore) -> None:
         """Leave a session to the store, which ends it when it times out."""
         session = store.session
+        store.unreachable = True
 
         def end() -> None:
             if self.server.away:
                 # After an outage, the server restarts the timeout of every session.
-                self.at(self.now_us + SESSION_TIMEOUT_US, end)
+                self.at(self.now_us + self._session_timeout_us, end)
             else:
                 self.server.end_session(session)
 
-        self.at(self.now_us + SESSION_TIMEOUT_US, end)
+        self.at(self.now_us + self._session_timeout_us, end)
 
     def restart(self, node: str) -> None:
         """Start a dead node's host anew, as Spark does with a lost executor."""
         self.start_host(self.hosts[node].spec)
 
     def cut(self, one: str, other: str) -> None:
-        """Break the link between two hosts, both ways, until `mend`."""
-        self._cut |= {(one, other), (other, one)}
+        """Break the link between two hosts, both ways, until `mend`; both notice it."""
         for here, there in ((one, other), (other, one)):
-            if self.hosts[here].alive:
-                self._break(self.hosts[here], there)
+            self.links.cut(here, there)
+            self.tell_lost(here, there)
 
     def mend(self, one: str, other: str) -> None:
         """Restore a link."""
-        self._cut -= {(one, other), (other, one)}
+        self.links.mend(one, other)
+        self.links.mend(other, one)
+
+    def tell_lost(self, here: str, there: str) -> None:
+        """Have a host told, one link delay from now, that its connection to another broke."""
+        host = self.hosts[here]
+        self.at(self.now_us + _delay_us(host, there), lambda: host.arrive(PeerLost(node=there)))
 
     def at(self, when_us: int, action: Callable[[], None], *, last: bool = False) -> None:
         """Schedule an action; with `last`, after all others at the same time."""
@@ -275,25 +252,40 @@ class World:
         """Add a host's report to the trace."""
         self.trace.append(Traced(at_us=self.now_us, node=node, report=report))
 
-    def transmit(self, host: SimulatedHost, to: str, message: Message) -> None:
-        """Have a message arrive one link delay later, in order, unless the link is broken."""
-        sender, target = host.spec.node, self.hosts.get(to)
-        if target is None or to not in host.peers:
+    def transmit(self, host: SimulatedHost, to: str, message: Message | list[bytes]) -> None:
+        """Have a message arrive one link delay later, in order, unless the network prevents it."""
+        peer = host.peers.get(to)
+        target = self.hosts.get(to)
+        # A connection leads to one process: to its endpoint, under its key.
+        if peer is None or target is None or target.incarnation != peer.incarnation:
             return
-        if not target.alive or (sender, to) in self._cut:
-            return
-        due_us = max(self.now_us + _delay_us(host, to), self._last_due_us.get((sender, to), 0))
-        self._last_due_us[sender, to] = due_us
+        sender = host.spec.node
 
-        def deliver() -> None:
-            if sender in target.peers:
+        def arrive() -> None:
+            # The peer's key is checked when a connection is made, its name with every message.
+            if not target.alive or sender not in target.peers:
+                return
+            if isinstance(message, list):
+                target.arrive_frames(sender, message)
+            else:
                 target.arrive(MessageArrived(sender=sender, message=message))
 
-        self.at(due_us, deliver)
+        self.links.carry(sender, to, _delay_us(host, to), arrive)
 
-    def _break(self, host: SimulatedHost, node: str) -> None:
-        lost = PeerLost(node=node)
-        self.at(self.now_us + _delay_us(host, node), lambda: host.arrive(lost))
+    def _part_from_store(self, store: MemoryStore, still: Callable[[], bool]) -> None:
+        store.unreachable = True
+        store.suspend()
+        session = store.session
+
+        def end() -> None:
+            if not still() or store.session != session:
+                return
+            if self.server.away:
+                self.at(self.now_us + self._session_timeout_us, end)
+            else:
+                store.expire()
+
+        self.at(self.now_us + self._session_timeout_us, end)
 
 
 def _delay_us(host: SimulatedHost, to: str) -> int:

@@ -1,0 +1,220 @@
+"""A simulated host: the product's `HostLoop` on virtual links, with a virtual clock.
+
+A process can be killed, stopped for a while (SIGSTOP) and made slow. While it is stopped, what
+arrives queues up and its session with the store ends when it times out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ha.messages import Message
+from orchestrator.host.core import Worked
+from orchestrator.host.events import Event, MessageArrived, Report
+from orchestrator.host.loop import HostLoop, Surroundings, host_identity
+from orchestrator.host.wire import UnknownStream, decode, encode
+from orchestrator.records import HostSpec, Peer
+from orchestrator.simulation.clocks import HostClock
+from orchestrator.simulation.memory_store import OutOfWrites
+from orchestrator.store.protocol import ASSIGNMENTS, StoreError
+
+if TYPE_CHECKING:
+    from orchestrator.simulation.world import World
+
+EXCHANGE_US = 30_000
+"""From a change to the exchange with the store that it causes: about the delay of a watch."""
+
+RETRY_US = 200_000
+"""Time between two attempts while the store is unavailable."""
+
+LOOK_US = 2_000_000
+"""A host looks at the store this often even if no watch has fired."""
+
+
+class SimulatedHost:
+    """One life of one host: a `HostLoop` on virtual links.
+
+    Attributes
+    ----------
+    peers
+        The hosts that this host accepts messages from, and sends messages to.
+    clock
+        The host's own clock.
+    alive
+        False as soon as the process has ended, whatever the reason.
+    paused
+        True while the process is stopped.
+    slowness
+        Factor by which evaluation takes longer.
+    """
+
+    def __init__(self, world: World, spec: HostSpec, incarnation: str) -> None:
+        self.spec = spec
+        self.incarnation = incarnation
+        self.store = world.server.connect()
+        self.peers: dict[str, Peer] = {}
+        self.clock = HostClock(lambda: world.now_us)
+        self.alive = True
+        self.paused = False
+        self.slowness = 1.0
+        surroundings = Surroundings(
+            clock_us=self.clock.now_us,
+            send=self._send,
+            set_peers=self._set_peers,
+            deliver=lambda delivery: world.deliver(spec.node, delivery),
+            report=lambda report: world.log(spec.node, report),
+            finish=self._finish,
+        )
+        identity = host_identity(spec, incarnation, f"sim://{spec.node}", machine="simulated")
+        self._loop = HostLoop(surroundings, world.cluster, self.store, identity)
+        self._world = world
+        self._inbox: list[Event] = []
+        self._results: list[Callable[[], None]] = []
+        self._busy_until_us = 0
+        self._next_run_us: int | None = None
+        self._next_exchange_us: int | None = None
+        self.core = self._loop.core
+        self.link = self._loop.link
+
+    def start(self) -> None:
+        """Begin to take turns, and to exchange with the store."""
+        self.link.nudge = self._exchange_soon
+        self.store.watch(ASSIGNMENTS.key(self.spec.node), self._exchange_soon)
+        self.store.on_state(lambda _: self._exchange_soon())
+        self._exchange_at(self._world.now_us)
+        self.schedule(self._world.now_us)
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process lives and is not stopped."""
+        return self.alive and not self.paused
+
+    def arrive(self, event: Event) -> None:
+        """Have an event handled in the next turn."""
+        if self.alive:
+            self._inbox.append(event)
+            self.schedule(self._world.now_us)
+
+    def arrive_frames(self, sender: str, frames: list[bytes]) -> None:
+        """Decode a message, and have it handled in the next turn."""
+        try:
+            message = decode(frames, self.core.replica_manager.schema_of)
+        except UnknownStream:
+            self.core.counters["chunks_unasked"] += 1
+        else:
+            self.arrive(MessageArrived(sender=sender, message=message))
+
+    def schedule(self, when_us: int) -> None:
+        """Take a turn at `when_us`, or as soon after that as the host is not busy."""
+        when_us = max(when_us, self._busy_until_us, self._world.now_us)
+        if self._next_run_us is not None and self._next_run_us <= when_us:
+            return
+        self._next_run_us = when_us
+        # Events that arrive at the same moment are handled in the same turn.
+        self._world.at(when_us, lambda: self._run(when_us), last=True)
+
+    def pause(self) -> None:
+        """Stop the process, as SIGSTOP does."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Let the process go on."""
+        self.paused = False
+        results, self._results = self._results, []
+        for then in results:
+            then()
+        self._next_run_us = None
+        self.schedule(self._world.now_us)
+        self._exchange_soon()
+
+    def reschedule(self) -> None:
+        """Compute the next turn anew, after the clock was set."""
+        self._next_run_us = None
+        self.schedule(self.clock.world_time_us(self._loop.next_due_us))
+
+    def exchange(self) -> None:
+        """Exchange records with the store."""
+        if not self.runs:
+            return
+        next_us = self._world.now_us + LOOK_US
+        try:
+            self.link.exchange()
+        except StoreError as error:
+            next_us = self._world.now_us + RETRY_US
+            self._world.log(
+                self.spec.node,
+                Report(kind="store", subject=type(error).__name__, detail=str(error)),
+            )
+        except OutOfWrites:
+            self._world.kill(self.spec.node)
+            return
+        if self.link.events:
+            self.schedule(self._world.now_us)
+        if self.link.superseded:
+            self._leave()
+            return
+        self._exchange_at(next_us)
+
+    def _leave(self) -> None:
+        """End in order, as `HostProcess.run` does when another process has the host's name."""
+        self._loop.execute(self.core.shut_down())
+        self.alive = False
+        if not self._world.server.away:
+            self.link.withdraw()
+        self.store.close()
+        self._world.log(self.spec.node, Report(kind="left", subject=self.spec.node, detail=""))
+
+    def _exchange_soon(self) -> None:
+        self._exchange_at(self._world.now_us + EXCHANGE_US)
+
+    def _exchange_at(self, when_us: int) -> None:
+        if self._next_exchange_us is not None and self._next_exchange_us <= when_us:
+            return
+        self._next_exchange_us = when_us
+        self._world.at(when_us, lambda: self._due_exchange(when_us))
+
+    def _due_exchange(self, scheduled_us: int) -> None:
+        if self._next_exchange_us == scheduled_us:
+            self._next_exchange_us = None
+            self.exchange()
+
+    def _run(self, scheduled_us: int) -> None:
+        # If an earlier turn has been scheduled since, that one counts.
+        if not self.runs or self._next_run_us != scheduled_us:
+            return
+        self._next_run_us = None
+        inbox, self._inbox = self._inbox, []
+        try:
+            self._loop.turn(inbox)
+            if self._world.check_invariants:
+                self.core.check_invariants()
+        except Exception as error:
+            # In the real world this ends the process.
+            if self._world.on_broken is None:
+                raise
+            self._world.on_broken(self, error)
+            return
+        self.schedule(self.clock.world_time_us(self._loop.next_due_us))
+
+    def _send(self, to: str, message: Message) -> None:
+        self._world.transmit(self, to, encode(message) if self._world.frames else message)
+
+    def _set_peers(self, peers: tuple[Peer, ...]) -> None:
+        self.peers = {peer.node: peer for peer in peers}
+
+    def _finish(self, worked: Worked, began_us: int, then: Callable[[], None]) -> float:
+        """Draw how long a batch takes; until then the host is busy and holds its output back."""
+        if not worked.commands and worked.fragment is None:
+            return 0.0
+        took_us = self._world.costs.of(worked, self._world.cost_rng)
+        took_us = round(took_us * self.slowness)
+        self._busy_until_us = self._world.now_us + took_us
+        self._world.at(self._busy_until_us, lambda: self._finished(then))
+        return took_us
+
+    def _finished(self, then: Callable[[], None]) -> None:
+        if self.paused:
+            self._results.append(then)
+        elif self.alive:
+            then()
