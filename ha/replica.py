@@ -102,7 +102,8 @@ class Replica:
             else:
                 if received.moved:
                     entry.moved_at_ms = int(received.chunk.watermarks_ms[0])
-                    self.engine.skip_to(data.stream, received.chunk.first_seq)
+                    cut = Position(next_seq=received.chunk.first_seq)
+                    self.engine.skip_to(data.stream, cut)
                 self.engine.offer(data.stream, received.chunk)
         return received
 

@@ -24,6 +24,7 @@ from streams.chunk import Chunk, Position, stream_schema
 from streams.input_queue import InputQueue
 from streams.program import Program
 from streams.state import (
+    SavedInput,
     SnapshotError,
     SnapshotRecord,
     read_snapshot,
@@ -32,6 +33,9 @@ from streams.state import (
 from streams.stepwise import Stepwise
 from streams.vectorised import Vectorised
 from topology.arrays import IntArray
+
+NEVER_US = -(2**62)
+"""Before every ingestion time, µs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +96,15 @@ class FragmentEngine:
         """
         self._queues[stream].offer(chunk)
 
-    def skip_to(self, stream: str, next_seq: int) -> None:
-        """Expect this tuple of an input next.
+    def skip_to(self, stream: str, position: Position) -> None:
+        """Continue an input after this cut, in the numbering that the cut has.
 
         Used for an input that is read from its middle, that has a gap which no producer can fill,
-        or whose producer started over and numbers from 0 again.
+        or whose producer started over and numbers from 0 again. Sequence numbers carry no meaning
+        beyond the order of arrival: the output is the same as if the numbers had not changed.
+        Watermarks do: the next chunk must still lie past those offered before, and past the cut's.
         """
-        self._queues[stream].skip_to(next_seq)
+        self._queues[stream].skip_to(position)
 
     @property
     def ready(self) -> bool:
@@ -135,11 +141,11 @@ class FragmentEngine:
             watermarks_ms = watermarks_ms[:fitting]
             ingestion_times_us = ingestion_times_us[:fitting]
         until_ms = int(watermarks_ms[-1])
-        first_seqs = {name: queue.position.next_seq for name, queue in self._queues.items()}
+        first_ids = {name: queue.taken for name, queue in self._queues.items()}
         taken = {name: queue.take(until_ms) for name, queue in self._queues.items()}
         with np.errstate(all="ignore"):
             # Results that are not numbers become NULL: numpy need not warn.
-            rows = self._evaluation.run(taken, first_seqs, until_ms)
+            rows = self._evaluation.run(taken, first_ids, until_ms)
         return Evaluated(
             rows=rows,
             watermarks_ms=watermarks_ms,
@@ -177,17 +183,10 @@ class FragmentEngine:
         merged = offered[: min(reached, limit)]
         if not len(merged):
             return merged, merged
-        # Every input has a watermark at or past the input watermark. A head that ended before an
-        # element of `merged` would have contributed `limit` earlier ones. So no search below runs
-        # past the end of its head.
-        firsts = [
-            ingestion_times_us[np.searchsorted(watermarks_ms, merged)]
-            for watermarks_ms, ingestion_times_us in heads
-        ]
-        return merged, np.maximum.reduce(firsts)
+        return merged, np.maximum.reduce([_first_times(*head, merged) for head in heads])
 
     def positions(self) -> dict[str, Position]:
-        """Input → the cut up to which it has been evaluated."""
+        """Input → the cut up to which it has been evaluated, numbered as the tuple after it."""
         return {stream: queue.position for stream, queue in self._queues.items()}
 
     def snapshot(self) -> bytes:
@@ -197,7 +196,11 @@ class FragmentEngine:
         from `positions` on.
         """
         operators = {name: operator.save() for name, operator in self._evaluation.stateful()}
-        return write_snapshot(SnapshotRecord(self._program.text, self.positions(), operators))
+        inputs = {
+            stream: SavedInput(position=queue.position, taken=queue.taken)
+            for stream, queue in self._queues.items()
+        }
+        return write_snapshot(SnapshotRecord(self._program.text, inputs, operators))
 
     def restore(self, data: bytes) -> None:
         """Continue from a snapshot of an engine with the same program.
@@ -223,5 +226,17 @@ class FragmentEngine:
                 raise
             raise SnapshotError(f"the snapshot cannot be understood: {failed!r}") from failed
         self._evaluation = evaluation
-        for stream, position in record.inputs.items():
-            self._queues[stream].restore(position)
+        for stream, saved_input in record.inputs.items():
+            self._queues[stream].restore(saved_input.position, saved_input.taken)
+
+
+def _first_times(
+    watermarks_ms: IntArray, ingestion_times_us: IntArray, at_ms: IntArray
+) -> IntArray:
+    """Ingestion times of an input's first watermarks at or past some watermarks.
+
+    An input that skipped past a watermark has none for it: `NEVER_US`.
+    """
+    if not len(watermarks_ms) or watermarks_ms[-1] < at_ms[-1]:
+        ingestion_times_us = np.append(ingestion_times_us, NEVER_US)
+    return ingestion_times_us[np.searchsorted(watermarks_ms, at_ms)]

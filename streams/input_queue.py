@@ -1,4 +1,9 @@
-"""The queue of one input of a fragment: chunks that were offered and not yet evaluated."""
+"""The queue of one input of a fragment: chunks that were offered and not yet evaluated.
+
+The queue counts the rows that it hands out. This count gives each row its *identity* in windows,
+relations and joins. A row's sequence number is not its identity: the numbers of a stream fall or
+jump when its producer starts over or tuples are lost, and identities must rise.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from topology.arrays import IntArray
 
 
 class InputQueue:
-    """Chunks of one stream, in order, without gaps."""
+    """Chunks of one stream, in order. Numbers have no gaps except where `skip_to` was called."""
 
     def __init__(self, stream: str, schema: pa.Schema) -> None:
         self._stream = stream
@@ -20,7 +25,10 @@ class InputQueue:
         self._chunks: deque[Chunk] = deque()
         self._end = Position()
         self.position = Position()
-        """The cut up to which tuples have been taken."""
+        """The cut up to which tuples have been taken, in the numbering of the tuple after it."""
+        self.taken = 0
+        """Number of rows taken since the engine was new: the identity of the next one."""
+        self._waiting = 0
 
     def offer(self, chunk: Chunk) -> None:
         """Add the next chunk.
@@ -46,27 +54,31 @@ class InputQueue:
             )
         self._chunks.append(chunk)
         self._end = chunk.end
+        self._waiting += chunk.rows.num_rows
 
-    def skip_to(self, next_seq: int) -> None:
-        """Expect this tuple next: earlier ones will not arrive, or numbering starts over."""
-        self._end = Position(next_seq=next_seq, watermark_ms=self._end.watermark_ms)
+    def skip_to(self, position: Position) -> None:
+        """Continue after this cut: what lies before it will not arrive, or is numbered anew."""
+        watermark_ms = max(position.watermark_ms, self._end.watermark_ms)
+        self._end = Position(next_seq=position.next_seq, watermark_ms=watermark_ms)
         if not self._chunks:
             self.position = self._end
 
-    def restore(self, position: Position) -> None:
-        """Discard all chunks; continue after a cut."""
+    def restore(self, position: Position, taken: int) -> None:
+        """Discard all chunks; continue after a cut, with this number of rows taken."""
         self._chunks.clear()
+        self._waiting = 0
         self._end = self.position = position
+        self.taken = taken
 
     @property
     def watermark_ms(self) -> int:
-        """The last watermark that was offered."""
+        """The last watermark that was offered or skipped to."""
         return self._end.watermark_ms
 
     @property
     def waiting(self) -> int:
         """Number of tuples offered and not taken."""
-        return self._chunks[-1].next_seq - self._chunks[0].first_seq if self._chunks else 0
+        return self._waiting
 
     @property
     def first_watermark_ms(self) -> int | None:
@@ -110,7 +122,6 @@ class InputQueue:
     def take(self, until_ms: int) -> pa.RecordBatch | None:
         """Remove everything up to a watermark; return the rows, None if there are none."""
         parts: list[pa.RecordBatch] = []
-        next_seq = self.position.next_seq
         while self._chunks:
             chunk = self._chunks[0]
             rows = chunk.rows
@@ -119,13 +130,21 @@ class InputQueue:
                 rows = rows.slice(0, count)
             if rows.num_rows:
                 parts.append(rows)
+                self._waiting -= rows.num_rows
+                self.taken += rows.num_rows
             next_seq = chunk.first_seq + rows.num_rows
             rest = chunk.after(Position(next_seq=next_seq, watermark_ms=until_ms))
             if rest is not None:
                 self._chunks[0] = rest
                 break
             self._chunks.popleft()
-        self.position = Position(next_seq=next_seq, watermark_ms=until_ms)
+        if self._chunks:
+            self.position = Position(
+                next_seq=self._chunks[0].first_seq,
+                watermark_ms=max(until_ms, self.position.watermark_ms),
+            )
+        else:
+            self.position = self._end
         if not parts:
             return None
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)

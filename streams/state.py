@@ -21,7 +21,7 @@ from streams.chunk import Position, type_names
 from streams.vector import Frame, Vector, fillers, from_arrow, storage, to_arrow
 
 MAGIC = b"VVST"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _header = struct.Struct(">4sHI")
 
 
@@ -63,6 +63,21 @@ class Stateful(Protocol):
         ...
 
 
+class SavedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far an input has been evaluated.
+
+    Attributes
+    ----------
+    position
+        The cut up to which its tuples are included.
+    taken
+        Number of its rows evaluated since the fragment's state began: the next row's identity.
+    """
+
+    position: Position
+    taken: int
+
+
 class SnapshotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A snapshot's body.
 
@@ -71,13 +86,13 @@ class SnapshotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     statement
         The text of the statement that the snapshot belongs to.
     inputs
-        Input → the cut up to which its tuples are included.
+        Input → how far it has been evaluated.
     operators
         Operator → its state.
     """
 
     statement: str
-    inputs: Mapping[str, Position]
+    inputs: Mapping[str, SavedInput]
     operators: Mapping[str, State]
 
 

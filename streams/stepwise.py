@@ -35,11 +35,11 @@ class _Arrivals:
     """The tuples of one input that are evaluated in one pass, cut into timestamp groups."""
 
     def __init__(
-        self, program: Program, stream: str, rows: pa.RecordBatch | None, first_seq: int
+        self, program: Program, stream: str, rows: pa.RecordBatch | None, first_id: int
     ) -> None:
         kinds = program.read_kinds(stream)
         self._no_rows = empty_frame(kinds)
-        self._first_seq = first_seq
+        self._first_id = first_id
         self.timestamps: IntArray = np.empty(0, dtype=np.int64)
         self._rows = self._no_rows
         if rows is not None:
@@ -52,16 +52,16 @@ class _Arrivals:
         self._start = 0
 
     def at(self, timestamp_ms: int) -> tuple[Frame, int]:
-        """The tuples of a timestamp, and the sequence number of the first of them.
+        """The tuples of a timestamp, and the identity of the first of them.
 
         Timestamps must be asked for in order.
         """
         start = self._start
         timestamps = self.timestamps
         if start == len(timestamps) or timestamps[start] != timestamp_ms:
-            return self._no_rows, self._first_seq + start
+            return self._no_rows, self._first_id + start
         self._start = int(np.searchsorted(timestamps, timestamp_ms, side="right"))
-        return self._rows.slice(start, self._start), self._first_seq + start
+        return self._rows.slice(start, self._start), self._first_id + start
 
 
 class Stepwise:
@@ -84,7 +84,7 @@ class Stepwise:
     def run(
         self,
         taken: Mapping[str, pa.RecordBatch | None],
-        first_seqs: Mapping[str, int],
+        first_ids: Mapping[str, int],
         until_ms: int,
     ) -> pa.RecordBatch:
         """Evaluate all tuples up to a watermark.
@@ -93,15 +93,15 @@ class Stepwise:
         ----------
         taken
             Input → the tuples since the last pass; None for none.
-        first_seqs
-            Input → the sequence number of the first of them.
+        first_ids
+            Input → the identity of the first of them.
         until_ms
             The watermark: all inputs are complete up to it.
         """
         if until_ms < self._next_expiry_ms() and all(rows is None for rows in taken.values()):
             return self._no_rows
         arrivals = {
-            stream: _Arrivals(self._program, stream, rows, first_seqs[stream])
+            stream: _Arrivals(self._program, stream, rows, first_ids[stream])
             for stream, rows in taken.items()
         }
         emitted: list[Frame] = []
@@ -145,8 +145,8 @@ class Stepwise:
         arrived = {stream: one.at(timestamp_ms) for stream, one in arrivals.items()}
         deltas: list[Delta] = []
         for plan, window in zip(self._program.windows, self._windows, strict=True):
-            rows, first_seq = arrived[plan.stream]
-            deltas.append(window.step(timestamp_ms, rows, first_seq))
+            rows, first_id = arrived[plan.stream]
+            deltas.append(window.step(timestamp_ms, rows, first_id))
         changes = [change for select in self._selects for change in select.step(deltas)]
         return self._to_stream.step(union(changes))
 

@@ -77,7 +77,7 @@ class Vectorised:
     def run(
         self,
         taken: Mapping[str, pa.RecordBatch | None],
-        first_seqs: Mapping[str, int],
+        first_ids: Mapping[str, int],
         until_ms: int,
     ) -> pa.RecordBatch:
         """Evaluate all tuples up to a watermark; parameters as in `Stepwise.run`."""

@@ -33,17 +33,17 @@ class PartitionWindow(LoggedWindow):
         self._ids_by_key: dict[Key, deque[int]] = {}
         """Identities of the rows in the window, oldest first. Emptied keys are removed."""
 
-    def step(self, timestamp_ms: int, arrived: Frame, first_seq: int) -> Delta:
+    def step(self, timestamp_ms: int, arrived: Frame, first_id: int) -> Delta:
         """Remove the rows that are too old or pushed out, insert those that arrived."""
         removed = self._expire(timestamp_ms)
-        pushed_out, hidden = self._enter(arrived, first_seq)
+        pushed_out, hidden = self._enter(arrived, first_id)
         removed += pushed_out
-        inserted = arrivals(arrived, first_seq)
+        inserted = arrivals(arrived, first_id)
         if hidden:
             shown = np.ones(arrived.length, dtype=np.bool_)
-            shown[np.array(hidden) - first_seq] = False
+            shown[np.array(hidden) - first_id] = False
             positions = np.flatnonzero(shown)
-            inserted = Delta(arrived.take(positions), shown[positions], first_seq + positions)
+            inserted = Delta(arrived.take(positions), shown[positions], first_id + positions)
         removed_ids = np.array(sorted(removed), dtype=np.int64)
         return self._change(timestamp_ms, self._log.positions(removed_ids), inserted)
 
@@ -63,7 +63,7 @@ class PartitionWindow(LoggedWindow):
                 del self._ids_by_key[key]
         return expired
 
-    def _enter(self, arrived: Frame, first_seq: int) -> tuple[list[int], list[int]]:
+    def _enter(self, arrived: Frame, first_id: int) -> tuple[list[int], list[int]]:
         """Add rows to their keys.
 
         Returns the identities of earlier rows that are pushed out, and of arrived rows that later
@@ -72,7 +72,7 @@ class PartitionWindow(LoggedWindow):
         pushed_out: list[int] = []
         hidden: list[int] = []
         by_key = self._ids_by_key
-        for identity, key in enumerate(self._keys(arrived), first_seq):
+        for identity, key in enumerate(self._keys(arrived), first_id):
             ids = by_key.get(key)
             if ids is None:
                 by_key[key] = deque((identity,))
@@ -80,7 +80,7 @@ class PartitionWindow(LoggedWindow):
             ids.append(identity)
             if len(ids) > self._rows:
                 oldest = ids.popleft()
-                (hidden if oldest >= first_seq else pushed_out).append(oldest)
+                (hidden if oldest >= first_id else pushed_out).append(oldest)
         return pushed_out, hidden
 
     def _keys(self, rows: Frame) -> list[Key]:

@@ -1,7 +1,7 @@
 """Window operators turn a stream into a relation. This file holds the parts they share.
 
-A row is identified by its sequence number in the stream. At each event timestamp a window removes
-the rows that are too old or too many and inserts the rows that arrived.
+A row is identified by the number of rows of the stream that were evaluated before it. At each event
+timestamp a window removes the rows that are too old or too many and inserts the rows that arrived.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Window(ABC):
     """A window on one stream. By default it keeps no rows, and no row ever leaves it."""
 
     @abstractmethod
-    def step(self, timestamp_ms: int, arrived: Frame, first_seq: int) -> Delta:
+    def step(self, timestamp_ms: int, arrived: Frame, first_id: int) -> Delta:
         """Advance to a timestamp later than all before; return the change of the relation.
 
         Parameters
@@ -37,8 +37,8 @@ class Window(ABC):
             The event timestamp.
         arrived
             The tuples of that timestamp, possibly none.
-        first_seq
-            Sequence number of the first of them.
+        first_id
+            Identity of the first of them.
         """
 
     def next_expiry_ms(self) -> int:
@@ -64,9 +64,9 @@ class Window(ABC):
 class UnboundedWindow(Window):
     """`[UNBOUNDED]`: every tuple so far. Rows never leave, so the window keeps none of them."""
 
-    def step(self, timestamp_ms: int, arrived: Frame, first_seq: int) -> Delta:
+    def step(self, timestamp_ms: int, arrived: Frame, first_id: int) -> Delta:
         """Insert the rows that arrived."""
-        return arrivals(arrived, first_seq)
+        return arrivals(arrived, first_id)
 
 
 class LoggedWindow(Window):
@@ -104,10 +104,10 @@ class RangeWindow(LoggedWindow):
         super().__init__(kinds)
         self._range_ms = range_ms
 
-    def step(self, timestamp_ms: int, arrived: Frame, first_seq: int) -> Delta:
+    def step(self, timestamp_ms: int, arrived: Frame, first_id: int) -> Delta:
         """Remove the rows that are too old, insert those that arrived."""
         expired = self._log.until(timestamp_ms - self._range_ms)
-        return self._change(timestamp_ms, expired, arrivals(arrived, first_seq))
+        return self._change(timestamp_ms, expired, arrivals(arrived, first_id))
 
     def next_expiry_ms(self) -> int:
         """When the oldest row reaches the range's age."""
@@ -122,7 +122,7 @@ class RowsWindow(LoggedWindow):
         super().__init__(kinds)
         self._rows = rows
 
-    def step(self, timestamp_ms: int, arrived: Frame, first_seq: int) -> Delta:
+    def step(self, timestamp_ms: int, arrived: Frame, first_id: int) -> Delta:
         """Insert the rows that arrived, remove the oldest rows beyond n.
 
         If more than n rows arrive at one timestamp, only the last n enter the relation.
@@ -132,15 +132,15 @@ class RowsWindow(LoggedWindow):
             arrived = arrived.slice(skipped, arrived.length)
         excess = max(len(self._log) + arrived.length - self._rows, 0)
         return self._change(
-            timestamp_ms, self._log.oldest(excess), arrivals(arrived, first_seq + skipped)
+            timestamp_ms, self._log.oldest(excess), arrivals(arrived, first_id + skipped)
         )
 
 
-def arrivals(arrived: Frame, first_seq: int) -> Delta:
+def arrivals(arrived: Frame, first_id: int) -> Delta:
     """The change in which these rows are inserted and none is removed."""
     count = arrived.length
     inserted = _all_true[:count] if count <= ALL_INSERTED_UP_TO else np.ones(count, dtype=np.bool_)
-    return Delta(arrived, inserted, np.arange(first_seq, first_seq + count, dtype=np.int64))
+    return Delta(arrived, inserted, np.arange(first_id, first_id + count, dtype=np.int64))
 
 
 def _replaced(removed: Frame, removed_ids: IntArray, inserted: Delta) -> Delta:

@@ -10,7 +10,7 @@ import pytest
 
 from streams.chunk import Chunk, ChunkError, Position
 from streams.engine import FragmentEngine
-from streams.state import SnapshotError
+from streams.state import FORMAT_VERSION, MAGIC, SnapshotError
 from tests.unit.streams.running import chunk, program, sensor
 
 counting = "ISTREAM(SELECT count(*) AS n FROM s [RANGE 10 MILLISECONDS])"
@@ -51,6 +51,21 @@ def test_output_watermarks_are_those_of_all_inputs_with_the_newest_ingestion_tim
     assert evaluated.watermarks_ms.tolist() == [10, 15, 20]
     # 10 had to wait for t's watermark at 15, 15 for s's at 20.
     assert evaluated.ingestion_times_us.tolist() == [15_000, 20_000, 20_000]
+
+
+def test_an_input_that_skips_past_a_watermark_neither_delays_nor_dates_it() -> None:
+    engine = FragmentEngine(program(both))
+    engine.skip_to("t", Position(next_seq=70, watermark_ms=25))
+    engine.offer("s", chunk(sensor, [row(10)], [10, 20, 30]))
+    evaluated = engine.advance(10)
+    assert evaluated is not None
+    assert evaluated.watermarks_ms.tolist() == [10, 20]
+    assert evaluated.ingestion_times_us.tolist() == [10_000, 20_000]
+    assert engine.positions()["t"] == Position(next_seq=70, watermark_ms=25)
+    engine.offer("t", chunk(sensor, [row(28)], [40], first_seq=70))
+    evaluated = engine.advance(10)
+    assert evaluated is not None
+    assert evaluated.ingestion_times_us.tolist() == [40_000]
 
 
 def test_a_firing_point_between_watermarks_belongs_to_the_next_watermark() -> None:
@@ -131,7 +146,7 @@ def damaged() -> list[tuple[bytes, str]]:
     good = engine.snapshot()
     elsewhere = FragmentEngine(program(both)).snapshot()
     nonsense = b"\x81\xa1x\x01"
-    sealed = struct.pack(">4sHI", b"VVST", 1, zlib.crc32(nonsense)) + nonsense
+    sealed = struct.pack(">4sHI", MAGIC, FORMAT_VERSION, zlib.crc32(nonsense)) + nonsense
     swapped = good[10:].replace(b"window-0", b"window-9")
     return [
         (b"", "not a snapshot"),
@@ -141,7 +156,10 @@ def damaged() -> list[tuple[bytes, str]]:
         (good[:-1] + b"\x00", "damaged"),
         (elsewhere, "another statement"),
         (sealed, "cannot be read"),
-        (struct.pack(">4sHI", b"VVST", 1, zlib.crc32(swapped)) + swapped, "other inputs"),
+        (
+            struct.pack(">4sHI", MAGIC, FORMAT_VERSION, zlib.crc32(swapped)) + swapped,
+            "other inputs",
+        ),
     ]
 
 

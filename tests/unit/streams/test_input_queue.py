@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from streams.chunk import Position
+from streams.chunk import ChunkError, Position
 from streams.input_queue import InputQueue
 from tests.streams_of_numbers import chunk, cut, schema
 
@@ -67,7 +68,41 @@ def test_a_cut_within_a_chunk_leaves_its_rest_waiting() -> None:
 
 def test_what_was_restored_has_nothing_waiting() -> None:
     queue = filled()
-    queue.restore(Position(next_seq=6, watermark_ms=40))
-    assert queue.waiting == 0
+    queue.restore(Position(next_seq=6, watermark_ms=40), 17)
+    assert (queue.waiting, queue.taken) == (0, 17)
     queue.offer(chunk(6, [(50, 2)]))
     assert (queue.waiting, counts(queue, 50)) == (2, [2])
+
+
+def test_rows_keep_their_count_when_numbers_fall() -> None:
+    queue = filled()
+    queue.skip_to(Position(next_seq=1))
+    queue.offer(chunk(1, [(50, 2)]))
+    assert (queue.waiting, counts(queue, 50)) == (8, [8])
+    queue.take(40)
+    # The position is in the numbering of the tuple that follows.
+    assert queue.position == Position(next_seq=1, watermark_ms=40)
+    assert (queue.waiting, queue.taken) == (2, 6)
+    queue.take(50)
+    assert queue.position == Position(next_seq=3, watermark_ms=50)
+    assert (queue.waiting, queue.taken) == (0, 8)
+
+
+def test_a_skip_moves_the_position_once_everything_before_it_is_taken() -> None:
+    queue = filled()
+    queue.skip_to(Position(next_seq=100, watermark_ms=70))
+    assert (queue.watermark_ms, queue.position) == (70, Position())
+    queue.take(30)
+    assert queue.position == Position(next_seq=5, watermark_ms=30)
+    queue.take(60)
+    assert queue.position == Position(next_seq=100, watermark_ms=70)
+    queue.offer(chunk(100, [(80, 1)]))
+    queue.take(75)
+    assert queue.position == Position(next_seq=100, watermark_ms=75)
+
+
+def test_a_skip_never_lowers_the_watermark() -> None:
+    queue = filled()
+    queue.skip_to(Position(next_seq=0, watermark_ms=20))
+    with pytest.raises(ChunkError, match="brings 40 ms, after the watermark 40 ms"):
+        queue.offer(chunk(0, [(40, 1)]))
