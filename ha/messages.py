@@ -1,10 +1,13 @@
 """Messages between hosts. `orchestrator.host.wire` turns them into frames and back.
 
-Every replica of a fragment keeps the fragment's output. A consumer therefore subscribes to all of
-them, and acknowledges to all of them; only the primary sends. Messages about a stream carry the
-*epoch* (fencing number) and the *generation* (life of the fragment's state) that their sender
-knows. A deposed primary thus learns of its successor from the first consumer or peer replica that
-has heard of it.
+Every replica of a fragment keeps the fragment's output. A host therefore subscribes to all of
+them, once for each stream that it reads, and acknowledges to all of them; only the primary sends.
+Messages about a stream carry the *epoch* (fencing number) and the *generation* (life of the
+fragment's state) that their sender knows. A deposed primary thus learns of its successor from the
+first consumer or peer replica that has heard of it.
+
+Links deliver in the order of sending. `Control` relies on that: data that it says was sent before
+it has arrived before it, or was lost with a connection.
 """
 
 from __future__ import annotations
@@ -16,23 +19,31 @@ from streams.chunk import Chunk, Position
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """A run of a stream, from its primary to one consumer."""
+    """A run of a stream, from a producer to one host that reads it."""
 
     stream: str
     epoch: int
     generation: int
-    consumer: str
     chunk: Chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribe:
-    """A consumer asks a replica for its output after `position` (None: for all it still keeps)."""
+    """A host asks a replica for its output after `position` (None: for all it still keeps).
+
+    Attributes
+    ----------
+    feed
+        Send even as a standby: the primary's data does not reach the host.
+    patient
+        Keep output for the host while it is away for a while: a sink there reads the stream.
+    """
 
     stream: str
-    consumer: str
     position: Position | None
     generation: int | None
+    feed: bool = False
+    patient: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +51,6 @@ class Subscribed:
     """The replica's answer: it keeps its output from `position` on until that is acknowledged."""
 
     stream: str
-    consumer: str
     position: Position
     epoch: int
     generation: int
@@ -48,28 +58,67 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsubscribe:
-    """The consumer no longer reads this stream."""
+    """The host no longer reads this stream."""
 
     stream: str
-    consumer: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ack:
-    """The consumer's state and output contain everything before `position`."""
+    """The state and output of all readers on a host contain everything before `position`."""
 
-    stream: str
-    consumer: str
     position: Position
     epoch: int
     generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
-    """The sender is alive, and knows these epochs of the fragments it shares with the receiver."""
+class Offer:
+    """The end of a producer's output, for one subscriber.
 
-    epochs: dict[str, int]
+    Attributes
+    ----------
+    watermark_ms
+        Up to which its output is complete.
+    sent
+        Whether it has sent all of that to this subscriber.
+    """
+
+    generation: int
+    epoch: int
+    watermark_ms: int
+    sent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputDigest:
+    """Digest of a replica's output with event timestamps in one interval (`ha.digest`)."""
+
+    generation: int
+    interval: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """Everything that two hosts tell each other regularly; each part may be empty.
+
+    Attributes
+    ----------
+    epochs
+        Fragment with replicas on both hosts → the epoch that the sender knows.
+    digests
+        Fragment with replicas on both hosts → the newest digest of the sender's output.
+    acks
+        Stream that the receiver produces → the sender's acknowledgement.
+    offers
+        Stream that the sender produces → the end of its output.
+    """
+
+    epochs: dict[str, int] = field(default_factory=dict[str, int])
+    digests: dict[str, OutputDigest] = field(default_factory=dict[str, OutputDigest])
+    acks: dict[str, Ack] = field(default_factory=dict[str, Ack])
+    offers: dict[str, Offer] = field(default_factory=dict[str, Offer])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +141,8 @@ class Snapshot:
     log_base, log
         Where the output log begins, and its chunks from there on.
     consumers
-        (node, consumer) and what each of them has acknowledged.
+        Subscribed hosts: name, what it has acknowledged, and whether to keep output while it is
+        away.
     """
 
     fragment: str
@@ -102,7 +152,7 @@ class Snapshot:
     inputs: dict[str, tuple[int, Position]]
     log_base: Position
     log: tuple[Chunk, ...]
-    consumers: tuple[tuple[str, str, Position], ...]
+    consumers: tuple[tuple[str, Position, bool], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +172,5 @@ class Pong:
 
 
 Message = (
-    Data
-    | Subscribe
-    | Subscribed
-    | Unsubscribe
-    | Ack
-    | Heartbeat
-    | SnapshotRequest
-    | Snapshot
-    | Ping
-    | Pong
+    Data | Subscribe | Subscribed | Unsubscribe | Control | SnapshotRequest | Snapshot | Ping | Pong
 )

@@ -19,7 +19,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from ha.errors import InvariantViolation
-from ha.messages import Ack, Data, Subscribe, Subscribed
+from ha.messages import Ack, Data, Offer, Subscribe, Subscribed
 from streams.chunk import Chunk, Position
 from topology.arrays import IntArray
 
@@ -32,16 +32,25 @@ secondary does not know a consumer that has just subscribed to the primary until
 an acknowledgement arrives. If the primary dies before that, the consumer still finds the output it
 lacks at the secondary."""
 
-Consumer = tuple[str, str]
-"""Node, and the name under which the consumer there reads (a fragment or a sink)."""
-
 
 @dataclass(slots=True)
 class Subscriber:
-    """The cuts up to which a consumer has acknowledged output, and has been sent output."""
+    """A host that reads the stream.
+
+    Attributes
+    ----------
+    acknowledged, sent
+        The cuts up to which it has acknowledged output, and has been sent output.
+    feed
+        Whether it is sent output even by a standby.
+    patient
+        Whether output is kept for it while it is away.
+    """
 
     acknowledged: Position
     sent: Position
+    feed: bool = False
+    patient: bool = False
 
 
 class OutputLog:
@@ -64,6 +73,8 @@ class OutputLog:
         The cut before which all output has been trimmed.
     end
         The cut after the newest tuple.
+    subscribers
+        Node → what it has acknowledged and has been sent, in the order of subscription.
     overflowed_tuples
         Tuples dropped because the log was full.
     """
@@ -82,21 +93,12 @@ class OutputLog:
         self._bytes = 0
         self._capacity_bytes = capacity_bytes
         self._linger_us = linger_us
-        self._subscribers: dict[Consumer, Subscriber] = {}
+        self.subscribers: dict[str, Subscriber] = {}
         self.overflowed_tuples = 0
-
-    @property
-    def consumers(self) -> tuple[Consumer, ...]:
-        """The subscribed consumers, in the order of their subscriptions."""
-        return tuple(self._subscribers)
 
     def chunks(self) -> tuple[Chunk, ...]:
         """The chunks kept, oldest first."""
         return tuple(self._chunks)
-
-    def acknowledged(self, consumer: Consumer) -> Position:
-        """The position that a subscribed consumer has acknowledged."""
-        return self._subscribers[consumer].acknowledged
 
     def append(
         self, rows: pa.RecordBatch, watermarks_ms: IntArray, ingestion_times_us: IntArray
@@ -127,37 +129,41 @@ class OutputLog:
             self.overflowed_tuples += self._chunks[0].rows.num_rows
             self._drop_oldest()
 
-    def subscribe(self, consumer: Consumer, position: Position | None) -> Position:
-        """Subscribe `consumer` from `position` on, or from the log's beginning if that is later."""
+    def subscribe(
+        self, node: str, position: Position | None, *, feed: bool = False, patient: bool = False
+    ) -> Position:
+        """Subscribe a host from `position` on, or from the log's beginning if that is later.
+
+        A host that subscribes again is sent everything from there on again.
+        """
         start = self.base if position is None or _before(position, self.base) else position
-        self._subscribers[consumer] = Subscriber(acknowledged=start, sent=start)
+        self.subscribers[node] = Subscriber(
+            acknowledged=start, sent=start, feed=feed, patient=patient
+        )
         return start
 
-    def unsubscribe(self, consumer: Consumer) -> None:
-        """Keep nothing for `consumer` any more."""
-        self._subscribers.pop(consumer, None)
+    def unsubscribe(self, node: str) -> None:
+        """Keep nothing for a host any more."""
+        self.subscribers.pop(node, None)
         self._trim()
 
-    def acknowledge(self, consumer: Consumer, position: Position) -> bool:
-        """Note that `consumer` needs nothing before `position`; False if it is not subscribed."""
-        subscriber = self._subscribers.get(consumer)
-        if subscriber is None:
-            return False
+    def acknowledge(self, node: str, position: Position) -> None:
+        """Note that a subscriber needs nothing before `position`."""
+        subscriber = self.subscribers[node]
         if _before(subscriber.acknowledged, position):
             subscriber.acknowledged = position
         self._trim()
-        return True
 
-    def take_unsent(self, consumer: Consumer) -> list[Chunk]:
-        """The chunks `consumer` has not been sent yet; they count as sent from now on."""
-        subscriber = self._subscribers[consumer]
+    def take_unsent(self, node: str) -> list[Chunk]:
+        """The chunks a subscriber has not been sent yet; they count as sent from now on."""
+        subscriber = self.subscribers[node]
         fresh = list(self._after(subscriber.sent))
         subscriber.sent = self.end
         return fresh
 
     def rewind(self) -> None:
         """Count only acknowledged output as sent, so that a new primary sends the rest again."""
-        for subscriber in self._subscribers.values():
+        for subscriber in self.subscribers.values():
             subscriber.sent = max(
                 subscriber.acknowledged, self.base, key=lambda cut: cut.watermark_ms
             )
@@ -173,9 +179,9 @@ class OutputLog:
         return reversed(fresh)
 
     def _trim(self) -> None:
-        if not self._subscribers:
+        if not self.subscribers:
             return
-        needed_ms = min(s.acknowledged.watermark_ms for s in self._subscribers.values())
+        needed_ms = min(s.acknowledged.watermark_ms for s in self.subscribers.values())
         while self._chunks and self._chunks[0].watermark_ms <= needed_ms:
             newest, oldest = self._chunks[-1], self._chunks[0]
             if newest.ingestion_times_us[-1] - oldest.ingestion_times_us[-1] < self._linger_us:
@@ -241,47 +247,57 @@ class Producer(Protocol):
         ...
 
 
-def subscribe(producer: Producer, sender: str, request: Subscribe) -> Subscribed:
-    """Subscribe a consumer from its position on, or from the log's beginning if that is unknown."""
+def subscribe(producer: Producer, node: str, request: Subscribe) -> Subscribed:
+    """Subscribe a host from its position on, or from the log's beginning if that is unknown."""
     known = request.generation == producer.generation
-    start = producer.log.subscribe((sender, request.consumer), request.position if known else None)
+    position = request.position if known else None
+    start = producer.log.subscribe(node, position, feed=request.feed, patient=request.patient)
     return Subscribed(
         stream=producer.stream,
-        consumer=request.consumer,
         position=start,
         epoch=producer.epoch,
         generation=producer.generation,
     )
 
 
-def acknowledge(producer: Producer, sender: str, ack: Ack) -> None:
-    """Note the position before which a consumer needs nothing any more.
+def acknowledge(producer: Producer, node: str, ack: Ack) -> None:
+    """Note the position before which a host needs nothing any more.
 
-    A consumer may be unknown here: it subscribed before this replica had its state, or it started
-    anew on the same node. It then counts as subscribed from the position that it acknowledges, or
-    from the log's beginning if that position belongs to another generation.
+    The host may be unknown here: it subscribed before this replica had its state, or it started
+    anew under the same name. It then counts as subscribed from the position that it acknowledges.
+    An acknowledgement of another generation says nothing about this one's output.
     """
-    consumer = (sender, ack.consumer)
     known = ack.generation == producer.generation
-    if consumer not in producer.log.consumers:
-        producer.log.subscribe(consumer, ack.position if known else None)
+    if node not in producer.log.subscribers:
+        producer.log.subscribe(node, ack.position if known else None)
     elif known:
-        producer.log.acknowledge(consumer, ack.position)
+        producer.log.acknowledge(node, ack.position)
 
 
 def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:
     """Take the output that each subscriber has not been sent yet, with the subscriber's node."""
-    if not producer.feeds_subscribers:
-        return
-    for node, consumer in producer.log.consumers:
-        for chunk in producer.log.take_unsent((node, consumer)):
+    for node, subscriber in producer.log.subscribers.items():
+        if not (producer.feeds_subscribers or subscriber.feed):
+            continue
+        for chunk in producer.log.take_unsent(node):
             yield (
                 node,
                 Data(
                     stream=producer.stream,
                     epoch=producer.epoch,
                     generation=producer.generation,
-                    consumer=consumer,
                     chunk=chunk,
                 ),
             )
+
+
+def offer(producer: Producer, node: str) -> Offer:
+    """Where the producer's output ends, for one subscriber."""
+    log = producer.log
+    feeds = producer.feeds_subscribers or log.subscribers[node].feed
+    return Offer(
+        generation=producer.generation,
+        epoch=producer.epoch,
+        watermark_ms=log.end.watermark_ms,
+        sent=feeds and not _before(log.subscribers[node].sent, log.end),
+    )

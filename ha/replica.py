@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from ha.digest import OutputDigests
 from ha.messages import Data, Snapshot
 from ha.output_log import OutputLog
-from ha.roles import ReplicaRole, RoleEvent, next_role
+from ha.roles import EpochRule, ReplicaRole, RoleEvent, transition
 from ha.subscription import Received, StreamCursor
 from streams.chunk import NO_WATERMARK, Chunk, Position
 from streams.compiler import Program
@@ -73,6 +74,7 @@ class Replica:
         self.inputs = {stream: InputStream(schema=schema) for stream, schema in schemas.items()}
         self.engine = FragmentEngine(program)
         self.log = OutputLog(self.engine.schema)
+        self.digests = OutputDigests()
 
     @property
     def accepts_subscribers(self) -> bool:
@@ -84,16 +86,35 @@ class Replica:
         """Whether it sends its output, rather than keep it until its peer replica is lost."""
         return self.role is ReplicaRole.PRIMARY
 
-    def apply(self, event: RoleEvent) -> None:
-        """Change role as the table in `ha.roles` says; a takeover begins a new epoch."""
-        before, self.role = self.role, next_role(self.role, event)
-        if event is RoleEvent.PEER_REPLICA_LOST and before is ReplicaRole.STANDBY:
+    def apply(self, event: RoleEvent, epoch: int = 0) -> bool:
+        """Change role and epoch as the table in `ha.roles` says; returns whether the role changed.
+
+        Parameters
+        ----------
+        epoch
+            Of an event that brings one. A plan or a peer that knows no newer epoch than this
+            replica changes nothing.
+        """
+        if event in (RoleEvent.PROMOTED, RoleEvent.SUPERSEDED) and epoch <= self.epoch:
+            return False
+        before = self.role
+        self.role, rule = transition(before, event)
+        if rule is EpochRule.NEXT:
             self.epoch += 1
+        elif rule is EpochRule.ADOPT:
+            self.epoch = max(self.epoch, epoch)
         if self.role is ReplicaRole.PRIMARY and before is not ReplicaRole.PRIMARY:
             self.log.rewind()
+        return self.role is not before
 
     def receive(self, data: Data) -> Received:
-        """Receive data of an input stream."""
+        """Receive data of an input stream.
+
+        Raises
+        ------
+        ChunkError
+            The chunk breaks a promise of its stream.
+        """
         entry = self.inputs[data.stream]
         received = entry.cursor.receive(data)
         if received.chunk is not None:
@@ -111,7 +132,11 @@ class Replica:
         """Evaluate complete timestamp groups (`FragmentEngine.advance`), and keep the output."""
         evaluated = self.engine.advance(limit, tuples)
         if evaluated is not None:
-            self.log.append(evaluated.rows, evaluated.watermarks_ms, evaluated.ingestion_times_us)
+            self.digests.add(
+                self.log.append(
+                    evaluated.rows, evaluated.watermarks_ms, evaluated.ingestion_times_us
+                )
+            )
         return evaluated
 
     @property
@@ -125,26 +150,33 @@ class Replica:
         watermark_ms = self.log.end.watermark_ms
         return None if watermark_ms == NO_WATERMARK else watermark_ms
 
-    def skip_to(self, data: Data) -> int:
-        """Continue after a gap that no producer can fill; returns the number of lost tuples."""
-        lost = self.inputs[data.stream].cursor.skip_to(data.chunk)
-        self.receive(data)
-        return lost
-
     def processed(self) -> dict[str, Position]:
-        """Position in each input before which everything is contained in state and output."""
+        """Position in each input before which everything is contained in state and output.
+
+        An input that has crossed a discontinuity has none until its first tuples from beyond are
+        processed: its earlier positions mean nothing to the producer.
+        """
         if self.role is ReplicaRole.WARMING:
             return {}
         return {
             stream: position
             for stream, position in self.engine.positions().items()
-            if (moved_at_ms := self.inputs[stream].moved_at_ms) is None
-            or position.watermark_ms >= moved_at_ms
+            if self._has_passed(stream, position)
         }
 
-    def snapshot(self) -> Snapshot:
-        """The state, for a new peer replica."""
-        positions = self.engine.positions()
+    def _has_passed(self, stream: str, position: Position) -> bool:
+        moved_at_ms = self.inputs[stream].moved_at_ms
+        return moved_at_ms is None or position.watermark_ms >= moved_at_ms
+
+    def snapshot(self) -> Snapshot | None:
+        """The state, for a new peer replica.
+
+        None if there is none that the peer could continue from now: the replica is warming up, or
+        an input is crossing a discontinuity.
+        """
+        positions = self.processed()
+        if positions.keys() != self.inputs.keys():
+            return None
         return Snapshot(
             fragment=self.stream,
             epoch=self.epoch,
@@ -157,7 +189,8 @@ class Replica:
             log_base=self.log.base,
             log=self.log.chunks(),
             consumers=tuple(
-                (*consumer, self.log.acknowledged(consumer)) for consumer in self.log.consumers
+                (node, subscriber.acknowledged, subscriber.patient)
+                for node, subscriber in self.log.subscribers.items()
             ),
         )
 
@@ -165,6 +198,11 @@ class Replica:
         """Adopt a peer replica's state; False if there is a gap between it and the waiting input.
 
         The output log is adopted too, so that this replica can send whatever a consumer lacks.
+
+        Raises
+        ------
+        SnapshotError, ChunkError, InvariantViolation
+            The snapshot contradicts itself or this fragment. The replica is unchanged.
         """
         joined: dict[str, list[Chunk]] = {}
         for stream, entry in self.inputs.items():
@@ -175,32 +213,39 @@ class Replica:
             if chunks and chunks[0].first_seq != cut.next_seq:
                 return False
             joined[stream] = chunks
-        self.engine = FragmentEngine(self.program)
-        self.engine.restore(snapshot.state)
-        self.log = OutputLog(self.engine.schema, base=snapshot.log_base)
+        engine = FragmentEngine(self.program)
+        engine.restore(snapshot.state)
+        log = OutputLog(engine.schema, base=snapshot.log_base)
         for chunk in snapshot.log:
-            self.log.extend(chunk)
-        for node, name, acknowledged in snapshot.consumers:
-            self.log.subscribe((node, name), acknowledged)
+            log.extend(chunk)
+        for node, acknowledged, patient in snapshot.consumers:
+            log.subscribe(node, acknowledged, patient=patient)
+        for stream, chunks in joined.items():
+            for chunk in chunks:
+                engine.offer(stream, chunk)
+        self.engine, self.log = engine, log
+        self.digests = OutputDigests(log.end.watermark_ms)
         for stream, entry in self.inputs.items():
             generation, cut = snapshot.inputs[stream]
             entry.waiting.clear()
             entry.moved_at_ms = None
-            entry.cursor.start(cut, generation)
-            for chunk in joined[stream]:
-                self.engine.offer(stream, chunk)
-                entry.cursor.position = chunk.end
-        self.epoch = max(self.epoch, snapshot.epoch)
+            entry.cursor.resume(joined[stream][-1].end if joined[stream] else cut, generation)
         self.generation = snapshot.generation
-        self.apply(RoleEvent.STATE_INSTALLED)
+        self.apply(RoleEvent.STATE_INSTALLED, snapshot.epoch)
         return True
 
-    def discard_state(self) -> None:
-        """Discard state with a gap in its input, and wait for that of the peer replica."""
-        self.apply(RoleEvent.STATE_BROKEN)
+    def discard_state(self, event: RoleEvent = RoleEvent.STATE_BROKEN) -> bool:
+        """Discard the state, unless there is no other; returns whether it is gone.
+
+        The replica then waits for the state of its peer replica.
+        """
+        self.apply(event)
+        if self.role is not ReplicaRole.WARMING:
+            return False
         for entry in self.inputs.values():
             entry.cursor.reset()
             entry.waiting.clear()
+        return True
 
     def check_invariants(self) -> None:
         """Raise unless the replica is consistent; tests call this after every step."""

@@ -1,7 +1,8 @@
 """The roles of a replica, and the events that change them.
 
-The table `transitions` is the specification. `Replica` looks roles up in it, tests check it, and
-the diagram in `docs/roles.md` is drawn from it.
+The table `transitions` is the specification: for each role and event, the next role and what
+happens to the epoch. `Replica.apply` is the only code that changes either. Tests check the table,
+and the diagram in `docs/roles.md` is drawn from it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class RoleEvent(Enum):
     STATE_INSTALLED = "state installed"
     STATE_BROKEN = "state broken"
     """Input is missing that only the peer replica's state can replace."""
+    EVALUATION_FAILED = "evaluation failed"
+    """Evaluating its input raised an error, so its state cannot be relied on any more."""
     PEER_REPLICA_LOST = "peer replica lost"
     PROMOTED = "promoted"
     """A newer plan makes it primary."""
@@ -37,26 +40,39 @@ class RoleEvent(Enum):
     """Another host knows a newer epoch: the peer replica has taken over."""
 
 
-transitions: dict[tuple[ReplicaRole, RoleEvent], ReplicaRole] = {
-    (ReplicaRole.WARMING, RoleEvent.FOUNDED): ReplicaRole.PRIMARY,
-    (ReplicaRole.WARMING, RoleEvent.STATE_INSTALLED): ReplicaRole.STANDBY,
-    (ReplicaRole.WARMING, RoleEvent.STATE_BROKEN): ReplicaRole.WARMING,
-    (ReplicaRole.WARMING, RoleEvent.PEER_REPLICA_LOST): ReplicaRole.WARMING,
-    (ReplicaRole.WARMING, RoleEvent.SUPERSEDED): ReplicaRole.WARMING,
-    (ReplicaRole.STANDBY, RoleEvent.STATE_BROKEN): ReplicaRole.WARMING,
-    (ReplicaRole.STANDBY, RoleEvent.PEER_REPLICA_LOST): ReplicaRole.PRIMARY,
-    (ReplicaRole.STANDBY, RoleEvent.PROMOTED): ReplicaRole.PRIMARY,
-    (ReplicaRole.STANDBY, RoleEvent.SUPERSEDED): ReplicaRole.STANDBY,
-    (ReplicaRole.PRIMARY, RoleEvent.PEER_REPLICA_LOST): ReplicaRole.PRIMARY,
-    (ReplicaRole.PRIMARY, RoleEvent.PROMOTED): ReplicaRole.PRIMARY,
-    (ReplicaRole.PRIMARY, RoleEvent.SUPERSEDED): ReplicaRole.STANDBY,
+class EpochRule(Enum):
+    """What a transition does to the replica's epoch, which never falls."""
+
+    KEEP = "keeps its epoch"
+    ADOPT = "adopts the event's epoch"
+    NEXT = "begins the next epoch"
+
+
+transitions: dict[tuple[ReplicaRole, RoleEvent], tuple[ReplicaRole, EpochRule]] = {
+    (ReplicaRole.WARMING, RoleEvent.FOUNDED): (ReplicaRole.PRIMARY, EpochRule.ADOPT),
+    (ReplicaRole.WARMING, RoleEvent.STATE_INSTALLED): (ReplicaRole.STANDBY, EpochRule.ADOPT),
+    (ReplicaRole.WARMING, RoleEvent.STATE_BROKEN): (ReplicaRole.WARMING, EpochRule.KEEP),
+    (ReplicaRole.WARMING, RoleEvent.EVALUATION_FAILED): (ReplicaRole.WARMING, EpochRule.KEEP),
+    (ReplicaRole.WARMING, RoleEvent.PEER_REPLICA_LOST): (ReplicaRole.WARMING, EpochRule.KEEP),
+    # It has no state to be primary with. The coordinator sees that, and starts the fragment over.
+    (ReplicaRole.WARMING, RoleEvent.PROMOTED): (ReplicaRole.WARMING, EpochRule.KEEP),
+    (ReplicaRole.WARMING, RoleEvent.SUPERSEDED): (ReplicaRole.WARMING, EpochRule.ADOPT),
+    (ReplicaRole.STANDBY, RoleEvent.STATE_BROKEN): (ReplicaRole.WARMING, EpochRule.KEEP),
+    (ReplicaRole.STANDBY, RoleEvent.EVALUATION_FAILED): (ReplicaRole.WARMING, EpochRule.KEEP),
+    (ReplicaRole.STANDBY, RoleEvent.PEER_REPLICA_LOST): (ReplicaRole.PRIMARY, EpochRule.NEXT),
+    (ReplicaRole.STANDBY, RoleEvent.PROMOTED): (ReplicaRole.PRIMARY, EpochRule.ADOPT),
+    (ReplicaRole.STANDBY, RoleEvent.SUPERSEDED): (ReplicaRole.STANDBY, EpochRule.ADOPT),
     # There is no other state: the missing tuples are lost, and counted.
-    (ReplicaRole.PRIMARY, RoleEvent.STATE_BROKEN): ReplicaRole.PRIMARY,
+    (ReplicaRole.PRIMARY, RoleEvent.STATE_BROKEN): (ReplicaRole.PRIMARY, EpochRule.KEEP),
+    (ReplicaRole.PRIMARY, RoleEvent.EVALUATION_FAILED): (ReplicaRole.WARMING, EpochRule.KEEP),
+    (ReplicaRole.PRIMARY, RoleEvent.PEER_REPLICA_LOST): (ReplicaRole.PRIMARY, EpochRule.KEEP),
+    (ReplicaRole.PRIMARY, RoleEvent.PROMOTED): (ReplicaRole.PRIMARY, EpochRule.ADOPT),
+    (ReplicaRole.PRIMARY, RoleEvent.SUPERSEDED): (ReplicaRole.STANDBY, EpochRule.ADOPT),
 }
 
 
-def next_role(role: ReplicaRole, event: RoleEvent) -> ReplicaRole:
-    """The role after `event`.
+def transition(role: ReplicaRole, event: RoleEvent) -> tuple[ReplicaRole, EpochRule]:
+    """The role after `event`, and what happens to the epoch.
 
     Raises
     ------

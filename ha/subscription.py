@@ -1,26 +1,35 @@
-"""The consumer's side of a stream: its cursor, and its subscription to the producers.
+"""The consumer's side of a stream: the cursors of its readers, and a host's subscription.
 
-*Cursor.* A consumer receives each tuple exactly once. Two replicas of a fragment may both act as
-primary for a while, and a secondary that takes over sends again what was not acknowledged. Both are
-harmless, because replicas produce the same tuples with the same sequence numbers. The cursor keeps
-the part of each chunk that lies after its position, drops and counts the rest, and notices a gap
-between its position and the chunk.
+*Cursor.* A reader (an input of a replica, or a sink) receives each tuple exactly once. Two replicas
+of a fragment may both act as primary for a while, and a secondary that takes over sends again what
+was not acknowledged. Both are harmless, because replicas produce the same tuples with the same
+sequence numbers. The cursor keeps the part of each chunk that lies after its position, drops and
+counts the rest, and notices a gap between its position and the chunk.
 
-*Subscription.* A consumer subscribes to every replica of the producing fragment and acknowledges to
-every replica, so that each keeps the tuples that the consumer lacks; only the primary sends.
-Requests are repeated until answered. A gap means that a broken link has lost chunks: the consumer
-subscribes again from its position. Tuples are lost only if the producer has trimmed them meanwhile.
+*Discontinuity.* A stream that begins anew has a new generation and new sequence numbers, and a
+stream may have a hole that no producer can fill. A cursor stops at both. Only a sink or a primary
+lets its cursor cross; a secondary discards its state and takes the primary's instead, so that
+replicas cannot diverge there. Timestamps that were complete before a crossing stay complete: tuples
+of the new generation up to the cursor's `floor_ms` are filtered out.
+
+*Subscription.* A host subscribes once to each stream that it reads, at every replica of the
+producing fragment, and acknowledges to every replica what all its readers have processed. Each
+replica thus keeps the tuples that the host lacks; only the primary sends. Requests are repeated
+until answered. A host that waits, asks: if a producer has sent something that did not arrive, the
+host subscribes there again from its position; if a standby has output that does not come from the
+primary, the host asks the standby to feed it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
 
-from ha.messages import Ack, Data, Subscribe, Subscribed
-from streams.chunk import Chunk, Position
+from ha.messages import Ack, Data, Offer, Subscribe, Subscribed
+from streams.chunk import NO_WATERMARK, Chunk, Position
 
 
 class Receipt(Enum):
@@ -28,11 +37,13 @@ class Receipt(Enum):
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
+    """Everything in it was received before, or is filtered after a crossing."""
     GAP = "gap"
+    """It does not continue what was received, or the cursor has no position yet."""
     STALE = "stale"
-    """It belongs to an earlier generation of the fragment's state."""
+    """It belongs to an earlier generation of the producer's state."""
     RESET = "reset"
-    """It is the first chunk of a new generation: sequence numbers start over."""
+    """It belongs to a newer generation, to which the cursor has not crossed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,19 +54,23 @@ class Received:
     chunk: Chunk | None = None
     moved: bool = False
     """Whether the chunk does not continue the tuples received before: reading began in the middle
-    of the stream, tuples are missing, or sequence numbers start over."""
+    of the stream, or the cursor has crossed a discontinuity."""
 
 
 class StreamCursor:
-    """The position of a consumer in one stream.
+    """The position of a reader in one stream.
 
     Attributes
     ----------
     position
         The cut before which everything has been received. None until a producer has answered, if
-        the consumer started without a position of its own.
-    generation, epoch
-        The newest that any producer has mentioned; 0 before the first.
+        the reader started without a position of its own.
+    generation
+        That the position belongs to; 0 without a position.
+    epoch
+        The newest that any producer has mentioned.
+    floor_ms
+        Nothing with this timestamp or an earlier one is accepted, whatever its number.
     repeated_tuples
         Tuples dropped because they had been received before.
     """
@@ -68,6 +83,7 @@ class StreamCursor:
         self.position: Position | None = None
         self.generation = 0
         self.epoch = 0
+        self.floor_ms = NO_WATERMARK
         self.repeated_tuples = 0
         self.provisional = False
         self._moved = False
@@ -83,38 +99,22 @@ class StreamCursor:
         self.generation = generation
         self._moved = True
 
-    def receive(self, data: Data) -> Received:
-        """Receive the part of `data` that is new."""
-        if data.generation < self.generation:
-            return Received(receipt=Receipt.STALE)
-        receipt = Receipt.ACCEPTED
-        if data.generation > self.generation:
-            if self.generation:
-                receipt = Receipt.RESET
-            self.start(self._renumbered(data.chunk), data.generation)
-        self.epoch = max(self.epoch, data.epoch)
-        position = self.position or Position()
-        chunk = data.chunk.after(position)
-        repeated = min(max(position.next_seq - data.chunk.first_seq, 0), data.chunk.rows.num_rows)
-        self.repeated_tuples += repeated
-        if chunk is None:
-            return Received(receipt=Receipt.DUPLICATE)
-        if chunk.first_seq != position.next_seq:
-            return Received(receipt=Receipt.GAP)
-        self.position = chunk.end
-        moved, self._moved = self._moved, False
-        self.provisional = False
-        return Received(receipt=receipt, chunk=chunk, moved=moved)
+    def resume(self, position: Position, generation: int) -> None:
+        """Continue after `position`, up to which the reader has processed everything."""
+        self.start(position, generation)
+        self._moved = False
 
-    def _renumbered(self, chunk: Chunk) -> Position:
-        # A new generation numbers its output from 0 again; timestamps tell which tuples are known.
-        if self.position is None:
-            return Position()
-        known = int(np.searchsorted(chunk.timestamps, self.position.watermark_ms, side="right"))
-        return Position(next_seq=chunk.first_seq + known, watermark_ms=self.position.watermark_ms)
+    def cross(self, position: Position, generation: int) -> None:
+        """Continue with a new generation, whose output begins at `position` or is kept from there.
+
+        Timestamps that were complete in the old generation stay complete.
+        """
+        if self.position is not None:
+            self.floor_ms = max(self.floor_ms, self.position.watermark_ms)
+        self.start(position, generation)
 
     def skip_to(self, chunk: Chunk) -> int:
-        """Move to just before `chunk`, and return the number of tuples skipped.
+        """Cross a hole: move to just before `chunk`, and return the number of tuples skipped.
 
         For tuples that no producer keeps any more.
         """
@@ -123,38 +123,96 @@ class StreamCursor:
         self._moved = True
         return chunk.first_seq - before.next_seq
 
+    def receive(self, data: Data) -> Received:
+        """Receive the part of `data` that is new."""
+        position = self.position
+        if position is None:
+            return Received(receipt=Receipt.GAP)
+        if data.generation != self.generation:
+            stale = data.generation < self.generation
+            return Received(receipt=Receipt.STALE if stale else Receipt.RESET)
+        self.epoch = max(self.epoch, data.epoch)
+        chunk = data.chunk.after(position)
+        repeated = min(max(position.next_seq - data.chunk.first_seq, 0), data.chunk.rows.num_rows)
+        self.repeated_tuples += repeated
+        if chunk is None:
+            return Received(receipt=Receipt.DUPLICATE)
+        if chunk.first_seq != position.next_seq:
+            return Received(receipt=Receipt.GAP)
+        self.position = chunk.end
+        self.provisional = False
+        if (rest := _past(chunk, self.floor_ms)) is None:
+            return Received(receipt=Receipt.DUPLICATE)
+        moved = self._moved or rest is not chunk
+        self._moved = False
+        return Received(receipt=Receipt.ACCEPTED, chunk=rest, moved=moved)
+
+
+def _past(chunk: Chunk, floor_ms: int) -> Chunk | None:
+    """The part of a chunk with timestamps after `floor_ms`; None if there is none."""
+    if floor_ms < chunk.watermarks_ms[0] and (
+        not chunk.rows.num_rows or floor_ms < chunk.timestamps[0]
+    ):
+        return chunk
+    known = int(np.searchsorted(chunk.timestamps, floor_ms, side="right"))
+    return chunk.after(Position(next_seq=chunk.first_seq + known, watermark_ms=floor_ms))
+
 
 RETRY_US = 300_000
 """Longer than any round trip, and short compared with the start of a replacement executor."""
 
+STALLED_US = 200_000
+"""How long a host that lacks output which a standby has already waits for the primary."""
+
+PATIENCE_US = 3_000_000
+"""How long a host that lacks tuples waits for a producer that does not answer, before it counts the
+tuples as lost."""
+
 
 @dataclass(slots=True)
 class Link:
-    """State of a subscription at one producer."""
+    """State of a subscription at one producer.
+
+    Attributes
+    ----------
+    asked_us
+        When the newest request was sent.
+    waits_since_us
+        When the oldest request was sent that is not answered.
+    start
+        Position in `generation` from which the producer keeps its output for this host; None until
+        it has answered.
+    feed
+        Whether it was asked to send even as a standby.
+    """
 
     asked_us: int | None = None
+    waits_since_us: int | None = None
     start: Position | None = None
-    """Position from which the producer sends; None until it has answered."""
+    generation: int = 0
+    feed: bool = False
+    offer: Offer | None = None
 
 
+@dataclass(slots=True)
 class Subscription:
-    """One consumer's subscriptions to all producers of a stream.
+    """One host's subscriptions to all producers of a stream.
 
-    Parameters
+    Attributes
     ----------
     stream
         Name of the stream.
-    consumer
-        Name under which the consumer subscribes.
-    cursor
-        The consumer's position in the stream.
+    readers
+        Reader → its cursor.
+    patient
+        Whether producers keep output while this host is away.
     """
 
-    def __init__(self, stream: str, consumer: str, cursor: StreamCursor) -> None:
-        self.stream = stream
-        self.consumer = consumer
-        self.cursor = cursor
-        self._links: dict[str, Link] = {}
+    stream: str
+    readers: Mapping[str, StreamCursor] = field(default_factory=dict[str, StreamCursor])
+    patient: bool = False
+    _links: dict[str, Link] = field(default_factory=dict[str, Link])
+    _moved_us: int = 0
 
     @property
     def producers(self) -> tuple[str, ...]:
@@ -165,6 +223,11 @@ class Subscription:
     def confirmed(self) -> bool:
         """Whether every producer has answered."""
         return bool(self._links) and all(link.start is not None for link in self._links.values())
+
+    @property
+    def epoch(self) -> int:
+        """The newest that any reader has heard of."""
+        return max((cursor.epoch for cursor in self.readers.values()), default=0)
 
     def use(self, producers: tuple[str, ...], renewed: set[str]) -> list[str]:
         """Subscribe to exactly these nodes; returns the nodes unsubscribed from.
@@ -177,77 +240,179 @@ class Subscription:
         }
         return left
 
+    def read_by(self, readers: Mapping[str, StreamCursor], *, patient: bool) -> None:
+        """Serve exactly these readers; one that is new must be sent what the others have had."""
+        known = set(map(id, self.readers.values()))
+        self.readers, self.patient = readers, patient
+        if any(id(cursor) not in known for cursor in readers.values()):
+            self.ask_again()
+
     def ask_again(self) -> None:
-        """Subscribe to every producer again: the consumer has lost its state."""
-        self._links = {node: Link() for node in self._links}
+        """Subscribe to every producer again, from where the readers are now."""
+        for link in self._links.values():
+            link.asked_us, link.start = None, None
 
     def requests(self, now_us: int) -> list[tuple[str, Subscribe]]:
         """Requests that are due, each with the node to send it to."""
-        due: list[tuple[str, Subscribe]] = []
-        for node, link in self._links.items():
-            if link.start is not None:
-                continue
-            if link.asked_us is not None and now_us - link.asked_us < RETRY_US:
-                continue
-            link.asked_us = now_us
-            due.append((node, self._subscribe()))
-        return due
+        return [
+            (node, self._ask(link, now_us))
+            for node, link in self._links.items()
+            if link.start is None and (link.asked_us is None or now_us - link.asked_us >= RETRY_US)
+        ]
 
-    def answered(self, node: str, answer: Subscribed) -> None:
-        """Note a producer's answer. A consumer without a position starts at the position in it.
+    def answered(self, node: str, answer: Subscribed) -> list[str]:
+        """Note a producer's answer; returns the readers that it shows a newer generation.
 
-        Replicas trim at different times. Until data arrives, start at the latest offered position:
-        the replica that sends may have trimmed older output.
+        A reader without a position starts at the position in the answer. Replicas trim at different
+        times. Until data arrives, it starts at the latest offered position: the replica that sends
+        may have trimmed older output.
         """
         link = self._links.get(node)
         if link is None:
-            return
-        link.start = answer.position
-        cursor = self.cursor
-        begins = cursor.position
-        if begins is None or (
-            cursor.provisional
-            and answer.generation == cursor.generation
-            and answer.position.watermark_ms > begins.watermark_ms
-        ):
-            cursor.start(answer.position, answer.generation, provisional=True)
-        cursor.epoch = max(cursor.epoch, answer.epoch)
+            return []
+        link.start, link.generation = answer.position, answer.generation
+        link.waits_since_us = None
+        behind: list[str] = []
+        for reader, cursor in self.readers.items():
+            begins = cursor.position
+            if begins is None or (
+                cursor.provisional
+                and answer.generation == cursor.generation
+                and answer.position.watermark_ms > begins.watermark_ms
+            ):
+                cursor.start(answer.position, answer.generation, provisional=True)
+            elif answer.generation > cursor.generation and self._feeds(node):
+                behind.append(reader)
+            cursor.epoch = max(cursor.epoch, answer.epoch)
+        return behind
+
+    def accepted(self, node: str, now_us: int) -> list[tuple[str, Subscribe]]:
+        """Note that new data has come from `node`.
+
+        If it is the primary's, no standby needs to feed this host any more: returns the requests
+        that tell them.
+        """
+        self._moved_us = now_us
+        if node != next(iter(self._links), None):
+            return []
+        fed = [(other, link) for other, link in self._links.items() if link.feed and other != node]
+        for _, link in fed:
+            link.feed = False
+        return [(other, self._ask(link, now_us)) for other, link in fed]
 
     def missing(self, node: str, now_us: int) -> Subscribe | None:
-        """The request to send to `node` after a gap.
+        """The request to send to `node` after a gap; None while an answer is awaited."""
+        link = self._links.get(node)
+        if link is None or link.start is None:
+            return None
+        return self._ask(link, now_us)
 
-        None while an answer is awaited, or if the producer no longer keeps the missing tuples;
-        `unrecoverable` tells the two apart.
+    def offered(self, node: str, offer: Offer, now_us: int) -> list[tuple[str, Subscribe]]:
+        """Note where a producer's output ends; returns requests for what has not arrived.
+
+        Links deliver in order, so output that the producer has sent before was lost if it is not
+        here. Output that a standby has is asked for once the primary has had time to send it.
         """
         link = self._links.get(node)
-        if link is None or link.start is None or self.unrecoverable(node):
-            return None
-        link.start = None
-        link.asked_us = now_us
-        return self._subscribe()
+        if link is None or link.start is None:
+            return []
+        link.offer = offer
+        if not self._lacks(offer):
+            return []
+        if offer.sent:
+            return [(node, self._ask(link, now_us))]
+        if link.feed or now_us - self._moved_us < STALLED_US:
+            return []
+        link.feed = True
+        return [(node, self._ask(link, now_us))]
 
-    def unrecoverable(self, node: str) -> bool:
-        """Whether `node` has answered that it no longer keeps the tuples the consumer lacks."""
-        link = self._links.get(node)
-        if link is None or link.start is None or self.cursor.position is None:
+    def unrecoverable(self, reader: str, now_us: int) -> bool:
+        """Whether no producer that answers keeps the tuples that a reader lacks next.
+
+        Producers that may have them, and do not send them, are asked to.
+        """
+        cursor = self.readers[reader]
+        if cursor.position is None:
             return False
-        return link.start.next_seq > self.cursor.position.next_seq
+        answers: list[bool] = []
+        for link in self._links.values():
+            if link.start is None:
+                since_us = link.waits_since_us
+                answers.append(since_us is not None and now_us - since_us >= PATIENCE_US)
+            else:
+                answers.append(
+                    link.generation != cursor.generation
+                    or link.start.next_seq > cursor.position.next_seq
+                )
+        return bool(answers) and all(answers)
 
-    def acks(self, position: Position) -> list[tuple[str, Ack]]:
-        """Acknowledgements of everything before `position`, with the nodes to send them to."""
-        ack = Ack(
-            stream=self.stream,
-            consumer=self.consumer,
-            position=position,
-            epoch=self.cursor.epoch,
-            generation=self.cursor.generation,
+    def holed(self, node: str) -> bool:
+        """Whether `node` has answered that it no longer keeps all that a reader lacks."""
+        link = self._links.get(node)
+        return (
+            link is not None
+            and link.start is not None
+            and any(
+                cursor.position is not None and link.start.next_seq > cursor.position.next_seq
+                for cursor in self.readers.values()
+            )
         )
+
+    def ask_others(self, node: str, now_us: int) -> list[tuple[str, Subscribe]]:
+        """Requests that have every other producer feed this host, since `node` has a hole."""
+        others = [(n, link) for n, link in self._links.items() if n != node and not link.feed]
+        for _, link in others:
+            link.feed = True
+        return [(other, self._ask(link, now_us)) for other, link in others]
+
+    def acks(self, processed: Iterable[Position | None]) -> list[tuple[str, Ack]]:
+        """Acknowledgements of what every reader has processed, with the nodes to send them to.
+
+        Parameters
+        ----------
+        processed
+            Of each reader, the position before which it needs nothing; None if it needs all.
+        """
+        positions = list(processed)
+        generations = {cursor.generation for cursor in self.readers.values()}
+        known = [position for position in positions if position is not None]
+        if len(known) < len(positions) or len(generations) != 1:
+            return []
+        (generation,) = generations
+        least = min(known, key=lambda position: position.watermark_ms)
+        ack = Ack(position=least, epoch=self.epoch, generation=generation)
         return [(node, ack) for node, link in self._links.items() if link.start is not None]
 
-    def _subscribe(self) -> Subscribe:
+    def _lacks(self, offer: Offer) -> bool:
+        """Whether some reader has not received all of a producer's output."""
+        return any(
+            offer.generation > cursor.generation
+            or (
+                offer.generation == cursor.generation
+                and cursor.position is not None
+                and offer.watermark_ms > cursor.position.watermark_ms
+            )
+            for cursor in self.readers.values()
+        )
+
+    def _feeds(self, node: str) -> bool:
+        """Whether `node` is the primary, as far as this host knows, or was asked to send."""
+        return self._links[node].feed or node == next(iter(self._links))
+
+    def _ask(self, link: Link, now_us: int) -> Subscribe:
+        """Subscribe at a producer, from the position of the reader that is furthest behind."""
+        link.start, link.asked_us = None, now_us
+        self._moved_us = max(self._moved_us, now_us)
+        if link.waits_since_us is None:
+            link.waits_since_us = now_us
+        generations = {cursor.generation for cursor in self.readers.values()}
+        positions = [cursor.position for cursor in self.readers.values()]
+        known = [position for position in positions if position is not None]
+        whole = len(known) < len(positions) or len(generations) != 1
         return Subscribe(
             stream=self.stream,
-            consumer=self.consumer,
-            position=self.cursor.position,
-            generation=self.cursor.generation or None,
+            position=None if whole else min(known, key=lambda position: position.watermark_ms),
+            generation=None if whole else generations.pop(),
+            feed=link.feed,
+            patient=self.patient,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ha.roles import ReplicaRole, transitions
+from ha.roles import EpochRule, ReplicaRole, transitions
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "roles.md"
 
@@ -17,10 +17,14 @@ _block = re.compile(r"(?<=```mermaid\n).*?(?=```)", re.DOTALL)
 
 
 def diagram() -> str:
-    """The diagram; one arrow for all events that lead from one role to another."""
+    """The diagram; one arrow for all events that lead from one role to another.
+
+    An event after which the epoch is another one says so in brackets.
+    """
     arrows: dict[tuple[str, str], list[str]] = {}
-    for (role, event), target in transitions.items():
-        arrows.setdefault((role.value, target.value), []).append(event.value)
+    for (role, event), (target, rule) in transitions.items():
+        said = event.value if rule is EpochRule.KEEP else f"{event.value} ({rule.value})"
+        arrows.setdefault((role.value, target.value), []).append(said)
     lines = ["stateDiagram-v2", f"    [*] --> {ReplicaRole.WARMING.value}"]
     lines += [
         f"    {source} --> {target}: {', '.join(events)}"

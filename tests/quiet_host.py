@@ -70,15 +70,16 @@ class QuietHost:
         self.dispatcher.rebuild_tasks(self.now_us)
 
     def change_role(self, name: str, event: RoleEvent) -> None:
-        """Apply a role event to a replica."""
-        self.replica_manager.replicas[name].replica.apply(event)
+        """Apply a role event to a replica; one that brings an epoch brings the next one."""
+        replica = self.replica_manager.replicas[name].replica
+        replica.apply(event, replica.epoch + 1)
         self.dispatcher.rebuild_tasks(self.now_us)
 
     def arrive(self, stream: str, part: Chunk) -> None:
         """A chunk arrives for every replica here that reads the stream."""
         for name, hosted in self.replica_manager.replicas.items():
-            if stream in hosted.subscriptions:
-                data = Data(stream=stream, epoch=1, generation=1, consumer=name, chunk=part)
+            if stream in hosted.replica.inputs:
+                data = Data(stream=stream, epoch=1, generation=1, chunk=part)
                 hosted.replica.receive(data)
                 self.dispatcher.arrived(name, self.now_us)
 

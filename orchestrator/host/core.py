@@ -6,8 +6,9 @@ The same object runs inside a Spark executor and in the simulator, each time dri
 Times are µs on the cluster's clock.
 
 `HostCore` routes events, messages and timers to its parts: `replica_manager` holds what the host
-runs, `failover` decides who is primary, `input_processor` receives streams, `dispatcher` says what
-to evaluate next, and `prober` measures latencies.
+runs, `failover` decides who is primary, `input_processor` receives streams, `peer_control`
+exchanges regular messages with related hosts, `dispatcher` says what to evaluate next, and `prober`
+measures latencies.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from ha import messages
 from ha.failure_detector import FailureDetector
 from ha.messages import Message
-from ha.output_log import acknowledge, subscribe
+from ha.output_log import subscribe
 from orchestrator.host.dispatcher import Dispatch, Dispatcher
 from orchestrator.host.events import (
     AssignmentReceived,
@@ -36,6 +37,7 @@ from orchestrator.host.events import (
 )
 from orchestrator.host.failover import Failover
 from orchestrator.host.input_processor import InputProcessor
+from orchestrator.host.peer_control import PeerControl
 from orchestrator.host.prober import Prober
 from orchestrator.host.replica_manager import ReplicaManager
 from orchestrator.records import Assignment, ClusterRecord, ReplicaStatus
@@ -103,6 +105,7 @@ class HostCore:
         detector = FailureDetector(round(settings.suspect_after_ms * 1000), self._heartbeat_us)
         self._failover = Failover(manager, self._dispatcher, outbox, detector)
         self._inputs = InputProcessor(manager, self._dispatcher, outbox)
+        self._peer_control = PeerControl(manager, self._failover, self._inputs, outbox)
         self._emulate_costs = settings.emulate_costs
         self._next_heartbeat_us = self._next_ack_us = self._next_probe_us = now_us
 
@@ -123,7 +126,7 @@ class HostCore:
                     source.enter(event, now_us)
                     self._outbox.feed(source)
             case EpochSuperseded(fragment=fragment, epoch=epoch):
-                self._failover.step_down(fragment, epoch, now_us)
+                self._failover.on_epoch(fragment, epoch, now_us)
             case ReplicaReplaced(fragment=fragment):
                 self.counters["replicas_stopped"] += 1
                 self._outbox.add(*self.replica_manager.stop_replica(fragment))
@@ -137,13 +140,13 @@ class HostCore:
         self._talk_to_itself(now_us)
         if now_us >= self._next_heartbeat_us:
             self._next_heartbeat_us = now_us + self._heartbeat_us
-            self._failover.send_heartbeats()
+            acks_are_due = now_us >= self._next_ack_us
+            if acks_are_due:
+                self._next_ack_us = now_us + self._ack_interval_us
+            self._peer_control.send(everybody=acks_are_due)
             self._failover.suspect_silent_peers(now_us)
             self._inputs.request(now_us)
             self.replica_manager.drop_absent(now_us)
-        if now_us >= self._next_ack_us:
-            self._next_ack_us = now_us + self._ack_interval_us
-            self._inputs.acknowledge()
         if now_us >= self._next_probe_us:
             self._next_probe_us = now_us + self.prober.interval_us
             if (probe := self.prober.next_probe(now_us)) is not None:
@@ -153,7 +156,7 @@ class HostCore:
     @property
     def next_tick_us(self) -> int:
         """When `tick` must be called at the latest."""
-        return min(self._next_heartbeat_us, self._next_ack_us, self._next_probe_us)
+        return min(self._next_heartbeat_us, self._next_probe_us)
 
     @property
     def next_work_us(self) -> int | None:
@@ -182,7 +185,11 @@ class HostCore:
 
     def _evaluate(self, dispatch: Dispatch, now_us: int) -> Worked:
         hosted = self.replica_manager.replicas[dispatch.fragment]
-        evaluated = hosted.replica.evaluate(dispatch.timestamp_groups, dispatch.tuples)
+        try:
+            evaluated = hosted.replica.evaluate(dispatch.timestamp_groups, dispatch.tuples)
+        except Exception as error:  # noqa: BLE001  A statement must not end its host.
+            self._inputs.on_evaluation_failed(hosted, error, now_us)
+            return Worked(commands=self._outbox.take())
         assert evaluated is not None, "a task is dispatched when it has work"
         self.counters["dispatches"] += 1
         self.counters["tuples_in"] += evaluated.tuples_in
@@ -243,27 +250,19 @@ class HostCore:
         match message:
             case messages.Data():
                 self._inputs.on_data(sender, message, now_us)
-            case messages.Ack(stream=stream):
-                self._failover.on_epoch(stream, message.epoch, now_us)
-                if (producer := self.replica_manager.producer(stream)) is not None:
-                    acknowledge(producer, sender, message)
-                    self._outbox.feed(producer)
+            case messages.Control():
+                self._peer_control.receive(sender, message, now_us)
             case messages.Subscribe(stream=stream):
                 if (producer := self.replica_manager.producer(stream)) is not None:
                     self._outbox.send(sender, subscribe(producer, sender, message))
                     self._outbox.feed(producer)
             case messages.Subscribed():
                 self._inputs.on_subscribed(sender, message, now_us)
-            case messages.Unsubscribe(stream=stream, consumer=consumer):
+            case messages.Unsubscribe(stream=stream):
                 if (producer := self.replica_manager.producer(stream)) is not None:
-                    producer.log.unsubscribe((sender, consumer))
-            case messages.Heartbeat(epochs=epochs):
-                for fragment, epoch in epochs.items():
-                    self._failover.on_epoch(fragment, epoch, now_us)
+                    producer.log.unsubscribe(sender)
             case messages.SnapshotRequest(fragment=fragment):
-                hosted = self.replica_manager.replicas.get(fragment)
-                if hosted is not None and hosted.replica.accepts_subscribers:
-                    self._outbox.send(sender, hosted.replica.snapshot())
+                self._inputs.on_snapshot_request(sender, fragment)
             case messages.Snapshot():
                 self._inputs.on_snapshot(message, now_us)
             case messages.Ping():

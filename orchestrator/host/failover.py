@@ -3,8 +3,8 @@
 A standby takes over as soon as its primary's host is lost: the connection to it breaks, it is
 silent for `suspectAfter`, or its record is gone from the store. The takeover is local and
 immediate; the store records it afterwards. A primary steps down when it learns of a newer epoch
-of its fragment, from its peer replica's heartbeat, from a consumer's acknowledgement or from the
-store.
+of its fragment: from its peer replica's control messages, from a consumer's acknowledgement or from
+the store.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ha.failure_detector import FailureDetector
-from ha.messages import Heartbeat
-from ha.roles import ReplicaRole, RoleEvent
+from ha.roles import RoleEvent
 from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox, RecordTakeover
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
@@ -72,26 +71,10 @@ class Failover:
             self.outbox.counters["suspicions"] += 1
             self.on_peer_lost(node, "silent", now_us)
 
-    def send_heartbeats(self) -> None:
-        """Tell the host of each peer replica that this host is alive, and which epochs it knows."""
-        epochs: dict[str, dict[str, int]] = {}
-        for hosted in self._hosted():
-            a = hosted.assignment
-            if a.peer_replica is not None:
-                epochs.setdefault(a.peer_replica, {})[a.fragment] = hosted.replica.epoch
-        for peer, known in epochs.items():
-            self.outbox.send(peer, Heartbeat(epochs=known))
-
     def on_epoch(self, fragment: str, epoch: int, now_us: int) -> None:
         """Step down if another host knows a newer epoch of a fragment."""
         hosted = self.replica_manager.replicas.get(fragment)
-        if hosted is not None and epoch > hosted.replica.epoch:
-            self.step_down(fragment, epoch, now_us)
-
-    def step_down(self, fragment: str, epoch: int, now_us: int) -> None:
-        """Leave a fragment's epoch to another primary."""
-        hosted = self.replica_manager.replicas.get(fragment)
-        if hosted is not None and hosted.step_down(max(epoch, hosted.replica.epoch)):
+        if hosted is not None and hosted.replica.apply(RoleEvent.SUPERSEDED, epoch):
             self.outbox.counters["demotions"] += 1
             self.outbox.report("stepped down", fragment, f"epoch {epoch} has another primary")
             self.dispatcher.rebuild_tasks(now_us)
@@ -101,9 +84,7 @@ class Failover:
 
     def _take_over(self, hosted: HostedReplica, cause: str, now_us: int) -> None:
         replica, a = hosted.replica, hosted.assignment
-        before = replica.role
-        replica.apply(RoleEvent.PEER_REPLICA_LOST)
-        if before is not ReplicaRole.STANDBY:
+        if not replica.apply(RoleEvent.PEER_REPLICA_LOST):
             return
         self.outbox.counters["takeovers"] += 1
         self.outbox.report("took over", a.fragment, f"{cause}; epoch {replica.epoch}")

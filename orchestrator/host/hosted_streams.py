@@ -15,7 +15,7 @@ import numpy as np
 
 from ha.messages import Data
 from ha.output_log import OutputLog
-from ha.subscription import Receipt, StreamCursor, Subscription
+from ha.subscription import Receipt, StreamCursor
 from orchestrator.host.events import Deliver, SourceEmitted
 from orchestrator.records import SinkAssignment, SinkStatus, SourceAssignment, SourceStatus
 from streams.chunk import stream_schema
@@ -68,7 +68,7 @@ class HostedSource:
 
 
 SINK_PREFIX = "sink:"
-"""A sink subscribes under this prefix and the stream's name; a fragment, under its own name."""
+"""A sink reads under this prefix and the stream's name; a replica, under its fragment's name."""
 
 LATENCY_WINDOW = 20_000
 """Completed timestamps over which percentiles are computed: a minute or two of a fast stream. The
@@ -85,13 +85,12 @@ class HostedSink:
         self.assignment = assignment
         self.schema = stream_schema(assignment.columns)
         self.cursor = StreamCursor()
-        consumer = SINK_PREFIX + assignment.stream
-        self.subscription = Subscription(assignment.stream, consumer, self.cursor)
         self._latencies_us: deque[int] = deque(maxlen=LATENCY_WINDOW)
         self._rows = 0
         self._completed_timestamps = 0
         self._misses = 0
         self._lost = 0
+        self._lost_before = 0
         self._late_rows = MissRatio(assignment.deadline_ms * 1000, MISS_WINDOW_US)
 
     def use(self, assignment: SinkAssignment) -> None:
@@ -102,16 +101,12 @@ class HostedSink:
         self.assignment = assignment
         self._late_rows.deadline_us = assignment.deadline_ms * 1000
 
-    def skip_to(self, data: Data) -> int:
-        """Skip a gap before `data` that no producer can fill; returns the number of lost tuples.
+    def lose(self, tuples: int) -> None:
+        """Count tuples that no producer keeps, just before the next delivery."""
+        self._lost += tuples
+        self._lost_before += tuples
 
-        The next `receive` of `data` succeeds.
-        """
-        lost = self.cursor.skip_to(data.chunk)
-        self._lost += lost
-        return lost
-
-    def receive(self, data: Data, now_us: int, lost: int = 0) -> tuple[Receipt, Deliver | None]:
+    def receive(self, data: Data, now_us: int) -> tuple[Receipt, Deliver | None]:
         """Receive the part of `data` that is new."""
         received = self.cursor.receive(data)
         chunk = received.chunk
@@ -124,6 +119,7 @@ class HostedSink:
         self._misses += int(np.count_nonzero(latencies_us > self.assignment.deadline_ms * 1000))
         answered_by = np.searchsorted(chunk.watermarks_ms, chunk.timestamps)
         self._late_rows.observe(latencies_us[answered_by], now_us)
+        lost, self._lost_before = self._lost_before, 0
         return received.receipt, Deliver(
             stream=data.stream,
             epoch=data.epoch,

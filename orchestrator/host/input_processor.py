@@ -1,20 +1,25 @@
 """The input side of a host: subscriptions, received data, acknowledgements and fetched state.
 
-Replicas and sinks read streams. Both subscribe to every producer of a stream and drop tuples that
-they have received before. They ask again when a chunk is missing, and acknowledge tuples that they
-no longer need. A replica that is warming up also fetches the state of its peer replica.
+Replicas and sinks read streams. The host subscribes to every producer of a stream once for all of
+them, and each drops tuples that it has received before. The host asks again when a chunk is
+missing, and acknowledges tuples that none of them needs any more. A replica that is warming up also
+fetches the state of its peer replica.
+
+A chunk or a snapshot that cannot be processed, or a statement that cannot be evaluated, breaks the
+replica concerned. That is counted and reported; the host goes on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ha.messages import Data, Snapshot, SnapshotRequest, Subscribed
-from ha.roles import ReplicaRole
+from ha.messages import Ack, Data, Offer, Snapshot, SnapshotRequest, Subscribe, Subscribed
+from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import Receipt, Subscription
 from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox
-from orchestrator.host.hosted_streams import HostedSink
+from orchestrator.host.hosted_streams import SINK_PREFIX
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
 from streams.chunk import Position
 
@@ -41,107 +46,189 @@ class InputProcessor:
     outbox: Outbox
 
     def on_data(self, sender: str, data: Data, now_us: int) -> None:
-        """Receive data for the sink or the replica that it is addressed to."""
-        sink = self.replica_manager.sinks.get(data.stream)
-        hosted = self.replica_manager.replicas.get(data.consumer)
-        if sink is not None and data.consumer == sink.subscription.consumer:
-            self._deliver(sender, sink, data, now_us)
-        elif hosted is not None and data.stream in hosted.subscriptions:
-            self._receive(sender, hosted, data, now_us)
-        else:
+        """Receive data for the sink and the replicas that read its stream."""
+        subscription = self.replica_manager.subscriptions.get(data.stream)
+        if subscription is None:
             self.outbox.counters["chunks_unasked"] += 1
+            return
+        for reader in subscription.readers:
+            receipt = self._receive(sender, subscription, reader, data, now_us)
+            self.outbox.counters[f"chunks_{receipt.value}"] += 1
+            if receipt is Receipt.ACCEPTED:
+                requests = subscription.accepted(sender, now_us)
+                self._send(requests)
+                if requests:
+                    self.outbox.report("fed by primary", data.stream, f"by {sender} again")
+            elif receipt in (Receipt.GAP, Receipt.RESET):
+                request = subscription.missing(sender, now_us)
+                if request is not None:
+                    self.outbox.send(sender, request)
 
     def on_subscribed(self, sender: str, answer: Subscribed, now_us: int) -> None:
-        """Note a producer's answer to a subscription."""
-        for subscription in self.replica_manager.subscriptions():
-            if (subscription.stream, subscription.consumer) == (answer.stream, answer.consumer):
-                subscription.answered(sender, answer)
-        if (hosted := self.replica_manager.replicas.get(answer.consumer)) is not None:
-            self._request_snapshot(hosted, now_us)
+        """Note a producer's answer to a subscription; cross to a new generation if it shows one."""
+        subscription = self.replica_manager.subscriptions.get(answer.stream)
+        if subscription is None:
+            return
+        for reader in subscription.answered(sender, answer):
+            self._cross(subscription, reader, answer, now_us)
+        for reader in subscription.readers:
+            if (hosted := self.replica_manager.replicas.get(reader)) is not None:
+                self._request_snapshot(hosted, now_us)
+
+    def on_offer(self, sender: str, stream: str, offer: Offer, now_us: int) -> None:
+        """Ask for output that a producer has and this host lacks."""
+        subscription = self.replica_manager.subscriptions.get(stream)
+        if subscription is None:
+            return
+        for node, request in subscription.offered(sender, offer, now_us):
+            self.outbox.counters["chunks_missing"] += 1
+            if request.feed:
+                detail = f"does not come from {subscription.producers[0]}; {node} feeds this host"
+                self.outbox.report("fed by standby", stream, detail)
+            self.outbox.send(node, request)
+
+    def on_snapshot_request(self, sender: str, fragment: str) -> None:
+        """Send a new peer replica the fragment's state, if there is one to continue from now."""
+        hosted = self.replica_manager.replicas.get(fragment)
+        snapshot = None if hosted is None else hosted.replica.snapshot()
+        if snapshot is not None:
+            self.outbox.send(sender, snapshot)
 
     def on_snapshot(self, snapshot: Snapshot, now_us: int) -> None:
         """Install the state of a peer replica."""
         hosted = self.replica_manager.replicas.get(snapshot.fragment)
         if hosted is None or hosted.replica.role is not ReplicaRole.WARMING:
             return
-        if hosted.replica.install(snapshot):
+        try:
+            installed = hosted.replica.install(snapshot)
+        except Exception as error:  # noqa: BLE001  A broken snapshot must not end this host.
+            self.outbox.report("snapshot refused", snapshot.fragment, _said(error))
+            installed = False
+        if installed:
             self.outbox.report("warm", snapshot.fragment, f"epoch {hosted.replica.epoch}")
             self.dispatcher.rebuild_tasks(now_us)
         else:
             self.outbox.counters["snapshots_unusable"] += 1
 
+    def on_evaluation_failed(self, hosted: HostedReplica, error: Exception, now_us: int) -> None:
+        """Give up the state of a replica whose evaluation raised an error."""
+        self.outbox.report("evaluation failed", hosted.assignment.fragment, _said(error))
+        self.discard_state(hosted, now_us, RoleEvent.EVALUATION_FAILED)
+
     def request(self, now_us: int) -> None:
         """Send the subscriptions and snapshot requests that are due."""
-        for subscription in self.replica_manager.subscriptions():
-            for node, request in subscription.requests(now_us):
-                self.outbox.send(node, request)
+        for subscription in self.replica_manager.subscriptions.values():
+            self._send(subscription.requests(now_us))
         for hosted in self.replica_manager.replicas.values():
             self._request_snapshot(hosted, now_us)
 
-    def acknowledge(self) -> None:
-        """Tell producers what the replicas and sinks here no longer need."""
-        for hosted in self.replica_manager.replicas.values():
-            for stream, position in hosted.replica.processed().items():
-                self._acknowledge(hosted.subscriptions[stream], position)
-        for sink in self.replica_manager.sinks.values():
-            if sink.cursor.position is not None:
-                self._acknowledge(sink.subscription, sink.cursor.position)
+    def acknowledgements(self) -> Iterator[tuple[str, str, Ack]]:
+        """Node, stream and what all readers here have processed of it."""
+        processed = {n: h.replica.processed() for n, h in self.replica_manager.replicas.items()}
+        for stream, subscription in self.replica_manager.subscriptions.items():
+            positions = [
+                processed[reader].get(stream)
+                if reader in processed
+                else self.replica_manager.sinks[stream].cursor.position
+                for reader in subscription.readers
+            ]
+            for node, ack in subscription.acks(positions):
+                yield node, stream, ack
 
-    def _acknowledge(self, subscription: Subscription, position: Position) -> None:
-        for node, ack in subscription.acks(position):
-            self.outbox.send(node, ack)
-
-    def _deliver(self, sender: str, sink: HostedSink, data: Data, now_us: int) -> None:
-        receipt, delivery = sink.receive(data, now_us)
-        if receipt is Receipt.GAP and sink.subscription.unrecoverable(sender):
-            lost = sink.skip_to(data)
-            self.outbox.counters["tuples_lost"] += lost
-            receipt, delivery = sink.receive(data, now_us, lost)
-        if delivery is not None:
-            self.outbox.add(delivery)
-        self._note_receipt(receipt, sender, sink.subscription, now_us)
-
-    def _receive(self, sender: str, hosted: HostedReplica, data: Data, now_us: int) -> None:
-        replica, subscription = hosted.replica, hosted.subscriptions[data.stream]
-        receipt = replica.receive(data).receipt
-        if receipt is Receipt.GAP and subscription.unrecoverable(sender):
-            if replica.role is ReplicaRole.PRIMARY:
-                # No host keeps these tuples any more: report the loss and continue after them.
-                lost = replica.skip_to(data)
-                self.outbox.counters["tuples_lost"] += lost
-                detail = f"{lost} tuples that no producer keeps"
-                self.outbox.report("input lost", data.stream, detail)
-            else:
-                self._discard_state(hosted, now_us)
-        else:
-            self._note_receipt(receipt, sender, subscription, now_us)
-        self.dispatcher.arrived(data.consumer, now_us)
-
-    def _discard_state(self, hosted: HostedReplica, now_us: int) -> None:
+    def discard_state(
+        self, hosted: HostedReplica, now_us: int, event: RoleEvent = RoleEvent.STATE_BROKEN
+    ) -> None:
         """Have a secondary start over with the state of its peer replica."""
+        if not hosted.replica.discard_state(event):
+            return
         self.outbox.counters["states_broken"] += 1
-        hosted.replica.discard_state()
         hosted.snapshot_asked_us = None
-        for subscription in hosted.subscriptions.values():
-            subscription.ask_again()
+        for stream in hosted.replica.inputs:
+            self.replica_manager.subscriptions[stream].ask_again()
         self.dispatcher.rebuild_tasks(now_us)
 
-    def _note_receipt(
-        self, receipt: Receipt, sender: str, subscription: Subscription, now_us: int
+    def _send(self, requests: list[tuple[str, Subscribe]]) -> None:
+        for node, request in requests:
+            self.outbox.send(node, request)
+
+    def _receive(
+        self, sender: str, subscription: Subscription, reader: str, data: Data, now_us: int
+    ) -> Receipt:
+        """Let one reader receive data, across a hole if nobody can fill it."""
+        receipt = self._take(reader, data, now_us)
+        if receipt is not Receipt.GAP:
+            return receipt
+        self._send(subscription.ask_others(sender, now_us) if subscription.holed(sender) else [])
+        if not subscription.unrecoverable(reader, now_us):
+            return receipt
+        cursor = subscription.readers[reader]
+        begins = cursor.position.next_seq if cursor.position is not None else 0
+        if self._crosses(reader, now_us):
+            lost = cursor.skip_to(data.chunk)
+            detail = f"{lost} tuples that no producer keeps, from {begins} on"
+            self._note_lost(reader, data.stream, lost, detail)
+            receipt = self._take(reader, data, now_us)
+        return receipt
+
+    def _take(self, reader: str, data: Data, now_us: int) -> Receipt:
+        hosted = self.replica_manager.replicas.get(reader)
+        if hosted is None:
+            receipt, delivery = self.replica_manager.sinks[data.stream].receive(data, now_us)
+            if delivery is not None:
+                self.outbox.add(delivery)
+            return receipt
+        try:
+            receipt = hosted.replica.receive(data).receipt
+        except Exception as error:  # noqa: BLE001  A broken chunk must not end this host.
+            self.on_evaluation_failed(hosted, error, now_us)
+            return Receipt.STALE
+        self.dispatcher.arrived(reader, now_us)
+        return receipt
+
+    def _cross(
+        self, subscription: Subscription, reader: str, answer: Subscribed, now_us: int
     ) -> None:
-        self.outbox.counters[f"chunks_{receipt.value}"] += 1
-        if receipt is Receipt.GAP:
-            request = subscription.missing(sender, now_us)
-            if request is not None:
-                self.outbox.send(sender, request)
+        """Take a reader to a new generation of its stream, or have a secondary start over."""
+        if not self._crosses(reader, now_us):
+            return
+        cursor = subscription.readers[reader]
+        before = cursor.position or Position()
+        detail = f"generation {cursor.generation} ended at watermark {before.watermark_ms} ms, "
+        detail += f"generation {answer.generation} follows"
+        cursor.cross(answer.position, answer.generation)
+        lost = 0
+        if answer.position.watermark_ms > before.watermark_ms:
+            lost = answer.position.next_seq
+            detail += f" after watermark {answer.position.watermark_ms} ms, tuple {lost}"
+        self._note_lost(reader, answer.stream, lost, detail)
+
+    def _crosses(self, reader: str, now_us: int) -> bool:
+        """Whether a reader may cross a discontinuity; a secondary's state is discarded instead."""
+        hosted = self.replica_manager.replicas.get(reader)
+        if hosted is None or hosted.replica.role is ReplicaRole.PRIMARY:
+            return True
+        self.discard_state(hosted, now_us)
+        return False
+
+    def _note_lost(self, reader: str, stream: str, lost: int, detail: str) -> None:
+        self.outbox.counters["discontinuities"] += 1
+        self.outbox.counters["tuples_lost"] += lost
+        self.outbox.report("input lost" if lost else "began anew", stream, detail)
+        if reader.startswith(SINK_PREFIX):
+            self.replica_manager.sinks[stream].lose(lost)
 
     def _request_snapshot(self, hosted: HostedReplica, now_us: int) -> None:
         """Ask the peer replica for its state, once every producer keeps what will follow it."""
         peer, asked_us = hosted.assignment.peer_replica, hosted.snapshot_asked_us
         if hosted.replica.role is not ReplicaRole.WARMING or peer is None:
             return
-        if not all(subscription.confirmed for subscription in hosted.subscriptions.values()):
+        subscriptions = self.replica_manager.subscriptions
+        if not all(subscriptions[stream].confirmed for stream in hosted.replica.inputs):
             return
         if asked_us is None or now_us - asked_us >= SNAPSHOT_RETRY_US:
             hosted.snapshot_asked_us = now_us
             self.outbox.send(peer, SnapshotRequest(fragment=hosted.assignment.fragment))
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

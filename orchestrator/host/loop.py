@@ -44,7 +44,16 @@ from orchestrator.store.protocol import Store
 PUBLISH_US = 1_000_000
 """Interval between two versions of a host's record, unless its readiness changes earlier."""
 
-PROBLEMS = frozenset({"assignment refused", "cannot be primary", "input lost"})
+PROBLEMS = frozenset(
+    {
+        "assignment refused",
+        "cannot be primary",
+        "evaluation failed",
+        "fed by standby",
+        "input lost",
+        "snapshot refused",
+    }
+)
 """Kinds of reports that a host's record repeats for `vivace status`."""
 
 
@@ -201,7 +210,7 @@ def readiness(core: HostCore) -> tuple[object, ...]:
     return (
         {f: (h.replica.role, h.replica.epoch) for f, h in replica_manager.replicas.items()},
         frozenset(replica_manager.sources),
-        frozenset(s for s, sink in replica_manager.sinks.items() if sink.subscription.confirmed),
+        frozenset(s for s in replica_manager.sinks if replica_manager.subscriptions[s].confirmed),
     )
 
 

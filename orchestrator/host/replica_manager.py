@@ -6,7 +6,7 @@ runs, starts and stops the difference, and changes roles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from ha.messages import Unsubscribe
 from ha.output_log import Producer
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
-from ha.subscription import Subscription
+from ha.subscription import StreamCursor, Subscription
 from orchestrator.host.events import Command, Report, Send
 from orchestrator.host.hosted_streams import SINK_PREFIX, HostedSink, HostedSource
 from orchestrator.records import (
@@ -36,20 +36,11 @@ state of the peer replica."""
 
 @dataclass(slots=True)
 class HostedReplica:
-    """A replica on this host, with its assignment and its subscriptions."""
+    """A replica on this host, with its assignment."""
 
     assignment: FragmentAssignment
     replica: Replica
-    subscriptions: dict[str, Subscription]
     snapshot_asked_us: int | None = None
-
-    def step_down(self, epoch: int) -> bool:
-        """Leave an epoch to the peer replica; True if this replica was primary until now."""
-        replica = self.replica
-        deposed = replica.role is ReplicaRole.PRIMARY
-        replica.epoch = epoch
-        replica.apply(RoleEvent.SUPERSEDED)
-        return deposed
 
 
 class ReplicaManager:
@@ -60,7 +51,9 @@ class ReplicaManager:
         self.replicas: dict[str, HostedReplica] = {}
         self.sources: dict[str, HostedSource] = {}
         self.sinks: dict[str, HostedSink] = {}
+        self.subscriptions: dict[str, Subscription] = {}
         self.incarnations: dict[str, str] = {}
+        self._producers: Mapping[str, tuple[str, ...]] = {}
         self._absent_since_us: dict[str, int] = {}
 
     def producers(self) -> Iterator[Producer]:
@@ -75,13 +68,6 @@ class ReplicaManager:
             return source
         hosted = self.replicas.get(stream)
         return hosted.replica if hosted is not None and hosted.replica.accepts_subscribers else None
-
-    def subscriptions(self) -> Iterator[Subscription]:
-        """Every subscription of this host."""
-        for hosted in self.replicas.values():
-            yield from hosted.subscriptions.values()
-        for sink in self.sinks.values():
-            yield sink.subscription
 
     def schema_of(self, stream: str) -> pa.Schema | None:
         """Schema of a stream that is read or produced here; None for any other."""
@@ -106,7 +92,7 @@ class ReplicaManager:
         self.incarnations = incarnations
         for node in gone:
             self._absent_since_us[node] = now_us
-            self._drop_subscribers(node, sinks=node in renewed)
+            self._drop_subscriber(node, patiently=node not in renewed)
         for node in incarnations:
             self._absent_since_us.pop(node, None)
         commands = [
@@ -114,30 +100,46 @@ class ReplicaManager:
             *self._sources(assignment.sources, now_us),
             *self._sinks(assignment.sinks),
         ]
-        for subscription in self.subscriptions():
-            left = subscription.use(assignment.producers.get(subscription.stream, ()), renewed)
-            commands += _unsubscribe_from(subscription, tuple(left))
+        self._producers = assignment.producers
+        commands += self._subscribe(renewed)
         return commands, set(gone)
+
+    def _subscribe(self, renewed: set[str]) -> Iterator[Command]:
+        """Read exactly the streams that replicas and sinks here need, each once."""
+        readers: dict[str, dict[str, StreamCursor]] = {}
+        for fragment, hosted in self.replicas.items():
+            for stream, entry in hosted.replica.inputs.items():
+                readers.setdefault(stream, {})[fragment] = entry.cursor
+        for stream, sink in self.sinks.items():
+            readers.setdefault(stream, {})[SINK_PREFIX + stream] = sink.cursor
+        for stream in self.subscriptions.keys() - readers.keys():
+            subscription = self.subscriptions.pop(stream)
+            yield from _unsubscribe_from(subscription, subscription.producers)
+        for stream, reading in readers.items():
+            subscription = self.subscriptions.setdefault(stream, Subscription(stream))
+            subscription.read_by(reading, patient=stream in self.sinks)
+            left = subscription.use(self._producers.get(stream, ()), renewed)
+            yield from _unsubscribe_from(subscription, tuple(left))
 
     def drop_absent(self, now_us: int) -> None:
         """Stop keeping output for sinks that have been away for too long."""
         for node, since_us in list(self._absent_since_us.items()):
             if now_us - since_us > ABSENT_SINK_US:
                 del self._absent_since_us[node]
-                self._drop_subscribers(node, sinks=True)
+                self._drop_subscriber(node, patiently=False)
 
-    def _drop_subscribers(self, node: str, *, sinks: bool) -> None:
+    def _drop_subscriber(self, node: str, *, patiently: bool) -> None:
         for producer in self.producers():
-            for consumer in producer.log.consumers:
-                if consumer[0] == node and (sinks or not consumer[1].startswith(SINK_PREFIX)):
-                    producer.log.unsubscribe(consumer)
+            subscriber = producer.log.subscribers.get(node)
+            if subscriber is not None and not (patiently and subscriber.patient):
+                producer.log.unsubscribe(node)
 
     def _fragments(self, assigned: tuple[FragmentAssignment, ...]) -> Iterator[Command]:
         wanted = {a.fragment: a for a in assigned}
         for fragment, hosted in list(self.replicas.items()):
             a = wanted.get(fragment)
             if a is None or a.generation > hosted.replica.generation:
-                yield from self.stop_replica(fragment)
+                yield from self._stop(fragment)
         for fragment, a in wanted.items():
             if (hosted := self.replicas.get(fragment)) is None:
                 yield self._start(a)
@@ -146,20 +148,20 @@ class ReplicaManager:
                 yield from _change_role(hosted, a)
 
     def stop_replica(self, fragment: str) -> list[Command]:
-        """Stop a replica and unsubscribe it."""
+        """Stop a replica, and leave the streams that only it read."""
+        return [*self._stop(fragment), *self._subscribe(set())]
+
+    def shut_down(self) -> list[Command]:
+        """Stop every replica and sink, and unsubscribe from every stream."""
+        commands = [c for fragment in list(self.replicas) for c in self._stop(fragment)]
+        self.sinks.clear()
+        return [*commands, *self._subscribe(set())]
+
+    def _stop(self, fragment: str) -> list[Command]:
         hosted = self.replicas.pop(fragment, None)
         if hosted is None:
             return []
-        role = hosted.replica.role.value
-        commands: list[Command] = [Report(kind="stopped", subject=fragment, detail=role)]
-        for subscription in hosted.subscriptions.values():
-            commands += _unsubscribe_from(subscription, subscription.producers)
-        return commands
-
-    def shut_down(self) -> list[Command]:
-        """Stop every replica and sink."""
-        commands = [c for fragment in list(self.replicas) for c in self.stop_replica(fragment)]
-        return [*commands, *self._sinks(())]
+        return [Report(kind="stopped", subject=fragment, detail=hosted.replica.role.value)]
 
     def _start(self, a: FragmentAssignment) -> Command:
         try:
@@ -171,15 +173,8 @@ class ReplicaManager:
         schemas = {stream: stream_schema(columns) for stream, columns in a.inputs.items()}
         replica = Replica(program, schemas, epoch=a.epoch, generation=a.generation)
         if a.role == "primary":
-            replica.apply(RoleEvent.FOUNDED)
-        self.replicas[a.fragment] = HostedReplica(
-            assignment=a,
-            replica=replica,
-            subscriptions={
-                stream: Subscription(stream, a.fragment, entry.cursor)
-                for stream, entry in replica.inputs.items()
-            },
-        )
+            replica.apply(RoleEvent.FOUNDED, a.epoch)
+        self.replicas[a.fragment] = HostedReplica(assignment=a, replica=replica)
         return Report(
             kind="started", subject=a.fragment, detail=f"{replica.role.value}, epoch {a.epoch}"
         )
@@ -200,9 +195,7 @@ class ReplicaManager:
 
     def _sinks(self, assigned: tuple[SinkAssignment, ...]) -> Iterator[Command]:
         wanted = {a.stream: a for a in assigned}
-        for stream in [s for s in self.sinks if s not in wanted]:
-            subscription = self.sinks.pop(stream).subscription
-            yield from _unsubscribe_from(subscription, subscription.producers)
+        self.sinks = {s: sink for s, sink in self.sinks.items() if s in wanted}
         for stream, a in wanted.items():
             if stream in self.sinks:
                 self.sinks[stream].use(a)
@@ -215,17 +208,13 @@ def _change_role(hosted: HostedReplica, a: FragmentAssignment) -> Iterator[Comma
     replica = hosted.replica
     if a.epoch <= replica.epoch:
         return
-    if a.role == "secondary":
-        hosted.step_down(a.epoch)
-    elif replica.role is ReplicaRole.WARMING:
+    replica.apply(RoleEvent.SUPERSEDED if a.role == "secondary" else RoleEvent.PROMOTED, a.epoch)
+    if a.role == "primary" and replica.role is ReplicaRole.WARMING:
         yield Report(
             kind="cannot be primary", subject=a.fragment, detail="its state has not arrived"
         )
-    else:
-        replica.epoch = a.epoch
-        replica.apply(RoleEvent.PROMOTED)
 
 
 def _unsubscribe_from(subscription: Subscription, nodes: tuple[str, ...]) -> list[Command]:
-    message = Unsubscribe(stream=subscription.stream, consumer=subscription.consumer)
+    message = Unsubscribe(stream=subscription.stream)
     return [Send(to=node, message=message) for node in nodes]

@@ -59,7 +59,7 @@ def _received(number: int) -> Chunk:
         watermarks_ms=np.asarray([number]),
         ingestion_times_us=np.asarray([number]),
     )
-    sent = Data(stream="heard", epoch=1, generation=1, consumer="", chunk=chunk)
+    sent = Data(stream="heard", epoch=1, generation=1, chunk=chunk)
     message = decode(encode(sent), lambda _: schema)
     assert isinstance(message, Data), "encoding and decoding yields the same message"
     return message.chunk

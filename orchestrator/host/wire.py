@@ -48,7 +48,6 @@ class DataHeader(msgspec.Struct, frozen=True, array_like=True, tag=0):
     stream: str
     epoch: int
     generation: int
-    consumer: str
     chunk: ChunkHeader
 
 
@@ -61,21 +60,21 @@ class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True, tag=1):
     inputs: dict[str, tuple[int, Position]]
     log_base: Position
     log: tuple[ChunkHeader, ...]
-    consumers: tuple[tuple[str, str, Position], ...]
+    consumers: tuple[tuple[str, Position, bool], ...]
 
 
-class Control(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class Bodiless(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Any message that consists of a header only."""
 
     kind: str
     body: msgspec.Raw
 
 
-CONTROL_TYPES: dict[str, type[Message]] = {
+BODILESS: dict[str, type[Message]] = {
     kind.__name__: kind for kind in get_args(Message) if kind not in (Data, Snapshot)
 }
 
-Header = DataHeader | SnapshotHeader | Control
+Header = DataHeader | SnapshotHeader | Bodiless
 
 _headers: msgspec.msgpack.Decoder[Header] = msgspec.msgpack.Decoder(Header)
 _encoder = msgspec.msgpack.Encoder()
@@ -89,7 +88,6 @@ def encode(message: Message) -> list[bytes]:
                 message.stream,
                 message.epoch,
                 message.generation,
-                message.consumer,
                 _chunk_header(message.chunk),
             )
             bodies = [_rows(message.chunk)]
@@ -105,7 +103,7 @@ def encode(message: Message) -> list[bytes]:
             )
             bodies = [message.state, *(_rows(chunk) for chunk in message.log)]
         case _:
-            header = Control(type(message).__name__, msgspec.Raw(_encoder.encode(message)))
+            header = Bodiless(type(message).__name__, msgspec.Raw(_encoder.encode(message)))
             bodies = []
     return [bytes([WIRE_VERSION]) + _encoder.encode(header), *bodies]
 
@@ -138,7 +136,6 @@ def _message(header: Header, bodies: Sequence[bytes], schema_of: SchemaOf) -> Me
                 stream=header.stream,
                 epoch=header.epoch,
                 generation=header.generation,
-                consumer=header.consumer,
                 chunk=_chunk(header.chunk, body, _known(header.stream, schema_of)),
             )
         case SnapshotHeader():
@@ -155,10 +152,10 @@ def _message(header: Header, bodies: Sequence[bytes], schema_of: SchemaOf) -> Me
                 log=tuple(_chunk(chunk, body, schema) for chunk, body in chunks),
                 consumers=header.consumers,
             )
-        case Control(kind=kind):
-            if bodies or kind not in CONTROL_TYPES:
+        case Bodiless(kind=kind):
+            if bodies or kind not in BODILESS:
                 raise WireError(f"{kind!r} with {len(bodies)} more frames")
-            return msgspec.msgpack.decode(header.body, type=CONTROL_TYPES[kind])
+            return msgspec.msgpack.decode(header.body, type=BODILESS[kind])
 
 
 def _known(stream: str, schema_of: SchemaOf) -> pa.Schema:

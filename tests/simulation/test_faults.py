@@ -190,7 +190,7 @@ def test_both_replicas_killed_at_once_is_said_aloud(scenario: Scenario) -> None:
     assert "state lost: pairing.pair_counts" in history(scenario)
     after = fragment(scenario, "pair_counts")
     assert after.generation > before.generation
-    assert scenario.world.hosts["exit"].core.counters["chunks_reset"] > 0
+    assert scenario.world.hosts["exit"].core.counters["discontinuities"] > 0
     watermarks_ms = played.delivered("pair_counts").completed_column("watermark_ms")
     assert (watermarks_ms[1:] > watermarks_ms[:-1]).all()
 

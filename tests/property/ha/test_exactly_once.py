@@ -20,7 +20,13 @@ cuts = st.lists(st.integers(0, 20), max_size=8)
 
 
 def data(chunk: Chunk, epoch: int) -> Data:
-    return Data(stream="s", epoch=epoch, generation=1, consumer="c", chunk=chunk)
+    return Data(stream="s", epoch=epoch, generation=1, chunk=chunk)
+
+
+def started() -> StreamCursor:
+    cursor = StreamCursor()
+    cursor.start(Position(), 1)
+    return cursor
 
 
 @given(timestamp_groups_of, cuts, cuts, st.randoms(use_true_random=False))
@@ -31,7 +37,7 @@ def test_two_replicas_interleaved_give_the_stream_once_in_order(
     random: Random,
 ) -> None:
     queues = [cut(timestamp_groups, cuts_of_one), cut(timestamp_groups, cuts_of_other)]
-    cursor, taken = StreamCursor(), list[Chunk]()
+    cursor, taken = started(), list[Chunk]()
     while any(queues):
         queue = random.choice([q for q in queues if q])
         received = cursor.receive(data(queue.pop(0), epoch=1))
@@ -45,8 +51,8 @@ def test_two_replicas_interleaved_give_the_stream_once_in_order(
 def test_chunks_lost_with_a_broken_link_are_noticed_and_sent_again(
     timestamp_groups: list[tuple[int, int]], ends: list[int], draw: st.DataObject
 ) -> None:
-    log, cursor, taken = OutputLog(schema, linger_us=0), StreamCursor(), list[Chunk]()
-    consumer = ("node", "c")
+    log, cursor, taken = OutputLog(schema, linger_us=0), started(), list[Chunk]()
+    consumer = "node"
     log.subscribe(consumer, None)
     for chunk in cut(timestamp_groups, ends):
         log.append(chunk.rows, chunk.watermarks_ms, chunk.ingestion_times_us)
@@ -76,7 +82,7 @@ def test_trimming_never_drops_output_that_a_consumer_may_still_need(
     everything = cut(timestamp_groups, [])[0]
     positions = [Position()] * 3
     for who in range(3):
-        log.subscribe((f"n{who}", "c"), None)
+        log.subscribe(f"n{who}", None)
     for chunk in cut(timestamp_groups, ends):
         log.append(chunk.rows, chunk.watermarks_ms, chunk.ingestion_times_us)
     for who, index in acks:
@@ -84,7 +90,7 @@ def test_trimming_never_drops_output_that_a_consumer_may_still_need(
             continue
         watermark_ms = timestamp_groups[index][0]
         next_seq = sum(count for _, count in timestamp_groups[: index + 1])
-        log.acknowledge((f"n{who}", "c"), Position(next_seq=next_seq, watermark_ms=watermark_ms))
+        log.acknowledge(f"n{who}", Position(next_seq=next_seq, watermark_ms=watermark_ms))
         positions[who] = max(
             positions[who],
             Position(next_seq=next_seq, watermark_ms=watermark_ms),

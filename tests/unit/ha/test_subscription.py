@@ -1,16 +1,40 @@
-from ha.messages import Subscribed
-from ha.subscription import RETRY_US, StreamCursor, Subscription
+import pytest
+
+from ha.messages import Offer, Subscribe, Subscribed
+from ha.subscription import PATIENCE_US, RETRY_US, STALLED_US, StreamCursor, Subscription
 from streams.chunk import Position
+
+AT_30 = Position(next_seq=3, watermark_ms=30)
+AT_80 = Position(next_seq=8, watermark_ms=80)
 
 
 def answer(position: Position, generation: int = 1) -> Subscribed:
-    return Subscribed(stream="s", consumer="c", position=position, epoch=1, generation=generation)
+    return Subscribed(stream="s", position=position, epoch=1, generation=generation)
 
 
-def subscription() -> Subscription:
-    made = Subscription("s", "c", StreamCursor())
+def subscription(*cursors: StreamCursor) -> Subscription:
+    made = Subscription("s")
     made.use(("primary", "secondary"), {"primary", "secondary"})
+    readers = cursors or (StreamCursor(),)
+    made.read_by({f"r{i}": cursor for i, cursor in enumerate(readers)}, patient=False)
     return made
+
+
+def at(position: Position, generation: int = 1) -> StreamCursor:
+    cursor = StreamCursor()
+    cursor.start(position, generation)
+    return cursor
+
+
+def confirmed(*cursors: StreamCursor) -> Subscription:
+    made = subscription(*cursors)
+    for node in made.producers:
+        made.answered(node, answer(Position()))
+    return made
+
+
+def offer(watermark_ms: int, *, sent: bool, generation: int = 1) -> Offer:
+    return Offer(generation=generation, epoch=1, watermark_ms=watermark_ms, sent=sent)
 
 
 def asked(made: Subscription, now_us: int) -> list[str]:
@@ -28,25 +52,23 @@ def test_asks_every_replica_and_repeats_until_answered() -> None:
 
 
 def test_the_latest_offered_position_counts_until_data_arrives() -> None:
-    made = subscription()
+    cursor = StreamCursor()
+    made = subscription(cursor)
     made.answered("secondary", answer(Position(next_seq=7, watermark_ms=70)))
     made.answered("primary", answer(Position(next_seq=9, watermark_ms=90)))
-    made.answered("secondary", answer(Position(next_seq=8, watermark_ms=80)))
-    assert made.cursor.position == Position(next_seq=9, watermark_ms=90)
-    assert not made.unrecoverable("primary")
+    made.answered("secondary", answer(AT_80))
+    assert cursor.position == Position(next_seq=9, watermark_ms=90)
+    assert not made.unrecoverable("r0", 0)
 
 
 def test_a_position_of_ones_own_is_not_moved_by_producers() -> None:
-    made = subscription()
-    made.cursor.start(Position(next_seq=3, watermark_ms=30), 1)
-    made.answered("primary", answer(Position(next_seq=9, watermark_ms=90)))
-    assert made.cursor.position == Position(next_seq=3, watermark_ms=30)
+    cursor = at(AT_30)
+    subscription(cursor).answered("primary", answer(Position(next_seq=9, watermark_ms=90)))
+    assert cursor.position == AT_30
 
 
 def test_a_renewed_producer_is_asked_again() -> None:
-    made = subscription()
-    for node in made.producers:
-        made.answered(node, answer(Position()))
+    made = confirmed()
     assert made.use(("primary", "secondary"), {"primary"}) == []
     assert asked(made, 0) == ["primary"]
 
@@ -55,26 +77,109 @@ def test_names_the_producers_it_unsubscribes_from() -> None:
     assert subscription().use(("primary",), set()) == ["secondary"]
 
 
+def test_asks_for_what_the_reader_furthest_behind_needs() -> None:
+    made = confirmed(at(AT_80), at(AT_30))
+    request = made.missing("primary", 5)
+    assert request is not None
+    assert (request.position, request.generation) == (AT_30, 1)
+
+
+def test_a_new_reader_makes_the_host_ask_again_for_all_that_is_kept() -> None:
+    one = at(AT_30)
+    made = confirmed(one)
+    made.read_by({"r0": one}, patient=False)
+    assert asked(made, 0) == []
+    made.read_by({"r0": one, "r1": StreamCursor()}, patient=False)
+    requests = [request for _, request in made.requests(0)]
+    assert [(r.position, r.generation) for r in requests] == [(None, None)] * 2
+
+
 def test_a_gap_is_asked_for_once() -> None:
-    made = subscription()
-    made.answered("primary", answer(Position()))
+    made = confirmed()
     request = made.missing("primary", 5)
     assert request is not None
     assert request.position == Position()
     assert made.missing("primary", 6) is None
 
 
-def test_a_gap_is_lost_only_if_the_producer_no_longer_has_it() -> None:
-    made = subscription()
-    made.cursor.start(Position(next_seq=3, watermark_ms=30), 1)
-    made.answered("primary", answer(Position(next_seq=3, watermark_ms=30)))
-    assert not made.unrecoverable("primary")
-    made.answered("primary", answer(Position(next_seq=8, watermark_ms=80)))
-    assert made.unrecoverable("primary")
-    assert made.missing("primary", 0) is None
+def test_tuples_are_lost_only_if_no_producer_has_them() -> None:
+    made = confirmed(at(AT_30))
+    made.answered("primary", answer(AT_30))
+    assert not made.holed("primary")
+    made.answered("primary", answer(AT_80))
+    assert made.holed("primary")
+    assert not made.unrecoverable("r0", 0), "the secondary may have them"
+    ((node, request),) = made.ask_others("primary", 0)
+    assert (node, request.feed, request.position) == ("secondary", True, AT_30)
+    assert made.ask_others("primary", 0) == []
+    assert not made.unrecoverable("r0", 0), "the secondary has not answered"
+    made.answered("secondary", answer(AT_80))
+    assert made.unrecoverable("r0", 0)
 
 
-def test_acknowledges_to_every_replica_that_has_answered() -> None:
+def test_a_producer_that_does_not_answer_is_not_waited_for_for_ever() -> None:
+    made = confirmed(at(AT_30))
+    made.answered("primary", answer(AT_80))
+    made.ask_others("primary", 1000)
+    made.requests(1000 + RETRY_US)
+    assert not made.unrecoverable("r0", 999 + PATIENCE_US)
+    assert made.unrecoverable("r0", 1000 + PATIENCE_US)
+
+
+def test_output_that_was_sent_and_has_not_arrived_is_asked_for_at_once() -> None:
+    made = confirmed(at(AT_30))
+    assert made.offered("primary", offer(30, sent=True), 0) == []
+    assert made.offered("primary", offer(40, sent=False), 0) == []
+    ((node, request),) = made.offered("primary", offer(40, sent=True), 0)
+    assert (node, request.position, request.feed) == ("primary", AT_30, False)
+    assert made.offered("primary", offer(50, sent=True), 0) == [], "it is being asked"
+
+
+def test_a_standby_that_is_ahead_is_asked_to_feed_until_the_primary_sends_again() -> None:
+    made = confirmed(at(AT_30))
+    made.accepted("primary", 1000)
+    ahead = offer(90, sent=False)
+    assert made.offered("secondary", ahead, 999 + STALLED_US) == []
+    ((node, request),) = made.offered("secondary", ahead, 1000 + STALLED_US)
+    assert (node, request.feed) == ("secondary", True)
+    made.answered("secondary", answer(AT_30))
+    assert made.offered("secondary", ahead, 9000 + STALLED_US) == []
+    assert made.accepted("secondary", 9000 + STALLED_US) == []
+    ((node, request),) = made.accepted("primary", 9001 + STALLED_US)
+    assert (node, request.feed) == ("secondary", False)
+
+
+def test_a_newer_generation_is_shown_by_the_producer_that_sends() -> None:
+    made = confirmed(at(AT_30))
+    assert made.answered("secondary", answer(Position(), generation=2)) == []
+    assert made.answered("primary", answer(Position(), generation=2)) == ["r0"]
+    assert made.answered("primary", answer(AT_80, generation=1)) == []
+
+
+def test_a_newer_generation_that_is_offered_is_asked_for() -> None:
+    made = confirmed(at(AT_30))
+    ((_, request),) = made.offered("primary", offer(10, sent=True, generation=2), 0)
+    assert request.generation == 1
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_says_whether_output_must_be_kept_for_an_absent_host(patient: bool) -> None:
     made = subscription()
+    made.read_by(made.readers, patient=patient)
+    assert [r.patient for _, r in made.requests(0)] == [patient] * 2
+
+
+def test_acknowledges_the_least_to_every_replica_that_has_answered() -> None:
+    made = subscription(at(AT_80), at(AT_80))
     made.answered("primary", answer(Position()))
-    assert [node for node, _ in made.acks(Position())] == ["primary"]
+    ((node, ack),) = made.acks([AT_80, AT_30])
+    assert (node, ack.position, ack.generation) == ("primary", AT_30, 1)
+    assert made.acks([AT_80, None]) == []
+
+
+def test_acknowledges_nothing_while_readers_are_in_different_generations() -> None:
+    assert confirmed(at(AT_80, 1), at(AT_30, 2)).acks([AT_80, AT_30]) == []
+
+
+def test_a_request_names_the_stream() -> None:
+    assert subscription().requests(0)[0][1] == Subscribe(stream="s", position=None, generation=None)

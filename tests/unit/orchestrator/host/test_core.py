@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 import msgspec
@@ -12,8 +11,8 @@ import pytest
 
 from ha.messages import (
     Ack,
+    Control,
     Data,
-    Heartbeat,
     Message,
     Ping,
     Pong,
@@ -155,14 +154,13 @@ class Driven:
         return self.core.replica_manager.replicas["f"].replica.epoch
 
 
-def data(part: Chunk, stream: str = "s", consumer: str = "f", epoch: int = 1) -> Data:
-    return Data(stream=stream, epoch=epoch, generation=1, consumer=consumer, chunk=part)
+def data(part: Chunk, stream: str = "s", epoch: int = 1) -> Data:
+    return Data(stream=stream, epoch=epoch, generation=1, chunk=part)
 
 
 def subscribed(next_seq: int = 0, watermark_ms: int = 0, stream: str = "s") -> Subscribed:
     return Subscribed(
         stream=stream,
-        consumer="f" if stream == "s" else f"sink:{stream}",
         position=Position(next_seq=next_seq, watermark_ms=watermark_ms),
         epoch=1,
         generation=1,
@@ -174,7 +172,7 @@ def primary() -> Driven:
     made = Driven("one")
     made.assign(assignment_of(assigned("primary", peer_replica="two")))
     made.hear("site", subscribed())
-    made.hear("exit", Subscribe(stream="f", consumer="sink:f", position=None, generation=None))
+    made.hear("exit", Subscribe(stream="f", position=None, generation=None))
     return made
 
 
@@ -199,14 +197,9 @@ def sent_numbers(host: Driven) -> list[int]:
     return numbers([sent.chunk for sent in host.sent_to("exit", Data)])
 
 
-def ack(watermark_ms: int, next_seq: int, epoch: int = 1) -> Ack:
-    return Ack(
-        stream="f",
-        consumer="sink:f",
-        position=Position(next_seq=next_seq, watermark_ms=watermark_ms),
-        epoch=epoch,
-        generation=1,
-    )
+def ack(watermark_ms: int, next_seq: int, epoch: int = 1) -> Control:
+    position = Position(next_seq=next_seq, watermark_ms=watermark_ms)
+    return Control(acks={"f": Ack(position=position, epoch=epoch, generation=1)})
 
 
 def test_source_sends_its_tuples_to_subscribers() -> None:
@@ -222,7 +215,7 @@ def test_source_sends_its_tuples_to_subscribers() -> None:
     )
     host.handle(entered)
     assert host.take(Data) == []
-    host.hear("one", Subscribe(stream="s", consumer="f", position=None, generation=None))
+    host.hear("one", Subscribe(stream="s", position=None, generation=None))
     commands, host.commands = host.commands, []
     messages = [c.message for c in commands if isinstance(c, Send) and c.to == "one"]
     assert [type(message) for message in messages] == [Subscribed, Data]
@@ -248,7 +241,7 @@ def test_primary_evaluates_and_sends_and_acknowledges_processed_input() -> None:
     assert sent.chunk.rows.column("number").to_pylist() == [2, 3]
     assert (sent.chunk.first_seq, sent.chunk.watermarks_ms.tolist()) == (0, [10, 20])
     host.wait(100)
-    acks = host.sent_to("site", Ack)
+    acks = [control.acks["s"] for control in host.sent_to("site", Control)]
     assert acks[-1].position == Position(next_seq=4, watermark_ms=20)
 
 
@@ -263,7 +256,7 @@ def test_repeated_tuples_are_dropped() -> None:
 
 def test_a_chunk_without_subscription_is_counted() -> None:
     host = primary()
-    host.hear("site", data(chunk(0, [(10, 3)]), consumer="other"))
+    host.hear("site", data(chunk(0, [(10, 3)]), stream="other"))
     assert host.core.counters["chunks_unasked"] == 1
 
 
@@ -323,7 +316,7 @@ def test_silence_of_the_peer_replica_is_a_loss_and_a_heartbeat_is_not_silence() 
     host = standby()
     for _ in range(20):
         host.wait(25)
-        host.hear("one", Heartbeat(epochs={"f": 1}))
+        host.hear("one", Control(epochs={"f": 1}))
     assert host.role is ReplicaRole.STANDBY
     host.wait(SETTINGS.suspect_after_ms + 2 * SETTINGS.heartbeat_ms)
     (takeover,) = host.take(RecordTakeover)
@@ -351,7 +344,7 @@ def test_primary_steps_down_when_a_consumer_knows_a_newer_epoch() -> None:
 
 def test_primary_steps_down_when_its_peer_replica_or_the_store_knows_a_newer_epoch() -> None:
     for event in (
-        MessageArrived(sender="two", message=Heartbeat(epochs={"f": 5})),
+        MessageArrived(sender="two", message=Control(epochs={"f": 5})),
         EpochSuperseded(fragment="f", epoch=5),
     ):
         host = primary()
@@ -362,7 +355,7 @@ def test_primary_steps_down_when_its_peer_replica_or_the_store_knows_a_newer_epo
 def test_an_older_epoch_is_no_reason_to_step_down() -> None:
     host = standby()
     host.handle(PeerLost(node="one"))
-    host.hear("one", Heartbeat(epochs={"f": 1}))
+    host.hear("one", Control(epochs={"f": 1}))
     host.hear("exit", ack(0, 0, epoch=1))
     assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 2)
 
@@ -371,7 +364,7 @@ def test_heartbeats_tell_the_peer_replica_the_epoch() -> None:
     host = primary()
     host.commands.clear()
     host.wait(25)
-    assert host.sent_to("two", Heartbeat)[0] == Heartbeat(epochs={"f": 1})
+    assert host.sent_to("two", Control)[0] == Control(epochs={"f": 1})
 
 
 def test_new_secondary_joins_the_snapshot_to_input_received_meanwhile() -> None:
@@ -461,13 +454,13 @@ def test_sink_delivers_once_and_in_order() -> None:
     assert len(host.take(Subscribe)) == 2
     host.hear("one", subscribed(stream="f"))
     host.hear("two", subscribed(stream="f"))
-    host.hear("one", data(chunk(0, [(10, 2)]), "f", "sink:f"))
-    host.hear("two", data(chunk(0, [(10, 2), (20, 1)]), "f", "sink:f", epoch=2))
-    host.hear("one", data(chunk(2, [(20, 1)]), "f", "sink:f"))
+    host.hear("one", data(chunk(0, [(10, 2)]), "f"))
+    host.hear("two", data(chunk(0, [(10, 2), (20, 1)]), "f", epoch=2))
+    host.hear("one", data(chunk(2, [(20, 1)]), "f"))
     delivered = host.take(Deliver)
     assert numbers([each.chunk for each in delivered]) == [0, 1, 2]
     host.wait(100)
-    assert {ack.epoch for ack in host.sent_to("one", Ack)} == {2}
+    assert {c.acks["f"].epoch for c in host.sent_to("one", Control)} == {2}
 
 
 def test_probe_is_answered() -> None:
@@ -482,7 +475,7 @@ def test_replica_no_longer_assigned_is_stopped_and_its_producers_are_told() -> N
     host = primary()
     host.commands.clear()
     host.assign(assignment_of())
-    assert host.sent_to("site", Unsubscribe) == [Unsubscribe(stream="s", consumer="f")]
+    assert host.sent_to("site", Unsubscribe) == [Unsubscribe(stream="s")]
     assert host.core.replica_statuses() == {}
 
 
@@ -490,7 +483,7 @@ def test_dismissed_replica_ends() -> None:
     host = primary()
     host.commands.clear()
     host.handle(ReplicaReplaced(fragment="f"))
-    assert host.sent_to("site", Unsubscribe) == [Unsubscribe(stream="s", consumer="f")]
+    assert host.sent_to("site", Unsubscribe) == [Unsubscribe(stream="s")]
     assert host.core.replica_statuses() == {}
 
 
@@ -517,7 +510,7 @@ def test_a_fragment_may_begin_in_the_middle_of_a_stream() -> None:
     host = Driven("one")
     host.assign(assignment_of(assigned("primary", peer_replica="two")))
     host.hear("site", subscribed(40, 400))
-    host.hear("exit", Subscribe(stream="f", consumer="sink:f", position=None, generation=None))
+    host.hear("exit", Subscribe(stream="f", position=None, generation=None))
     host.hear("site", data(chunk(40, [(410, 2)])))
     host.work()
     (sent,) = host.sent_to("exit", Data)
@@ -549,7 +542,7 @@ def chained(settings: ClusterRecord = SETTINGS) -> Driven:
         )
     )
     made.hear("site", subscribed())
-    made.hear("exit", Subscribe(stream="g", consumer="sink:g", position=None, generation=None))
+    made.hear("exit", Subscribe(stream="g", position=None, generation=None))
     return made
 
 
@@ -636,13 +629,10 @@ def test_takeover_makes_its_work_urgent() -> None:
     peer_replica.commands.clear()
     peer_replica.hear("two", SnapshotRequest(fragment="f"))
     host.hear("one", peer_replica.sent_to("two", Snapshot)[0])
-    host.hear("site", replace(subscribed(), consumer="g"))
-    for consumer in ("f", "g"):
-        host.hear("site", data(chunk(0, [(10, 2)]), consumer=consumer))
+    host.hear("site", data(chunk(0, [(10, 2)])))
     assert host.core.work(host.now_us).fragment == "g"
     host.now_us += 20 * MS
-    for consumer in ("f", "g"):
-        host.hear("site", data(chunk(2, [(20, 2)]), consumer=consumer))
+    host.hear("site", data(chunk(2, [(20, 2)])))
     host.handle(PeerLost(node="one"))
     assert host.core.work(host.now_us).fragment == "f"
 
@@ -651,7 +641,7 @@ def entering(shed: Shed | None) -> Driven:
     host = Driven("site")
     source = SourceAssignment(stream="s", columns=COLUMNS, source=None, start_at_us=None, shed=shed)
     host.assign(Assignment(incarnation="1", sources=(source,), peers=peers()))
-    host.hear("one", Subscribe(stream="s", consumer="f", position=None, generation=None))
+    host.hear("one", Subscribe(stream="s", position=None, generation=None))
     host.commands.clear()
     return host
 

@@ -19,7 +19,7 @@ def sink() -> HostedSink:
 
 
 def data(part: Chunk) -> Data:
-    return Data(stream="s", epoch=1, generation=1, consumer="sink:s", chunk=part)
+    return Data(stream="s", epoch=1, generation=1, chunk=part)
 
 
 def test_before_anything_came() -> None:
@@ -59,8 +59,8 @@ def test_a_gap_is_not_taken_in_until_it_is_given_up_and_then_counted() -> None:
     made.receive(data(chunk(0, [(10, 2)])), 0)
     late = data(chunk(5, [(40, 1)]))
     assert made.receive(late, 0) == (Receipt.GAP, None)
-    lost = made.skip_to(late)
-    receipt, delivery = made.receive(late, 0, lost)
+    made.lose(made.cursor.skip_to(late.chunk))
+    receipt, delivery = made.receive(late, 0)
     assert receipt is Receipt.ACCEPTED
     assert delivery is not None
     assert delivery.lost == made.status(0).lost == 3

@@ -74,13 +74,12 @@ def test_late_tuples_are_reported() -> None:
     sink = SinkAssignment(stream="s", columns=COLUMNS, deadline_ms=5.0)
     core = host(Assignment(incarnation="1", sinks=(sink,), producers={"s": ("one",)}))
     position = Position(next_seq=0, watermark_ms=0)
-    answer = Subscribed(stream="s", consumer="sink:s", position=position, epoch=1, generation=1)
+    answer = Subscribed(stream="s", position=position, epoch=1, generation=1)
     core.handle(MessageArrived(sender="one", message=answer), NOW_US)
     part = Data(
         stream="s",
         epoch=1,
         generation=1,
-        consumer="sink:s",
         chunk=chunk(0, [(NOW_US // 1000 - 6, 3), (NOW_US // 1000 - 5, 1)]),
     )
     core.handle(MessageArrived(sender="one", message=part), NOW_US)
@@ -94,11 +93,11 @@ def test_costs_of_replicas_are_reported() -> None:
     core = host(Assignment(incarnation="1", fragments=(fragment("f"),), producers={"s": ("one",)}))
     assert told(core).replicas["f"].cost is None
     position = Position(next_seq=0, watermark_ms=0)
-    answer = Subscribed(stream="s", consumer="f", position=position, epoch=1, generation=1)
+    answer = Subscribed(stream="s", position=position, epoch=1, generation=1)
     core.handle(MessageArrived(sender="one", message=answer), NOW_US)
-    asked = Subscribe(stream="f", consumer="sink:f", position=None, generation=None)
+    asked = Subscribe(stream="f", position=None, generation=None)
     core.handle(MessageArrived(sender="exit", message=asked), NOW_US)
-    part = Data(stream="s", epoch=1, generation=1, consumer="f", chunk=chunk(0, [(10, 4)]))
+    part = Data(stream="s", epoch=1, generation=1, chunk=chunk(0, [(10, 4)]))
     core.handle(MessageArrived(sender="one", message=part), NOW_US)
     core.charge(core.work(NOW_US), 4000.0)
     cost = told(core).replicas["f"].cost

@@ -8,12 +8,12 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from ha.messages import Data, Heartbeat, Snapshot
+from ha.messages import Control, Data, Snapshot
 from orchestrator.host.wire import WIRE_VERSION, WireError, decode, encode
 from streams.chunk import Position, stream_schema
 from tests.streams_of_numbers import chunk, schema
 
-DATA = Data(stream="s", epoch=2, generation=1, consumer="c", chunk=chunk(3, [(10, 2), (20, 0)]))
+DATA = Data(stream="s", epoch=2, generation=1, chunk=chunk(3, [(10, 2), (20, 0)]))
 SNAPSHOT = Snapshot(
     fragment="s",
     epoch=2,
@@ -22,7 +22,7 @@ SNAPSHOT = Snapshot(
     inputs={"in": (1, Position(next_seq=4, watermark_ms=40))},
     log_base=Position(next_seq=3, watermark_ms=5),
     log=(DATA.chunk, chunk(5, [(30, 1)])),
-    consumers=(("node", "c", Position()),),
+    consumers=(("node", Position(), True),),
 )
 
 
@@ -40,7 +40,7 @@ def test_data_comes_back_tuple_by_tuple() -> None:
     assert isinstance(back, Data)
     assert back.chunk.rows.equals(DATA.chunk.rows)
     assert back.chunk.watermarks_ms.tolist() == [10, 20]
-    assert (back.chunk.first_seq, back.epoch, back.consumer) == (3, 2, "c")
+    assert (back.chunk.first_seq, back.epoch) == (3, 2)
 
 
 def test_snapshot_comes_back_with_its_log() -> None:
@@ -55,7 +55,7 @@ def test_snapshot_comes_back_with_its_log() -> None:
 
 
 def test_a_chunk_without_rows_costs_no_body() -> None:
-    empty = Data(stream="s", epoch=1, generation=1, consumer="c", chunk=chunk(0, [(10, 0)]))
+    empty = Data(stream="s", epoch=1, generation=1, chunk=chunk(0, [(10, 0)]))
     frames = encode(empty)
     assert frames[1] == b""
     back = decode(frames, only_s)
@@ -70,7 +70,7 @@ def test_another_version(frames: list[bytes]) -> None:
 
 def test_unknown_stream() -> None:
     refused(
-        encode(Data(stream="t", epoch=1, generation=1, consumer="c", chunk=DATA.chunk)),
+        encode(Data(stream="t", epoch=1, generation=1, chunk=DATA.chunk)),
         "stream 't' is neither read nor produced here",
     )
 
@@ -91,7 +91,7 @@ def test_missing_and_surplus_frames(message: Data | Snapshot) -> None:
 
 
 def test_a_control_message_with_a_body() -> None:
-    refused([*encode(Heartbeat(epochs={})), b"body"], "1 more frames")
+    refused([*encode(Control(epochs={})), b"body"], "1 more frames")
 
 
 def test_truncated_rows() -> None:
@@ -103,7 +103,7 @@ def test_truncated_rows() -> None:
 def test_a_chunk_that_breaks_its_promises() -> None:
     falling = chunk(0, [(20, 1), (10, 1)])
     refused(
-        encode(Data(stream="s", epoch=1, generation=1, consumer="c", chunk=falling)),
+        encode(Data(stream="s", epoch=1, generation=1, chunk=falling)),
         "watermarks do not rise",
     )
 

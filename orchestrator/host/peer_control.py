@@ -1,0 +1,101 @@
+"""The regular messages between hosts that share a fragment or a stream.
+
+One `Control` message carries everything that two hosts tell each other regularly: epochs and output
+digests of the fragments they share, acknowledgements of what one reads of the other, and the end of
+what one produces for the other. Hosts of peer replicas exchange it every heartbeat, since they
+watch each other; all others every acknowledgement interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ha.messages import Ack, Control, Offer, OutputDigest
+from ha.output_log import acknowledge, offer
+from ha.roles import ReplicaRole
+from orchestrator.host.events import Outbox
+from orchestrator.host.failover import Failover
+from orchestrator.host.input_processor import InputProcessor
+from orchestrator.host.replica_manager import ReplicaManager
+
+
+@dataclass(slots=True)
+class _Draft:
+    epochs: dict[str, int] = field(default_factory=dict[str, int])
+    digests: dict[str, OutputDigest] = field(default_factory=dict[str, OutputDigest])
+    acks: dict[str, Ack] = field(default_factory=dict[str, Ack])
+    offers: dict[str, Offer] = field(default_factory=dict[str, Offer])
+
+
+@dataclass(frozen=True, slots=True)
+class PeerControl:
+    """Sends and receives the control messages of one host.
+
+    Attributes
+    ----------
+    replica_manager
+        The replicas, sources and sinks of this host.
+    failover
+        Told the epochs that other hosts know.
+    inputs
+        Told what producers offer, and whether a peer replica's output differs.
+    outbox
+        Takes the messages.
+    """
+
+    replica_manager: ReplicaManager
+    failover: Failover
+    inputs: InputProcessor
+    outbox: Outbox
+
+    def send(self, *, everybody: bool) -> None:
+        """Send to the hosts of peer replicas, or to all related hosts."""
+        drafts: dict[str, _Draft] = {}
+        for name, hosted in self.replica_manager.replicas.items():
+            if (peer := hosted.assignment.peer_replica) is not None:
+                draft = drafts.setdefault(peer, _Draft())
+                draft.epochs[name] = hosted.replica.epoch
+                digest = hosted.replica.digests.newest(hosted.replica.generation)
+                if digest is not None:
+                    draft.digests[name] = digest
+        if everybody:
+            for node, stream, ack in self.inputs.acknowledgements():
+                drafts.setdefault(node, _Draft()).acks[stream] = ack
+            for producer in self.replica_manager.producers():
+                for node in producer.log.subscribers:
+                    if producer.accepts_subscribers:
+                        offers = drafts.setdefault(node, _Draft()).offers
+                        offers[producer.stream] = offer(producer, node)
+        for node, draft in drafts.items():
+            message = Control(
+                epochs=draft.epochs, digests=draft.digests, acks=draft.acks, offers=draft.offers
+            )
+            self.outbox.send(node, message)
+
+    def receive(self, sender: str, message: Control, now_us: int) -> None:
+        """Act on what another host says."""
+        for fragment, epoch in message.epochs.items():
+            self.failover.on_epoch(fragment, epoch, now_us)
+        for fragment, digest in message.digests.items():
+            self._compare(sender, fragment, digest, now_us)
+        for stream, ack in message.acks.items():
+            self.failover.on_epoch(stream, ack.epoch, now_us)
+            if (producer := self.replica_manager.producer(stream)) is not None:
+                acknowledge(producer, sender, ack)
+                self.outbox.feed(producer)
+        for stream, offered in message.offers.items():
+            self.inputs.on_offer(sender, stream, offered, now_us)
+
+    def _compare(self, sender: str, fragment: str, digest: OutputDigest, now_us: int) -> None:
+        """Have a secondary start over if its output differs from the primary's."""
+        hosted = self.replica_manager.replicas.get(fragment)
+        if hosted is None or hosted.assignment.peer_replica != sender:
+            return
+        replica = hosted.replica
+        if replica.generation != digest.generation or not replica.digests.differs(digest):
+            return
+        self.outbox.counters["divergences"] += 1
+        if replica.role is ReplicaRole.STANDBY:
+            detail = f"output of event-time interval {digest.interval} differs from {sender}'s"
+            self.outbox.report("diverged", fragment, detail)
+            self.inputs.discard_state(hosted, now_us)
