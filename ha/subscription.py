@@ -327,24 +327,24 @@ class Subscription:
         return [(node, self._ask(link, now_us))]
 
     def unrecoverable(self, reader: str, now_us: int) -> bool:
-        """Whether no producer that answers keeps the tuples that a reader lacks next.
+        """Whether no producer keeps the tuples that a reader lacks next.
 
-        Producers that may have them, and do not send them, are asked to.
+        A producer that has not answered for `PATIENCE_US` counts as one that lacks them too.
         """
         cursor = self.readers[reader]
         if cursor.position is None:
             return False
-        answers: list[bool] = []
+        beyond: list[bool] = []
         for link in self._links.values():
             if link.start is None:
                 since_us = link.waits_since_us
-                answers.append(since_us is not None and now_us - since_us >= PATIENCE_US)
+                beyond.append(since_us is not None and now_us - since_us >= PATIENCE_US)
             else:
-                answers.append(
+                beyond.append(
                     link.generation != cursor.generation
                     or link.start.next_seq > cursor.position.next_seq
                 )
-        return bool(answers) and all(answers)
+        return bool(beyond) and all(beyond)
 
     def holed(self, node: str) -> bool:
         """Whether `node` has answered that it no longer keeps all that a reader lacks."""

@@ -1,0 +1,272 @@
+"""Streams that begin anew, have holes or differ between replicas, and links that lose data."""
+
+from __future__ import annotations
+
+import pytest
+
+from ha.messages import (
+    Control,
+    Data,
+    Offer,
+    OutputDigest,
+    Snapshot,
+    SnapshotRequest,
+    Subscribe,
+    Subscribed,
+)
+from ha.roles import ReplicaRole
+from ha.subscription import STALLED_US
+from orchestrator.host.events import Deliver, Report
+from orchestrator.records import Assignment, SinkAssignment
+from streams.chunk import Chunk, Position
+from tests.driven_host import (
+    COLUMNS,
+    Driven,
+    assigned,
+    assignment_of,
+    data,
+    peers,
+    primary,
+    standby,
+)
+from tests.streams_of_numbers import chunk, numbers
+
+
+def anew(part: Chunk, stream: str = "s", generation: int = 2) -> Data:
+    return Data(stream=stream, epoch=generation, generation=generation, chunk=part)
+
+
+def began_anew(stream: str = "s", position: Position | None = None) -> Subscribed:
+    return Subscribed(stream=stream, position=position or Position(), epoch=2, generation=2)
+
+
+def sink(producers: tuple[str, ...] = ("one", "two")) -> Driven:
+    """The sink of `f`, subscribed to the replicas of its fragment."""
+    made = Driven("exit")
+    out = SinkAssignment(stream="f", columns=COLUMNS, deadline_ms=100)
+    made.assign(
+        Assignment(incarnation="1", sinks=(out,), producers={"f": producers}, peers=peers())
+    )
+    for node in producers:
+        made.hear(node, Subscribed(stream="f", position=Position(), epoch=1, generation=1))
+    made.commands.clear()
+    return made
+
+
+def delivered(host: Driven) -> list[int]:
+    return numbers([each.chunk for each in host.take(Deliver)])
+
+
+def offer(watermark_ms: int, *, sent: bool) -> Control:
+    return Control(offers={"f": Offer(generation=1, epoch=1, watermark_ms=watermark_ms, sent=sent)})
+
+
+@pytest.mark.parametrize("ends", [(5,), (1, 2, 5), (2, 3, 4, 5), (1, 2, 3, 4, 5)])
+def test_a_new_generation_in_any_number_of_chunks_is_delivered_once(ends: tuple[int, ...]) -> None:
+    """The first chunk of the new generation alone does not show what it repeats."""
+    host = sink(("one",))
+    host.hear("one", data(chunk(0, [(10, 2), (20, 2)]), "f"))
+    groups, begin, next_seq = [(5, 1), (10, 2), (20, 2), (30, 2), (40, 1)], 0, 0
+    host.hear("one", began_anew("f"))
+    for end in ends:
+        part = chunk(next_seq, groups[begin:end])
+        begin, next_seq = end, part.next_seq
+        host.hear("one", anew(part, "f"))
+    # Numbers name the tuples: 0 … 3 of the first life, then those past 20 ms of the second.
+    assert delivered(host) == [0, 1, 2, 3, 5, 6, 7]
+    assert host.core.replica_manager.sinks["f"].status(0).repeated == 0
+    assert host.core.counters["discontinuities"] == 1
+
+
+def test_a_reader_that_hears_a_new_generation_asks_where_it_begins() -> None:
+    host = primary()
+    host.hear("site", data(chunk(0, [(10, 2)])))
+    host.commands.clear()
+    host.hear("site", anew(chunk(7, [(20, 1)])))
+    (request,) = host.sent_to("site", Subscribe)
+    assert request.generation == 1
+    host.hear("site", began_anew())
+    host.hear("site", anew(chunk(0, [(10, 2), (20, 2)])))
+    host.work()
+    assert [n for d in host.sent_to("exit", Data) for n in numbers([d.chunk])] == [2, 3]
+
+
+def test_numbers_that_fall_after_a_crossing_are_neither_acknowledged_nor_sent_too_early() -> None:
+    host = primary()
+    host.hear("site", data(chunk(0, [(10, 50)])))
+    host.hear("site", began_anew())
+    host.commands.clear()
+    host.hear("two", SnapshotRequest(fragment="f"))
+    host.wait(100)
+    assert host.take(Snapshot) == []
+    acks = [c.acks["s"] for c in host.sent_to("site", Control) if "s" in c.acks]
+    assert all(ack.position.next_seq <= 0 for ack in acks)
+    host.hear("site", anew(chunk(0, [(10, 5), (20, 2)])))
+    host.work()
+    host.commands.clear()
+    host.wait(100)
+    control = [c for c in host.sent_to("site", Control) if "s" in c.acks][-1]
+    assert control.acks["s"].generation == 2
+    assert control.acks["s"].position == Position(next_seq=7, watermark_ms=20)
+    host.hear("two", SnapshotRequest(fragment="f"))
+    (snapshot,) = host.sent_to("two", Snapshot)
+    assert snapshot.inputs == {"s": (2, Position(next_seq=7, watermark_ms=20))}
+
+
+def test_a_secondary_does_not_cross_but_takes_the_primarys_state() -> None:
+    host = standby()
+    host.hear("site", data(chunk(0, [(10, 2)])))
+    host.hear("site", began_anew())
+    assert host.role is ReplicaRole.WARMING
+    host.commands.clear()
+    host.wait(400)
+    assert {r.position for r in host.sent_to("site", Subscribe)} == {None}
+    host.hear("site", began_anew())
+    assert host.sent_to("one", SnapshotRequest) == [SnapshotRequest(fragment="f")]
+
+
+def test_a_state_from_before_the_crossing_is_not_installed_after_it() -> None:
+    host, other = Driven("two"), primary()
+    host.assign(assignment_of(assigned("secondary", peer_replica="one")))
+    host.hear("site", began_anew())
+    host.hear("site", anew(chunk(0, [(10, 2)])))
+    other.commands.clear()
+    other.hear("two", SnapshotRequest(fragment="f"))
+    host.hear("one", other.sent_to("two", Snapshot)[0])
+    assert host.role is ReplicaRole.WARMING
+    assert host.core.counters["snapshots_unusable"] == 1
+
+
+def test_what_a_trimmed_new_generation_lacks_is_counted_and_reported() -> None:
+    host = primary()
+    host.hear("site", data(chunk(0, [(10, 2)])))
+    host.hear("site", began_anew(position=Position(next_seq=4, watermark_ms=30)))
+    assert host.core.counters["tuples_lost"] == 4
+    assert [r.kind for r in host.take(Report)][-1] == "input lost"
+
+
+def test_the_last_chunk_before_a_pause_is_asked_for() -> None:
+    """It was lost with a connection, and no later chunk shows the gap."""
+    host = sink()
+    host.hear("one", data(chunk(0, [(10, 2)]), "f"))
+    host.hear("one", offer(10, sent=True))
+    assert host.sent_to("one", Subscribe) == []
+    host.hear("one", offer(20, sent=True))
+    (request,) = host.sent_to("one", Subscribe)
+    assert request.position == Position(next_seq=2, watermark_ms=10)
+
+
+def test_a_standby_feeds_a_host_that_the_primary_does_not_reach() -> None:
+    host = sink()
+    host.hear("one", data(chunk(0, [(10, 2)]), "f"))
+    host.now_us += STALLED_US
+    host.hear("two", offer(20, sent=False))
+    (request,) = host.sent_to("two", Subscribe)
+    assert request.feed
+    other = standby()
+    other.hear("site", data(chunk(0, [(10, 4), (20, 2)])))
+    other.work()
+    other.commands.clear()
+    other.hear("exit", request)
+    other.hear("site", data(chunk(6, [(30, 1)])))
+    other.work()
+    sent = other.sent_to("exit", Data)
+    assert [each.chunk.watermarks_ms.tolist() for each in sent] == [[20], [30]]
+    other.hear("exit", Subscribe(stream="f", position=Position(), generation=1))
+    other.hear("site", data(chunk(7, [(40, 1)])))
+    other.work()
+    assert other.sent_to("exit", Data) == []
+
+
+def test_control_messages_say_where_output_ends_and_whether_it_was_sent() -> None:
+    for host, sent in ((primary(), True), (standby(), False)):
+        host.hear("exit", Subscribe(stream="f", position=None, generation=None))
+        host.hear("site", data(chunk(0, [(10, 4)])))
+        host.work()
+        host.commands.clear()
+        host.wait(60)
+        offers = [c.offers["f"] for c in host.sent_to("exit", Control)]
+        assert offers[-1] == Offer(generation=1, epoch=1, watermark_ms=10, sent=sent)
+
+
+def test_replicas_with_equal_output_have_equal_digests_however_it_is_cut() -> None:
+    one, two = primary(), standby()
+    one.hear("site", data(chunk(0, [(10, 4), (20, 2), (9000, 1)])))
+    two.hear("site", data(chunk(0, [(10, 4)])))
+    two.hear("site", data(chunk(4, [(20, 2), (9000, 1)])))
+    for host in (one, two):
+        host.work()
+        host.commands.clear()
+        host.wait(30)
+    (said, *_) = one.sent_to("two", Control)
+    assert said.digests["f"].interval == 0
+    assert two.sent_to("one", Control)[0].digests == said.digests
+    two.hear("one", said)
+    assert (two.role, two.core.counters["divergences"]) == (ReplicaRole.STANDBY, 0)
+
+
+def test_a_secondary_whose_output_differs_takes_the_primarys_state() -> None:
+    host = standby()
+    host.hear("site", data(chunk(0, [(10, 4), (9000, 1)])))
+    host.work()
+    other = OutputDigest(generation=1, interval=0, value=1)
+    host.hear("one", Control(digests={"f": other}))
+    assert host.role is ReplicaRole.WARMING
+    assert host.core.counters["divergences"] == 1
+    assert "diverged" in [r.kind for r in host.take(Report)]
+
+
+def test_digests_of_another_generation_or_of_a_stranger_mean_nothing() -> None:
+    host = standby()
+    host.hear("site", data(chunk(0, [(10, 4), (9000, 1)])))
+    host.work()
+    host.hear("one", Control(digests={"f": OutputDigest(generation=2, interval=0, value=1)}))
+    host.hear("exit", Control(digests={"f": OutputDigest(generation=1, interval=0, value=1)}))
+    assert host.role is ReplicaRole.STANDBY
+
+
+def test_a_primary_that_differs_goes_on() -> None:
+    host = primary()
+    host.hear("site", data(chunk(0, [(10, 4), (9000, 1)])))
+    host.work()
+    host.hear("two", Control(digests={"f": OutputDigest(generation=1, interval=0, value=1)}))
+    assert (host.role, host.core.counters["divergences"]) == (ReplicaRole.PRIMARY, 1)
+
+
+def test_a_chunk_that_breaks_its_promises_breaks_one_replica_and_no_host() -> None:
+    host = standby()
+    host.hear("site", data(chunk(0, [(10, 2)])))
+    falling = Chunk(
+        first_seq=2,
+        rows=chunk(2, [(30, 1)]).rows,
+        watermarks_ms=chunk(2, [(20, 0)]).watermarks_ms,
+        ingestion_times_us=chunk(2, [(20, 0)]).ingestion_times_us,
+    )
+    host.hear("site", data(falling))
+    assert host.role is ReplicaRole.WARMING
+    assert "evaluation failed" in [r.kind for r in host.take(Report)]
+
+
+def test_a_snapshot_that_cannot_be_understood_is_refused_and_asked_for_again() -> None:
+    host = Driven("two")
+    host.assign(assignment_of(assigned("secondary", peer_replica="one")))
+    host.hear("site", Subscribed(stream="s", position=Position(), epoch=1, generation=1))
+    other = primary()
+    other.commands.clear()
+    other.hear("two", SnapshotRequest(fragment="f"))
+    (sound,) = other.sent_to("two", Snapshot)
+    broken = Snapshot(
+        fragment="f",
+        epoch=1,
+        generation=1,
+        state=b"nonsense",
+        inputs=sound.inputs,
+        log_base=sound.log_base,
+        log=sound.log,
+        consumers=sound.consumers,
+    )
+    host.hear("one", broken)
+    assert host.role is ReplicaRole.WARMING
+    assert "snapshot refused" in [r.kind for r in host.take(Report)]
+    host.hear("one", sound)
+    assert host.role is ReplicaRole.STANDBY
