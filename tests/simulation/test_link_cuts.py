@@ -1,0 +1,71 @@
+"""One link cut, in one direction or both, noticed or not, and never mended: output goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from ha.subscription import STALLED_US
+from orchestrator.control.view import read_view
+from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.simulation.scenario import Scenario
+from tests.pairs import NODES, SITES, Input, answer
+
+RESUMES_MS = 600
+"""Longest latency under a cut: a host waits `STALLED_US` for the primary, learns within an
+acknowledgement interval that the standby is ahead, and asks it over links of up to 50 ms."""
+
+
+@pytest.fixture(scope="module")
+def recording() -> Input:
+    return Input.random(seed=7, seconds=10)
+
+
+def cuts() -> list[tuple[str, str, bool, bool]]:
+    """Cuts of links that matter in this plan, and a fresh one of any other; a test's name says it.
+
+    Each is the link's two ends, whether it is cut both ways, and whether hosts notice it at once.
+    """
+    random = Random()
+    one, other = random.sample([*NODES, *SITES], 2)
+    return [
+        ("primary", "reader", False, False),
+        ("reader", "primary", False, True),
+        ("primary", "secondary", True, False),
+        ("source", "reader", False, False),
+        (one, other, random.random() < 0.5, random.random() < 0.5),
+    ]
+
+
+@pytest.mark.parametrize(("here", "there", "both", "noticed"), cuts(), ids=str)
+def test_output_goes_on_while_a_link_is_cut(
+    recording: Input, tmp_path: Path, here: str, there: str, both: bool, noticed: bool
+) -> None:
+    scenario = Scenario(recording.manifests(tmp_path), seed=1, check_invariants=True)
+    scenario.begin()
+    scenario.run_for(3)
+    strong, pairs = (
+        read_view(scenario.store).fragments[f"pairing.{name}"].record
+        for name in ("strong", "pairs")
+    )
+    assert strong.secondary is not None
+    named = {
+        "primary": strong.primary.node,
+        "secondary": strong.secondary.node,
+        "reader": pairs.primary.node,
+        "source": "west-site",
+    }
+    one, other = named.get(here, here), named.get(there, there)
+    for begin, end in ((one, other), (other, one))[: 2 if both else 1]:
+        scenario.world.links.cut(begin, end)
+        if noticed:
+            scenario.world.tell_lost(end, begin)
+    played = scenario.finish()
+    for stream, expected in recording.expected().items():
+        delivered = played.delivered(stream)
+        assert sequence_faults(delivered) == SequenceFaults(lost=0, repeated=0)
+        assert answer(delivered) == expected
+        assert float(np.max(delivered.latencies_ms)) < RESUMES_MS, STALLED_US
