@@ -41,6 +41,14 @@ class ReplicaId(Record, frozen=True, kw_only=True):
     incarnation: str
 
 
+class NameClaim(Record, frozen=True, kw_only=True):
+    """`/claims/<node>`: the newest process that has claimed a host's name."""
+
+    number: int
+    """Rises with every claim."""
+    incarnation: str
+
+
 class Coordinate(Record, frozen=True, kw_only=True):
     """A node's place in latency space.
 
@@ -245,11 +253,25 @@ class FragmentRecord(Record, frozen=True, kw_only=True):
     secondary: ReplicaId | None
     timing: Timing
     took_over: TakeOver | None = None
+    losses: tuple[ReplicaLoss, ...] = ()
+    """Replicas that the fragment has lost lately, the latest last."""
 
     @property
     def key(self) -> str:
         """Name of the record in the store."""
         return f"{self.query}.{self.fragment}"
+
+
+class ReplicaLoss(Record, frozen=True, kw_only=True):
+    """A replica that its fragment has lost, and why."""
+
+    replica: ReplicaId
+    cause: str
+    detected_at_us: int
+    """Cluster clock, µs."""
+    silent: bool = True
+    """Whether its host was silent, which makes it suspected until it reports again. Otherwise the
+    replica could not be used, although its host lives."""
 
 
 class TakeOver(Record, frozen=True, kw_only=True):

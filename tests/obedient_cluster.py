@@ -14,6 +14,8 @@ from ha.roles import ReplicaRole
 from orchestrator.control.decision import Write
 from orchestrator.control.process import Coordination
 from orchestrator.control.view import ClusterView, read_view
+from orchestrator.host.events import RecordLoss, RecordTakeover
+from orchestrator.host.fragment_changes import FragmentChange, revised
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.records import (
     Assignment,
@@ -29,7 +31,6 @@ from orchestrator.records import (
     SinkStatus,
     SourceStatus,
     StreamRecord,
-    TakeOver,
 )
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.ephemeral import EphemeralRecord
@@ -196,15 +197,36 @@ class ObedientCluster:
     def take_over(self, fragment: FragmentRecord, version: int, cause: str = "silent") -> None:
         """The secondary takes over and records it, as a host does."""
         assert fragment.secondary is not None
-        successor = self.hosts[fragment.secondary.node]
-        taken = msgspec.structs.replace(
-            fragment,
+        event = RecordTakeover(
+            query=fragment.query,
+            fragment=fragment.fragment,
             epoch=fragment.epoch + 1,
-            primary=fragment.secondary,
-            secondary=None,
-            took_over=TakeOver(previous=fragment.primary, cause=cause, detected_at_us=self.now_us),
+            previous=fragment.primary.node,
+            cause=cause,
+            detected_at_us=self.now_us,
         )
-        successor.store.update(fragment_key(fragment.query, fragment.fragment), taken, version)
+        change = FragmentChange(event=event, by=fragment.secondary, lost=fragment.primary)
+        self._record(fragment, version, change)
+
+    def lose_secondary(self, fragment: FragmentRecord, version: int, cause: str = "silent") -> None:
+        """The primary loses its secondary and records it, as a host does."""
+        assert fragment.secondary is not None
+        event = RecordLoss(
+            query=fragment.query,
+            fragment=fragment.fragment,
+            epoch=fragment.epoch,
+            lost=fragment.secondary.node,
+            cause=cause,
+            detected_at_us=self.now_us,
+        )
+        change = FragmentChange(event=event, by=fragment.primary, lost=fragment.secondary)
+        self._record(fragment, version, change)
+
+    def _record(self, fragment: FragmentRecord, version: int, change: FragmentChange) -> None:
+        after = revised(fragment, change, lambda: False)
+        assert isinstance(after, FragmentRecord)
+        key = fragment_key(fragment.query, fragment.fragment)
+        self.hosts[change.by.node].store.update(key, after, version)
 
     def view(self) -> ClusterView:
         """What is in the store."""

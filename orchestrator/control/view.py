@@ -138,18 +138,19 @@ class ClusterView:
         return {n: node for n, node in self.hosts.items() if not self.suspected(n)}
 
     def suspected(self, node: str) -> bool:
-        """Whether a secondary has taken over from the node's present incarnation, and the node has
-        not reported since.
+        """Whether a peer replica has lost the node's present incarnation, and the node has not
+        reported since.
 
-        The record of a dead host stays until its session ends; secondaries notice the death first.
+        The record of a dead host stays until its session ends; peer replicas notice the death
+        first.
         """
         record = self.nodes[node].record
-        takeovers = [found.record.took_over for found in self.fragments.values()]
         return any(
-            each.previous == ReplicaId(node=node, incarnation=record.incarnation)
-            and record.reported_us <= each.detected_at_us
-            for each in takeovers
-            if each is not None
+            loss.silent
+            and loss.replica == ReplicaId(node=node, incarnation=record.incarnation)
+            and record.reported_us <= loss.detected_at_us
+            for found in self.fragments.values()
+            for loss in found.record.losses
         )
 
     def alive(self, replica: ReplicaId | None) -> bool:

@@ -114,6 +114,23 @@ class RecordTakeover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLoss:
+    """Record in the store that this host's primary has lost its secondary.
+
+    The coordinator then names another one at once, without waiting for the end of a session.
+    """
+
+    query: str
+    fragment: str
+    epoch: int
+    """The primary's."""
+    lost: str
+    """Node of the secondary."""
+    cause: str
+    detected_at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deliver:
     """Hand tuples of a stream to its sink driver or observer: each exactly once, in order."""
 
@@ -136,7 +153,7 @@ class Report:
     detail: str
 
 
-Command = Send | SetPeers | RecordTakeover | Deliver | Report
+Command = Send | SetPeers | RecordTakeover | RecordLoss | Deliver | Report
 
 
 class Outbox:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ha.failure_detector import FailureDetector
 from ha.roles import RoleEvent
 from orchestrator.host.dispatcher import Dispatcher
-from orchestrator.host.events import Outbox, RecordTakeover
+from orchestrator.host.events import Outbox, RecordLoss, RecordTakeover
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
 
 
@@ -62,8 +62,11 @@ class Failover:
     def on_peer_lost(self, node: str, cause: str, now_us: int) -> None:
         """Take over every fragment whose peer replica was on a lost host."""
         for hosted in self._hosted():
-            if hosted.assignment.peer_replica == node:
-                self._take_over(hosted, cause, now_us)
+            if hosted.assignment.peer_replica != node:
+                continue
+            if hosted.replica.feeds_subscribers:
+                self._report_loss(hosted, cause, now_us)
+            self._take_over(hosted, cause, now_us)
 
     def suspect_silent_peers(self, now_us: int) -> None:
         """Take over from hosts that have been silent for too long."""
@@ -78,6 +81,19 @@ class Failover:
             self.outbox.counters["demotions"] += 1
             self.outbox.report("stepped down", fragment, f"epoch {epoch} has another primary")
             self.dispatcher.rebuild_tasks(now_us)
+
+    def _report_loss(self, hosted: HostedReplica, cause: str, now_us: int) -> None:
+        a = hosted.assignment
+        self.outbox.add(
+            RecordLoss(
+                query=a.query,
+                fragment=a.fragment,
+                epoch=hosted.replica.epoch,
+                lost=a.peer_replica or "",
+                cause=cause,
+                detected_at_us=now_us,
+            )
+        )
 
     def _hosted(self) -> list[HostedReplica]:
         return list(self.replica_manager.replicas.values())

@@ -24,18 +24,19 @@ from orchestrator.host.events import (
     CpuMeasured,
     Deliver,
     Event,
+    RecordLoss,
     RecordTakeover,
     Report,
     Send,
     SetPeers,
 )
+from orchestrator.host.name_claim import Claimed
 from orchestrator.host.store_link import StoreLink
 from orchestrator.records import (
     ClusterRecord,
     HostSpec,
     NodeRecord,
     Peer,
-    ReplicaId,
     SourceAssignment,
 )
 from orchestrator.sources import SourceDrivers
@@ -108,6 +109,8 @@ class HostLoop:
         An open store of the cluster.
     identity
         The part of the host's record that does not change.
+    claimed
+        The host's claim to its name.
     """
 
     def __init__(
@@ -116,14 +119,14 @@ class HostLoop:
         settings: ClusterRecord,
         store: Store,
         identity: NodeRecord,
+        claimed: Claimed,
     ) -> None:
         self._surroundings = surroundings
         self._clock_us = surroundings.clock_us
         self._identity = identity
         rng = np.random.default_rng(int(identity.incarnation, 16))
         self.core = HostCore(identity.node, settings, rng, self._clock_us())
-        replica_id = ReplicaId(node=identity.node, incarnation=identity.incarnation)
-        self.link = StoreLink(store, replica_id)
+        self.link = StoreLink(store, claimed)
         self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000))
         self._problems: dict[str, str] = {}
         self._published: object = None
@@ -164,8 +167,12 @@ class HostLoop:
         self._next_publish_us = now_us + PUBLISH_US
         if (load := self._surroundings.cpu_load(now_us)) is not None:
             self._handle(CpuMeasured(load=load))
-        counters = self._surroundings.link_counters
-        problems = (*self._problems.values(), *self._source_drivers.problems.values())
+        counters = self._surroundings.link_counters + self.link.counters
+        problems = (
+            *self._problems.values(),
+            *self._source_drivers.problems.values(),
+            *self.link.problems.values(),
+        )
         record = node_record(self.core, self._identity, self._clock_us(), counters, problems)
         self.link.publish(record)
 
@@ -179,8 +186,8 @@ class HostLoop:
                     self._surroundings.deliver(command)
                 case SetPeers(peers=peers):
                     self._surroundings.set_peers(peers)
-                case RecordTakeover():
-                    self.link.record_takeover(command)
+                case RecordTakeover() | RecordLoss():
+                    self.link.record(command)
                 case Report():
                     self._note(command)
                     self._surroundings.report(command)

@@ -20,6 +20,7 @@ from orchestrator.errors import InvalidInput
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Deliver, Event, MessageArrived, PeerLost
 from orchestrator.host.loop import PUBLISH_US, HostLoop, Surroundings, host_identity
+from orchestrator.host.name_claim import TOKEN_BITS, claim_name
 from orchestrator.host.own_process import CpuMeter, ParentWatchdog
 from orchestrator.host.store_link import StoreThread
 from orchestrator.host.transport import FramesArrived, Keys, Transport
@@ -66,6 +67,7 @@ class HostProcess:
             raise InvalidInput(
                 "store", "cluster", spec.cluster, "does not exist", "Start it with `vivace up`."
             )
+        claimed = claim_name(store, spec, secrets.randbits(TOKEN_BITS))
         keys = Keys.generate()
         self._transport = Transport(spec.node, keys, spec.bind, now_us)
         self._arrived: deque[FramesArrived | PeerLost] = deque()
@@ -73,7 +75,7 @@ class HostProcess:
         self._is_busy = False
         identity = host_identity(
             spec,
-            secrets.token_hex(8),
+            claimed.incarnation,
             self._transport.endpoint,
             public_key=keys.public.decode(),
             pid=os.getpid(),
@@ -91,7 +93,7 @@ class HostProcess:
             finish=self._finish,
             cpu_load=CpuMeter(now_us(), least_us=PUBLISH_US // 2).load,
         )
-        self._loop = HostLoop(surroundings, found.record, store, identity)
+        self._loop = HostLoop(surroundings, found.record, store, identity, claimed)
         self._store_thread = StoreThread(self._loop.link, self._transport.wake)
 
     def run(self, ended: Callable[[], bool]) -> None:
@@ -101,8 +103,9 @@ class HostProcess:
         try:
             while not ended() and not self._loop.link.superseded:
                 self._turn()
-            self._loop.execute(self._loop.core.shut_down())
-            self._transport.flush()
+            if not self._loop.link.superseded:
+                self._loop.execute(self._loop.core.shut_down())
+                self._transport.flush()
         finally:
             self._store_thread.stop()
             self._transport.close()

@@ -1,47 +1,62 @@
 """Exchanges a host's records with the store, on a thread of its own.
 
-The data plane never waits for the store. A host writes its record (rate-limited) and its takeovers,
-and reads the assignment for its incarnation. While the session is SUSPENDED or LOST nothing is
-exchanged, and the host goes on with the assignment it has. Afterwards the newest record and every
-takeover not recorded yet are written.
+The data plane never waits for the store. A host writes its record (rate-limited), its takeovers and
+the secondaries that its primaries have lost, and reads the assignment for its incarnation. While
+the session is SUSPENDED or LOST nothing is exchanged, and the host goes on with the assignment it
+has. Afterwards the newest record and everything not recorded yet are written.
+
+A part of the exchange that fails is tried again at the next one, and keeps no other part from being
+done. Its failure is one of the host's problems until then.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
-import msgspec
-
+from ha.roles import ReplicaRole
 from orchestrator.host.events import (
     AssignmentReceived,
-    EpochSuperseded,
     Event,
+    RecordLoss,
     RecordTakeover,
-    ReplicaReplaced,
 )
-from orchestrator.records import Assignment, NodeRecord, ReplicaId, TakeOver
+from orchestrator.host.fragment_changes import FragmentChange, revised
+from orchestrator.host.name_claim import Claimed
+from orchestrator.records import Assignment, FragmentRecord, NodeRecord, ReplicaId
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
     ASSIGNMENTS,
     NODES,
+    GuardFailed,
     RecordExists,
+    RecordInvalid,
     Store,
     StoreError,
+    StoreUnavailable,
     VersionConflict,
     fragment_key,
 )
 
 RETRY_S = 0.2
-"""Time between two attempts while the store is unavailable."""
+"""Time between two attempts while the store is unavailable, and after a first failure."""
+
+LONGEST_RETRY_S = 5.0
+"""Each failure that follows another one doubles the time until the next attempt, up to this."""
+
+CONFLICTS = 8
+"""Attempts to write a change under the version just read, before the next exchange tries again."""
 
 STOP_TIMEOUT_S = 5.0
 """Time for a last exchange. The record disappears with the session in any case."""
 
 LOOK_S = 2.0
 """The assignment is read this often even if no watch has fired."""
+
+_log = logging.getLogger("vivace.host")
 
 
 class StoreLink:
@@ -53,8 +68,8 @@ class StoreLink:
     ----------
     store
         An open store.
-    replica_of
-        The host's name and incarnation, by which records refer to its replicas.
+    claimed
+        The host's name, and the incarnation by which records refer to its replicas.
 
     Attributes
     ----------
@@ -63,99 +78,146 @@ class StoreLink:
     nudge
         Called when there is something new to write.
     superseded
-        True when another process has taken over the host's name, so that this one must end.
+        True when another process has claimed the host's name, so that this one must end.
+    problems
+        Part of the exchange that does not succeed at present → why.
+    counters
+        Failures counted so far, for the host's record.
     """
 
-    def __init__(self, store: Store, replica_of: ReplicaId) -> None:
+    def __init__(self, store: Store, claimed: Claimed) -> None:
         self.events: deque[Event] = deque()
         self.superseded = False
         self.nudge: Callable[[], None] = lambda: None
         self.store = store
-        self.replica_of = replica_of
-        self._record = EphemeralRecord(store, NODES.key(replica_of.node))
+        self.replica_of = claimed.replica_of
+        self.problems: dict[str, str] = {}
+        self.counters: Counter[str] = Counter()
+        key = NODES.key(claimed.replica_of.node)
+        self._record = EphemeralRecord(store, key, claimed.guard)
         self._newest: NodeRecord | None = None
         self._published: NodeRecord | None = None
         self._session = 0
-        self._takeovers: deque[RecordTakeover] = deque()
+        self._changes: deque[FragmentChange] = deque()
+        self._pending: list[FragmentChange] = []
+        self._guard = claimed.guard
         self._assignment: Assignment | None = None
+        self._failed = 0
 
     def publish(self, record: NodeRecord) -> None:
         """Have this record written at the next exchange, instead of any older one."""
         self._newest = record
         self.nudge()
 
-    def record_takeover(self, takeover: RecordTakeover) -> None:
-        """Have a takeover by this host's replica recorded."""
-        self._takeovers.append(takeover)
+    def record(self, event: RecordTakeover | RecordLoss) -> None:
+        """Have a takeover by this host's replica, or the loss of its secondary, recorded."""
+        peer = event.previous if isinstance(event, RecordTakeover) else event.lost
+        peers = () if self._assignment is None else self._assignment.peers
+        known = {each.node: each.incarnation for each in peers}
+        lost = ReplicaId(node=peer, incarnation=known.get(peer, ""))
+        self._changes.append(FragmentChange(event=event, by=self.replica_of, lost=lost))
         self.nudge()
 
     def exchange(self) -> None:
-        """Write the newest record and all takeovers, and read the assignment.
+        """Write the newest record and all changes of fragments, and read the assignment.
 
         Raises
         ------
-        StoreError
-            The store is unavailable, or another client wrote first: call again.
+        StoreUnavailable
+            Call again.
         """
-        newest, session = self._newest, self.store.session
-        if newest is not None and (newest != self._published or session != self._session):
-            if session == self._session and self._name_is_taken():
-                self.superseded = True
-                return
-            try:
-                self._record.publish(newest)
-            except (VersionConflict, RecordExists):
-                self.superseded = True
-                return
-            self._published, self._session = newest, session
-        while self._takeovers:
-            self._write(self._takeovers[0])
-            self._takeovers.popleft()
-        self._read_assignment()
+        self._attempt("record", self._publish)
+        if not self.superseded:
+            self._write_changes()
+        if not self.superseded:
+            self._attempt("assignment", self._read_assignment)
+        self._failed = self._failed + 1 if self.problems else 0
+
+    @property
+    def retry_s(self) -> float:
+        """Time until the next exchange, because part of this one failed; 0 if none did."""
+        if not self._failed:
+            return 0.0
+        return min(RETRY_S * 2 ** min(self._failed - 1, 10), LONGEST_RETRY_S)
 
     def withdraw(self) -> None:
-        """Delete the host's record."""
+        """Delete the host's record, unless a successor has claimed its name."""
         self._record.withdraw()
 
-    def _name_is_taken(self) -> bool:
-        # Versions are not enough: they start at 0 again in a record that another process has
-        # created in place of this one's.
-        found = self.store.get(NODES.key(self.replica_of.node))
-        return found is not None and found.record.incarnation != self.replica_of.incarnation
+    def _attempt(self, part: str, act: Callable[[], None]) -> bool:
+        """Do one part of an exchange; False if it has to be done again."""
+        try:
+            act()
+        except StoreUnavailable:
+            raise
+        except GuardFailed:
+            self.superseded = True
+        except StoreError as error:
+            self.problems[part] = f"{part} cannot be exchanged with the store: {error}"
+            return False
+        except Exception as error:  # noqa: BLE001
+            # A bug, or an error of the store's client that nobody has met so far.
+            _log.exception("%s cannot be exchanged with the store", part)
+            self.counters["internal_errors"] += 1
+            self.problems[part] = f"{part} cannot be exchanged with the store: {error!r}"
+            return False
+        self.problems.pop(part, None)
+        return True
 
-    def _write(self, takeover: RecordTakeover) -> None:
-        """Record a takeover under the fragment's version.
+    def _publish(self) -> None:
+        newest, session = self._newest, self.store.session
+        if newest is None or (newest == self._published and session == self._session):
+            return
+        try:
+            self._record.publish(newest)
+        except (VersionConflict, RecordExists):
+            self.superseded = True
+            return
+        self._published, self._session = newest, session
 
-        Nothing is written if a newer takeover is recorded already, or if the store does not list
-        this host's replica: a host that was out of reach may have been replaced meanwhile.
-        """
-        key = fragment_key(takeover.query, takeover.fragment)
-        found = self.store.get(key)
-        if found is None:
-            return
-        record = found.record
-        if record.epoch >= takeover.epoch:
-            if record.primary != self.replica_of:
-                self.events.append(EpochSuperseded(fragment=takeover.fragment, epoch=record.epoch))
-            return
-        if self.replica_of not in (record.primary, record.secondary):
-            self.events.append(ReplicaReplaced(fragment=takeover.fragment))
-            return
-        self.store.update(
-            key,
-            msgspec.structs.replace(
-                record,
-                epoch=takeover.epoch,
-                primary=self.replica_of,
-                secondary=None,
-                took_over=TakeOver(
-                    previous=record.primary,
-                    cause=takeover.cause,
-                    detected_at_us=takeover.detected_at_us,
-                ),
-            ),
-            found.version,
-        )
+    def _write_changes(self) -> None:
+        # The host's loop appends meanwhile.
+        while self._changes:
+            self._pending.append(self._changes.popleft())
+        waiting: list[FragmentChange] = []
+        for change in self._pending:
+            part = f"{change.event.query}.{change.event.fragment}"
+            # Changes of one fragment keep their order.
+            first = all(change.event.fragment != other.event.fragment for other in waiting)
+            if not first or not self._attempt(part, lambda each=change: self._write(each)):
+                waiting.append(change)
+        self._pending = waiting
+
+    def _write(self, change: FragmentChange) -> None:
+        """Record a change under the version of the record that it was worked into."""
+        key = fragment_key(change.event.query, change.event.fragment)
+        for _ in range(CONFLICTS):
+            found = self.store.get(key)
+            if found is None:
+                return
+            record = found.record
+            after = revised(record, change, lambda r=record: self._has_yielded(r, change))
+            if not isinstance(after, FragmentRecord):
+                if after is not None:
+                    self.events.append(after)
+                return
+            with contextlib.suppress(VersionConflict):
+                self.store.update(key, after, found.version, guard=self._guard)
+                return
+        raise VersionConflict(key.path, f"was changed by others {CONFLICTS} times in a row")
+
+    def _has_yielded(self, record: FragmentRecord, change: FragmentChange) -> bool:
+        """Whether the primary that the record names no longer acts as one, or never will."""
+        try:
+            found = self.store.get(NODES.key(record.primary.node))
+        except RecordInvalid:
+            return False
+        if found is None or found.record.incarnation != record.primary.incarnation:
+            return True
+        status = found.record.replicas.get(record.fragment)
+        if status is None:
+            return True
+        return status.role is not ReplicaRole.PRIMARY and status.epoch >= change.event.epoch
 
     def _read_assignment(self) -> None:
         found = self.store.get(ASSIGNMENTS.key(self.replica_of.node))
@@ -198,11 +260,14 @@ class StoreThread:
 
     def _run(self) -> None:
         while not self._stopping and not self._link.superseded:
-            pause_s = LOOK_S
             try:
                 self._link.exchange()
-            except StoreError:
+                pause_s = self._link.retry_s or LOOK_S
+            except StoreUnavailable:
                 pause_s = RETRY_S
+            except Exception:  # noqa: BLE001  A thread that ended would take the host's eyes.
+                _log.exception("the exchange with the store has failed")
+                pause_s = LONGEST_RETRY_S
             if self._link.events or self._link.superseded:
                 self._wake()
             self._something.wait(pause_s)

@@ -13,10 +13,11 @@ from ha.messages import Message
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Event, MessageArrived, Report
 from orchestrator.host.loop import HostLoop, Surroundings, host_identity
+from orchestrator.host.name_claim import Claimed
 from orchestrator.host.wire import UnknownStream, decode, encode
 from orchestrator.records import HostSpec, Peer
 from orchestrator.simulation.clocks import HostClock
-from orchestrator.simulation.memory_store import OutOfWrites
+from orchestrator.simulation.memory_store import MemoryStore, OutOfWrites
 from orchestrator.store.protocol import ASSIGNMENTS, StoreError
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ class SimulatedHost:
         Factor by which evaluation takes longer.
     """
 
-    def __init__(self, world: World, spec: HostSpec, incarnation: str) -> None:
+    def __init__(self, world: World, spec: HostSpec, store: MemoryStore, claimed: Claimed) -> None:
         self.spec = spec
-        self.incarnation = incarnation
-        self.store = world.server.connect()
+        self.incarnation = claimed.incarnation
+        self.store = store
         self.peers: dict[str, Peer] = {}
         self.clock = HostClock(lambda: world.now_us)
         self.alive = True
@@ -66,8 +67,10 @@ class SimulatedHost:
             report=lambda report: world.log(spec.node, report),
             finish=self._finish,
         )
-        identity = host_identity(spec, incarnation, f"sim://{spec.node}", machine="simulated")
-        self._loop = HostLoop(surroundings, world.cluster, self.store, identity)
+        identity = host_identity(
+            spec, claimed.incarnation, f"sim://{spec.node}", machine="simulated"
+        )
+        self._loop = HostLoop(surroundings, world.cluster, self.store, identity, claimed)
         self._world = world
         self._inbox: list[Event] = []
         self._results: list[Callable[[], None]] = []
@@ -140,6 +143,8 @@ class SimulatedHost:
         next_us = self._world.now_us + LOOK_US
         try:
             self.link.exchange()
+            if self.link.retry_s:
+                next_us = self._world.now_us + round(self.link.retry_s * 1e6)
         except StoreError as error:
             next_us = self._world.now_us + RETRY_US
             self._world.log(
@@ -157,8 +162,7 @@ class SimulatedHost:
         self._exchange_at(next_us)
 
     def _leave(self) -> None:
-        """End in order, as `HostProcess.run` does when another process has the host's name."""
-        self._loop.execute(self.core.shut_down())
+        """End as `HostProcess.run` does when another process has claimed the host's name."""
         self.alive = False
         if not self._world.server.away:
             self.link.withdraw()

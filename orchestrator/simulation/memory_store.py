@@ -15,7 +15,9 @@ from typing import TypeVar
 
 from orchestrator.records import Record
 from orchestrator.store.protocol import (
+    Condition,
     Folder,
+    GuardFailed,
     Key,
     RecordExists,
     RecordMissing,
@@ -182,9 +184,16 @@ class MemoryStore(Store):
         return ((name, *self._read(f"{folder}/{name}")) for name in self._names(folder))
 
     def _create(
-        self, path: str, data: bytes, *, ephemeral: bool = False, sequence: bool = False
+        self,
+        path: str,
+        data: bytes,
+        *,
+        ephemeral: bool = False,
+        sequence: bool = False,
+        guard: Condition | None = None,
     ) -> str:
         self._spend_write()
+        self._check(guard)
         if sequence:
             path += f"{next(self._server.event_numbers):010d}"
         if path in self._server.entries:
@@ -193,16 +202,18 @@ class MemoryStore(Store):
         self._server.changed(path)
         return path
 
-    def _write(self, path: str, data: bytes, version: int) -> int:
+    def _write(self, path: str, data: bytes, version: int, guard: Condition | None) -> int:
         self._spend_write()
+        self._check(guard)
         entry = self._at(path, version)
         entry.data = data
         entry.version += 1
         self._server.changed(path)
         return version + 1
 
-    def _delete(self, path: str, version: int) -> None:
+    def _delete(self, path: str, version: int, guard: Condition | None) -> None:
         self._spend_write()
+        self._check(guard)
         self._at(path, version)
         del self._server.entries[path]
         self._server.changed(path)
@@ -213,6 +224,13 @@ class MemoryStore(Store):
         if not self.writes_left:
             raise OutOfWrites
         self.writes_left -= 1
+
+    def _check(self, guard: Condition | None) -> None:
+        if guard is not None:
+            path, version = guard
+            entry = self._server.entries.get(path)
+            if entry is None or entry.version != version:
+                raise GuardFailed(path, f"is not at version {version}")
 
     def _at(self, path: str, version: int | None = None) -> _Entry:
         entry = self._server.entries.get(path)

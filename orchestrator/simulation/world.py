@@ -20,11 +20,12 @@ import numpy as np
 from ha.messages import Message
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Deliver, MessageArrived, PeerLost, Report
+from orchestrator.host.name_claim import claim_name
 from orchestrator.records import ClusterRecord, HostSpec
 from orchestrator.simulation.hosts import SimulatedHost
 from orchestrator.simulation.links import Links
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore, OutOfWrites
-from orchestrator.store.protocol import CLUSTER
+from orchestrator.store.protocol import CLUSTER, StoreUnavailable
 
 START_US = 1_000_000_000_000_000
 """Start of the virtual clock: a round number in 2001, so that no code relies on zero."""
@@ -158,12 +159,27 @@ class World:
 
         self.at(self.now_us, again)
 
-    def start_host(self, spec: HostSpec) -> SimulatedHost:
-        """Start a host: a new process of a node that has none."""
-        host = SimulatedHost(self, spec, f"{int(self._rng.integers(2**62)):016x}")
+    def start_host(self, spec: HostSpec) -> None:
+        """Start a host: a new process of a node that has none.
+
+        As long as the store is away, it cannot claim its name, and waits.
+        """
+        before = self.hosts.get(spec.node)
+        store = self.server.connect()
+        try:
+            claimed = claim_name(store, spec, int(self._rng.integers(2**62)))
+        except StoreUnavailable:
+            store.close()
+
+            def again() -> None:
+                if self.hosts.get(spec.node) is before:
+                    self.start_host(spec)
+
+            self.at(self.now_us + RECONNECT_US, again)
+            return
+        host = SimulatedHost(self, spec, store, claimed)
         self.hosts[spec.node] = host
         host.start()
-        return host
 
     def kill(self, node: str) -> None:
         """End a host as SIGKILL ends its executor."""
@@ -262,8 +278,9 @@ class World:
         sender = host.spec.node
 
         def arrive() -> None:
-            # The peer's key is checked when a connection is made, its name with every message.
-            if not target.alive or sender not in target.peers:
+            # Messages are attributed by the key of the process that sent them.
+            known = target.peers.get(sender)
+            if not target.alive or known is None or known.incarnation != host.incarnation:
                 return
             if isinstance(message, list):
                 target.arrive_frames(sender, message)

@@ -7,6 +7,8 @@ from typing import Generic, TypeVar
 
 from orchestrator.records import Record
 from orchestrator.store.protocol import (
+    Guard,
+    GuardFailed,
     Key,
     RecordExists,
     RecordInvalid,
@@ -30,11 +32,15 @@ class EphemeralRecord(Generic[R]):
         creates it again.
     key
         Key of the record.
+    guard
+        Condition of every write and deletion: the owner's claim to the record, if a successor may
+        take its place while it is paused.
     """
 
-    def __init__(self, store: Store, key: Key[R]) -> None:
+    def __init__(self, store: Store, key: Key[R], guard: Guard | None = None) -> None:
         self._store = store
         self._key = key
+        self._guard = guard
         self._session = 0
         self._version: int | None = None
 
@@ -43,6 +49,8 @@ class EphemeralRecord(Generic[R]):
 
         Raises
         ------
+        GuardFailed
+            The owner has a successor.
         VersionConflict, RecordExists
             Another process claims to be the owner and has superseded this record.
         StoreUnavailable
@@ -51,22 +59,22 @@ class EphemeralRecord(Generic[R]):
         session = self._store.session
         if session == self._session and self._version is not None:
             try:
-                self._version = self._store.update(self._key, record, self._version)
+                self._version = self._update(record, self._version)
                 return
             except RecordMissing:
                 self._version = None
         try:
-            version = self._store.create(self._key, record, ephemeral=True)
+            version = self._create(record)
         except RecordExists:
             self._clear()
-            version = self._store.create(self._key, record, ephemeral=True)
+            version = self._create(record)
         self._session, self._version = session, version
 
     def withdraw(self) -> None:
-        """Delete the record, if this session created it."""
+        """Delete the record, if this session created it and its owner has no successor."""
         if self._version is not None and self._store.session == self._session:
-            with suppress(RecordMissing):
-                self._store.delete(self._key, self._version)
+            with suppress(RecordMissing, GuardFailed):
+                self._store.delete(self._key, self._version, guard=self._guard)
         self._version = None
 
     def _clear(self) -> None:
@@ -78,4 +86,10 @@ class EphemeralRecord(Generic[R]):
             version = broken.version
         if version is not None:
             with suppress(RecordMissing):
-                self._store.delete(self._key, version)
+                self._store.delete(self._key, version, guard=self._guard)
+
+    def _create(self, record: R) -> int:
+        return self._store.create(self._key, record, ephemeral=True, guard=self._guard)
+
+    def _update(self, record: R, version: int) -> int:
+        return self._store.update(self._key, record, version, guard=self._guard)

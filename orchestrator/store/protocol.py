@@ -11,6 +11,7 @@ The paths below `/vivace/<cluster>`:
     plans/<query>            PlanRecord           until the leader has carried it out
     fragments/<q>.<f>        FragmentRecord
     assignments/<node>       Assignment
+    claims/<node>            NameClaim            who may call itself by a host's name
     history/e-<sequence>     HistoryEvent         bounded
 
 Every change of a record names the version that it rests on, 0 included; no call changes a record
@@ -48,6 +49,7 @@ from orchestrator.records import (
     ClusterRecord,
     FragmentRecord,
     HistoryEvent,
+    NameClaim,
     NodeRecord,
     PlanRecord,
     QueryRecord,
@@ -69,6 +71,10 @@ class ProblemsRecord(Record, frozen=True, kw_only=True):
     """`/problems` (ephemeral): why the leader could not do all that was asked for."""
 
     problems: tuple[str, ...]
+
+
+Condition = tuple[str, int]
+"""A path, and the version that its record must have."""
 
 
 class SessionState(Enum):
@@ -116,6 +122,7 @@ QUERIES = Folder("queries", QueryRecord)
 PLANS = Folder("plans", PlanRecord)
 FRAGMENTS = Folder("fragments", FragmentRecord)
 ASSIGNMENTS = Folder("assignments", Assignment)
+CLAIMS = Folder("claims", NameClaim)
 HISTORY = Folder("history", HistoryEvent)
 
 
@@ -135,6 +142,18 @@ class Versioned(Generic[R_co]):
     """
 
     record: R_co
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """A condition of a write: the record at `key` still has this version.
+
+    ZooKeeper checks the condition and writes in one transaction. A process that was paused between
+    two steps of its own therefore changes nothing that rests on what it knew before.
+    """
+
+    key: Key[Record]
     version: int
 
 
@@ -172,6 +191,14 @@ class RecordInvalid(StoreError):
     def __init__(self, path: str, problem: str, version: int) -> None:
         super().__init__(path, problem)
         self.version = version
+
+
+class GuardFailed(StoreError):
+    """The record that a write was to rest on has changed, or is gone; nothing was written."""
+
+
+class StoreFailed(StoreError):
+    """The server refused a call for a reason that a store does not know."""
 
 
 class AccessDenied(StoreError):
@@ -265,29 +292,38 @@ class Store(ABC):
                 invalid.append(broken)
         return Listing(records=records, invalid=tuple(invalid))
 
-    def create(self, key: Key[R], record: R, *, ephemeral: bool = False) -> int:
-        """Create a record and return its version, which is 0. Raises `RecordExists`.
+    def create(
+        self, key: Key[R], record: R, *, ephemeral: bool = False, guard: Guard | None = None
+    ) -> int:
+        """Create a record and return its version, which is 0.
+
+        Raises `RecordExists`, or `GuardFailed` if the guard does not hold.
 
         An ephemeral record disappears with the session. A record of an earlier session that still
         exists raises `RecordExists` too: delete it under its version, then create the new one.
         """
-        self._create(self._path(key), encode(record), ephemeral=ephemeral)
+        self._create(
+            self._path(key), encode(record), ephemeral=ephemeral, guard=self._condition(guard)
+        )
         return 0
 
-    def update(self, key: Key[R], record: R, version: int) -> int:
+    def update(self, key: Key[R], record: R, version: int, *, guard: Guard | None = None) -> int:
         """Replace a record and return its new version.
 
-        Raises `VersionConflict` or `RecordMissing`.
+        Raises `VersionConflict` or `RecordMissing`, or `GuardFailed` if the guard does not hold.
         """
         path = self._path(key)
         _check_version(path, version)
-        return self._write(path, encode(record), version)
+        return self._write(path, encode(record), version, self._condition(guard))
 
-    def delete(self, key: Key[R], version: int) -> None:
-        """Delete a record. Raises `VersionConflict` or `RecordMissing`."""
+    def delete(self, key: Key[R], version: int, *, guard: Guard | None = None) -> None:
+        """Delete a record.
+
+        Raises `VersionConflict` or `RecordMissing`, or `GuardFailed` if the guard does not hold.
+        """
         path = self._path(key)
         _check_version(path, version)
-        self._delete(path, version)
+        self._delete(path, version, self._condition(guard))
 
     def append_history(self, event: HistoryEvent) -> int:
         """Append to the audit trail, drop the oldest events beyond its bound; sequence number."""
@@ -296,7 +332,7 @@ class Store(ABC):
         for name in self._names(folder)[: -self._history_limit]:
             # Entries are never updated: their version is 0. Another writer may have dropped it.
             with suppress(RecordMissing):
-                self._delete(f"{folder}/{name}", 0)
+                self._delete(f"{folder}/{name}", 0, None)
         return _sequence(created)
 
     def history(self) -> tuple[HistoryEntry, ...]:
@@ -334,17 +370,30 @@ class Store(ABC):
 
     @abstractmethod
     def _create(
-        self, path: str, data: bytes, *, ephemeral: bool = False, sequence: bool = False
+        self,
+        path: str,
+        data: bytes,
+        *,
+        ephemeral: bool = False,
+        sequence: bool = False,
+        guard: Condition | None = None,
     ) -> str:
         """Create a record; its path, to which a number was appended if it is one of a sequence."""
 
     @abstractmethod
-    def _write(self, path: str, data: bytes, version: int) -> int:
+    def _write(self, path: str, data: bytes, version: int, guard: Condition | None) -> int:
         """Replace a record's data; the new version."""
 
     @abstractmethod
-    def _delete(self, path: str, version: int) -> None:
+    def _delete(self, path: str, version: int, guard: Condition | None) -> None:
         """Delete a record."""
+
+    def _condition(self, guard: Guard | None) -> Condition | None:
+        if guard is None:
+            return None
+        path = self._root + guard.key.path
+        _check_version(path, guard.version)
+        return path, guard.version
 
     def _path(self, where: Key[R] | Folder[R]) -> str:
         """Full path of a record that is about to be read or written."""

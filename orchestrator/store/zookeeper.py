@@ -17,17 +17,22 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import (
     AuthFailedError,
     BadVersionError,
+    CancelledError,
     ConnectionClosedError,
+    ConnectionDropped,
     ConnectionLoss,
+    KazooException,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
     OperationTimeoutError,
+    RolledBackError,
     SessionExpiredError,
+    SessionMovedError,
 )
 from kazoo.handlers.threading import AsyncResult, KazooTimeoutError
 from kazoo.security import make_digest_acl
@@ -36,12 +41,16 @@ from orchestrator.errors import Unreachable
 from orchestrator.records import Record
 from orchestrator.store.protocol import (
     AccessDenied,
+    Condition,
     Folder,
+    GuardFailed,
     Key,
     RecordExists,
     RecordMissing,
     SessionState,
     Store,
+    StoreError,
+    StoreFailed,
     StoreUnavailable,
     VersionConflict,
     Watch,
@@ -170,18 +179,50 @@ class ZooKeeperStore(Store):
                 yield name, data, stat.version
 
     def _create(
-        self, path: str, data: bytes, *, ephemeral: bool = False, sequence: bool = False
+        self,
+        path: str,
+        data: bytes,
+        *,
+        ephemeral: bool = False,
+        sequence: bool = False,
+        guard: Condition | None = None,
     ) -> str:
-        creation = self._client.create_async(
-            path, data, ephemeral=ephemeral, sequence=sequence, makepath=True
-        )
-        return self._wait(path, creation)
+        if guard is None:
+            creation = self._client.create_async(
+                path, data, ephemeral=ephemeral, sequence=sequence, makepath=True
+            )
+            return self._wait(path, creation)
+        # A transaction creates no folders.
+        self._wait(path, self._client.ensure_path_async(path.rpartition("/")[0]))
+        self._guarded(path, guard, lambda t: t.create(path, data, ephemeral=ephemeral))
+        return path
 
-    def _write(self, path: str, data: bytes, version: int) -> int:
-        return self._wait(path, self._client.set_async(path, data, version)).version
+    def _write(self, path: str, data: bytes, version: int, guard: Condition | None) -> int:
+        if guard is None:
+            return self._wait(path, self._client.set_async(path, data, version)).version
+        self._guarded(path, guard, lambda t: t.set_data(path, data, version))
+        return version + 1
 
-    def _delete(self, path: str, version: int) -> None:
-        self._wait(path, self._client.delete_async(path, version))
+    def _delete(self, path: str, version: int, guard: Condition | None) -> None:
+        if guard is None:
+            self._wait(path, self._client.delete_async(path, version))
+        else:
+            self._guarded(path, guard, lambda t: t.delete(path, version))
+
+    def _guarded(
+        self, path: str, guard: Condition, write: Callable[[TransactionRequest], None]
+    ) -> None:
+        """Check and write in one transaction."""
+        transaction = self._client.transaction()
+        transaction.check(*guard)
+        write(transaction)
+        checked, written = self._wait(path, transaction.commit_async())
+        # The operation that failed gives the reason, the other one only that it was rolled back.
+        if isinstance(checked, (BadVersionError, NoNodeError)):
+            raise GuardFailed(guard[0], f"is not at version {guard[1]}")
+        for outcome in (checked, written):
+            if isinstance(outcome, Exception) and not isinstance(outcome, RolledBackError):
+                raise _translated(path, outcome) from outcome
 
     def _state_changed(self, kazoo_state: str) -> None:
         self.state = state = SessionState(kazoo_state)
@@ -200,19 +241,31 @@ class ZooKeeperStore(Store):
         """The result of an asynchronous call; kazoo's errors become the store's."""
         try:
             return result.get(timeout=self._call_timeout_s)
-        except NoNodeError:
-            raise RecordMissing(path, "does not exist") from None
-        except NodeExistsError:
-            raise RecordExists(path, "exists already") from None
-        except BadVersionError:
-            raise VersionConflict(path, "was changed by another writer") from None
-        except (NoAuthError, AuthFailedError):
-            raise AccessDenied(path, "cannot be accessed with the cluster's secret") from None
-        except (
-            ConnectionLoss,
-            ConnectionClosedError,
-            SessionExpiredError,
-            OperationTimeoutError,
-            KazooTimeoutError,
-        ) as error:
-            raise StoreUnavailable(path, f"the server went away ({type(error).__name__})") from None
+        except (KazooException, KazooTimeoutError) as error:
+            raise _translated(path, error) from error
+
+
+def _translated(path: str, error: Exception) -> StoreError:
+    """The store's error for one of kazoo's; every one of kazoo's has one."""
+    match error:
+        case NoNodeError():
+            return RecordMissing(path, "does not exist")
+        case NodeExistsError():
+            return RecordExists(path, "exists already")
+        case BadVersionError():
+            return VersionConflict(path, "was changed by another writer")
+        case NoAuthError() | AuthFailedError():
+            return AccessDenied(path, "cannot be accessed with the cluster's secret")
+        case (
+            ConnectionLoss()
+            | ConnectionDropped()
+            | ConnectionClosedError()
+            | SessionExpiredError()
+            | SessionMovedError()
+            | OperationTimeoutError()
+            | CancelledError()
+            | KazooTimeoutError()
+        ):
+            return StoreUnavailable(path, f"the server went away ({type(error).__name__})")
+        case _:
+            return StoreFailed(path, f"the server refused ({type(error).__name__}: {error})")

@@ -24,6 +24,8 @@ from orchestrator.store.protocol import (
     NODES,
     STREAMS,
     AccessDenied,
+    Guard,
+    GuardFailed,
     RecordExists,
     RecordInvalid,
     RecordMissing,
@@ -412,3 +414,39 @@ def test_suspended_refuses_at_once_and_goes_on_when_the_server_is_back(
     assert store.session == session
     assert store.get(NODES.key("paris")) is not None
     store.close()
+
+
+def test_guarded_writes_happen_only_as_long_as_the_guard_holds(world: World) -> None:
+    store, other = world.connect(), world.connect()
+    claim, key = STREAMS.key("claim"), NODES.key("paris")
+    version = store.create(claim, stream("claim"))
+    guard = Guard(key=claim, version=version)
+    assert store.create(key, node("1"), ephemeral=True, guard=guard) == 0
+    assert store.update(key, node("2"), 0, guard=guard) == 1
+    with pytest.raises(VersionConflict):
+        store.update(key, node("3"), 0, guard=guard)
+    with pytest.raises(RecordExists):
+        store.create(key, node("3"), guard=guard)
+    with pytest.raises(RecordMissing):
+        store.delete(NODES.key("lyon"), 0, guard=guard)
+    other.update(claim, stream("claim", 2.0), version)
+    with pytest.raises(GuardFailed):
+        store.update(key, node("3"), 1, guard=guard)
+    with pytest.raises(GuardFailed):
+        store.delete(key, 1, guard=guard)
+    with pytest.raises(GuardFailed):
+        store.create(NODES.key("lyon"), node("1"), guard=guard)
+    found = other.get(key)
+    assert found is not None
+    assert (found.record.incarnation, found.version) == ("2", 1)
+    newer = Guard(key=claim, version=version + 1)
+    store.delete(key, 1, guard=newer)
+    assert other.get(key) is None
+    other.delete(claim, version + 1)
+    with pytest.raises(GuardFailed):
+        store.create(key, node("4"), guard=newer)
+    # The guarded record was ephemeral all the same.
+    last = Guard(key=claim, version=store.create(claim, stream("claim")))
+    store.create(key, node("5"), ephemeral=True, guard=last)
+    store.close()
+    assert other.get(key) is None

@@ -89,6 +89,25 @@ def test_secondary_killed_is_replaced_at_once_and_returning_node_is_free() -> No
     assert cluster.view().fragments[ALERTS].record == after
 
 
+def test_lost_secondary_is_replaced_at_once_although_its_record_is_still_there() -> None:
+    cluster = running()
+    found = cluster.view().fragments[ALERTS]
+    before = found.record
+    assert before.secondary is not None
+    victim, seen = before.secondary.node, len(cluster.history())
+    cluster.now_us += 1
+    cluster.lose_secondary(before, found.version)
+    cluster.settle_coordinator()
+    view = cluster.view()
+    after = view.fragments[ALERTS].record
+    assert victim in view.nodes
+    assert view.suspected(victim)
+    assert after.secondary is not None
+    assert after.secondary.node not in (victim, before.primary.node)
+    assert (after.primary, after.epoch) == (before.primary, before.epoch)
+    assert f"secondary replaced: {ALERTS}" in since(cluster, seen)
+
+
 def test_primary_killed_waits_for_the_takeover_then_restores_redundancy() -> None:
     cluster = running()
     found = cluster.view().fragments[ALERTS]

@@ -8,7 +8,15 @@ import pytest
 
 from orchestrator.host.events import Report
 from orchestrator.host.loop import HostLoop, Surroundings, host_identity
-from orchestrator.records import Assignment, ClusterRecord, HostSpec, NodeKind, SourceAssignment
+from orchestrator.host.name_claim import Claimed
+from orchestrator.records import (
+    Assignment,
+    ClusterRecord,
+    HostSpec,
+    NodeKind,
+    ReplicaId,
+    SourceAssignment,
+)
 from orchestrator.simulation.memory_store import MemoryServer
 from orchestrator.sources import spec_of
 from orchestrator.sources.replay import Replay
@@ -35,7 +43,8 @@ class Host:
             report=lambda _report: None,
             finish=lambda _worked, _began_us, _then: 0.0,
         )
-        self.loop = HostLoop(nowhere, settings, self.store, identity)
+        claimed = Claimed(replica_of=ReplicaId(node="desk", incarnation="1"), guard=None)
+        self.loop = HostLoop(nowhere, settings, self.store, identity, claimed)
 
     def problems(self) -> tuple[str, ...]:
         """What the record says after a further turn."""

@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import TypeVar
+
 import msgspec
 import pytest
 
+from ha.roles import ReplicaRole
 from orchestrator.host.events import (
     AssignmentReceived,
     EpochSuperseded,
+    RecordLoss,
     RecordTakeover,
     ReplicaReplaced,
 )
-from orchestrator.host.store_link import StoreLink
-from orchestrator.records import Assignment, FragmentRecord, NodeKind, NodeRecord, ReplicaId, Timing
+from orchestrator.host.name_claim import Claimed
+from orchestrator.host.store_link import LONGEST_RETRY_S, StoreLink
+from orchestrator.records import (
+    Assignment,
+    FragmentRecord,
+    NodeKind,
+    NodeRecord,
+    Peer,
+    Record,
+    ReplicaId,
+    ReplicaLoss,
+    ReplicaStatus,
+    Timing,
+)
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
-from orchestrator.store.protocol import ASSIGNMENTS, NODES, StoreUnavailable, fragment_key
+from orchestrator.store.protocol import (
+    ASSIGNMENTS,
+    NODES,
+    Key,
+    StoreUnavailable,
+    Versioned,
+    encode,
+    fragment_key,
+)
+
+R = TypeVar("R", bound=Record)
 
 HERE = ReplicaId(node="here", incarnation="2")
 THERE = ReplicaId(node="there", incarnation="7")
@@ -66,7 +93,7 @@ def store(server: MemoryServer) -> MemoryStore:
 
 @pytest.fixture
 def link(store: MemoryStore) -> StoreLink:
-    return StoreLink(store, HERE)
+    return StoreLink(store, Claimed(replica_of=HERE, guard=None))
 
 
 def recorded(outside: MemoryStore) -> FragmentRecord:
@@ -92,7 +119,7 @@ def test_the_newest_record_is_published(link: StoreLink, outside: MemoryStore) -
 
 def test_takeover_is_recorded_under_the_next_version(link: StoreLink, outside: MemoryStore) -> None:
     outside.create(KEY, RECORD)
-    link.record_takeover(TAKEOVER)
+    link.record(TAKEOVER)
     link.exchange()
     after = recorded(outside)
     assert (after.epoch, after.generation) == (5, 1)
@@ -112,7 +139,7 @@ def test_a_takeover_that_came_too_late_hears_of_its_successor(
 ) -> None:
     newer = msgspec.structs.replace(RECORD, epoch=epoch, primary=ELSEWHERE)
     outside.create(KEY, newer)
-    link.record_takeover(TAKEOVER)
+    link.record(TAKEOVER)
     link.exchange()
     assert recorded(outside) == newer
     assert list(link.events) == [EpochSuperseded(fragment="f", epoch=epoch)]
@@ -123,7 +150,7 @@ def test_a_promotion_recorded_by_the_coordinator_is_left_alone(
 ) -> None:
     promoted = msgspec.structs.replace(RECORD, epoch=5, primary=HERE, secondary=ELSEWHERE)
     outside.create(KEY, promoted)
-    link.record_takeover(TAKEOVER)
+    link.record(TAKEOVER)
     link.exchange()
     assert recorded(outside) == promoted
     assert not link.events
@@ -134,14 +161,14 @@ def test_a_replica_that_the_store_has_replaced_steps_aside(
 ) -> None:
     replaced = msgspec.structs.replace(RECORD, secondary=ELSEWHERE)
     outside.create(KEY, replaced)
-    link.record_takeover(TAKEOVER)
+    link.record(TAKEOVER)
     link.exchange()
     assert recorded(outside) == replaced
     assert list(link.events) == [ReplicaReplaced(fragment="f")]
 
 
 def test_takeover_of_a_fragment_that_is_no_more(link: StoreLink, outside: MemoryStore) -> None:
-    link.record_takeover(TAKEOVER)
+    link.record(TAKEOVER)
     link.exchange()
     assert outside.get(KEY) is None
     assert not link.events
@@ -169,7 +196,7 @@ def test_while_suspended_nothing_is_written_and_afterwards_everything_is(
     link.exchange()
     store.suspend()
     link.publish(node(2))
-    link.record_takeover(TAKEOVER)
+    link.record(TAKEOVER)
     with pytest.raises(StoreUnavailable):
         link.exchange()
     assert (pid(outside), recorded(outside)) == (1, RECORD)
@@ -191,16 +218,208 @@ def test_after_its_session_expired_the_same_record_is_published_anew(
     assert not link.superseded
 
 
-def test_another_process_under_the_same_name_ends_this_one(
+def peers_known(link: StoreLink, outside: MemoryStore, *others: ReplicaId) -> None:
+    """Let a host know the incarnations of others, as its assignment tells them."""
+    peers = tuple(
+        Peer(node=o.node, incarnation=o.incarnation, endpoint="", public_key="", delay_ms=0.0)
+        for o in others
+    )
+    key = ASSIGNMENTS.key(link.replica_of.node)
+    outside.create(key, Assignment(incarnation=link.replica_of.incarnation, peers=peers))
+    link.exchange()
+    link.events.clear()
+
+
+def loss(epoch: int, lost: str = "there", at_us: int = 50) -> RecordLoss:
+    return RecordLoss(
+        query="q", fragment="f", epoch=epoch, lost=lost, cause="silent", detected_at_us=at_us
+    )
+
+
+def takeover(epoch: int, previous: str = "there") -> RecordTakeover:
+    return RecordTakeover(
+        query="q", fragment="f", epoch=epoch, previous=previous, cause="silent", detected_at_us=60
+    )
+
+
+def other_link(server: MemoryServer, outside: MemoryStore) -> StoreLink:
+    link = StoreLink(server.connect(), Claimed(replica_of=THERE, guard=None))
+    peers_known(link, outside, HERE)
+    return link
+
+
+def test_lost_secondary_is_recorded_with_its_incarnation_and_cause(
+    link: StoreLink, outside: MemoryStore
+) -> None:
+    mine = msgspec.structs.replace(RECORD, primary=HERE, secondary=THERE)
+    outside.create(KEY, mine)
+    peers_known(link, outside, THERE)
+    link.record(loss(4))
+    link.exchange()
+    after = recorded(outside)
+    assert (after.primary, after.secondary, after.epoch) == (HERE, None, 4)
+    assert after.losses == (ReplicaLoss(replica=THERE, cause="silent", detected_at_us=50),)
+    link.record(loss(4, at_us=51))
+    link.exchange()
+    assert recorded(outside) == after, "reported twice"
+    assert not link.events
+
+
+@pytest.mark.parametrize(
+    "secondary", [ELSEWHERE, ReplicaId(node="there", incarnation="8"), None], ids=str
+)
+def test_loss_of_a_secondary_that_is_replaced_already_changes_nothing(
+    link: StoreLink, outside: MemoryStore, secondary: ReplicaId | None
+) -> None:
+    replaced = msgspec.structs.replace(RECORD, primary=HERE, secondary=secondary)
+    outside.create(KEY, replaced)
+    peers_known(link, outside, THERE)
+    link.record(loss(4))
+    link.exchange()
+    assert recorded(outside) == replaced
+
+
+def test_primary_whose_secondary_has_taken_over_is_told_instead_of_reporting_its_loss(
+    link: StoreLink, outside: MemoryStore
+) -> None:
+    taken = msgspec.structs.replace(RECORD, epoch=5, primary=THERE, secondary=None)
+    outside.create(KEY, taken)
+    peers_known(link, outside, THERE)
+    link.record(loss(4))
+    link.exchange()
+    assert recorded(outside) == taken
+    assert list(link.events) == [EpochSuperseded(fragment="f", epoch=5)]
+
+
+@pytest.mark.parametrize("first", ["older", "newer"])
+def test_link_that_flapped_twice_while_the_store_was_away_leaves_the_newest_primary(
+    link: StoreLink, server: MemoryServer, outside: MemoryStore, first: str
+) -> None:
+    # There was primary; here took over (5), stepped down, and there took over again (6).
+    outside.create(KEY, RECORD)
+    there = other_link(server, outside)
+    peers_known(link, outside, THERE)
+    link.record(takeover(5))
+    there.record(takeover(6, previous="here"))
+    for each in (link, there) if first == "older" else (there, link):
+        each.exchange()
+    after = recorded(outside)
+    assert (after.primary, after.epoch, after.secondary) == (THERE, 6, None)
+    assert after.took_over is not None
+    assert after.took_over.previous == HERE
+    assert [each.replica for each in after.losses] == [HERE]
+    assert not there.events
+    told = [] if first == "older" else [EpochSuperseded(fragment="f", epoch=6)]
+    assert list(link.events) == told
+
+
+@pytest.mark.parametrize("role", [ReplicaRole.STANDBY, ReplicaRole.PRIMARY])
+def test_newest_primary_whose_place_is_taken_wins_if_the_recorded_one_has_yielded(
+    link: StoreLink, server: MemoryServer, outside: MemoryStore, role: ReplicaRole
+) -> None:
+    outside.create(KEY, RECORD)
+    there = other_link(server, outside)
+    peers_known(link, outside, THERE)
+    link.record(takeover(5))
+    epoch = 6 if role is ReplicaRole.STANDBY else 5
+    status = ReplicaStatus(role=role, epoch=epoch, output_watermark_ms=None)
+    link.publish(msgspec.structs.replace(node(), replicas={"f": status}))
+    link.exchange()
+    # The coordinator has been faster than the newest primary.
+    found = outside.get(KEY)
+    assert found is not None
+    replaced = msgspec.structs.replace(found.record, secondary=ELSEWHERE)
+    outside.update(KEY, replaced, found.version)
+    there.record(takeover(6, previous="here"))
+    there.exchange()
+    if role is ReplicaRole.PRIMARY:
+        assert list(there.events) == [ReplicaReplaced(fragment="f")]
+        assert recorded(outside) == replaced
+    else:
+        after = recorded(outside)
+        assert (after.primary, after.secondary, after.epoch) == (THERE, ELSEWHERE, 6)
+        assert not there.events
+
+
+def test_secondary_given_up_by_its_primary_takes_over_while_nobody_has_its_place(
     link: StoreLink, server: MemoryServer, outside: MemoryStore
 ) -> None:
-    link.publish(node(1))
+    # The link is cut: the primary reports its loss first, but output flows in the newer epoch.
+    outside.create(KEY, RECORD)
+    there = other_link(server, outside)
+    peers_known(link, outside, THERE)
+    there.record(loss(4, lost="here"))
+    link.record(takeover(5))
+    there.exchange()
     link.exchange()
-    other = StoreLink(server.connect(), ReplicaId(node="here", incarnation="3"))
-    other.publish(node(3, "3"))
-    other.exchange()
-    link.publish(node(2))
+    after = recorded(outside)
+    assert (after.primary, after.epoch) == (HERE, 5)
+    assert not link.events
+
+
+def test_unreadable_fragment_keeps_its_takeover_waiting_and_nothing_else(
+    link: StoreLink, server: MemoryServer, outside: MemoryStore
+) -> None:
+    server.plant("fragments/q.f", b'{"newer": 1}')
+    other = msgspec.structs.replace(RECORD, fragment="g")
+    outside.create(fragment_key("q", "g"), other)
+    link.record(takeover(5))
+    link.record(dataclasses.replace(takeover(5), fragment="g"))
+    mine = Assignment(incarnation="2")
+    outside.create(ASSIGNMENTS.key("here"), mine)
     link.exchange()
-    assert link.superseded
-    assert not other.superseded
-    assert pid(outside) == 3
+    found = outside.get(fragment_key("q", "g"))
+    assert found is not None
+    assert found.record.primary == HERE
+    assert list(link.events) == [AssignmentReceived(assignment=mine)]
+    (problem,) = link.problems.values()
+    assert "fragments/q.f" in problem
+    assert link.retry_s > 0
+    server.plant("fragments/q.f", encode(RECORD))
+    link.exchange()
+    assert recorded(outside).primary == HERE
+    assert not link.problems
+    assert link.retry_s == 0
+
+
+def test_unreadable_assignment_is_said_and_the_former_one_stays(
+    link: StoreLink, server: MemoryServer
+) -> None:
+    server.plant("assignments/here", b'{"newer": 1}')
+    link.publish(node())
+    link.exchange()
+    assert not link.events
+    assert "assignments/here" in link.problems["assignment"]
+
+
+class Buggy(MemoryStore):
+    """A client whose reading of assignments fails as nobody has foreseen."""
+
+    fails = True
+
+    def get(self, key: Key[R]) -> Versioned[R] | None:
+        if self.fails and key.path.startswith("assignments/"):
+            raise ZeroDivisionError("unforeseen")
+        return super().get(key)
+
+
+def test_unforeseen_error_is_logged_counted_said_and_tried_again(
+    server: MemoryServer, outside: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Buggy(server)
+    link = StoreLink(store, Claimed(replica_of=HERE, guard=None))
+    link.publish(node())
+    pauses: list[float] = []
+    for _ in range(8):
+        link.exchange()
+        pauses.append(link.retry_s)
+    assert pid(outside) == 1, "nothing else is kept from being done"
+    assert "ZeroDivisionError('unforeseen')" in link.problems["assignment"]
+    assert link.counters["internal_errors"] == 8
+    assert "Traceback" in caplog.text
+    assert pauses == sorted(pauses)
+    assert pauses[0] < pauses[-1] == LONGEST_RETRY_S
+    store.fails = False
+    link.exchange()
+    assert not link.problems
+    assert link.retry_s == 0

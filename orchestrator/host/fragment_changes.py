@@ -1,0 +1,103 @@
+"""What a host writes into a fragment's record: takeovers by its replicas, and lost secondaries.
+
+Both are noticed by the data plane and recorded later, at worst long after the fact, if the store
+was away. The record may have changed meanwhile. `revised` says what becomes of it:
+
+- A change of an older epoch than the record's is void. The host's replica is told the newer epoch.
+- A takeover of a newer epoch is written if the record lists the replica.
+- A replica that the record does not list was given up: by its peer replica, whose takeover or
+  report of a loss came first, or by the coordinator. If its peer replica gave it up, the two may
+  only have lost their link, and have followed each other as primary. Its takeover is still written
+  if nobody has taken its place, or if the primary that the record names has left the epoch to it.
+  In any other case it may lack input, and is stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from orchestrator.host.events import EpochSuperseded, RecordLoss, RecordTakeover, ReplicaReplaced
+from orchestrator.records import FragmentRecord, ReplicaId, ReplicaLoss, TakeOver
+
+KEPT_LOSSES = 16
+"""Losses that a record remembers: far more than happen before the coordinator drops them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FragmentChange:
+    """A takeover, or the loss of a secondary, that a host has to record.
+
+    Attributes
+    ----------
+    by
+        The host's replica.
+    lost
+        The peer replica, in the incarnation that the host knew.
+    """
+
+    event: RecordTakeover | RecordLoss
+    by: ReplicaId
+    lost: ReplicaId
+
+    @property
+    def loss(self) -> ReplicaLoss:
+        """The loss, for the record."""
+        event = self.event
+        return ReplicaLoss(
+            replica=self.lost, cause=event.cause, detected_at_us=event.detected_at_us
+        )
+
+
+def revised(
+    record: FragmentRecord, change: FragmentChange, yielded: Callable[[], bool]
+) -> FragmentRecord | EpochSuperseded | ReplicaReplaced | None:
+    """The record with the change in it, or what the host must be told, or nothing.
+
+    Parameters
+    ----------
+    yielded
+        Whether the primary that the record names no longer acts as one in an epoch before that of
+        the change.
+    """
+    event, me = change.event, change.by
+    if record.primary != me and (
+        record.epoch > event.epoch
+        or (record.epoch == event.epoch and isinstance(event, RecordTakeover))
+    ):
+        return EpochSuperseded(fragment=event.fragment, epoch=record.epoch)
+    if isinstance(event, RecordLoss):
+        current = (record.epoch, record.primary, record.secondary)
+        if current != (event.epoch, me, change.lost):
+            return None
+        return msgspec.structs.replace(
+            record, secondary=None, losses=_with_loss(record, change.loss)
+        )
+    if record.epoch >= event.epoch:
+        return None
+    if me not in (record.primary, record.secondary):
+        given_up = me in [loss.replica for loss in record.losses]
+        if not given_up or not (record.secondary is None or yielded()):
+            return ReplicaReplaced(fragment=event.fragment)
+    previous = change.lost if record.primary == me else record.primary
+    gone = (me, change.lost)
+    return msgspec.structs.replace(
+        record,
+        epoch=event.epoch,
+        primary=me,
+        secondary=None if record.secondary in gone else record.secondary,
+        took_over=TakeOver(
+            previous=previous, cause=event.cause, detected_at_us=event.detected_at_us
+        ),
+        losses=_with_loss(record, msgspec.structs.replace(change.loss, replica=previous), but=me),
+    )
+
+
+def _with_loss(
+    record: FragmentRecord, loss: ReplicaLoss, but: ReplicaId | None = None
+) -> tuple[ReplicaLoss, ...]:
+    """The record's losses with another one, without those of a replica that is back."""
+    kept = [each for each in record.losses if each.replica != but]
+    return (*kept, loss)[-KEPT_LOSSES:]
