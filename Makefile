@@ -66,8 +66,8 @@ format: setup ## Sort imports and reformat
 bench-%: setup ## Run the benchmark of that name; JSON=FILE keeps its figures, ARGS=--quick
 	@$(BIN)/python -m bench run $* $(if $(JSON),--json $(JSON)) $(ARGS)
 
-simulate: setup data ## Run the scenarios on the simulated cluster
-	@$(BIN)/pytest tests/simulation $(ARGS)
+simulate: setup ## Play random schedules of faults; SEEDS=300, FROM=0; ARGS='--kind crash'
+	@$(BIN)/vivace simulate --seeds $(or $(SEEDS),300) --from $(or $(FROM),0) $(ARGS)
 
 clean: ## Remove all that was built or fetched, but .venv
 	@rm -rf build .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -47,6 +47,15 @@ if TYPE_CHECKING:
     from orchestrator.api.mapping import CoordinateMap, Flow, Place, coordinate_map
     from orchestrator.api.metric_samples import MetricsDocument, Sample, exposition, metrics
     from orchestrator.api.plans import FragmentPlan, PlanDocument, QueryPlan, plan
+    from orchestrator.api.simulating import (
+        Campaign,
+        TrialReport,
+        TrialVerdict,
+        fault_kinds,
+        play_file,
+        play_seed,
+        simulate,
+    )
     from orchestrator.api.tailing import Tail, TailBatch, TailRow, tail
     from orchestrator.api.validation import ValidateDocument, validate
     from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError
@@ -66,6 +75,10 @@ MODULES = {
     "api.lifecycle": ("DownDocument", "UpDocument", "down", "serve", "up"),
     "api.metric_samples": ("MetricsDocument", "Sample", "exposition", "metrics"),
     "api.plans": ("FragmentPlan", "PlanDocument", "QueryPlan", "plan"),
+    "api.simulating": (
+        *("Campaign", "TrialReport", "TrialVerdict"),
+        *("fault_kinds", "play_file", "play_seed", "simulate"),
+    ),
     "api.tailing": ("Tail", "TailBatch", "TailRow", "tail"),
     "api.validation": ("ValidateDocument", "validate"),
     "errors": ("InvalidInput", "Refused", "Unreachable", "VivaceError"),

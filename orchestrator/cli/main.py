@@ -19,6 +19,7 @@ from orchestrator.cli import (
     history,
     metrics,
     plan,
+    simulate,
     status,
     tail,
     up,
@@ -49,6 +50,7 @@ VERBS = (
     ("history", history.command),
     ("metrics", metrics.command),
     ("demo", demo.command),
+    ("simulate", simulate.command),
 )
 
 for name, verb in VERBS:

@@ -7,6 +7,7 @@ arrives queues up and its session with the store ends when it times out.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ha.messages import Message
@@ -164,7 +165,7 @@ class SimulatedHost:
     def _leave(self) -> None:
         """End as `HostProcess.run` does when another process has claimed the host's name."""
         self.alive = False
-        if not self._world.server.away:
+        with suppress(StoreError):
             self.link.withdraw()
         self.store.close()
         self._world.log(self.spec.node, Report(kind="left", subject=self.spec.node, detail=""))

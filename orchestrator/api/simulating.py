@@ -1,0 +1,97 @@
+"""Random schedules of faults in the simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+import msgspec
+
+from orchestrator.errors import InvalidInput
+from orchestrator.simulation import campaign
+from orchestrator.simulation.campaign import Campaign, Selection, TrialReport, TrialVerdict
+from orchestrator.simulation.schedule import KINDS, Schedule, Shape, random_schedule
+from topology.suggestions import nearest
+
+
+def fault_kinds() -> tuple[str, ...]:
+    """The kinds of faults that schedules can be drawn from."""
+    return tuple(KINDS)
+
+
+def simulate(
+    seeds: int,
+    first_seed: int = 0,
+    kinds: Sequence[str] = (),
+    shapes: Sequence[str] = (),
+    processes: int | None = None,
+    tell: Callable[[TrialVerdict], None] = lambda _: None,
+) -> Campaign:
+    """Play the schedules of consecutive seeds, and check all promises after each.
+
+    Parameters
+    ----------
+    kinds, shapes
+        Those to draw from; empty: all.
+    processes
+        None: one a core.
+    tell
+        Told each verdict as it falls.
+
+    Raises
+    ------
+    InvalidInput
+        If a kind or a shape is unknown.
+    """
+    selection = _selection(kinds, shapes)
+    return campaign.run(first_seed, seeds, selection, processes=processes, tell=tell)
+
+
+def play_seed(seed: int, kinds: Sequence[str] = (), shapes: Sequence[str] = ()) -> TrialReport:
+    """Play the schedule of one seed as it is, and tell all that happened."""
+    selection = _selection(kinds, shapes)
+    return _played(random_schedule(seed, selection.kinds, selection.shapes))
+
+
+def play_file(path: Path) -> TrialReport:
+    """Play a schedule out of a JSON file, such as one that was printed with a failure.
+
+    Raises
+    ------
+    InvalidInput
+        If the file holds none.
+    """
+    try:
+        schedule = msgspec.json.decode(path.read_bytes(), type=Schedule)
+    except (OSError, msgspec.DecodeError) as error:
+        raise InvalidInput(
+            str(path),
+            "schedule",
+            None,
+            str(error),
+            "Give the JSON that a failure was printed with.",
+        ) from None
+    return _played(schedule)
+
+
+def _played(schedule: Schedule) -> TrialReport:
+    seen, found = campaign.check(schedule)
+    return campaign.report(schedule, seen, found, shrunk=False)
+
+
+def _selection(kinds: Sequence[str], shapes: Sequence[str]) -> Selection:
+    known = {shape.value: shape for shape in Shape}
+    _refuse_unknown("--kind", kinds, KINDS)
+    _refuse_unknown("--shape", shapes, known)
+    whole = Selection()
+    return Selection(
+        kinds=tuple(kinds) or whole.kinds,
+        shapes=tuple(known[shape] for shape in shapes) or whole.shapes,
+    )
+
+
+def _refuse_unknown(option: str, given: Sequence[str], known: Collection[str]) -> None:
+    for name in given:
+        if name not in known:
+            hint = nearest(name, known)
+            raise InvalidInput("simulate", option, name, "is unknown", hint)

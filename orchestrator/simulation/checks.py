@@ -1,0 +1,198 @@
+"""The promises, checked after a trial: each broken one is a finding, in a sentence.
+
+Content, order and exactly-once are one comparison: the sink's tuples against the oracle's list.
+A difference is forgiven only where a fault took the last warm replica of a fragment that the
+stream is made from (its *exposure*), and only if that was said; what follows the loss must be
+correct.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+from ha.roles import ReplicaRole
+from orchestrator.simulation.oracle import Expected, Row, rows_of
+from orchestrator.simulation.schedule import Shape
+from orchestrator.simulation.setting import BEGIN_MS, LONGEST_WINDOW_MS, RECOVERY_BOUND_MS
+from orchestrator.simulation.trial import Arrival, Observed
+
+SHOWN = 3
+"""Tuples that a finding shows."""
+
+
+def findings(seen: Observed, expected: dict[str, Expected]) -> list[str]:
+    """Every promise that was broken."""
+    return [
+        *(f"liveness: {each}" for each in seen.stuck),
+        *(f"process: {each}" for each in seen.broken),
+        *_redundancy(seen),
+        *_state_lost(seen),
+        *(finding for stream in seen.arrivals for finding in _sink(seen, expected, stream)),
+        *_replicas(seen, expected),
+        *_primaries(seen),
+        *_bound(seen),
+    ]
+
+
+def losses_us(seen: Observed) -> dict[str, int]:
+    """Fragment → when its state was last said to be lost."""
+    return {
+        entry.text.split(":")[0].rpartition(".")[2]: entry.at_us
+        for entry in seen.entries
+        if entry.subject == "history" and entry.text.startswith("state lost ")
+    }
+
+
+def _redundancy(seen: Observed) -> Iterator[str]:
+    if not seen.healed and seen.began_us:
+        yield "redundancy: not every fragment has two warm replicas at the end"
+
+
+def _state_lost(seen: Observed) -> Iterator[str]:
+    for fragment, at_us in losses_us(seen).items():
+        if not any(name in seen.exposed_us for name in seen.setting.upstream(fragment)):
+            yield (
+                f"state: {fragment} began from nothing at {_ms(seen, at_us)}, "
+                "though a warm replica lived"
+            )
+
+
+def _sink(seen: Observed, expected: dict[str, Expected], stream: str) -> Iterator[str]:
+    """Content, order, exactly once, and the truth of what was reported."""
+    arrivals = seen.arrivals[stream]
+    if not arrivals:
+        return
+    chunks = [arrival.delivery.chunk for arrival in arrivals]
+    rows = [row for chunk in chunks for row in rows_of(chunk.rows)]
+    wanted = expected[stream].rows
+    watermarks = [int(each) for chunk in chunks for each in chunk.watermarks_ms]
+    if any(after <= before for before, after in pairwise(watermarks)):
+        yield f"order: completed timestamps of {stream} repeat or fall at its sink"
+    if any(after[0] < before[0] for before, after in pairwise(rows)):
+        yield f"order: timestamps of {stream} fall at its sink"
+    told_lost = sum(arrival.delivery.lost for arrival in arrivals)
+    excused = [name for name in seen.setting.upstream(stream) if name in seen.exposed_us]
+    if rows == wanted:
+        if told_lost and not excused:
+            yield f"truth: {told_lost} tuples of {stream} are reported lost, and none is"
+        return
+    if not excused:
+        yield f"content: {stream}: {_difference(rows, wanted)}; {told_lost} reported lost"
+        return
+    said = losses_us(seen)
+    if not told_lost and not any(name in said for name in seen.setting.upstream(stream)):
+        yield f"truth: {stream}: {_difference(rows, wanted)}, and nothing says so"
+    settled_ms = _settled_ms(seen, stream)
+    late = [row for row in rows if row[0] > settled_ms]
+    if late != (right := [row for row in wanted if row[0] > settled_ms]):
+        yield f"content: {stream} is wrong long after the loss: {_difference(late, right)}"
+
+
+def _settled_ms(seen: Observed, stream: str) -> int:
+    """Timestamp after which no window holds anything of the time of a loss."""
+    said = losses_us(seen)
+    upstream = seen.setting.upstream(stream)
+    last_us = max((at for name, at in said.items() if name in upstream), default=seen.began_us)
+    depth = sum(name in seen.setting.programs for name in upstream)
+    return BEGIN_MS + (last_us - seen.began_us) // 1000 + depth * LONGEST_WINDOW_MS + 3000
+
+
+def _difference(rows: list[Row], wanted: list[Row]) -> str:
+    had, needed = Counter(rows), Counter(wanted)
+    missing, extra = needed - had, had - needed
+    again = Counter({row: count for row, count in extra.items() if row in needed})
+    foreign = extra - again
+    parts = [
+        f"{sum(counted.values())} {what} ({', '.join(map(_shown, sorted(counted)[:SHOWN]))})"
+        for what, counted in (("missing", missing), ("repeated", again), ("wrong", foreign))
+        if counted
+    ]
+    return ", ".join(parts) or "the right tuples in another order"
+
+
+def _shown(row: Row) -> str:
+    return " ".join(map(str, (row[0] - BEGIN_MS, *row[1:])))
+
+
+def _replicas(seen: Observed, expected: dict[str, Expected]) -> Iterator[str]:
+    """Both replicas have evaluated everything, and are in the same state."""
+    if seen.stuck or not seen.healed:
+        return
+    replicas = {
+        name: [
+            hosted.replica
+            for host in seen.world.hosts.values()
+            if (hosted := host.core.replica_manager.replicas.get(name)) is not None
+        ]
+        for name in seen.setting.programs
+    }
+    for name, pair in replicas.items():
+        roles = sorted(replica.role.value for replica in pair)
+        if roles != [ReplicaRole.PRIMARY.value, ReplicaRole.STANDBY.value]:
+            yield f"replicas: {name} has {', '.join(roles)}"
+            continue
+        one, other = pair
+        for replica in pair:
+            reached_ms = replica.output_watermark_ms
+            if reached_ms is None or reached_ms < expected[name].end_ms:
+                yield f"reader: the {replica.role.value} of {name} stopped at {reached_ms}"
+        if one.generation != other.generation:
+            both = f"{one.generation} and {other.generation}"
+            yield f"replicas: those of {name} are of generations {both}"
+        elif one.log.end != other.log.end:
+            yield f"replicas: those of {name} end at {one.log.end} and {other.log.end}"
+        elif one.engine.snapshot() != other.engine.snapshot():
+            yield f"replicas: those of {name} are in different states"
+
+
+def _primaries(seen: Observed) -> Iterator[str]:
+    for (name, epoch), accepted in seen.accepted.items():
+        if len(accepted) > 1:
+            nodes = ", ".join(sorted(each.node for each in accepted))
+            yield f"epochs: {name} had primaries {nodes} in epoch {epoch}"
+
+
+NO_BOUND = frozenset({"clock", "slow", "delay", "replaced"})
+"""Kinds of faults after which output may be late for as long as they last."""
+
+SCHEDULING_MS = 60.0
+"""Allowance for timers: acknowledgements, requests and batches."""
+
+
+def _bound(seen: Observed) -> Iterator[str]:
+    """After a single fault, every output resumes within the recovery bound."""
+    if seen.schedule.shape is not Shape.SINGLE or seen.stuck:
+        return
+    ((fault),) = seen.schedule.faults
+    setting = seen.setting
+    interval_ms = max(recording.interval_ms for recording in setting.recordings.values())
+    allowed_ms = RECOVERY_BOUND_MS + interval_ms + SCHEDULING_MS
+    kind = type(fault).__struct_config__.tag
+    if kind in NO_BOUND:
+        return
+    sites = set(setting.sites)
+    if sites & seen.struck.keys():
+        # A site has no standby: its streams rest until it is back.
+        allowed_ms += fault.ends_ms - fault.at_ms + setting.session_timeout_us / 1000
+    from_us = seen.began_us + fault.at_ms * 1000
+    for stream, arrivals in seen.arrivals.items():
+        silence = _longest_silence_ms(arrivals, from_us)
+        if silence > allowed_ms:
+            yield (
+                f"bound: {stream} was silent for {silence:.0f} ms after a {kind}, "
+                f"{allowed_ms:.0f} are allowed"
+            )
+
+
+def _longest_silence_ms(arrivals: list[Arrival], from_us: int) -> float:
+    times = [arrival.at_us for arrival in arrivals]
+    return max(
+        ((after - before) / 1000 for before, after in pairwise(times) if after > from_us),
+        default=0.0,
+    )
+
+
+def _ms(seen: Observed, at_us: int) -> str:
+    return f"{(at_us - seen.began_us) / 1000:.0f} ms"

@@ -1,0 +1,175 @@
+"""The faults that a schedule may contain, as records: they replay from JSON.
+
+Times count from the moment the streams begin. A *target* is a node, or a role such as
+`primary:pairs`: the node that has this role when the fault strikes. A fault whose target does not
+exist then does nothing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from orchestrator.simulation.links import Fate
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
+    """Base of all faults.
+
+    Attributes
+    ----------
+    at_ms
+        When it strikes.
+    for_ms
+        How long it lasts, or until what it ended is started again.
+    """
+
+    at_ms: int
+    for_ms: int
+
+    @property
+    def ends_ms(self) -> int:
+        """When its cause is over."""
+        return self.at_ms + self.for_ms
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The nodes or roles that it names."""
+        return ()
+
+
+class Struck(Fault, frozen=True, kw_only=True):
+    """Base of faults of one host."""
+
+    target: str
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The host."""
+        return (self.target,)
+
+
+class Crash(Struck, frozen=True, kw_only=True, tag="crash"):
+    """A host dies as by SIGKILL, and is started again after a time.
+
+    Attributes
+    ----------
+    after_writes
+        The host dies when it is about to do the write after so many to the store; None: at once.
+    """
+
+    after_writes: int | None = None
+
+
+class Pause(Struck, frozen=True, kw_only=True, tag="pause"):
+    """A host is stopped as by SIGSTOP, and goes on after a time.
+
+    Attributes
+    ----------
+    replaced
+        Whether another process takes the node's place while the first is stopped.
+    """
+
+    replaced: bool = False
+
+
+class StoreCut(Struck, frozen=True, kw_only=True, tag="store-cut"):
+    """One host cannot reach the store."""
+
+
+class Slow(Struck, frozen=True, kw_only=True, tag="slow"):
+    """Evaluation takes longer on a host."""
+
+    factor: float
+
+
+class Clock(Struck, frozen=True, kw_only=True, tag="clock"):
+    """A host's clock is set, and runs fast or slow for a while."""
+
+    step_ms: float
+    drift_ppm: float
+
+
+class CoordinatorCrash(Fault, frozen=True, kw_only=True, tag="coordinator"):
+    """The leading coordinator dies, and another is started after a time.
+
+    Attributes
+    ----------
+    after_writes
+        It dies between two writes of one decision, after so many; None: at once.
+    """
+
+    after_writes: int | None = None
+
+
+class StoreAway(Fault, frozen=True, kw_only=True, tag="store"):
+    """The store does not answer."""
+
+
+class Linked(Fault, frozen=True, kw_only=True):
+    """Base of faults of a link.
+
+    Attributes
+    ----------
+    here, there
+        The hosts; messages from the first to the second are hit.
+    both_ways
+        Whether the other direction is hit too.
+    """
+
+    here: str
+    there: str
+    both_ways: bool = True
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Both ends."""
+        return (self.here, self.there)
+
+
+class Cut(Linked, frozen=True, kw_only=True, tag="cut"):
+    """Nothing passes a link.
+
+    Attributes
+    ----------
+    notice
+        Whether the senders are told that the connection is lost.
+    holds
+        Whether messages are delivered once the link is mended, instead of being lost.
+    """
+
+    notice: bool = True
+    holds: bool = False
+
+
+class Delay(Linked, frozen=True, kw_only=True, tag="delay"):
+    """A link is slower for a while."""
+
+    extra_ms: float
+
+
+class Break(Linked, frozen=True, kw_only=True, tag="connection"):
+    """A connection breaks and is made again at once.
+
+    Attributes
+    ----------
+    notice
+        Whether the sender is told.
+    fate
+        What becomes of messages under way; `for_ms` later, if they are late.
+    """
+
+    notice: bool = True
+    fate: Fate = Fate.LOST
+
+
+AnyFault = (
+    Crash | Pause | StoreCut | Slow | Clock | CoordinatorCrash | StoreAway | Cut | Delay | Break
+)
+
+
+def fault_text(fault: AnyFault) -> str:
+    """A fault in a line, without its time."""
+    fields = msgspec.to_builtins(fault)
+    kind = fields.pop("kind")
+    del fields["at_ms"]
+    return " ".join([kind, *(f"{name}={value}" for name, value in fields.items())])

@@ -1,0 +1,281 @@
+"""Random schedules: a seed gives a setting, and a list of timed faults.
+
+Three shapes of schedules are drawn:
+
+- *single*: one fault. Everything is promised, the recovery bound included.
+- *several*: two or three faults of any kind, one after the other or at once. Exactness is promised
+  as long as each fragment keeps a warm replica (`orchestrator.simulation.trial.Exposure` follows
+  that), and `state lost` must be said where it does not.
+- *both*: both replicas of one fragment die. `state lost` must be said, and what follows is correct.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from enum import Enum
+
+import msgspec
+import numpy as np
+
+from orchestrator.simulation.faults import (
+    AnyFault,
+    Break,
+    Clock,
+    CoordinatorCrash,
+    Crash,
+    Cut,
+    Delay,
+    Pause,
+    Slow,
+    StoreAway,
+    StoreCut,
+)
+from orchestrator.simulation.links import Fate
+from orchestrator.simulation.setting import Setting, random_setting
+
+FIRST_FAULT_MS, LAST_FAULT_MS = 500, 4500
+"""Faults strike between these times; the streams go on for several seconds after them."""
+
+
+class Shape(Enum):
+    """The kind of a schedule."""
+
+    NONE = "none"
+    SINGLE = "single"
+    SEVERAL = "several"
+    BOTH = "both"
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A seed's faults.
+
+    Attributes
+    ----------
+    seed
+        Of the setting and of everything else that is random.
+    queries
+        How many of the setting's queries run, the first ones; None: all.
+    """
+
+    seed: int
+    shape: Shape
+    faults: tuple[AnyFault, ...]
+    queries: int | None = None
+
+    @property
+    def setting(self) -> Setting:
+        """The stage that the faults strike."""
+        whole = random_setting(self.seed)
+        return whole if self.queries is None else whole.with_queries(self.queries)
+
+
+Draw = Callable[[np.random.Generator, Setting, int], AnyFault]
+
+
+def _round(value: float) -> int:
+    """Round numbers read better in a transcript."""
+    return round(value / 10) * 10
+
+
+def _lasting(rng: np.random.Generator, least_ms: float, most_ms: float) -> int:
+    """A duration; short ones are as likely as long ones."""
+    return max(_round(math.exp(rng.uniform(math.log(least_ms), math.log(most_ms)))), 10)
+
+
+def _pick(rng: np.random.Generator, among: Collection[str]) -> str:
+    return str(rng.choice(sorted(among)))
+
+
+def _executor(rng: np.random.Generator, setting: Setting) -> str:
+    """An executor, mostly one with a role."""
+    if rng.random() < 0.2:
+        return _pick(rng, setting.executors)
+    role = "primary" if rng.random() < 0.6 else "secondary"
+    return f"{role}:{_pick(rng, setting.programs)}"
+
+
+def _host(rng: np.random.Generator, setting: Setting) -> str:
+    return _pick(rng, setting.sites) if rng.random() < 0.3 else _executor(rng, setting)
+
+
+def _ends(rng: np.random.Generator, setting: Setting) -> tuple[str, str]:
+    """Two hosts, mostly two that exchange data."""
+    chance = rng.random()
+    fragment = _pick(rng, setting.programs)
+    if chance < 0.3:
+        ends = [f"primary:{fragment}", f"secondary:{fragment}"]
+    elif chance < 0.75:
+        inputs = setting.programs[fragment].inputs
+        stream = _pick(rng, inputs)
+        recording = setting.recordings.get(stream)
+        producer = recording.site if recording is not None else f"primary:{stream}"
+        ends = [producer, f"{'primary' if rng.random() < 0.6 else 'secondary'}:{fragment}"]
+    elif chance < 0.9:
+        stream = _pick(rng, setting.outputs)
+        ends = [f"primary:{stream}", setting.outputs[stream]]
+    else:
+        ends = [str(name) for name in rng.choice([spec.node for spec in setting.specs], 2, False)]
+    if rng.random() < 0.5:
+        ends.reverse()
+    return ends[0], ends[1]
+
+
+def _crash(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    after = int(rng.integers(0, 3)) if rng.random() < 0.15 else None
+    for_ms = _round(rng.uniform(1000, 5000))
+    return Crash(at_ms=at_ms, target=_executor(rng, setting), for_ms=for_ms, after_writes=after)
+
+
+def _site(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    return Crash(
+        at_ms=at_ms, target=_pick(rng, setting.sites), for_ms=_round(rng.uniform(500, 3000))
+    )
+
+
+def _pause(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    return Pause(at_ms=at_ms, target=_host(rng, setting), for_ms=_lasting(rng, 50, 6000))
+
+
+def _replaced(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    for_ms = _round(setting.session_timeout_us / 1000 + rng.uniform(500, 4000))
+    return Pause(at_ms=at_ms, target=_host(rng, setting), for_ms=for_ms, replaced=True)
+
+
+def _coordinator(rng: np.random.Generator, _: Setting, at_ms: int) -> AnyFault:
+    after = int(rng.integers(0, 6)) if rng.random() < 0.7 else None
+    return CoordinatorCrash(at_ms=at_ms, for_ms=_round(rng.uniform(300, 3000)), after_writes=after)
+
+
+def _store(rng: np.random.Generator, _: Setting, at_ms: int) -> AnyFault:
+    return StoreAway(at_ms=at_ms, for_ms=_lasting(rng, 100, 5000))
+
+
+def _store_cut(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    return StoreCut(at_ms=at_ms, target=_host(rng, setting), for_ms=_lasting(rng, 100, 6000))
+
+
+def _cut(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    here, there = _ends(rng, setting)
+    notice = bool(rng.random() < 0.5)
+    return Cut(
+        at_ms=at_ms,
+        here=here,
+        there=there,
+        notice=notice,
+        holds=not notice and bool(rng.random() < 0.6),
+        for_ms=_lasting(rng, 50, 5000),
+    )
+
+
+def _one_way(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    cut = _cut(rng, setting, at_ms)
+    return msgspec.structs.replace(cut, both_ways=False)
+
+
+def _connection(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    here, there = _ends(rng, setting)
+    return Break(
+        at_ms=at_ms,
+        here=here,
+        there=there,
+        both_ways=bool(rng.random() < 0.5),
+        notice=bool(rng.random() < 0.6),
+        fate=list(Fate)[int(rng.integers(len(Fate)))],
+        for_ms=_lasting(rng, 10, 1000),
+    )
+
+
+def _delay(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    here, there = _ends(rng, setting)
+    return Delay(
+        at_ms=at_ms,
+        here=here,
+        there=there,
+        both_ways=bool(rng.random() < 0.5),
+        extra_ms=float(_lasting(rng, 10, 500)),
+        for_ms=_lasting(rng, 100, 4000),
+    )
+
+
+def _slow(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    return Slow(
+        at_ms=at_ms,
+        target=_executor(rng, setting),
+        factor=float(_lasting(rng, 2, 200)),
+        for_ms=_lasting(rng, 100, 4000),
+    )
+
+
+def _clock(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    step_ms = float(rng.choice([-1, 1])) * _lasting(rng, 1, 2000) if rng.random() < 0.7 else 0.0
+    return Clock(
+        at_ms=at_ms,
+        target=_host(rng, setting),
+        step_ms=step_ms,
+        drift_ppm=round(float(rng.uniform(-500, 500))),
+        for_ms=_lasting(rng, 500, 5000),
+    )
+
+
+KINDS: dict[str, Draw] = {
+    "crash": _crash,
+    "site": _site,
+    "pause": _pause,
+    "replaced": _replaced,
+    "coordinator": _coordinator,
+    "store": _store,
+    "store-cut": _store_cut,
+    "cut": _cut,
+    "one-way": _one_way,
+    "connection": _connection,
+    "delay": _delay,
+    "slow": _slow,
+    "clock": _clock,
+}
+"""The kinds of faults that can be chosen, by name."""
+
+WEIGHTS = {"crash": 4.0, "site": 2.0, "pause": 2.0, "cut": 2.0, "one-way": 2.0}
+"""How often a kind is drawn, if not once."""
+
+
+def random_schedule(
+    seed: int,
+    kinds: Collection[str] = tuple(KINDS),
+    shapes: Collection[Shape] = (Shape.SINGLE, Shape.SEVERAL, Shape.BOTH),
+) -> Schedule:
+    """The schedule of a seed, with faults of some kinds only.
+
+    Parameters
+    ----------
+    kinds
+        Names of `KINDS`.
+    shapes
+        The shapes to choose from; `BOTH` needs the kind `crash`.
+    """
+    setting = random_setting(seed)
+    rng = np.random.default_rng((seed, 3))
+    names = [name for name in KINDS if name in kinds]
+    weights = np.array([WEIGHTS.get(name, 1.0) for name in names])
+    if "crash" not in names:
+        shapes = [shape for shape in shapes if shape is not Shape.BOTH]
+    allowed = [shape for shape in Shape if shape in shapes]
+    likely = {Shape.SINGLE: 0.45, Shape.SEVERAL: 0.45, Shape.BOTH: 0.1, Shape.NONE: 0.1}
+    chances = np.array([likely[shape] for shape in allowed])
+    shape = allowed[int(rng.choice(len(allowed), p=chances / chances.sum()))]
+    at_ms = [_round(ms) for ms in np.sort(rng.uniform(FIRST_FAULT_MS, LAST_FAULT_MS, 3)).tolist()]
+    faults: list[AnyFault]
+    match shape:
+        case Shape.NONE:
+            faults = []
+        case Shape.BOTH:
+            fragment = _pick(rng, setting.programs)
+            faults = [
+                Crash(at_ms=ms, target=f"{role}:{fragment}", for_ms=_round(rng.uniform(1000, 5000)))
+                for ms, role in ((at_ms[0], "primary"), (at_ms[0], "secondary"))
+            ]
+        case _:
+            count = 1 if shape is Shape.SINGLE else int(rng.integers(2, 4))
+            drawn = [str(name) for name in rng.choice(names, count, p=weights / weights.sum())]
+            faults = [KINDS[name](rng, setting, ms) for name, ms in zip(drawn, at_ms, strict=False)]
+    return Schedule(seed=seed, shape=shape, faults=tuple(faults))

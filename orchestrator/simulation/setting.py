@@ -1,0 +1,282 @@
+"""A random cluster with streams and queries: the stage of a schedule.
+
+Every fragment and stream has the columns `key int, value int`, so that any of them can be read by
+any fragment. Queries filter, join, aggregate over windows and keep the newest by key; several
+fragments read one stream, also across queries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from orchestrator.records import (
+    ClusterRecord,
+    DriverSpec,
+    HostSpec,
+    NodeKind,
+    QueryRecord,
+    StreamRecord,
+)
+from orchestrator.sources import spec_of
+from orchestrator.sources.replay import RECORDED_TIMESTAMP, Replay
+from streams.chunk import stream_schema
+from streams.compiler import compile_statement
+from streams.language import parse
+from streams.program import Program
+from topology.arrays import IntArray
+
+BEGIN_MS = 1_700_000_000_000
+COLUMNS = {"key": "int", "value": "int"}
+RECOVERY_BOUND_MS = 500.0
+LONGEST_WINDOW_MS = 3_000
+"""No window of a statement holds tuples for longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """The recording of one stream.
+
+    Attributes
+    ----------
+    rows
+        With the stream's schema, in order.
+    watermarks_ms
+        As the driver will give them, rising, shape (m,).
+    """
+
+    site: str
+    rows: pa.RecordBatch
+    interval_ms: int
+    watermarks_ms: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A cluster, its streams and its queries.
+
+    Attributes
+    ----------
+    programs
+        The queries' fragments by name, producers first.
+    session_timeout_us
+        When the store ends a session that it has not heard of.
+    frames
+        Whether messages pass through real frames.
+    """
+
+    cluster: ClusterRecord
+    specs: tuple[HostSpec, ...]
+    recordings: dict[str, Recording]
+    queries: tuple[QueryRecord, ...]
+    programs: dict[str, Program]
+    seconds: int
+    session_timeout_us: int
+    frames: bool
+
+    @property
+    def end_ms(self) -> int:
+        """The last watermark of every stream."""
+        return BEGIN_MS + self.seconds * 1000
+
+    @property
+    def executors(self) -> tuple[str, ...]:
+        """Nodes that run fragments."""
+        return tuple(spec.node for spec in self.specs if spec.kind is NodeKind.EXECUTOR)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Nodes where streams enter and leave."""
+        return tuple(spec.node for spec in self.specs if spec.kind is NodeKind.SITE)
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """Stream → site it leaves at."""
+        return {name: site for query in self.queries for name, site in query.outputs.items()}
+
+    @property
+    def query_of(self) -> dict[str, str]:
+        """Fragment → its query."""
+        return {
+            statement.name: query.name
+            for query in self.queries
+            for statement in parse(query.statements)
+        }
+
+    def with_queries(self, count: int) -> Setting:
+        """The setting with its first queries only."""
+        queries = self.queries[:count]
+        names = {each.name for query in queries for each in parse(query.statements)}
+        programs = {name: program for name, program in self.programs.items() if name in names}
+        return replace(self, queries=queries, programs=programs)
+
+    def upstream(self, stream: str) -> set[str]:
+        """The stream and all that it is made from."""
+        found = {stream}
+        for name in reversed(self.programs):
+            if name in found:
+                found.update(self.programs[name].inputs)
+        return found
+
+    def write(self, folder: Path) -> list[StreamRecord]:
+        """Write the recordings; returns the records of the streams that play them."""
+        records: list[StreamRecord] = []
+        for name, recording in self.recordings.items():
+            path = folder / f"{name}.parquet"
+            # In a recording the timestamp has another name.
+            fields = [*stream_schema(COLUMNS)]
+            fields[0] = pa.field(RECORDED_TIMESTAMP, pa.int64())
+            rows = pa.RecordBatch.from_arrays(recording.rows.columns, schema=pa.schema(fields))
+            parquet.write_table(pa.Table.from_batches([rows]), path)
+            source = Replay(
+                path=str(path),
+                begin_ms=BEGIN_MS,
+                end_ms=self.end_ms,
+                interval_ms=recording.interval_ms,
+            )
+            records.append(
+                StreamRecord(
+                    name=name,
+                    site=recording.site,
+                    columns=COLUMNS,
+                    rate_bytes_s=1000.0,
+                    source=spec_of("replay", source),
+                )
+            )
+        return records
+
+
+def random_setting(seed: int) -> Setting:
+    """The setting of a seed."""
+    rng = np.random.default_rng((seed, 2))
+    seconds = int(rng.integers(8, 11))
+    nodes = [f"n{i + 1}" for i in range(int(rng.integers(4, 6)))]
+    sites = [f"site{i + 1}" for i in range(int(rng.integers(2, 4)))]
+    streams = [f"s{i + 1}" for i in range(int(rng.integers(2, 4)))]
+    interval_ms = int(rng.choice([50, 100, 200]))
+    recordings = {
+        name: _recording(rng, str(rng.choice(sites)), seconds, interval_ms) for name in streams
+    }
+    queries, programs = _queries(rng, streams, sites)
+    heartbeat_ms = float(rng.choice([25.0, 50.0]))
+    places = [*nodes, *sites]
+    at = {place: rng.uniform(0, 10, 2) for place in places}
+    delays_ms = {
+        one: {other: round(0.5 + float(np.linalg.norm(at[one] - at[other])), 3) for other in places}
+        for one in places
+    }
+    return Setting(
+        cluster=ClusterRecord(
+            name="random",
+            delays_ms=delays_ms,
+            heartbeat_ms=heartbeat_ms,
+            suspect_after_ms=6 * heartbeat_ms,
+            ack_interval_ms=float(rng.choice([50.0, 100.0])),
+            probe_interval_ms=1000.0,
+        ),
+        specs=tuple(_spec(place, NodeKind.EXECUTOR) for place in nodes)
+        + tuple(_spec(place, NodeKind.SITE) for place in sites),
+        recordings=recordings,
+        queries=queries,
+        programs=programs,
+        seconds=seconds,
+        session_timeout_us=int(rng.choice([2_000_000, 4_000_000])),
+        frames=bool(rng.random() < 0.2),
+    )
+
+
+def _spec(node: str, kind: NodeKind) -> HostSpec:
+    return HostSpec(
+        cluster="random", node=node, kind=kind, region=node, domain=node, zookeeper="", secret=""
+    )
+
+
+def _recording(rng: np.random.Generator, site: str, seconds: int, interval_ms: int) -> Recording:
+    """Tuples at random times, some at the same one, none in the last second."""
+    count = int(rng.integers(4, 12)) * (seconds - 1)
+    times = BEGIN_MS + 10 * np.sort(rng.integers(0, (seconds - 1) * 100, count))
+    columns = [times, rng.integers(0, 6, count), rng.integers(0, 100, count)]
+    ends_ms = np.arange(BEGIN_MS, BEGIN_MS + seconds * 1000 + 1, interval_ms, dtype=np.int64)
+    return Recording(
+        site=site,
+        rows=pa.RecordBatch.from_arrays(
+            [pa.array(column) for column in columns], schema=stream_schema(COLUMNS)
+        ),
+        interval_ms=interval_ms,
+        watermarks_ms=np.union1d(ends_ms, times),
+    )
+
+
+def _statement(rng: np.random.Generator, name: str, known: list[str]) -> str:
+    """A random statement that reads one or two known streams, the newest more often."""
+    weights = np.arange(1, len(known) + 1, dtype=np.float64)
+    one, other = (str(rng.choice(known, p=weights / weights.sum())) for _ in range(2))
+    window_s = int(rng.integers(1, LONGEST_WINDOW_MS // 1000 + 1))
+    kind = rng.choice(["filter", "join", "sum", "newest", "union"], p=[0.2, 0.3, 0.25, 0.15, 0.1])
+    match str(kind):
+        case "filter":
+            least = int(rng.integers(10, 40))
+            body = (
+                f"RSTREAM(SELECT key, value + 1 AS value FROM {one} [NOW] WHERE value >= {least})"
+            )
+        case "join":
+            body = (
+                "RSTREAM(SELECT l.key AS key, (l.value + 3 * r.value) % 101 AS value "
+                f"FROM {one} [NOW] AS l, {other} [RANGE {window_s} SECONDS] AS r "
+                "WHERE l.key = r.key AND l.value > r.value)"
+            )
+        case "sum":
+            body = (
+                "ISTREAM(SELECT key, sum(value) % 97 AS value "
+                f"FROM {one} [RANGE {window_s} SECONDS] GROUP BY key)"
+            )
+        case "newest":
+            body = (
+                "ISTREAM(SELECT key, value FROM "
+                f"{one} [PARTITION BY key ROWS 2 RANGE {window_s} SECONDS])"
+            )
+        case _:
+            if one == other:
+                other = known[0] if one != known[0] else known[-1]
+            body = (
+                f"RSTREAM(SELECT key, value FROM {one} [NOW] "
+                f"UNION ALL SELECT key, value FROM {other} [NOW])"
+            )
+    return f"REGISTER QUERY {name} {body};"
+
+
+def _queries(
+    rng: np.random.Generator, streams: list[str], sites: list[str]
+) -> tuple[tuple[QueryRecord, ...], dict[str, Program]]:
+    """One or two queries, the second of which may read what the first makes."""
+    known = [*streams]
+    columns = {name: dict(COLUMNS) for name in streams}
+    programs: dict[str, Program] = {}
+    queries: list[QueryRecord] = []
+    for number in range(1 + int(rng.random() < 0.5)):
+        statements: list[str] = []
+        for _ in range(int(rng.integers(1, 4))):
+            name = f"f{len(programs) + 1}"
+            text = _statement(rng, name, known)
+            (statement,) = parse(text)
+            programs[name] = compile_statement(statement, columns)
+            columns[name] = dict(COLUMNS)
+            known.append(name)
+            statements.append(text)
+        made = [*programs][-len(statements) :]
+        leaving = [name for name in made[:-1] if rng.random() < 0.4] + made[-1:]
+        queries.append(
+            QueryRecord(
+                name=f"q{number + 1}",
+                statements="\n".join(statements),
+                outputs={name: str(rng.choice(sites)) for name in leaving},
+                sinks={name: DriverSpec(driver="archive") for name in leaving},
+                deadline_ms=5_000.0,
+                recovery_bound_ms=RECOVERY_BOUND_MS,
+            )
+        )
+    return tuple(queries), programs

@@ -1,0 +1,448 @@
+"""Plays one schedule: start, faults, healing, end of the streams; then the checks.
+
+A trial notes whatever the checks need: the deliveries of every sink, which primaries the store
+accepted, errors that would have ended a process, and the *exposure* of fragments: whether a fault
+took the last warm replica, so that its state was lost by right.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from ha.roles import ReplicaRole
+from orchestrator.control.process import Coordination
+from orchestrator.control.view import read_view
+from orchestrator.host.events import Deliver, Report
+from orchestrator.records import FragmentRecord, HistoryEvent, ReplicaId
+from orchestrator.simulation.faults import (
+    AnyFault,
+    Break,
+    Clock,
+    CoordinatorCrash,
+    Crash,
+    Cut,
+    Delay,
+    Pause,
+    Slow,
+    StoreAway,
+    StoreCut,
+    fault_text,
+)
+from orchestrator.simulation.hosts import SimulatedHost
+from orchestrator.simulation.memory_store import MemoryStore
+from orchestrator.simulation.schedule import Schedule
+from orchestrator.simulation.setting import BEGIN_MS, Setting
+from orchestrator.simulation.world import World
+from orchestrator.store.protocol import FRAGMENTS, QUERIES, STREAMS
+
+START_LIMIT_S = 30.0
+"""Virtual time within which the queries must run and be protected."""
+
+FINISH_LIMIT_S = 40.0
+"""Virtual time after the streams' end within which all results must have arrived and everything
+must be healed."""
+
+CALM_S = 1.0
+"""Virtual time at the end in which acknowledgements settle."""
+
+SUPERVISE_US = 200_000
+"""A host that has ended is noticed this often ..."""
+
+RESTART_US = 1_500_000
+"""... and started again after this time, unless the fault says when."""
+
+CANDIDATES = 2
+"""Coordinators that stand for election."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of a transcript."""
+
+    at_us: int
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A delivery, and when it arrived on the world's clock."""
+
+    at_us: int
+    node: str
+    delivery: Deliver
+
+
+@dataclass(slots=True)
+class Observed:
+    """All that the checks look at.
+
+    Attributes
+    ----------
+    began_us, ended_us
+        When the streams began, and when the trial was over.
+    broken
+        Errors that would have ended a host's process, a sentence each.
+    accepted
+        Fragment, epoch → primaries that the store has listed under it.
+    exposed_us
+        Fragment → when a fault took its last warm replica.
+    struck
+        Nodes that faults hit, as they were resolved.
+    stuck
+        What did not come about in time.
+    """
+
+    setting: Setting
+    schedule: Schedule
+    world: World
+    arrivals: dict[str, list[Arrival]]
+    began_us: int = 0
+    ended_us: int = 0
+    broken: list[str] = field(default_factory=list[str])
+    accepted: dict[tuple[str, int], set[ReplicaId]] = field(
+        default_factory=dict[tuple[str, int], set[ReplicaId]]
+    )
+    exposed_us: dict[str, int] = field(default_factory=dict[str, int])
+    struck: dict[str, int] = field(default_factory=dict[str, int])
+    stuck: list[str] = field(default_factory=list[str])
+    entries: list[Entry] = field(default_factory=list[Entry])
+    healed: bool = False
+
+
+class Trial:
+    """One schedule on a world of its own.
+
+    Parameters
+    ----------
+    schedule
+        As drawn, or shrunk.
+    folder
+        For recordings.
+    check_invariants
+        Whether to check each host's invariants after each of its turns.
+    """
+
+    def __init__(self, schedule: Schedule, folder: Path, *, check_invariants: bool = True) -> None:
+        self.setting = setting = schedule.setting
+        self.schedule = schedule
+        self._check_invariants = check_invariants
+        self._streams = setting.write(folder)
+        self.world = World(
+            setting.cluster,
+            setting.specs,
+            seed=schedule.seed,
+            deliver=self._deliver,
+            session_timeout_us=setting.session_timeout_us,
+            frames=setting.frames,
+        )
+        self.world.on_broken = self._broken
+        self.world.server.on_change = self._store_changed
+        self.observed = Observed(
+            setting, schedule, self.world, {stream: [] for stream in setting.outputs}
+        )
+        self.store = self.world.server.connect()
+        self._candidates: list[tuple[MemoryStore, Coordination]] = []
+        self._restart_us: dict[str, int] = {}
+        self._stood = 0
+        for _ in range(CANDIDATES):
+            self._stand()
+
+    def run(self) -> Observed:
+        """Play the schedule to its end."""
+        seen = self.observed
+        for stream in self._streams:
+            self.store.create(STREAMS.key(stream.name), stream)
+        for query in self.setting.queries:
+            self.store.create(QUERIES.key(query.name), query)
+        if not self._wait(self._started, START_LIMIT_S):
+            seen.stuck.append("the queries do not start")
+            return self._over()
+        start_us = self._start_us()
+        self._run_for(max(start_us - self.world.now_us, 0) / 1e6)
+        seen.began_us = self.world.now_us
+        self._supervise()
+        for fault in self.schedule.faults:
+            self._later(fault.at_ms, lambda fault=fault: self._strike(fault))
+        ends_ms = max(
+            [self.setting.seconds * 1000, *(fault.ends_ms for fault in self.schedule.faults)]
+        )
+        self._run_for(ends_ms / 1000)
+        self._wait(lambda: self._finished() and self._healed(), FINISH_LIMIT_S)
+        seen.stuck += [
+            f"{stream} stopped at {self._reached_ms(stream)} of {self.setting.seconds * 1000} ms"
+            for stream in self.setting.outputs
+            if not self._complete(stream)
+        ]
+        seen.healed = self._healed()
+        self._run_for(CALM_S)
+        return self._over()
+
+    def _over(self) -> Observed:
+        self.observed.ended_us = self.world.now_us
+        self.observed.entries += [
+            Entry(traced.at_us, traced.node, _told(traced.report))
+            for traced in self.world.trace
+            if traced.report.kind != "store"
+        ]
+        self.observed.entries += [
+            Entry(each.event.at_us, "history", _told(each.event)) for each in self.store.history()
+        ]
+        self.observed.entries.sort(key=lambda entry: entry.at_us)
+        return self.observed
+
+    # What the world tells the trial.
+
+    def _deliver(self, node: str, delivery: Deliver) -> None:
+        arrival = Arrival(self.world.now_us, node, delivery)
+        self.observed.arrivals[delivery.stream].append(arrival)
+
+    def _broken(self, host: SimulatedHost, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        self.observed.broken.append(f"{host.spec.node} ended: {text}")
+        self._note(host.spec.node, f"ended: {text}")
+        self._kill(host.spec.node, "broken")
+
+    def _store_changed(self, path: str) -> None:
+        folder, _, name = path.partition("/")
+        if folder == FRAGMENTS.path and (record := self._fragment(name)) is not None:
+            accepted = self.observed.accepted.setdefault((name, record.epoch), set())
+            accepted.add(record.primary)
+
+    # Faults.
+
+    def _strike(self, fault: AnyFault) -> None:
+        nodes = [self._resolve(target) for target in fault.targets]
+        if None in nodes or len(set(nodes)) < len(nodes):
+            self._note("fault", f"{fault_text(fault)}: no such target now")
+            return
+        hosts = [self.world.hosts[node] for node in nodes if node is not None]
+        named = " ".join(host.spec.node for host in hosts)
+        self._note("fault", f"{fault_text(fault)}{': ' + named if named else ''}")
+        for host in hosts:
+            self.observed.struck.setdefault(host.spec.node, self.world.now_us)
+        match fault:
+            case Crash():
+                self._crash(fault, hosts[0])
+            case Pause():
+                self._pause(fault, hosts[0])
+            case StoreCut():
+                self.world.part_from_store(hosts[0])
+                self._after(fault, lambda: self.world.reach_store(hosts[0]))
+            case Slow(factor=factor):
+                hosts[0].slowness = factor
+                self._after(fault, lambda: setattr(hosts[0], "slowness", 1.0))
+            case Clock():
+                self._set_clock(hosts[0], fault.step_ms, fault.drift_ppm)
+                self._after(fault, lambda: self._set_clock(hosts[0], 0.0, 0.0))
+            case CoordinatorCrash():
+                self._crash_coordinator(fault)
+            case StoreAway():
+                self.world.server.go_away()
+                self._after(fault, self.world.server.come_back)
+            case Cut() | Delay() | Break():
+                self._strike_link(fault, *(host.spec.node for host in hosts))
+
+    def _crash(self, fault: Crash, host: SimulatedHost) -> None:
+        node = host.spec.node
+        self._restart_us[node] = self.world.now_us + fault.for_ms * 1000
+        if fault.after_writes is None:
+            self._kill(node, "crash")
+        else:
+            host.store.writes_left = fault.after_writes
+
+    def _pause(self, fault: Pause, host: SimulatedHost) -> None:
+        self._expose(host)
+        self.world.pause(host.spec.node)
+        if fault.replaced:
+            due_us = self.world.now_us + fault.for_ms * 500
+
+            def replace() -> None:
+                if host.paused and self.world.hosts[host.spec.node] is host:
+                    self._note(host.spec.node, "replaced by another process while it is stopped")
+                    self.world.restart(host.spec.node)
+
+            self.world.at(due_us, replace)
+        self._after(fault, lambda: self.world.resume(host))
+
+    def _set_clock(self, host: SimulatedHost, step_ms: float, drift_ppm: float) -> None:
+        host.clock.step(round(step_ms * 1000))
+        host.clock.drift(drift_ppm)
+        if host.runs:
+            host.reschedule()
+
+    def _crash_coordinator(self, fault: CoordinatorCrash) -> None:
+        leading = [each for each in self._candidates if each[1].election.leads]
+        for candidate in leading:
+            if fault.after_writes is None:
+                self._candidates.remove(candidate)
+                self.world.abandon(candidate[0])
+            else:
+                candidate[0].writes_left = fault.after_writes
+        self._after(fault, self._stand)
+
+    def _strike_link(self, fault: Cut | Delay | Break, here: str, there: str) -> None:
+        links = self.world.links
+        directions = [(here, there), (there, here)] if fault.both_ways else [(here, there)]
+        for one, other in directions:
+            match fault:
+                case Cut():
+                    links.cut(one, other, holds=fault.holds)
+                    if fault.notice:
+                        self.world.tell_lost(one, other)
+                case Delay():
+                    links.slow_down(one, other, round(fault.extra_ms * 1000))
+                case Break():
+                    links.break_connection(one, other, fault.fate, fault.for_ms * 1000)
+                    if fault.notice:
+                        self.world.tell_lost(one, other)
+
+        def end() -> None:
+            for one, other in directions:
+                match fault:
+                    case Cut():
+                        links.mend(one, other)
+                    case Delay():
+                        links.slow_down(one, other, 0)
+                    case Break():
+                        pass
+
+        self._after(fault, end)
+
+    def _kill(self, node: str, cause: str) -> None:
+        self._expose(self.world.hosts[node])
+        self.world.kill(node)
+
+    def _expose(self, host: SimulatedHost) -> None:
+        """Note the fragments of which this host has the last warm replica."""
+        for name, hosted in host.core.replica_manager.replicas.items():
+            if hosted.replica.role is ReplicaRole.WARMING:
+                continue
+            record = self._fragment(f"{self.setting.query_of[name]}.{name}")
+            if record is None or not any(
+                self._warm(replica, name)
+                for replica in (record.primary, record.secondary)
+                if replica is not None and replica.incarnation != host.incarnation
+            ):
+                self.observed.exposed_us.setdefault(name, self.world.now_us)
+
+    def _warm(self, replica: ReplicaId, fragment: str) -> bool:
+        host = self.world.hosts.get(replica.node)
+        if host is None or not host.runs or host.incarnation != replica.incarnation:
+            return False
+        hosted = host.core.replica_manager.replicas.get(fragment)
+        return hosted is not None and hosted.replica.role is not ReplicaRole.WARMING
+
+    def _resolve(self, target: str) -> str | None:
+        """The live node that a target names now."""
+        role, _, fragment = target.rpartition(":")
+        node: str | None = fragment
+        if role:
+            record = self._fragment(f"{self.setting.query_of[fragment]}.{fragment}")
+            replica = None if record is None else getattr(record, role)
+            node = None if replica is None else replica.node
+        return node if node is not None and self.world.hosts[node].alive else None
+
+    def _fragment(self, name: str) -> FragmentRecord | None:
+        """A fragment's record as the store's server has it, also while that does not answer."""
+        entry = self.world.server.entries.get(FRAGMENTS.key(name).path)
+        return None if entry is None else msgspec.json.decode(entry.data, type=FragmentRecord)
+
+    # Processes.
+
+    def _stand(self) -> None:
+        store = self.world.server.connect()
+        self._stood += 1
+        candidate = (store, Coordination(store, f"candidate {self._stood}"))
+        self._candidates.append(candidate)
+        self.world.coordinate(
+            store, candidate[1].run_once, until=lambda: candidate not in self._candidates
+        )
+
+    def _supervise(self) -> None:
+        """Start every host again that has ended, some time later."""
+        for node, host in self.world.hosts.items():
+            if host.alive:
+                continue
+            if host.store.writes_left == 0:
+                host.store.writes_left = None
+            due_us = self._restart_us.setdefault(node, self.world.now_us + RESTART_US)
+            if self.world.now_us >= due_us:
+                del self._restart_us[node]
+                self._note(node, "starts again")
+                self.world.restart(node)
+        self.world.at(self.world.now_us + SUPERVISE_US, self._supervise)
+
+    # Time.
+
+    def _run_for(self, seconds: float) -> None:
+        self.world.run_for(seconds, check_invariants=self._check_invariants)
+
+    def _later(self, at_ms: int, action: Callable[[], None]) -> None:
+        self.world.at(self.observed.began_us + at_ms * 1000, action)
+
+    def _after(self, fault: AnyFault, action: Callable[[], None]) -> None:
+        def end() -> None:
+            self._note("fault", f"{fault_text(fault)} ends")
+            action()
+
+        self._later(fault.ends_ms, end)
+
+    def _wait(self, condition: Callable[[], bool], limit_s: float) -> bool:
+        give_up_us = self.world.now_us + round(limit_s * 1e6)
+        while not condition():
+            if self.world.now_us >= give_up_us:
+                return False
+            self._run_for(0.1)
+        return True
+
+    def _started(self) -> bool:
+        return self._start_us() > 0
+
+    def _start_us(self) -> int:
+        read = {name for program in self.setting.programs.values() for name in program.inputs}
+        records = read_view(self.store).stream_records
+        starts = [records[name].start_at_us for name in self.setting.recordings if name in read]
+        known = [start for start in starts if start is not None]
+        return max(known) if len(known) == len(starts) else 0
+
+    def _finished(self) -> bool:
+        return all(self._complete(stream) for stream in self.setting.outputs)
+
+    def _complete(self, stream: str) -> bool:
+        return self._reached_ms(stream) >= self.setting.seconds * 1000
+
+    def _reached_ms(self, stream: str) -> int:
+        """Timestamp up to which a sink has everything, counted from the streams' begin."""
+        kept = self.observed.arrivals[stream]
+        return kept[-1].delivery.chunk.watermark_ms - BEGIN_MS if kept else 0
+
+    def _healed(self) -> bool:
+        if self.world.server.away:
+            return False
+        view = read_view(self.store)
+        lives = {node: host.incarnation for node, host in self.world.hosts.items() if host.runs}
+        return (
+            lives.keys() == self.world.hosts.keys()
+            and lives == {node: found.record.incarnation for node, found in view.nodes.items()}
+            and len(view.fragments) == len(self.setting.programs)
+            and all(view.protected(found.record) for found in view.fragments.values())
+        )
+
+    def _note(self, subject: str, text: str) -> None:
+        self.observed.entries.append(Entry(self.world.now_us, subject, text))
+
+
+def _told(said: Report | HistoryEvent) -> str:
+    return f"{said.kind} {said.subject}: {said.detail}"
+
+
+def play(schedule: Schedule) -> Observed:
+    """Play a schedule in a world of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        return Trial(schedule, Path(folder)).run()
