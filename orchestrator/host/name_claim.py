@@ -4,7 +4,7 @@ A host that is paused for longer than its session lasts is replaced by another p
 name. When it wakes up it must notice that, and must not remove its successor's record. Every
 process therefore claims its name before anything else: it raises a number in the store, under the
 version of the former claim. The number leads its incarnation, so that incarnations of one name are
-ordered. Every later write of the host's record is guarded by the version of its claim.
+ordered. Every later write of the host's record rests on the version of its claim.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from orchestrator.records import HostSpec, NameClaim, NodeKind, ReplicaId
 from orchestrator.store.protocol import (
     CLAIMS,
-    Guard,
+    Precondition,
     RecordExists,
     RecordInvalid,
     RecordMissing,
@@ -37,12 +37,12 @@ class Claimed:
     ----------
     replica_of
         The name and the incarnation, a hexadecimal number that rises from claim to claim.
-    guard
+    precondition
         Holds as long as nobody else has claimed the name; None for a name that nobody else uses.
     """
 
     replica_of: ReplicaId
-    guard: Guard | None
+    precondition: Precondition | None
 
     @property
     def incarnation(self) -> str:
@@ -84,9 +84,11 @@ def claim_name(store: Store, spec: HostSpec, token: int) -> Claimed:
             )
         except (RecordExists, RecordMissing, VersionConflict):
             continue
-        return _claimed(spec.node, number, token, Guard(key=key, version=version))
+        return _claimed(spec.node, number, token, Precondition(key=key, version=version))
 
 
-def _claimed(node: str, number: int, token: int, guard: Guard | None) -> Claimed:
+def _claimed(node: str, number: int, token: int, precondition: Precondition | None) -> Claimed:
     incarnation = f"{number:0{_NUMBER_DIGITS}x}{token:0{_TOKEN_DIGITS}x}"
-    return Claimed(replica_of=ReplicaId(node=node, incarnation=incarnation), guard=guard)
+    return Claimed(
+        replica_of=ReplicaId(node=node, incarnation=incarnation), precondition=precondition
+    )

@@ -31,7 +31,7 @@ from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
     ASSIGNMENTS,
     NODES,
-    GuardFailed,
+    PreconditionFailed,
     RecordExists,
     RecordInvalid,
     Store,
@@ -94,13 +94,13 @@ class StoreLink:
         self.problems: dict[str, str] = {}
         self.counters: Counter[str] = Counter()
         key = NODES.key(claimed.replica_of.node)
-        self._record = EphemeralRecord(store, key, claimed.guard)
+        self._record = EphemeralRecord(store, key, claimed.precondition)
         self._newest: NodeRecord | None = None
         self._published: NodeRecord | None = None
         self._session = 0
         self._changes: deque[FragmentChange] = deque()
         self._pending: list[FragmentChange] = []
-        self._guard = claimed.guard
+        self._precondition = claimed.precondition
         self._assignment: Assignment | None = None
         self._failed = 0
 
@@ -150,7 +150,7 @@ class StoreLink:
             act()
         except StoreUnavailable:
             raise
-        except GuardFailed:
+        except PreconditionFailed:
             self.superseded = True
         except StoreError as error:
             self.problems[part] = f"{part} cannot be exchanged with the store: {error}"
@@ -202,7 +202,7 @@ class StoreLink:
                     self.events.append(after)
                 return
             with contextlib.suppress(VersionConflict):
-                self.store.update(key, after, found.version, guard=self._guard)
+                self.store.update(key, after, found.version, precondition=self._precondition)
                 return
         raise VersionConflict(key.path, f"was changed by others {CONFLICTS} times in a row")
 

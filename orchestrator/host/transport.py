@@ -266,13 +266,14 @@ class Transport:
     def _authenticate(self) -> None:
         while self._zap.poll(0):
             _, request, _, _, _, _, key = self._zap.recv_multipart()
-            owner = self._owners.get(z85.encode(key))
-            if owner is None:
+            public_key = z85.encode(key)
+            if public_key not in self._owners:
                 # 300 asks the peer to try again later: this host may not know of the peer yet.
                 self.counters["connections_refused"] += 1
                 receipt = [b"300", b"unknown key", b"", b""]
             else:
-                receipt = [b"200", b"OK", owner.encode(), b""]
+                # Messages tell their key: its owner may change while the connection lasts.
+                receipt = [b"200", b"OK", public_key, b""]
             self._zap.send_multipart([b"1.0", request, *receipt])
 
     def _drain_router(self) -> None:
@@ -283,7 +284,8 @@ class Transport:
             except zmq.Again:
                 return
             bundle = self._router.recv_multipart() if routing.more else []
-            sender = str(routing.get("User-Id"))
+            # A process that was replaced sends under a key that is nobody's any more.
+            sender = self._owners.get(str(routing.get("User-Id")).encode(), "")
             outlet = self._outlets.get(sender)
             if outlet is None:
                 self.counters["frames_from_strangers"] += 1

@@ -17,8 +17,8 @@ from orchestrator.records import Record
 from orchestrator.store.protocol import (
     Condition,
     Folder,
-    GuardFailed,
     Key,
+    PreconditionFailed,
     RecordExists,
     RecordMissing,
     SessionState,
@@ -190,10 +190,10 @@ class MemoryStore(Store):
         *,
         ephemeral: bool = False,
         sequence: bool = False,
-        guard: Condition | None = None,
+        precondition: Condition | None = None,
     ) -> str:
         self._spend_write()
-        self._check(guard)
+        self._check(precondition)
         if sequence:
             path += f"{next(self._server.event_numbers):010d}"
         if path in self._server.entries:
@@ -202,18 +202,18 @@ class MemoryStore(Store):
         self._server.changed(path)
         return path
 
-    def _write(self, path: str, data: bytes, version: int, guard: Condition | None) -> int:
+    def _write(self, path: str, data: bytes, version: int, precondition: Condition | None) -> int:
         self._spend_write()
-        self._check(guard)
+        self._check(precondition)
         entry = self._at(path, version)
         entry.data = data
         entry.version += 1
         self._server.changed(path)
         return version + 1
 
-    def _delete(self, path: str, version: int, guard: Condition | None) -> None:
+    def _delete(self, path: str, version: int, precondition: Condition | None) -> None:
         self._spend_write()
-        self._check(guard)
+        self._check(precondition)
         self._at(path, version)
         del self._server.entries[path]
         self._server.changed(path)
@@ -225,12 +225,12 @@ class MemoryStore(Store):
             raise OutOfWrites
         self.writes_left -= 1
 
-    def _check(self, guard: Condition | None) -> None:
-        if guard is not None:
-            path, version = guard
+    def _check(self, precondition: Condition | None) -> None:
+        if precondition is not None:
+            path, version = precondition
             entry = self._server.entries.get(path)
             if entry is None or entry.version != version:
-                raise GuardFailed(path, f"is not at version {version}")
+                raise PreconditionFailed(path, f"is not at version {version}")
 
     def _at(self, path: str, version: int | None = None) -> _Entry:
         entry = self._server.entries.get(path)

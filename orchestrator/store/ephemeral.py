@@ -7,9 +7,9 @@ from typing import Generic, TypeVar
 
 from orchestrator.records import Record
 from orchestrator.store.protocol import (
-    Guard,
-    GuardFailed,
     Key,
+    Precondition,
+    PreconditionFailed,
     RecordExists,
     RecordInvalid,
     RecordMissing,
@@ -32,15 +32,15 @@ class EphemeralRecord(Generic[R]):
         creates it again.
     key
         Key of the record.
-    guard
+    precondition
         Condition of every write and deletion: the owner's claim to the record, if a successor may
         take its place while it is paused.
     """
 
-    def __init__(self, store: Store, key: Key[R], guard: Guard | None = None) -> None:
+    def __init__(self, store: Store, key: Key[R], precondition: Precondition | None = None) -> None:
         self._store = store
         self._key = key
-        self._guard = guard
+        self._precondition = precondition
         self._session = 0
         self._version: int | None = None
 
@@ -49,7 +49,7 @@ class EphemeralRecord(Generic[R]):
 
         Raises
         ------
-        GuardFailed
+        PreconditionFailed
             The owner has a successor.
         VersionConflict, RecordExists
             Another process claims to be the owner and has superseded this record.
@@ -73,8 +73,8 @@ class EphemeralRecord(Generic[R]):
     def withdraw(self) -> None:
         """Delete the record, if this session created it and its owner has no successor."""
         if self._version is not None and self._store.session == self._session:
-            with suppress(RecordMissing, GuardFailed):
-                self._store.delete(self._key, self._version, guard=self._guard)
+            with suppress(RecordMissing, PreconditionFailed):
+                self._store.delete(self._key, self._version, precondition=self._precondition)
         self._version = None
 
     def _clear(self) -> None:
@@ -86,10 +86,12 @@ class EphemeralRecord(Generic[R]):
             version = broken.version
         if version is not None:
             with suppress(RecordMissing):
-                self._store.delete(self._key, version, guard=self._guard)
+                self._store.delete(self._key, version, precondition=self._precondition)
 
     def _create(self, record: R) -> int:
-        return self._store.create(self._key, record, ephemeral=True, guard=self._guard)
+        return self._store.create(
+            self._key, record, ephemeral=True, precondition=self._precondition
+        )
 
     def _update(self, record: R, version: int) -> int:
-        return self._store.update(self._key, record, version, guard=self._guard)
+        return self._store.update(self._key, record, version, precondition=self._precondition)

@@ -146,7 +146,7 @@ class Versioned(Generic[R_co]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
+class Precondition:
     """A condition of a write: the record at `key` still has this version.
 
     ZooKeeper checks the condition and writes in one transaction. A process that was paused between
@@ -193,7 +193,7 @@ class RecordInvalid(StoreError):
         self.version = version
 
 
-class GuardFailed(StoreError):
+class PreconditionFailed(StoreError):
     """The record that a write was to rest on has changed, or is gone; nothing was written."""
 
 
@@ -293,37 +293,49 @@ class Store(ABC):
         return Listing(records=records, invalid=tuple(invalid))
 
     def create(
-        self, key: Key[R], record: R, *, ephemeral: bool = False, guard: Guard | None = None
+        self,
+        key: Key[R],
+        record: R,
+        *,
+        ephemeral: bool = False,
+        precondition: Precondition | None = None,
     ) -> int:
         """Create a record and return its version, which is 0.
 
-        Raises `RecordExists`, or `GuardFailed` if the guard does not hold.
+        Raises `RecordExists` or `PreconditionFailed`.
 
         An ephemeral record disappears with the session. A record of an earlier session that still
         exists raises `RecordExists` too: delete it under its version, then create the new one.
         """
         self._create(
-            self._path(key), encode(record), ephemeral=ephemeral, guard=self._condition(guard)
+            self._path(key),
+            encode(record),
+            ephemeral=ephemeral,
+            precondition=self._condition(precondition),
         )
         return 0
 
-    def update(self, key: Key[R], record: R, version: int, *, guard: Guard | None = None) -> int:
+    def update(
+        self, key: Key[R], record: R, version: int, *, precondition: Precondition | None = None
+    ) -> int:
         """Replace a record and return its new version.
 
-        Raises `VersionConflict` or `RecordMissing`, or `GuardFailed` if the guard does not hold.
+        Raises `VersionConflict` or `RecordMissing`, or `PreconditionFailed`.
         """
         path = self._path(key)
         _check_version(path, version)
-        return self._write(path, encode(record), version, self._condition(guard))
+        return self._write(path, encode(record), version, self._condition(precondition))
 
-    def delete(self, key: Key[R], version: int, *, guard: Guard | None = None) -> None:
+    def delete(
+        self, key: Key[R], version: int, *, precondition: Precondition | None = None
+    ) -> None:
         """Delete a record.
 
-        Raises `VersionConflict` or `RecordMissing`, or `GuardFailed` if the guard does not hold.
+        Raises `VersionConflict` or `RecordMissing`, or `PreconditionFailed`.
         """
         path = self._path(key)
         _check_version(path, version)
-        self._delete(path, version, self._condition(guard))
+        self._delete(path, version, self._condition(precondition))
 
     def append_history(self, event: HistoryEvent) -> int:
         """Append to the audit trail, drop the oldest events beyond its bound; sequence number."""
@@ -376,24 +388,24 @@ class Store(ABC):
         *,
         ephemeral: bool = False,
         sequence: bool = False,
-        guard: Condition | None = None,
+        precondition: Condition | None = None,
     ) -> str:
         """Create a record; its path, to which a number was appended if it is one of a sequence."""
 
     @abstractmethod
-    def _write(self, path: str, data: bytes, version: int, guard: Condition | None) -> int:
+    def _write(self, path: str, data: bytes, version: int, precondition: Condition | None) -> int:
         """Replace a record's data; the new version."""
 
     @abstractmethod
-    def _delete(self, path: str, version: int, guard: Condition | None) -> None:
+    def _delete(self, path: str, version: int, precondition: Condition | None) -> None:
         """Delete a record."""
 
-    def _condition(self, guard: Guard | None) -> Condition | None:
-        if guard is None:
+    def _condition(self, precondition: Precondition | None) -> Condition | None:
+        if precondition is None:
             return None
-        path = self._root + guard.key.path
-        _check_version(path, guard.version)
-        return path, guard.version
+        path = self._root + precondition.key.path
+        _check_version(path, precondition.version)
+        return path, precondition.version
 
     def _path(self, where: Key[R] | Folder[R]) -> str:
         """Full path of a record that is about to be read or written."""

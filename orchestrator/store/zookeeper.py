@@ -43,8 +43,8 @@ from orchestrator.store.protocol import (
     AccessDenied,
     Condition,
     Folder,
-    GuardFailed,
     Key,
+    PreconditionFailed,
     RecordExists,
     RecordMissing,
     SessionState,
@@ -185,41 +185,41 @@ class ZooKeeperStore(Store):
         *,
         ephemeral: bool = False,
         sequence: bool = False,
-        guard: Condition | None = None,
+        precondition: Condition | None = None,
     ) -> str:
-        if guard is None:
+        if precondition is None:
             creation = self._client.create_async(
                 path, data, ephemeral=ephemeral, sequence=sequence, makepath=True
             )
             return self._wait(path, creation)
         # A transaction creates no folders.
         self._wait(path, self._client.ensure_path_async(path.rpartition("/")[0]))
-        self._guarded(path, guard, lambda t: t.create(path, data, ephemeral=ephemeral))
+        self._conditional(path, precondition, lambda t: t.create(path, data, ephemeral=ephemeral))
         return path
 
-    def _write(self, path: str, data: bytes, version: int, guard: Condition | None) -> int:
-        if guard is None:
+    def _write(self, path: str, data: bytes, version: int, precondition: Condition | None) -> int:
+        if precondition is None:
             return self._wait(path, self._client.set_async(path, data, version)).version
-        self._guarded(path, guard, lambda t: t.set_data(path, data, version))
+        self._conditional(path, precondition, lambda t: t.set_data(path, data, version))
         return version + 1
 
-    def _delete(self, path: str, version: int, guard: Condition | None) -> None:
-        if guard is None:
+    def _delete(self, path: str, version: int, precondition: Condition | None) -> None:
+        if precondition is None:
             self._wait(path, self._client.delete_async(path, version))
         else:
-            self._guarded(path, guard, lambda t: t.delete(path, version))
+            self._conditional(path, precondition, lambda t: t.delete(path, version))
 
-    def _guarded(
-        self, path: str, guard: Condition, write: Callable[[TransactionRequest], None]
+    def _conditional(
+        self, path: str, precondition: Condition, write: Callable[[TransactionRequest], None]
     ) -> None:
         """Check and write in one transaction."""
         transaction = self._client.transaction()
-        transaction.check(*guard)
+        transaction.check(*precondition)
         write(transaction)
         checked, written = self._wait(path, transaction.commit_async())
         # The operation that failed gives the reason, the other one only that it was rolled back.
         if isinstance(checked, (BadVersionError, NoNodeError)):
-            raise GuardFailed(guard[0], f"is not at version {guard[1]}")
+            raise PreconditionFailed(precondition[0], f"is not at version {precondition[1]}")
         for outcome in (checked, written):
             if isinstance(outcome, Exception) and not isinstance(outcome, RolledBackError):
                 raise _translated(path, outcome) from outcome

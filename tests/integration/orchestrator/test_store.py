@@ -24,8 +24,8 @@ from orchestrator.store.protocol import (
     NODES,
     STREAMS,
     AccessDenied,
-    Guard,
-    GuardFailed,
+    Precondition,
+    PreconditionFailed,
     RecordExists,
     RecordInvalid,
     RecordMissing,
@@ -416,37 +416,37 @@ def test_suspended_refuses_at_once_and_goes_on_when_the_server_is_back(
     store.close()
 
 
-def test_guarded_writes_happen_only_as_long_as_the_guard_holds(world: World) -> None:
+def test_conditional_writes_happen_only_as_long_as_the_condition_holds(world: World) -> None:
     store, other = world.connect(), world.connect()
     claim, key = STREAMS.key("claim"), NODES.key("paris")
     version = store.create(claim, stream("claim"))
-    guard = Guard(key=claim, version=version)
-    assert store.create(key, node("1"), ephemeral=True, guard=guard) == 0
-    assert store.update(key, node("2"), 0, guard=guard) == 1
+    precondition = Precondition(key=claim, version=version)
+    assert store.create(key, node("1"), ephemeral=True, precondition=precondition) == 0
+    assert store.update(key, node("2"), 0, precondition=precondition) == 1
     with pytest.raises(VersionConflict):
-        store.update(key, node("3"), 0, guard=guard)
+        store.update(key, node("3"), 0, precondition=precondition)
     with pytest.raises(RecordExists):
-        store.create(key, node("3"), guard=guard)
+        store.create(key, node("3"), precondition=precondition)
     with pytest.raises(RecordMissing):
-        store.delete(NODES.key("lyon"), 0, guard=guard)
+        store.delete(NODES.key("lyon"), 0, precondition=precondition)
     other.update(claim, stream("claim", 2.0), version)
-    with pytest.raises(GuardFailed):
-        store.update(key, node("3"), 1, guard=guard)
-    with pytest.raises(GuardFailed):
-        store.delete(key, 1, guard=guard)
-    with pytest.raises(GuardFailed):
-        store.create(NODES.key("lyon"), node("1"), guard=guard)
+    with pytest.raises(PreconditionFailed):
+        store.update(key, node("3"), 1, precondition=precondition)
+    with pytest.raises(PreconditionFailed):
+        store.delete(key, 1, precondition=precondition)
+    with pytest.raises(PreconditionFailed):
+        store.create(NODES.key("lyon"), node("1"), precondition=precondition)
     found = other.get(key)
     assert found is not None
     assert (found.record.incarnation, found.version) == ("2", 1)
-    newer = Guard(key=claim, version=version + 1)
-    store.delete(key, 1, guard=newer)
+    newer = Precondition(key=claim, version=version + 1)
+    store.delete(key, 1, precondition=newer)
     assert other.get(key) is None
     other.delete(claim, version + 1)
-    with pytest.raises(GuardFailed):
-        store.create(key, node("4"), guard=newer)
-    # The guarded record was ephemeral all the same.
-    last = Guard(key=claim, version=store.create(claim, stream("claim")))
-    store.create(key, node("5"), ephemeral=True, guard=last)
+    with pytest.raises(PreconditionFailed):
+        store.create(key, node("4"), precondition=newer)
+    # The conditional record was ephemeral all the same.
+    last = Precondition(key=claim, version=store.create(claim, stream("claim")))
+    store.create(key, node("5"), ephemeral=True, precondition=last)
     store.close()
     assert other.get(key) is None

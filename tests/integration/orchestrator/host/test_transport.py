@@ -109,6 +109,38 @@ def test_an_unknown_key_is_refused_and_counted(hosts: Hosts, wait_until: WaitUnt
     assert one.arrived == []
 
 
+def test_a_process_that_was_replaced_is_refused_on_the_connection_it_has(
+    hosts: Hosts, wait_until: WaitUntil
+) -> None:
+    one, former = hosts("one", "other")
+    (successor,) = hosts("other")
+    meet(one, former)
+    former.transport.send("one", [b"before"])
+
+    def connected() -> bool:
+        turn(one, former)
+        return bool(one.arrived)
+
+    wait_until(connected)
+    one.transport.set_peers([one.peer(), successor.peer(incarnation="2")])
+    successor.transport.set_peers([one.peer(), successor.peer()])
+
+    def refused() -> bool:
+        former.transport.send("one", [b"after"])
+        turn(one, former)
+        return one.transport.counters["frames_from_strangers"] > 0
+
+    wait_until(refused)
+    successor.transport.send("one", [b"successor"])
+
+    def successor_came() -> bool:
+        turn(one, successor)
+        return len(one.arrived) > 1
+
+    wait_until(successor_came)
+    assert [item.frames for item in one.arrived] == [[b"before"], [b"successor"]]
+
+
 def test_a_connection_without_a_key_is_refused(hosts: Hosts, wait_until: WaitUntil) -> None:
     one, friend = hosts("one", "friend")
     meet(one, friend)

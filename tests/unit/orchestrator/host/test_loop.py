@@ -43,7 +43,7 @@ class Host:
             report=lambda _report: None,
             finish=lambda _worked, _began_us, _then: 0.0,
         )
-        claimed = Claimed(replica_of=ReplicaId(node="desk", incarnation="1"), guard=None)
+        claimed = Claimed(replica_of=ReplicaId(node="desk", incarnation="1"), precondition=None)
         self.loop = HostLoop(nowhere, settings, self.store, identity, claimed)
 
     def problems(self) -> tuple[str, ...]:

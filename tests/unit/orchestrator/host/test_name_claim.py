@@ -82,7 +82,7 @@ def test_unreadable_claim_is_followed_by_a_newer_one(server: MemoryServer) -> No
 
 
 def test_observers_leave_no_claim(server: MemoryServer) -> None:
-    assert claim_name(server.connect(), spec(NodeKind.OBSERVER), 1).guard is None
+    assert claim_name(server.connect(), spec(NodeKind.OBSERVER), 1).precondition is None
     assert server.connect().list(CLAIMS).records == {}
 
 

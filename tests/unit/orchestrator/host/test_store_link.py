@@ -93,7 +93,7 @@ def store(server: MemoryServer) -> MemoryStore:
 
 @pytest.fixture
 def link(store: MemoryStore) -> StoreLink:
-    return StoreLink(store, Claimed(replica_of=HERE, guard=None))
+    return StoreLink(store, Claimed(replica_of=HERE, precondition=None))
 
 
 def recorded(outside: MemoryStore) -> FragmentRecord:
@@ -243,7 +243,7 @@ def takeover(epoch: int, previous: str = "there") -> RecordTakeover:
 
 
 def other_link(server: MemoryServer, outside: MemoryStore) -> StoreLink:
-    link = StoreLink(server.connect(), Claimed(replica_of=THERE, guard=None))
+    link = StoreLink(server.connect(), Claimed(replica_of=THERE, precondition=None))
     peers_known(link, outside, HERE)
     return link
 
@@ -407,7 +407,7 @@ def test_unforeseen_error_is_logged_counted_said_and_tried_again(
     server: MemoryServer, outside: MemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Buggy(server)
-    link = StoreLink(store, Claimed(replica_of=HERE, guard=None))
+    link = StoreLink(store, Claimed(replica_of=HERE, precondition=None))
     link.publish(node())
     pauses: list[float] = []
     for _ in range(8):
