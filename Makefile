@@ -10,7 +10,7 @@ JSON_FILE := $(if $(JSON),--json-file $(JSON))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup data demo test check lint format simulate clean
+.PHONY: help setup data demo test check lint format simulate mutate clean
 
 help: ## List the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -68,6 +68,9 @@ bench-%: setup ## Run the benchmark of that name; JSON=FILE keeps its figures, A
 
 simulate: setup ## Play random schedules of faults; SEEDS=300, FROM=0; ARGS='--kind crash'
 	@$(BIN)/vivace simulate --seeds $(or $(SEEDS),300) --from $(or $(FROM),0) $(ARGS)
+
+mutate: setup data ## Break the product one line at a time, and check that a test notices
+	@$(BIN)/python -m scripts.mutate $(ARGS)
 
 clean: ## Remove all that was built or fetched, but .venv
 	@rm -rf build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
