@@ -4,6 +4,9 @@ A NULL argument gives a NULL result, with these exceptions: AND and OR use Kleen
 IS NULL tells, and `least` and `greatest` ignore NULLs. An operation without a result (division by
 zero, the square root of a negative number, a float too large) gives NULL. Integers have 64 bits
 and wrap around.
+
+Every function gives the same bits on every machine: it uses operations that IEEE 754 specifies
+exactly, or those of `streams.elementary`.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from streams import elementary
 from streams.vector import Array, Vector, known_of
 from topology.arrays import BoolArray
 
@@ -21,8 +25,8 @@ Kernel = Callable[[Sequence[Vector]], Vector]
 TypeRule = Callable[[Sequence[str]], str | None]
 """Types of the arguments → type of the result; None: the function does not accept them."""
 
-LARGEST_FLOAT_INTEGER = 2.0**63
-"""The least float that no 64-bit integer equals."""
+PAST_INTEGERS = 2.0**63
+"""The least float greater than every 64-bit integer; its negative is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ def _to_integer(rounding: Callable[[Array], Array]) -> Kernel:
         if argument.values.dtype == np.int64:
             return argument
         rounded = rounding(argument.values)
-        fits: BoolArray = np.abs(rounded) < LARGEST_FLOAT_INTEGER
+        fits: BoolArray = (rounded >= -PAST_INTEGERS) & (rounded < PAST_INTEGERS)
         if fits.all():
             return Vector(rounded.astype(np.int64), argument.valid)
         integers: Array = np.where(fits, rounded, 0.0).astype(np.int64)
@@ -142,14 +146,6 @@ def _round(values: Array) -> Array:
         return values
     whole: Array = np.trunc(values)
     return whole + np.copysign(np.abs(values - whole) >= 0.5, values)
-
-
-def _power(base: Array, exponent: Array) -> Array:
-    base = np.asarray(base, dtype=np.float64)
-    # Squares are the common case, and pow() is slow.
-    if np.ndim(exponent) == 0 and exponent == 2:
-        return base * base
-    return np.power(base, np.asarray(exponent, dtype=np.float64))
 
 
 def _extreme(better: Callable[[Array, Array], Array]) -> Kernel:
@@ -240,11 +236,16 @@ functions: dict[str, Function] = {
     "ceil": Function("a number", 1, _to("int"), _to_integer(np.ceil)),
     "round": Function("a number", 1, _numbers, _strict(_round)),
     "sqrt": Function("a number", 1, _to("float"), _strict(np.sqrt), cost=4, overflows=True),
-    "cos": Function(_an_angle, 1, _to("float"), _strict(np.cos), cost=15),
-    "sin": Function(_an_angle, 1, _to("float"), _strict(np.sin), cost=15),
-    "radians": Function("an angle in degrees", 1, _to("float"), _strict(np.radians)),
+    "cos": Function(_an_angle, 1, _to("float"), _strict(elementary.cosine), cost=30),
+    "sin": Function(_an_angle, 1, _to("float"), _strict(elementary.sine), cost=30),
+    "radians": Function("an angle in degrees", 1, _to("float"), _strict(elementary.radians)),
     "power": Function(
-        "a base and an exponent", 2, _to("float"), _strict(_power), cost=10, overflows=True
+        "a base and an exponent",
+        2,
+        _to("float"),
+        _strict(elementary.power),
+        cost=10,
+        overflows=True,
     ),
     "least": _choice(np.less),
     "greatest": _choice(np.greater),
