@@ -45,13 +45,17 @@ def units_off(values: FloatArray, exact: list[int]) -> float:
     return worst
 
 
-angles = {
+sizes = rng.integers(30, 1023, 200).tolist()
+huge = np.array(
+    [math.ldexp(float(one), size) for one, size in zip(rng.random(200), sizes, strict=True)]
+)
+angles: dict[str, FloatArray] = {
     "small": rng.uniform(-1, 1, 500),
-    "of degrees": np.radians(rng.uniform(-180, 180, 500)),
+    "of degrees": rng.uniform(-180, 180, 500) * (math.pi / 180),
     "large": rng.uniform(-1e7, 1e7, 300),
-    "huge": rng.uniform(-1, 1, 200) * 2.0 ** rng.integers(30, 1024, 200),
+    "huge": huge,
     "near multiples of a quarter": np.arange(-200, 200) * (math.pi / 2),
-    "near steps of the table": np.nextafter(np.arange(-300, 300) * (math.pi / 512), 9),
+    "near steps of the table": np.arange(-300, 300) * math.nextafter(math.pi / 512, 9),
     "whole": np.arange(1.0, 300),
 }
 
