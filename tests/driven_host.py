@@ -99,6 +99,7 @@ class Driven:
         self.core.check_invariants()
 
     def hear(self, sender: str, message: Message) -> None:
+        self.core.heard(sender, self.now_us)
         self.handle(MessageArrived(sender=sender, message=message))
 
     def assign(self, assignment: Assignment) -> None:

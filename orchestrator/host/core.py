@@ -2,8 +2,8 @@
 
 The same object runs inside a Spark executor and in the simulator, each time driven by
 `orchestrator.host.loop.HostLoop`. It has no clock, socket or thread of its own. Its driver calls
-`handle` for each event, `work` from `next_work_us` on, and `tick` no later than `next_tick_us`.
-Times are µs on the cluster's clock.
+`heard` when a message arrives, `handle` for each event, `work` from `next_work_us` on, and `tick`
+no later than `next_tick_us`. Times are µs on the cluster's clock.
 
 `HostCore` routes events, messages and timers to its parts: `replica_manager` holds what the host
 runs, `failover` decides who is primary, `input_processor` receives streams, `peer_control`
@@ -109,12 +109,15 @@ class HostCore:
         self._emulate_costs = settings.emulate_costs
         self._next_heartbeat_us = self._next_ack_us = self._next_probe_us = now_us
 
+    def heard(self, node: str, now_us: int) -> None:
+        """Note that a message of another host has arrived; it may wait until it is handled."""
+        self._failover.heard(node, now_us)
+
     def handle(self, event: Event, now_us: int) -> list[Command]:
         """React to an event."""
         self._talk_to_itself(now_us)
         match event:
             case MessageArrived(sender=sender, message=message):
-                self._failover.heard(sender, now_us)
                 self._on_message(sender, message, now_us)
             case PeerLost(node=node):
                 self.counters["peers_lost"] += 1

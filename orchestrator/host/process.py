@@ -140,7 +140,10 @@ class HostProcess:
     def _turn(self) -> None:
         """Wait until a message arrives or something is due, then let the loop take a turn."""
         waits_us = min(max(self._loop.next_due_us - now_us(), 0), LONGEST_WAIT_US)
-        self._arrived.extend(self._transport.receive(0 if self._arrived else waits_us))
+        arrived = self._transport.receive(0 if self._arrived else waits_us)
+        for sender in {each.sender for each in arrived if isinstance(each, FramesArrived)}:
+            self._loop.core.heard(sender, now_us())
+        self._arrived.extend(arrived)
         self._loop.turn(self._events())
 
     def _events(self) -> Iterator[Event]:

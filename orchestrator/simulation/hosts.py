@@ -97,6 +97,8 @@ class SimulatedHost:
     def arrive(self, event: Event) -> None:
         """Have an event handled in the next turn."""
         if self.alive:
+            if isinstance(event, MessageArrived) and self.runs:
+                self.core.heard(event.sender, self.clock.now_us())
             self._inbox.append(event)
             self.schedule(self._world.now_us)
 

@@ -546,3 +546,15 @@ def test_a_value_that_cannot_be_understood_is_reported_and_the_rest_begins() -> 
     reports = [(r.kind, r.subject) for r in host.take(Report)]
     assert reports == [("assignment refused", "s"), ("started", "t")]
     assert set(host.core.replica_manager.sources) == {"t"}
+
+
+def test_a_message_counts_as_a_sign_of_life_when_it_arrives_not_when_it_is_handled() -> None:
+    host = standby()
+    message = MessageArrived(sender="one", message=Control(epochs={"f": 1}))
+    host.wait(140)
+    host.core.heard("one", host.now_us)
+    host.wait(140)
+    assert host.take(RecordTakeover) == []
+    host.handle(message)
+    host.wait(50)
+    assert len(host.take(RecordTakeover)) == 1
