@@ -411,6 +411,8 @@ class HistoryEvent(Record, frozen=True, kw_only=True):
     kind: str
     subject: str
     detail: str
+    lasted_ms: float | None = None
+    """How long the state lasted that this event ends; None for other events."""
 
 
 class HostSpec(Record, frozen=True, kw_only=True):

@@ -8,6 +8,8 @@ import msgspec
 
 from ha.roles import ReplicaRole
 from orchestrator.api.connection import Cluster
+from orchestrator.clock import now_us
+from orchestrator.control.audit_events import LOST, RESTORED
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.records import FragmentRecord, NodeRecord, ReplicaId, SinkStatus, SourceStatus
 from orchestrator.store.protocol import LEADER, PROBLEMS, HistoryEntry, Store
@@ -43,7 +45,11 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A fragment: `redundant` when its primary runs and a warm secondary stands by."""
+    """A fragment: `redundant` when its primary runs and a warm secondary stands by.
+
+    `unprotected_s` is how long it was not the last time, or has not been since; None if the history
+    does not tell.
+    """
 
     query: str
     fragment: str
@@ -54,6 +60,7 @@ class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
     secondary: str | None
     secondary_state: str
     redundant: bool
+    unprotected_s: float | None = None
 
 
 class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +97,8 @@ class EventDocument(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     subject: str
     detail: str
+    lasted_ms: float | None = None
+    """How long the state lasted that this event ends, such as a time without protection."""
 
 
 class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +116,7 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
 def status(cluster: Cluster) -> StatusDocument:
     """How a cluster is, as its store says it now."""
     view = read_view(cluster.store)
+    events = cluster.store.history()
     records = [found.record for found in view.fragments.values()]
     # By query, producers before consumers.
     place = {name: i for i, name in enumerate(view.dataflow.fragments)}
@@ -115,10 +125,10 @@ def status(cluster: Cluster) -> StatusDocument:
         cluster=view.settings.name,
         problems=_problems(cluster.store, view),
         nodes=tuple(_node(node, records) for _, node in sorted(view.hosts.items())),
-        fragments=tuple(_fragment(view, record) for record in records),
+        fragments=tuple(_fragment(view, record, events) for record in records),
         streams=_streams(view),
         outputs=_outputs(view),
-        history=event_documents(cluster.store.history()[-RECENT:]),
+        history=event_documents(events[-RECENT:]),
     )
 
 
@@ -147,7 +157,9 @@ def _node(node: NodeRecord, records: list[FragmentRecord]) -> NodeStatus:
     )
 
 
-def _fragment(view: ClusterView, record: FragmentRecord) -> FragmentStatus:
+def _fragment(
+    view: ClusterView, record: FragmentRecord, events: Sequence[HistoryEntry]
+) -> FragmentStatus:
     secondary = view.status(record.secondary, record.fragment)
     if record.secondary is None:
         state = "none"
@@ -167,7 +179,24 @@ def _fragment(view: ClusterView, record: FragmentRecord) -> FragmentStatus:
         secondary=record.secondary.node if record.secondary else None,
         secondary_state=state,
         redundant=view.protected(record),
+        unprotected_s=_unprotected_s(record.key, events, redundant=view.protected(record)),
     )
+
+
+def _unprotected_s(
+    fragment: str, events: Sequence[HistoryEntry], *, redundant: bool
+) -> float | None:
+    """How long a fragment had no warm secondary the last time, or has had none until now, s."""
+    kind = RESTORED if redundant else LOST
+    told = (
+        e.event for e in reversed(events) if (e.event.subject, e.event.kind) == (fragment, kind)
+    )
+    last = next(told, None)
+    if last is None:
+        return None
+    if redundant:
+        return None if last.lasted_ms is None else last.lasted_ms / 1e3
+    return max(now_us() - last.at_us, 0) / 1e6
 
 
 def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:

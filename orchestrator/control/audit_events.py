@@ -8,16 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.control.view import ClusterView
-from orchestrator.records import HistoryEvent
+from orchestrator.records import FragmentRecord, HistoryEvent
+
+LOST = "redundancy lost"
+"""Kind of the event that a fragment has no warm secondary any more."""
+
+RESTORED = "redundancy restored"
+"""Kind of the event that it has one again; `lasted_ms` says how long it had none."""
 
 
 def audit_events(before: ClusterView, after: ClusterView, now_us: int) -> tuple[HistoryEvent, ...]:
     """Events in the order of their subjects: nodes, takeovers, redundancy."""
-    found = (*_nodes(before, after), *_takeovers(before, after), *_redundancy(before, after))
-    return tuple(
+    found = (*_nodes(before, after), *_takeovers(before, after))
+    happened = [
         HistoryEvent(at_us=now_us, kind=kind, subject=subject, detail=detail)
         for kind, subject, detail in found
-    )
+    ]
+    return (*happened, *_redundancy(before, after, now_us))
 
 
 def _nodes(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:
@@ -47,13 +54,34 @@ def _takeovers(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, s
         )
 
 
-def _redundancy(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:
+def _redundancy(before: ClusterView, after: ClusterView, now_us: int) -> Iterator[HistoryEvent]:
     for name, found in sorted(after.fragments.items()):
         old, record = before.fragments.get(name), found.record
         if old is None:
             continue
         was, protected = before.protected(old.record), after.protected(record)
         if protected and not was and record.secondary is not None:
-            yield "redundancy restored", name, f"{record.secondary.node} is warm"
+            warm = record.secondary.node
+            # When it got warm, its host reported at once.
+            warm_us = max(after.nodes[warm].record.reported_us, 0)
+            since_us = before.unprotected_since_us.get(name, now_us)
+            lasted_ms = ((warm_us if since_us < warm_us < now_us else now_us) - since_us) / 1e3
+            detail = f"{warm} is warm, after {lasted_ms / 1e3:.2f} s without protection"
+            yield HistoryEvent(
+                at_us=now_us,
+                kind=RESTORED,
+                subject=name,
+                detail=detail,
+                lasted_ms=lasted_ms,
+            )
         elif was and not protected:
-            yield "redundancy lost", name, "no warm secondary stands by"
+            yield HistoryEvent(
+                at_us=now_us, kind=LOST, subject=name, detail=_why(old.record, record)
+            )
+
+
+def _why(before: FragmentRecord, after: FragmentRecord) -> str:
+    """The reason for which no warm secondary stands by, if a record tells it."""
+    new = [loss for loss in after.losses if loss not in before.losses]
+    told = "no warm secondary stands by"
+    return f"{told}: {new[-1].replica.node} lost, {new[-1].cause}" if new else told

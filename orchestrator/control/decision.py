@@ -27,6 +27,15 @@ class DecisionSettings:
     submission_grace_us
         How long a submitted plan may wait for its query. A client writes the query right after the
         plan; if it has not by then, the client has died.
+    warm_up_us
+        How long a secondary may take to get warm before another node is tried: enough for a state
+        of hundreds of megabytes. Each secondary in a row that did not get warm doubles it, up to
+        `WARM_UP_DOUBLINGS` times.
+    avoided_us
+        How long a node on which a replica was lost is avoided by the fragment, if there is another.
+    rest_us
+        If there is no other, how long it rests before it is tried again. Each further loss there
+        doubles that.
     drift, drift_share
         By which share of its planned cost, and by which share of its sub-deadline, a fragment's
         cost must have changed for a new plan to be proposed.
@@ -35,6 +44,9 @@ class DecisionSettings:
     takeover_grace_us: int = 3_000_000
     start_delay_us: int = 1_000_000
     submission_grace_us: int = 10_000_000
+    warm_up_us: int = 30_000_000
+    avoided_us: int = 300_000_000
+    rest_us: int = 1_000_000
     drift: float = 0.5
     drift_share: float = 0.1
 

@@ -1,9 +1,14 @@
 """Fragments that have lost a replica.
 
-Who changes a fragment's record, and when (C: coordinator, S: the secondary itself):
+Who changes a fragment's record, and when (C: coordinator, P: primary, S: secondary):
 
     primary   secondary   what happens
-    alive     gone        C chooses another secondary at once; a node that comes back is just free
+    alive     lost        P records the loss at once, and C chooses another secondary at once; a
+                          node that comes back is just free
+    alive     gone        the same, when its node's record is gone and P has recorded nothing
+    alive     not warm    C chooses another secondary when S has had time enough
+    yielded   alive       P has stepped down for a newer epoch. S records that it took over. If
+                          nobody acts in that epoch, C reinstates P
     gone      alive       S takes over and records it; C waits. If S has not within the grace:
                           C promotes a warm S, and starts over if S is not warm
     gone      gone        C starts over, with a new generation: at once if both are known to be
@@ -11,16 +16,30 @@ Who changes a fragment's record, and when (C: coordinator, S: the secondary itse
                           may live on without its session
 
 Starting over loses the fragment's state, and the history says so.
+
+A node on which a replica was lost, or did not get warm, is avoided for a while, because the reason
+may last: a link that is cut, or a source that it does not hear. If there is no other node, it is
+tried again after a pause that grows from time to time.
 """
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
 
 from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import InvalidQuery
 from orchestrator.control.decision import PendingDecision
 from orchestrator.control.placing import new_records, plan_query, put_retimed, retimed
-from orchestrator.records import FragmentRecord
+from orchestrator.records import FragmentRecord, ReplicaLoss
 from placement.errors import PlacementError
+from placement.records import Secondary
+
+WARM_UP_DOUBLINGS = 4
+"""How often the time for warming up is doubled at most: 8 minutes after 30 s."""
+
+REST_DOUBLINGS = 6
+"""How often the pause of a node is doubled at most: a minute after 1 s."""
 
 
 def heal(pending: PendingDecision, name: str) -> None:
@@ -29,18 +48,19 @@ def heal(pending: PendingDecision, name: str) -> None:
     orphaned_us = pending.now_us - view.orphaned_since_us.get(name, pending.now_us)
     patient = orphaned_us < pending.settings.takeover_grace_us
     if view.alive(record.primary):
-        if view.stepped_down(record) and not patient:
-            _reinstate(pending, record)
-        elif not view.alive(record.secondary):
+        if view.stepped_down(record):
+            _succeed(pending, record, patient=patient)
+        elif not view.listed(record.secondary):
             _replace_secondary(pending, record)
+        elif _overdue(pending, record):
+            _give_up(pending, record)
         return
     secondary = record.secondary
     if secondary is not None and view.alive(secondary):
         if patient:
             return
-        status = view.status(secondary, record.fragment)
-        if status is not None and status.role is not ReplicaRole.WARMING:
-            _promote(pending, record, max(record.epoch + 1, status.epoch))
+        if view.warm(record):
+            _promote(pending, record)
         else:
             _start_over(pending, record)
         return
@@ -49,15 +69,71 @@ def heal(pending: PendingDecision, name: str) -> None:
         _start_over(pending, record)
 
 
-def _replace_secondary(pending: PendingDecision, record: FragmentRecord) -> None:
-    before = "none" if record.secondary is None else record.secondary.node
+def _overdue(pending: PendingDecision, record: FragmentRecord) -> bool:
+    """Whether the secondary has had time enough to get warm."""
+    since_us = pending.view.cold_since_us.get(record.key)
+    if since_us is None:
+        return False
+    failures = sum(not loss.silent for loss in _recent(pending, record))
+    patience_us = pending.settings.warm_up_us * 2 ** min(failures, WARM_UP_DOUBLINGS)
+    return pending.now_us - since_us >= patience_us
+
+
+def _give_up(pending: PendingDecision, record: FragmentRecord) -> None:
+    """Have another node stand by instead of one that does not get warm, if there is one."""
+    assert record.secondary is not None
+    waited_s = (pending.now_us - pending.view.cold_since_us[record.key]) / 1e6
+    cause = f"not warm after {waited_s:.0f} s"
+    where = f"{record.key}: its secondary on {record.secondary.node}"
+    avoid = _avoided(pending, record) | {record.secondary.node}
     try:
-        prefer = _with_replica(pending, record)
-        found, problem = pending.planning.replace_secondary(record.query, record.fragment, prefer)
+        found = _candidate(pending, record, avoid)
+    except (PlacementError, InvalidQuery) as error:
+        pending.problems.append(f"{where} is {cause}, and no other node can stand by: {error}")
+        return
+    given_up = ReplicaLoss(
+        replica=record.secondary, cause=cause, detected_at_us=pending.now_us, silent=False
+    )
+    _write_secondary(pending, record, found, f", {cause}", (given_up,))
+
+
+def _replace_secondary(pending: PendingDecision, record: FragmentRecord) -> None:
+    """Name a secondary, on a node where none was lost if there is one."""
+    try:
+        try:
+            found = _candidate(pending, record, _avoided(pending, record))
+        except PlacementError:
+            found = _candidate(pending, record, _resting(pending, record))
     except (PlacementError, InvalidQuery) as error:
         pending.problems.append(str(error))
         return
-    detail = f"{before} → {found.node}, recovery {found.recovery.total_ms:.1f} ms"
+    _write_secondary(pending, record, found, _last_cause(record))
+
+
+def _candidate(
+    pending: PendingDecision, record: FragmentRecord, avoid: Collection[str]
+) -> tuple[Secondary, str | None]:
+    """A node to stand by, and the bound that it does not keep.
+
+    Raises
+    ------
+    PlacementError, InvalidQuery
+        There is none.
+    """
+    prefer = _with_replica(pending, record, avoid)
+    return pending.planning.replace_secondary(record.query, record.fragment, prefer, avoid)
+
+
+def _write_secondary(
+    pending: PendingDecision,
+    record: FragmentRecord,
+    candidate: tuple[Secondary, str | None],
+    why: str,
+    losses: tuple[ReplicaLoss, ...] = (),
+) -> None:
+    found, problem = candidate
+    before = "none" if record.secondary is None else record.secondary.node
+    detail = f"{before}{why} → {found.node}, recovery {found.recovery.total_ms:.1f} ms"
     if problem is not None:
         pending.problems.append(problem)
         detail += f", bound not kept: {problem}"
@@ -67,35 +143,108 @@ def _replace_secondary(pending: PendingDecision, record: FragmentRecord) -> None
         detail,
         secondary=pending.view.replica(found.node),
         timing=pending.planning.running[record.fragment].timing,
+        losses=(*_recent(pending, record), *losses),
     )
 
 
-def _with_replica(pending: PendingDecision, record: FragmentRecord) -> str | None:
+def _last_cause(record: FragmentRecord) -> str:
+    """Which replica the primary lost last, and why; empty if the record tells of none."""
+    if record.secondary is not None or not record.losses:
+        return ""
+    loss = record.losses[-1]
+    return f" ({loss.replica.node} lost: {loss.cause})"
+
+
+def _recent(pending: PendingDecision, record: FragmentRecord) -> tuple[ReplicaLoss, ...]:
+    """Losses that still matter: those of processes that live, and not too long ago."""
+    view, settings = pending.view, pending.settings
+    return tuple(
+        loss
+        for loss in record.losses
+        if view.listed(loss.replica) and pending.now_us - loss.detected_at_us < settings.avoided_us
+    )
+
+
+def _avoided(pending: PendingDecision, record: FragmentRecord) -> set[str]:
+    return {loss.replica.node for loss in _recent(pending, record)}
+
+
+def _resting(pending: PendingDecision, record: FragmentRecord) -> set[str]:
+    """Nodes that must not be tried again yet."""
+    recent = _recent(pending, record)
+    times = Counter(loss.replica.node for loss in recent)
+    last_us = {loss.replica.node: loss.detected_at_us for loss in recent}
+    return {
+        node
+        for node, count in times.items()
+        if pending.now_us - last_us[node]
+        < pending.settings.rest_us * 2 ** min(count - 1, REST_DOUBLINGS)
+    }
+
+
+def _with_replica(
+    pending: PendingDecision, record: FragmentRecord, avoid: Collection[str]
+) -> str | None:
     """A node that runs a replica already, warm ones first, other than the primary's."""
+    view = pending.view
     standing = {
-        node: host.replicas[record.fragment].role
-        for node, host in pending.view.executors.items()
-        if record.fragment in host.replicas
+        node: status.role
+        for node, status in view.reports_of(record.fragment).items()
+        if node in view.executors
         and node != record.primary.node
-        and not pending.view.suspected(node)
+        and node not in avoid
+        and not view.suspected(node)
     }
     warm = sorted(node for node, role in standing.items() if role is ReplicaRole.STANDBY)
     return next(iter(warm or sorted(standing)), None)
 
 
-def _promote(pending: PendingDecision, record: FragmentRecord, epoch: int) -> None:
+def _newest_epoch(pending: PendingDecision, record: FragmentRecord) -> int:
+    """The newest epoch of a fragment that the record or any host knows."""
+    reports = pending.view.reports_of(record.fragment).values()
+    return max([record.epoch, *(status.epoch for status in reports)])
+
+
+def _promote(pending: PendingDecision, record: FragmentRecord) -> None:
+    """Record the secondary as primary: in the epoch that it has begun itself, else in a new one."""
     assert record.secondary is not None
-    detail = f"{record.primary.node} is gone and {record.secondary.node} has not recorded "
+    status = pending.view.status(record.secondary, record.fragment)
+    assert status is not None
+    begun = status.role is ReplicaRole.PRIMARY and status.epoch > record.epoch
+    epoch = status.epoch if begun else _newest_epoch(pending, record) + 1
+    gone = "has stepped down" if pending.view.alive(record.primary) else "is gone"
+    detail = f"{record.primary.node} {gone} and {record.secondary.node} has not recorded "
     detail += f"that it took over; epoch {epoch}"
     successor = {"primary": record.secondary, "secondary": None, "took_over": None}
     pending.change_fragment(record, "promoted", detail, epoch=epoch, **successor)
 
 
-def _reinstate(pending: PendingDecision, record: FragmentRecord) -> None:
-    """Make a primary act again that stepped down for a successor who has not come forward."""
-    status = pending.view.status(record.primary, record.fragment)
-    assert status is not None
-    epoch = max(record.epoch, status.epoch) + 1
+def _succeed(pending: PendingDecision, record: FragmentRecord, *, patient: bool) -> None:
+    """See that somebody acts for a primary that has stepped down for a newer epoch.
+
+    Whoever began that epoch records it, and needs time for that. Nobody needs to be waited for if
+    all hosts that run a replica have heard of the epoch and none of them acts in it: then the
+    successor was one that the store had replaced, and that has been stopped.
+    """
+    view = pending.view
+    reports = view.reports_of(record.fragment)
+    yielded = reports[record.primary.node]
+    acting = [
+        node
+        for node, status in reports.items()
+        if status.role is ReplicaRole.PRIMARY and status.epoch > record.epoch
+    ]
+    # A report that is older than the record tells nothing: its host has yet to hear of the record.
+    informed = yielded.epoch > record.epoch and all(
+        status.epoch >= yielded.epoch for status in reports.values()
+    )
+    if patient and (acting or not informed):
+        return
+    secondary = record.secondary
+    if secondary is not None and secondary.node in acting and view.alive(secondary):
+        _promote(pending, record)
+        return
+    epoch = _newest_epoch(pending, record) + 1
     detail = f"{record.primary.node} stepped down and nobody has taken its place; epoch {epoch}"
     pending.change_fragment(record, "reinstated", detail, epoch=epoch)
 

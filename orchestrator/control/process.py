@@ -16,7 +16,7 @@ from contextlib import suppress
 from orchestrator.control.audit_events import audit_events
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings, Write
-from orchestrator.control.view import ClusterView, read_view, with_orphans
+from orchestrator.control.view import ClusterView, read_view, with_times
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
     FRAGMENTS,
@@ -158,7 +158,7 @@ class Coordination:
             return False
 
     def _step(self, now_us: int) -> bool:
-        view = with_orphans(read_view(self._store), self._before, now_us)
+        view = with_times(read_view(self._store), self._before, now_us)
         if self._before is not None:
             for event in audit_events(self._before, view, now_us):
                 self._store.append_history(event)

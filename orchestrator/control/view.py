@@ -61,6 +61,10 @@ class ClusterView:
         Records that could not be decoded or contradict themselves.
     orphaned_since_us
         Fragment whose primary is gone, or has stepped down → when this coordinator first noticed.
+    cold_since_us
+        Fragment whose secondary lives and is not warm → when this coordinator first noticed.
+    unprotected_since_us
+        Fragment without a warm secondary → when its replica was lost, as far as that is known.
     dataflow, problems
         The queries that compile, and why the others do not.
     """
@@ -74,6 +78,8 @@ class ClusterView:
     assignments: Mapping[str, Versioned[Assignment]] = field(default_factory=_nothing)
     invalid: tuple[RecordInvalid, ...] = ()
     orphaned_since_us: Mapping[str, int] = field(default_factory=_nothing)
+    cold_since_us: Mapping[str, int] = field(default_factory=_nothing)
+    unprotected_since_us: Mapping[str, int] = field(default_factory=_nothing)
     dataflow: Dataflow = field(init=False)
     problems: tuple[InvalidQuery, ...] = field(init=False)
 
@@ -155,10 +161,13 @@ class ClusterView:
 
     def alive(self, replica: ReplicaId | None) -> bool:
         """Whether the node still runs in that incarnation, and is not suspected."""
+        return replica is not None and self.listed(replica) and not self.suspected(replica.node)
+
+    def listed(self, replica: ReplicaId | None) -> bool:
+        """Whether the node still runs in that incarnation, suspected or not."""
         if replica is None or replica.node not in self.nodes:
             return False
-        living = self.nodes[replica.node].record.incarnation == replica.incarnation
-        return living and not self.suspected(replica.node)
+        return self.nodes[replica.node].record.incarnation == replica.incarnation
 
     def dead(self, replica: ReplicaId) -> bool:
         """Whether that incarnation has certainly ended, because the node runs in another one.
@@ -179,6 +188,14 @@ class ClusterView:
             return None
         return self.nodes[replica.node].record.replicas.get(fragment)
 
+    def reports_of(self, fragment: str) -> dict[str, ReplicaStatus]:
+        """Node → its report of a replica of the fragment, whether or not the record lists it."""
+        return {
+            name: found.record.replicas[fragment]
+            for name, found in self.nodes.items()
+            if fragment in found.record.replicas
+        }
+
     def measured_cost(self, fragment: Fragment) -> CostStatus | None:
         """Measured cost of a fragment on its primary's node; None until it has enough samples."""
         found = self.fragments.get(fragment.key)
@@ -191,6 +208,11 @@ class ClusterView:
         """Whether the primary is alive but no longer acts as one."""
         status = self.status(record.primary, record.fragment)
         return status is not None and status.role is ReplicaRole.STANDBY
+
+    def warm(self, record: FragmentRecord) -> bool:
+        """Whether the secondary is alive and has its state."""
+        secondary = self.status(record.secondary, record.fragment)
+        return secondary is not None and secondary.role is not ReplicaRole.WARMING
 
     def protected(self, record: FragmentRecord) -> bool:
         """Whether the fragment runs and a warm secondary stands by."""
@@ -280,17 +302,40 @@ def _stream_fault(record: StreamRecord) -> str | None:
     return f"has columns of unknown type {', '.join(unknown)}" if unknown else None
 
 
-def with_orphans(view: ClusterView, before: ClusterView | None, now_us: int) -> ClusterView:
-    """The view, with `orphaned_since_us` carried over from the view before.
+def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> ClusterView:
+    """The view, with the times since when something has been so, carried over from the view before.
 
-    The time of a fragment whose record has changed starts anew: the change needs time to take
-    effect.
+    The time since when a fragment is orphaned starts anew when its record has changed: the change
+    needs time to take effect.
     """
-    since_us: dict[str, int] = {}
+    orphaned: dict[str, int] = {}
+    cold: dict[str, int] = {}
+    unprotected: dict[str, int] = {}
     for name, found in view.fragments.items():
-        if view.alive(found.record.primary) and not view.stepped_down(found.record):
-            continue
+        record = found.record
         known = before.fragments.get(name) if before is not None else None
-        same = known is not None and known.version == found.version
-        since_us[name] = before.orphaned_since_us.get(name, now_us) if before and same else now_us
-    return replace(view, orphaned_since_us=since_us)
+        if not view.alive(record.primary) or view.stepped_down(record):
+            same = known is not None and known.version == found.version
+            since_us = before.orphaned_since_us.get(name) if before and same else None
+            orphaned[name] = now_us if since_us is None else since_us
+        if view.listed(record.secondary) and not view.warm(record):
+            same = known is not None and known.record.secondary == record.secondary
+            since_us = before.cold_since_us.get(name) if before and same else None
+            cold[name] = now_us if since_us is None else since_us
+        if not view.protected(record):
+            since_us = before.unprotected_since_us.get(name) if before else None
+            lost_us = _lost_us(None if known is None else known.record, record, now_us)
+            unprotected[name] = lost_us if since_us is None else since_us
+    return replace(
+        view,
+        orphaned_since_us=orphaned,
+        cold_since_us=cold,
+        unprotected_since_us=unprotected,
+    )
+
+
+def _lost_us(before: FragmentRecord | None, now: FragmentRecord, now_us: int) -> int:
+    """When the replica was lost whose loss the record tells since the view before."""
+    known = () if before is None else before.losses
+    new = [loss.detected_at_us for loss in now.losses if loss not in known]
+    return min(max(new, default=now_us), now_us)

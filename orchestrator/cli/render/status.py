@@ -73,7 +73,9 @@ def _nodes_table(nodes: Sequence[api.NodeStatus]) -> Table:
 
 def _fragments_table(fragments: Sequence[api.FragmentStatus]) -> Table:
     table = _table(
-        "\nFragments", ("fragment", "primary", "secondary", "standby"), ("sub-deadline", "epoch")
+        "\nFragments",
+        ("fragment", "primary", "secondary", "standby"),
+        ("unprotected", "sub-deadline", "epoch"),
     )
     for each in fragments:
         mark = ("✓ ", "green") if each.redundant else ("! ", "yellow")
@@ -83,6 +85,7 @@ def _fragments_table(fragments: Sequence[api.FragmentStatus]) -> Table:
             primary,
             each.secondary or "–",
             Text.assemble(mark, each.secondary_state),
+            "–" if each.unprotected_s is None else f"{each.unprotected_s:.2f} s",
             ms(each.sub_deadline_ms),
             str(each.epoch),
         )

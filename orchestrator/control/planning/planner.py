@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -27,6 +27,7 @@ from orchestrator.control.planning.task import (
     RunningFragment,
     detection_ms,
     network_view,
+    without_hosts,
 )
 from orchestrator.control.planning.workload import workload
 from orchestrator.control.view import ClusterView
@@ -163,28 +164,42 @@ class Planning:
         return self._figures(task, primaries, standbys)
 
     def replace_secondary(
-        self, query: str, fragment: str, prefer: str | None
+        self, query: str, fragment: str, prefer: str | None, avoid: Collection[str] = ()
     ) -> tuple[Secondary, str | None]:
         """Choose a node to stand by for one fragment; see `choose_secondary`.
+
+        Parameters
+        ----------
+        avoid
+            Nodes that must not be chosen.
 
         Raises
         ------
         InvalidQuery, PlacementError
             There is no node, or the query's ends are not there.
         """
-        task = self._task(query)
-        for work in self.work.of(query):
-            if work.name not in self.running:
-                problem = "runs nowhere at present"
-                raise InvalidQuery(query, "statements", work.name, problem, "It will start over.")
-        found, problem = choose_secondary(task, fragment, prefer)
         before = self.running[fragment]
+        # A fragment of the query that runs nowhere at present will start over elsewhere. Meanwhile
+        # it must not keep this one from being protected: any place will do for it.
+        somewhere = replace(before, secondary=None)
+        absent = [work.name for work in self.work.of(query) if work.name not in self.running]
+        task = self._task(query, absent=dict.fromkeys(absent, somewhere))
+        if avoid:
+            task = replace(task, network=without_hosts(task.network, avoid))
+        found, problem = choose_secondary(task, fragment, prefer)
         lag_ms = standby_lag_ms(task, found, before.timing.sub_deadline_ms)
         timing = msgspec.structs.replace(before.timing, standby_lag_ms=lag_ms)
         self.running[fragment] = replace(before, secondary=found.node, timing=timing)
         return found, problem
 
-    def _task(self, query: str, *, relaxed: bool = False) -> QueryTask:
+    def _task(
+        self,
+        query: str,
+        *,
+        relaxed: bool = False,
+        absent: Mapping[str, RunningFragment] | None = None,
+    ) -> QueryTask:
+        """The problem of one query; `absent` are fragments of it that are taken to run."""
         record = self.queries[query]
         self._check_ends(record)
         own = {work.name for work in self.work.of(query)}
@@ -195,12 +210,13 @@ class Planning:
             for node in (running.primary, running.secondary)
             if node is not None
         )
-        primaries = {name: running.primary for name, running in self.running.items()}
+        everywhere = self.running | dict(absent or {})
+        primaries = {name: running.primary for name, running in everywhere.items()}
         return QueryTask(
             query=record,
             graph=self.work.graph(query, primaries),
             work=self.work,
-            running=dict(self.running),
+            running=everywhere,
             network=network_view(self.view.trusted, replicas),
             settings=self.settings,
             detection_ms=detection_ms(self.view.settings),

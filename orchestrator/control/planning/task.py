@@ -6,8 +6,8 @@ The network is the one that the hosts report, in the planner's terms.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -158,3 +158,12 @@ def network_view(nodes: Mapping[str, NodeRecord], replicas: Counter[str]) -> Net
         ),
         rtt_ms=measured_pairs(located),
     )
+
+
+def without_hosts(network: NetworkView, avoid: Collection[str]) -> NetworkView:
+    """The same network, in which nothing may be placed on some of the nodes."""
+    nodes = (
+        replace(node, hosts_operators=node.hosts_operators and node.name not in avoid)
+        for node in network.nodes
+    )
+    return NetworkView(nodes=tuple(nodes), rtt_ms=network.rtt_ms)

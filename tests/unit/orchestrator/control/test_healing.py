@@ -1,0 +1,328 @@
+"""Which replica replaces which, and when: losses, cold secondaries, epochs that collide."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ha.roles import ReplicaRole
+from orchestrator.control.decision import DecisionSettings
+from orchestrator.records import FragmentRecord, ReplicaStatus
+from orchestrator.store.protocol import FRAGMENTS
+from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
+
+ALERTS = "proximity.alerts"
+SETTINGS = DecisionSettings()
+
+
+@pytest.fixture
+def cluster() -> ObedientCluster:
+    made = ObedientCluster()
+    made.apply(aircraft())
+    made.settle()
+    return made
+
+
+def alerts(cluster: ObedientCluster) -> FragmentRecord:
+    return cluster.view().fragments[ALERTS].record
+
+
+def secondary_of(cluster: ObedientCluster) -> str:
+    record = alerts(cluster)
+    assert record.secondary is not None
+    return record.secondary.node
+
+
+def lose_secondary(cluster: ObedientCluster) -> str:
+    found = cluster.view().fragments[ALERTS]
+    lost = secondary_of(cluster)
+    cluster.lose_secondary(found.record, found.version)
+    return lost
+
+
+def report(cluster: ObedientCluster, node: str, role: ReplicaRole, epoch: int) -> None:
+    """Have a host say something of its replica of alerts."""
+    host = cluster.hosts[node]
+    status = ReplicaStatus(role=role, epoch=epoch, output_watermark_ms=None)
+    host.tell(replicas=host.record.replicas | {"alerts": status}, reported_us=cluster.now_us)
+
+
+def details(cluster: ObedientCluster, kind: str) -> list[str]:
+    events = [entry.event for entry in cluster.store.history()]
+    return [e.detail for e in events if (e.kind, e.subject) == (kind, ALERTS)]
+
+
+def test_time_without_protection_is_told_from_the_loss_to_the_warm_secondary(
+    cluster: ObedientCluster,
+) -> None:
+    cluster.now_us += 5_000_000
+    lost_us = cluster.now_us
+    found = cluster.view().fragments[ALERTS]
+    cluster.lose_secondary(found.record, found.version)
+    # The coordinator hears of it 200 ms later, and the new secondary is warm after 600 ms.
+    cluster.now_us += 200_000
+    cluster.settle_coordinator()
+    cluster.now_us += 400_000
+    cluster.settle()
+    events = [e.event for e in cluster.store.history() if e.event.subject == ALERTS]
+    restored = events[-1]
+    assert restored.kind == "redundancy restored"
+    assert restored.lasted_ms == (cluster.now_us - lost_us) / 1e3 == 600.0
+    assert "after 0.60 s without protection" in restored.detail
+    assert "silent" in details(cluster, "redundancy lost")[-1]
+
+
+def test_two_nodes_lost_one_after_the_other_are_both_avoided_though_their_records_remain(
+    cluster: ObedientCluster,
+) -> None:
+    lost: set[str] = set()
+    for _ in range(3):
+        cluster.now_us += 2_000_000
+        lost.add(lose_secondary(cluster))
+        cluster.settle_coordinator()
+        view = cluster.view()
+        assert lost <= view.nodes.keys()
+        assert secondary_of(cluster) not in lost
+        assert all(view.suspected(node) for node in lost)
+    assert len(lost) == 3
+
+
+@pytest.mark.parametrize("first", ["secondary", "primary"])
+def test_two_executors_killed_one_after_the_other_leave_the_state_whole(
+    cluster: ObedientCluster, first: str
+) -> None:
+    before = alerts(cluster)
+    if first == "secondary":
+        lose_secondary(cluster)
+    else:
+        found = cluster.view().fragments[ALERTS]
+        cluster.take_over(found.record, found.version)
+    cluster.settle()
+    cluster.now_us += 2_000_000
+    # The new secondary is warm by now; the second kill takes the primary beside it.
+    found = cluster.view().fragments[ALERTS]
+    assert cluster.view().warm(found.record)
+    cluster.take_over(found.record, found.version)
+    cluster.settle()
+    after = alerts(cluster)
+    assert after.generation == before.generation
+    assert not details(cluster, "state lost")
+    assert cluster.view().protected(after)
+
+
+def test_lost_node_that_reports_again_is_trusted_but_avoided(cluster: ObedientCluster) -> None:
+    lost = lose_secondary(cluster)
+    cluster.settle()
+    cluster.now_us += 1
+    cluster.hosts[lost].tell(reported_us=cluster.now_us)
+    assert not cluster.view().suspected(lost)
+    lose_secondary(cluster)
+    cluster.settle_coordinator()
+    assert secondary_of(cluster) != lost
+
+
+def test_only_other_node_rests_longer_from_loss_to_loss(cluster: ObedientCluster) -> None:
+    # Only two executors are left: the link between them breaks again and again.
+    primary, only = alerts(cluster).primary.node, secondary_of(cluster)
+    for name in EXECUTORS:
+        if name not in (primary, only):
+            cluster.kill(name)
+    cluster.settle()
+    pauses_us: list[int] = []
+    for _ in range(4):
+        cluster.now_us += 1
+        lose_secondary(cluster)
+        lost_us = cluster.now_us
+        while alerts(cluster).secondary is None:
+            cluster.now_us += 250_000
+            cluster.hosts[only].tell(reported_us=cluster.now_us)
+            cluster.settle_coordinator()
+        assert secondary_of(cluster) == only
+        pauses_us.append(cluster.now_us - lost_us)
+    assert pauses_us == sorted(set(pauses_us))
+    assert pauses_us[-1] >= 8 * pauses_us[0]
+
+
+def test_secondary_that_stays_cold_is_replaced_with_a_reason_and_not_tried_again_soon(
+    cluster: ObedientCluster,
+) -> None:
+    for host in cluster.hosts.values():
+        host.cold = True
+    first = secondary_of(cluster)
+    cluster.settle()
+    tried = [first]
+    waits_us: list[int] = []
+    for _ in range(3):
+        began_us = cluster.now_us
+        while secondary_of(cluster) == tried[-1]:
+            cluster.now_us += 5_000_000
+            assert cluster.now_us - began_us < 1_000_000_000, "never replaced"
+            cluster.settle()
+        waits_us.append(cluster.now_us - began_us)
+        assert secondary_of(cluster) not in tried
+        tried.append(secondary_of(cluster))
+    assert waits_us == [SETTINGS.warm_up_us, 2 * SETTINGS.warm_up_us, 4 * SETTINGS.warm_up_us]
+    assert any("not warm after 30 s" in each for each in details(cluster, "secondary replaced"))
+    # Its host lives and runs other replicas: it is not suspected.
+    assert not cluster.view().suspected(first)
+
+
+def test_cold_secondary_stays_if_there_is_no_other_node(cluster: ObedientCluster) -> None:
+    record = alerts(cluster)
+    for name in EXECUTORS:
+        if name not in (record.primary.node, secondary_of(cluster)):
+            cluster.kill(name)
+    for host in cluster.hosts.values():
+        host.cold = True
+    cluster.settle()
+    cluster.now_us += 10 * SETTINGS.warm_up_us
+    cluster.settle()
+    assert alerts(cluster).secondary == record.secondary
+    assert any("no other node can stand by" in each for each in cluster.coordination.problems)
+
+
+def test_slow_warm_up_within_its_time_is_left_alone(cluster: ObedientCluster) -> None:
+    second = secondary_of(cluster)
+    cluster.hosts[second].cold = True
+    cluster.settle()
+    cluster.now_us += SETTINGS.warm_up_us - 1
+    cluster.settle()
+    assert secondary_of(cluster) == second
+    cluster.hosts[second].cold = False
+    cluster.settle()
+    cluster.now_us += 10 * SETTINGS.warm_up_us
+    cluster.settle()
+    assert secondary_of(cluster) == second
+
+
+@pytest.mark.parametrize(
+    ("role", "known", "expected"),
+    [
+        (ReplicaRole.STANDBY, 1, 2),
+        (ReplicaRole.STANDBY, 5, 6),
+        (ReplicaRole.PRIMARY, 5, 5),
+        (ReplicaRole.PRIMARY, 1, 2),
+    ],
+    ids=["standby", "standby-of-a-newer-epoch", "acting-in-a-newer-epoch", "acting-in-this-epoch"],
+)
+def test_promotion_heeds_the_epoch_that_the_secondary_knows(
+    cluster: ObedientCluster, role: ReplicaRole, known: int, expected: int
+) -> None:
+    before = alerts(cluster)
+    second = secondary_of(cluster)
+    cluster.kill(before.primary.node)
+    cluster.settle_coordinator()
+    cluster.now_us += SETTINGS.takeover_grace_us
+    report(cluster, second, role, known)
+    cluster.settle_coordinator()
+    after = alerts(cluster)
+    assert (after.primary, after.epoch) == (before.secondary, expected)
+
+
+def test_primary_that_yielded_to_a_dismissed_replica_is_reinstated_without_waiting(
+    cluster: ObedientCluster,
+) -> None:
+    before = alerts(cluster)
+    report(cluster, before.primary.node, ReplicaRole.STANDBY, 2)
+    report(cluster, secondary_of(cluster), ReplicaRole.STANDBY, 2)
+    cluster.settle_coordinator()
+    after = alerts(cluster)
+    assert (after.primary, after.secondary) == (before.primary, before.secondary)
+    assert after.epoch == 3
+
+
+def test_primary_that_yielded_waits_for_a_successor_who_may_not_have_heard(
+    cluster: ObedientCluster,
+) -> None:
+    before = alerts(cluster)
+    report(cluster, before.primary.node, ReplicaRole.STANDBY, 2)
+    cluster.settle_coordinator()
+    assert alerts(cluster) == before
+    cluster.now_us += SETTINGS.takeover_grace_us
+    cluster.settle_coordinator()
+    assert alerts(cluster).epoch == 3
+
+
+def test_successor_who_acts_and_cannot_record_it_is_recorded_in_its_own_epoch(
+    cluster: ObedientCluster,
+) -> None:
+    before = alerts(cluster)
+    report(cluster, before.primary.node, ReplicaRole.STANDBY, 4)
+    report(cluster, secondary_of(cluster), ReplicaRole.PRIMARY, 4)
+    cluster.settle_coordinator()
+    assert alerts(cluster) == before, "the successor's to record"
+    cluster.now_us += SETTINGS.takeover_grace_us
+    cluster.settle_coordinator()
+    after = alerts(cluster)
+    assert (after.primary, after.epoch) == (before.secondary, 4)
+
+
+def test_reinstatement_heeds_the_newest_epoch_that_anybody_knows(cluster: ObedientCluster) -> None:
+    before = alerts(cluster)
+    other = next(n for n in EXECUTORS if n not in (before.primary.node, secondary_of(cluster)))
+    report(cluster, before.primary.node, ReplicaRole.STANDBY, 2)
+    report(cluster, other, ReplicaRole.STANDBY, 7)
+    cluster.settle_coordinator()
+    cluster.now_us += SETTINGS.takeover_grace_us
+    cluster.settle_coordinator()
+    assert alerts(cluster).epoch == 8
+
+
+def test_state_is_not_founded_anew_while_one_of_its_replicas_may_live(
+    cluster: ObedientCluster,
+) -> None:
+    # The primary has lost its session only; the secondary's node certainly has a new process.
+    before = alerts(cluster)
+    cluster.hosts[before.primary.node].store.expire()
+    cluster.up(secondary_of(cluster))
+    cluster.settle_coordinator()
+    assert alerts(cluster).generation == before.generation
+    cluster.hosts[before.primary.node].store.resume()
+    host = cluster.hosts[before.primary.node]
+    host.tell()
+    cluster.settle()
+    after = alerts(cluster)
+    assert (after.primary, after.generation) == (before.primary, before.generation)
+    assert cluster.view().protected(after)
+
+
+def test_dead_replicas_are_not_named_as_producers(cluster: ObedientCluster) -> None:
+    before = alerts(cluster)
+    desk = "control-centre"
+    assert before.secondary is not None
+    assert cluster.view().assignments[desk].record.producers["alerts"] == (
+        before.primary.node,
+        before.secondary.node,
+    )
+    cluster.kill(before.primary.node)
+    cluster.settle()
+    assert cluster.view().assignments[desk].record.producers["alerts"] == (before.secondary.node,)
+    # A node in another life holds nothing either.
+    cluster.up(before.primary.node)
+    cluster.settle()
+    assert cluster.view().assignments[desk].record.producers["alerts"] == (before.secondary.node,)
+
+
+def test_suspected_replicas_are_not_named_as_producers(cluster: ObedientCluster) -> None:
+    found = cluster.view().fragments[ALERTS]
+    primary = found.record.primary.node
+    cluster.take_over(found.record, found.version)
+    cluster.settle_coordinator()
+    assert primary not in cluster.view().assignments["control-centre"].record.producers["alerts"]
+
+
+def test_losses_are_dropped_with_the_processes_they_name(cluster: ObedientCluster) -> None:
+    lost = lose_secondary(cluster)
+    cluster.settle()
+    cluster.up(lost)
+    cluster.settle()
+    again = lose_secondary(cluster)
+    cluster.settle()
+    assert [loss.replica.node for loss in alerts(cluster).losses] == [again]
+
+
+def test_record_with_a_loss_survives_its_encoding(cluster: ObedientCluster) -> None:
+    lose_secondary(cluster)
+    found = cluster.store.get(FRAGMENTS.key(ALERTS))
+    assert found is not None
+    assert msgspec.json.decode(msgspec.json.encode(found.record), type=FragmentRecord).losses
