@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from ha.messages import OutputDigest
-from streams.chunk import NO_WATERMARK, Chunk
-from streams.row_digest import RowDigest
+from streams.chunk import NO_WATERMARK, Chunk, RowDigest
 
 INTERVAL_MS = 5_000
 """Event time that a digest covers. A divergence is noticed about one interval after it began."""
@@ -34,8 +33,8 @@ class OutputDigests:
 
     def __init__(self, since_ms: int = NO_WATERMARK) -> None:
         self._first = NO_WATERMARK if since_ms == NO_WATERMARK else since_ms // INTERVAL_MS + 1
-        self._open: tuple[int, RowDigest] | None = None
-        self._closed: OrderedDict[int, int] = OrderedDict()
+        self._open: tuple[int, int, RowDigest] | None = None
+        self._closed: OrderedDict[int, tuple[int, int]] = OrderedDict()
         self._complete = self._first - 1
 
     def add(self, chunk: Chunk) -> None:
@@ -57,7 +56,10 @@ class OutputDigests:
         if not self._closed:
             return None
         interval = next(reversed(self._closed))
-        return OutputDigest(generation=generation, interval=interval, value=self._closed[interval])
+        first_seq, rows = self._closed[interval]
+        return OutputDigest(
+            generation=generation, interval=interval, first_seq=first_seq, rows=rows
+        )
 
     def differs(self, digest: OutputDigest) -> bool:
         """Whether this replica's output differs from the peer replica's in that interval.
@@ -67,7 +69,7 @@ class OutputDigests:
         oldest = next(iter(self._closed), self._first)
         if not max(self._first, oldest) <= digest.interval <= self._complete:
             return False
-        return self._closed.get(digest.interval) != digest.value
+        return self._closed.get(digest.interval) != (digest.first_seq, digest.rows)
 
     def _add_rows(self, interval: int, chunk: Chunk, begin: int, end: int) -> None:
         if interval < self._first:
@@ -75,13 +77,13 @@ class OutputDigests:
         if self._open is not None and self._open[0] != interval:
             self._close()
         if self._open is None:
-            self._open = interval, RowDigest(seed=chunk.first_seq + begin)
-        self._open[1].update(chunk.rows.slice(begin, end - begin))
+            self._open = interval, chunk.first_seq + begin, RowDigest()
+        self._open[2].update(chunk.rows.slice(begin, end - begin))
 
     def _close(self) -> None:
         assert self._open is not None
-        interval, digest = self._open
-        self._closed[interval] = digest.value
+        interval, first_seq, digest = self._open
+        self._closed[interval] = first_seq, digest.value
         self._open = None
         if len(self._closed) > KEPT:
             self._closed.popitem(last=False)

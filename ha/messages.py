@@ -92,11 +92,20 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputDigest:
-    """Digest of a replica's output with event timestamps in one interval (`ha.digest`)."""
+    """Digest of a replica's output with event timestamps in one interval (`ha.digest`).
+
+    Attributes
+    ----------
+    first_seq
+        Sequence number of the interval's first tuple.
+    rows
+        Digest of its tuples.
+    """
 
     generation: int
     interval: int
-    value: int
+    first_seq: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,10 @@
+from dataclasses import dataclass
+
 import pytest
 
 from ha.errors import InvariantViolation
-from ha.output_log import OutputLog
+from ha.messages import Ack, Subscribe
+from ha.output_log import OutputLog, acknowledge, feed_subscribers, offer, subscribe
 from streams.chunk import Position
 from tests.streams_of_numbers import chunk, numbers, schema
 
@@ -111,3 +114,71 @@ def test_output_lingers_for_consumers_that_are_not_known_yet() -> None:
     assert log.subscribe(BOB, Position(next_seq=1, watermark_ms=10)) == Position(
         next_seq=1, watermark_ms=10
     )
+
+
+@dataclass
+class Made:
+    """A producer in its third generation."""
+
+    log: OutputLog
+    feeds_subscribers: bool = True
+    accepts_subscribers: bool = True
+    stream: str = "s"
+    epoch: int = 4
+    generation: int = 3
+
+
+def ack(position: Position, generation: int = 3) -> Ack:
+    return Ack(position=position, epoch=4, generation=generation)
+
+
+def test_an_acknowledgement_of_another_generation_trims_nothing() -> None:
+    made = Made(log_of((10, 2), (20, 1)))
+    made.log.subscribe(ALICE, None)
+    acknowledge(made, ALICE, ack(Position(next_seq=2, watermark_ms=10), generation=1))
+    assert numbers(made.log.chunks()) == [0, 1, 2]
+    acknowledge(made, ALICE, ack(Position(next_seq=2, watermark_ms=10)))
+    assert numbers(made.log.chunks()) == [2]
+
+
+def test_an_acknowledgement_of_a_host_not_known_here_subscribes_it() -> None:
+    made = Made(log_of((10, 2), (20, 1)))
+    acknowledge(made, ALICE, ack(Position(next_seq=2, watermark_ms=10)))
+    acknowledge(made, BOB, ack(Position(next_seq=2, watermark_ms=10), generation=1))
+    assert numbers(made.log.take_unsent(ALICE)) == [2]
+    assert numbers(made.log.take_unsent(BOB)) == [0, 1, 2]
+
+
+def test_a_position_of_another_generation_says_nothing_about_this_ones_output() -> None:
+    made = Made(log_of((10, 2), (20, 1)))
+    position = Position(next_seq=2, watermark_ms=10)
+    before = Subscribe(stream="s", position=position, generation=1)
+    assert subscribe(made, ALICE, before).position == Position()
+    now = Subscribe(stream="s", position=position, generation=3)
+    assert subscribe(made, ALICE, now).position == position
+
+
+def test_a_standby_sends_only_to_those_that_asked_to_be_fed() -> None:
+    made = Made(log_of((10, 2)), feeds_subscribers=False)
+    made.log.subscribe(ALICE, None, feed=True)
+    made.log.subscribe(BOB, None)
+    assert [node for node, _ in feed_subscribers(made)] == [ALICE]
+    assert (offer(made, ALICE).sent, offer(made, BOB).sent) == (True, False)
+
+
+def test_an_offer_says_whether_everything_was_sent() -> None:
+    made = Made(log_of((10, 2)))
+    made.log.subscribe(ALICE, None)
+    assert not offer(made, ALICE).sent
+    list(feed_subscribers(made))
+    assert offer(made, ALICE).sent
+    assert offer(made, ALICE).watermark_ms == 10
+
+
+def test_a_host_that_subscribes_again_is_sent_everything_from_there_again() -> None:
+    made = Made(log_of((10, 2), (20, 1)))
+    made.log.subscribe(ALICE, None)
+    list(feed_subscribers(made))
+    made.log.subscribe(ALICE, Position(next_seq=2, watermark_ms=10))
+    ((_, again),) = feed_subscribers(made)
+    assert numbers([again.chunk]) == [2]

@@ -61,6 +61,11 @@ def offer(watermark_ms: int, *, sent: bool) -> Control:
     return Control(offers={"f": Offer(generation=1, epoch=1, watermark_ms=watermark_ms, sent=sent)})
 
 
+def other_digest(generation: int = 1) -> Control:
+    digest = OutputDigest(generation=generation, interval=0, first_seq=0, rows=1)
+    return Control(digests={"f": digest})
+
+
 @pytest.mark.parametrize("ends", [(5,), (1, 2, 5), (2, 3, 4, 5), (1, 2, 3, 4, 5)])
 def test_a_new_generation_in_any_number_of_chunks_is_delivered_once(ends: tuple[int, ...]) -> None:
     """The first chunk of the new generation alone does not show what it repeats."""
@@ -209,8 +214,7 @@ def test_a_secondary_whose_output_differs_takes_the_primarys_state() -> None:
     host = standby()
     host.hear("site", data(chunk(0, [(10, 4), (9000, 1)])))
     host.work()
-    other = OutputDigest(generation=1, interval=0, value=1)
-    host.hear("one", Control(digests={"f": other}))
+    host.hear("one", other_digest())
     assert host.role is ReplicaRole.WARMING
     assert host.core.counters["divergences"] == 1
     assert "diverged" in [r.kind for r in host.take(Report)]
@@ -220,8 +224,8 @@ def test_digests_of_another_generation_or_of_a_stranger_mean_nothing() -> None:
     host = standby()
     host.hear("site", data(chunk(0, [(10, 4), (9000, 1)])))
     host.work()
-    host.hear("one", Control(digests={"f": OutputDigest(generation=2, interval=0, value=1)}))
-    host.hear("exit", Control(digests={"f": OutputDigest(generation=1, interval=0, value=1)}))
+    host.hear("one", other_digest(generation=2))
+    host.hear("exit", other_digest(generation=1))
     assert host.role is ReplicaRole.STANDBY
 
 
@@ -229,7 +233,7 @@ def test_a_primary_that_differs_goes_on() -> None:
     host = primary()
     host.hear("site", data(chunk(0, [(10, 4), (9000, 1)])))
     host.work()
-    host.hear("two", Control(digests={"f": OutputDigest(generation=1, interval=0, value=1)}))
+    host.hear("two", other_digest(generation=1))
     assert (host.role, host.core.counters["divergences"]) == (ReplicaRole.PRIMARY, 1)
 
 
