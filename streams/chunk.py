@@ -40,6 +40,10 @@ NO_WATERMARK = -(2**62)
 """The watermark, ms, of a stream that has none yet: before every event timestamp."""
 
 
+FOREVER_MS = 2**62
+"""Later than every event timestamp and every watermark, ms."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
     """A cut through a stream, between two tuples.
@@ -130,6 +134,8 @@ class Chunk:
             )
         if np.any(self.watermarks_ms[1:] <= self.watermarks_ms[:-1]):
             raise ChunkError("watermarks do not rise")
+        if self.watermarks_ms[-1] >= FOREVER_MS:
+            raise ChunkError(f"the watermark {self.watermark_ms} ms lies beyond all timestamps")
         if self.rows.num_rows == 0:
             return
         if self.rows.column(0).null_count:

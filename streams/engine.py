@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from streams.chunk import Chunk, Position, stream_schema
+from streams.chunk import Chunk, ChunkError, Position, stream_schema
 from streams.input_queue import InputQueue
 from streams.program import Program
 from streams.state import (
@@ -58,8 +58,16 @@ class Evaluated:
     tuples_in: int
 
 
+class EvaluationError(Exception):
+    """A statement could not be evaluated. Its engine is broken: discard it."""
+
+
 class FragmentEngine:
     """Evaluates one program. The same inputs give the same rows, however they are cut.
+
+    No data makes other exceptions come out than `ChunkError` of `offer`, `EvaluationError` of
+    `advance`, and `SnapshotError` of `snapshot` and `restore`. `offer` and `restore` leave the
+    engine unchanged when they raise.
 
     Parameters
     ----------
@@ -92,8 +100,10 @@ class FragmentEngine:
         Raises
         ------
         ChunkError
-            It does not continue the input.
+            It does not continue the input, breaks the promises of `Chunk`, or is of no input.
         """
+        if stream not in self._queues:
+            raise ChunkError(f"stream {stream} is no input of {self._program.name}")
         self._queues[stream].offer(chunk)
 
     def skip_to(self, stream: str, position: Position) -> None:
@@ -127,6 +137,11 @@ class FragmentEngine:
         -------
         Evaluated or None
             None if the input watermark allows no evaluation.
+
+        Raises
+        ------
+        EvaluationError
+            An operator raised, whatever the reason: a bug, memory, state that makes no sense.
         """
         if limit < 1:
             raise ValueError(f"cannot advance by {limit} watermarks; give 1 or more")
@@ -143,9 +158,13 @@ class FragmentEngine:
         until_ms = int(watermarks_ms[-1])
         first_ids = {name: queue.taken for name, queue in self._queues.items()}
         taken = {name: queue.take(until_ms) for name, queue in self._queues.items()}
-        with np.errstate(all="ignore"):
-            # Results that are not numbers become NULL: numpy need not warn.
-            rows = self._evaluation.run(taken, first_ids, until_ms)
+        try:
+            with np.errstate(all="ignore"):
+                # Results that are not numbers become NULL: numpy need not warn.
+                rows = self._evaluation.run(taken, first_ids, until_ms)
+        except Exception as failed:
+            message = f"{self._program.name} cannot be evaluated at {until_ms} ms: {failed!r}"
+            raise EvaluationError(message) from failed
         return Evaluated(
             rows=rows,
             watermarks_ms=watermarks_ms,
@@ -194,8 +213,17 @@ class FragmentEngine:
 
         Chunks that were offered and not evaluated are left out. Offer them again after `restore`,
         from `positions` on.
+
+        Raises
+        ------
+        SnapshotError
+            The state cannot be written, as when a column has more text than Arrow's 2 GiB.
         """
-        operators = {name: operator.save() for name, operator in self._evaluation.stateful()}
+        try:
+            operators = {name: operator.save() for name, operator in self._evaluation.stateful()}
+        except Exception as failed:
+            message = f"the state of {self._program.name} cannot be written: {failed!r}"
+            raise SnapshotError(message) from failed
         inputs = {
             stream: SavedInput(position=queue.position, taken=queue.taken)
             for stream, queue in self._queues.items()
@@ -221,9 +249,10 @@ class FragmentEngine:
         try:
             for name, saved in record.operators.items():
                 stateful[name].load(saved)
-        except (KeyError, ValueError, TypeError) as failed:
-            if isinstance(failed, SnapshotError):
-                raise
+        except SnapshotError:
+            raise
+        except Exception as failed:
+            # Damage may show as any error.
             raise SnapshotError(f"the snapshot cannot be understood: {failed!r}") from failed
         self._evaluation = evaluation
         for stream, saved_input in record.inputs.items():

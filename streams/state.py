@@ -162,5 +162,5 @@ def read_snapshot(data: bytes) -> SnapshotRecord:
         raise SnapshotError("the snapshot is damaged: its checksum does not match")
     try:
         return msgspec.msgpack.decode(body, type=SnapshotRecord)
-    except (msgspec.DecodeError, msgspec.ValidationError) as failed:
+    except (msgspec.MsgspecError, ValueError) as failed:
         raise SnapshotError(f"the snapshot cannot be read: {failed}") from failed

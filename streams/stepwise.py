@@ -12,18 +12,13 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
+from streams.chunk import FOREVER_MS
 from streams.language.ast import ToStream
 from streams.operators.changes_to_stream import ChangesToStream
 from streams.operators.partition_window import PartitionWindow
 from streams.operators.relation_to_stream import RelationToStream
 from streams.operators.union import union
-from streams.operators.window import (
-    FOREVER_MS,
-    RangeWindow,
-    RowsWindow,
-    UnboundedWindow,
-    Window,
-)
+from streams.operators.window import RangeWindow, RowsWindow, UnboundedWindow, Window
 from streams.program import Program, WindowPlan
 from streams.select_pipeline import SelectPipeline
 from streams.state import Stateful

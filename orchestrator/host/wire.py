@@ -124,8 +124,9 @@ def decode(frames: Sequence[bytes], schema_of: SchemaOf) -> Message:
         return _message(header, frames[1:], schema_of)
     except WireError:
         raise
-    except (msgspec.MsgspecError, pa.ArrowException, ValueError, OSError, EOFError) as error:
-        raise WireError(str(error)) from error
+    except Exception as error:
+        # Damage may show as any error of the libraries that read the frames.
+        raise WireError(repr(error)) from error
 
 
 def _message(header: Header, bodies: Sequence[bytes], schema_of: SchemaOf) -> Message:

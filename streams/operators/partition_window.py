@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from streams.operators.window import FOREVER_MS, LoggedWindow, arrivals
+from streams.chunk import FOREVER_MS
+from streams.operators.window import LoggedWindow, arrivals
 from streams.state import State
 from streams.vector import Delta, Frame
 

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from streams.chunk import FOREVER_MS
 from streams.operators.row_log import RowLog
 from streams.state import SnapshotError, State
 from streams.vector import Delta, Frame, Positions, concat_frames
 from topology.arrays import IntArray
-
-FOREVER_MS = 2**62
-"""Later than every event timestamp."""
 
 ALL_INSERTED_UP_TO = 4096
 _all_true = np.ones(ALL_INSERTED_UP_TO, dtype=np.bool_)

@@ -54,8 +54,8 @@ angles: dict[str, FloatArray] = {
     "of degrees": rng.uniform(-180, 180, 500) * (math.pi / 180),
     "large": rng.uniform(-1e7, 1e7, 300),
     "huge": huge,
-    "near multiples of a quarter": np.arange(-200, 200) * (math.pi / 2),
-    "near steps of the table": np.arange(-300, 300) * math.nextafter(math.pi / 512, 9),
+    "near multiples of a quarter": np.arange(-200.0, 200.0) * (math.pi / 2),
+    "near steps of the table": np.arange(-300.0, 300.0) * math.nextafter(math.pi / 512, 9),
     "whole": np.arange(1.0, 300),
 }
 
