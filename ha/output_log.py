@@ -45,12 +45,15 @@ class Subscriber:
         Whether it is sent output even by a standby.
     patient
         Whether output is kept for it while it is away.
+    reread_from
+        Where the piece began that was last read again for it.
     """
 
     acknowledged: Position
     sent: Position
     feed: bool = False
     patient: bool = False
+    reread_from: Position | None = None
 
 
 class OutputLog:
@@ -66,6 +69,9 @@ class OutputLog:
         Greatest size of the rows kept, as Arrow counts it.
     linger_us
         How much longer than needed output is kept, measured in ingestion times.
+    rereadable
+        Whether output before the log's beginning can be had again. A host may then subscribe from
+        there. It is sent nothing from the log until `reread` has brought it to the log's beginning.
 
     Attributes
     ----------
@@ -85,6 +91,8 @@ class OutputLog:
         base: Position | None = None,
         capacity_bytes: int = DEFAULT_CAPACITY_BYTES,
         linger_us: int = DEFAULT_LINGER_US,
+        *,
+        rereadable: bool = False,
     ) -> None:
         self.schema = schema
         self.base = self.end = base or Position()
@@ -93,6 +101,7 @@ class OutputLog:
         self._bytes = 0
         self._capacity_bytes = capacity_bytes
         self._linger_us = linger_us
+        self._rereadable = rereadable
         self.subscribers: dict[str, Subscriber] = {}
         self.overflowed_tuples = 0
 
@@ -136,9 +145,15 @@ class OutputLog:
 
         A host that subscribes again is sent everything from there on again.
         """
-        start = self.base if position is None or _before(position, self.base) else position
+        start = self.base if position is None else position
+        if _before(start, self.base) and not self._rereadable:
+            start = self.base
+        # What a host has received, and asks no more for, it has not acknowledged yet.
+        known = self.subscribers.get(node)
+        behind = known is not None and _before(known.acknowledged, start)
+        acknowledged = known.acknowledged if known is not None and behind else start
         self.subscribers[node] = Subscriber(
-            acknowledged=start, sent=start, feed=feed, patient=patient
+            acknowledged=acknowledged, sent=start, feed=feed, patient=patient
         )
         return start
 
@@ -157,9 +172,36 @@ class OutputLog:
     def take_unsent(self, node: str) -> list[Chunk]:
         """The chunks a subscriber has not been sent yet; they count as sent from now on."""
         subscriber = self.subscribers[node]
+        if self._rereadable and _before(subscriber.sent, self.base):
+            return []
         fresh = list(self._after(subscriber.sent))
         subscriber.sent = self.end
         return fresh
+
+    def wanted(self) -> Iterator[tuple[str, Position]]:
+        """Hosts that lack output from before the log's beginning, and where each one stands.
+
+        A host that has two pieces to acknowledge is left out, so that no more than two are under
+        way however much it lacks.
+        """
+        if not self._rereadable:
+            return
+        for node, subscriber in self.subscribers.items():
+            if _before(subscriber.sent, subscriber.acknowledged):
+                subscriber.sent = subscriber.acknowledged
+            before = subscriber.reread_from
+            if _before(subscriber.sent, self.base) and (
+                before is None or not _before(subscriber.acknowledged, before)
+            ):
+                yield node, subscriber.sent
+
+    def reread(self, node: str, after: Position, chunk: Chunk) -> bool:
+        """Count output as sent that was read again; False if the host stands elsewhere now."""
+        subscriber = self.subscribers.get(node)
+        if subscriber is None or subscriber.sent != after:
+            return False
+        subscriber.reread_from, subscriber.sent = after, chunk.end
+        return True
 
     def rewind(self) -> None:
         """Count only acknowledged output as sent, so that a new primary sends the rest again."""

@@ -184,6 +184,9 @@ class Link:
         it has answered.
     feed
         Whether it was asked to send even as a standby.
+    whole
+        Whether it was asked for all that it keeps although some reader has a position, since
+        another has none. Then its answer does not say what it could give that reader.
     """
 
     asked_us: int | None = None
@@ -191,6 +194,7 @@ class Link:
     start: Position | None = None
     generation: int = 0
     feed: bool = False
+    whole: bool = False
     offer: Offer | None = None
 
 
@@ -253,7 +257,9 @@ class Subscription:
             link.asked_us, link.start = None, None
 
     def requests(self, now_us: int) -> list[tuple[str, Subscribe]]:
-        """Requests that are due, each with the node to send it to."""
+        """Requests that are due, each with the node to send it to; none without a reader."""
+        if not self.readers:
+            return []
         return [
             (node, self._ask(link, now_us))
             for node, link in self._links.items()
@@ -342,7 +348,7 @@ class Subscription:
             else:
                 beyond.append(
                     link.generation != cursor.generation
-                    or link.start.next_seq > cursor.position.next_seq
+                    or (not link.whole and link.start.next_seq > cursor.position.next_seq)
                 )
         return bool(beyond) and all(beyond)
 
@@ -352,6 +358,7 @@ class Subscription:
         return (
             link is not None
             and link.start is not None
+            and not link.whole
             and any(
                 cursor.position is not None and link.start.next_seq > cursor.position.next_seq
                 for cursor in self.readers.values()
@@ -409,6 +416,7 @@ class Subscription:
         positions = [cursor.position for cursor in self.readers.values()]
         known = [position for position in positions if position is not None]
         whole = len(known) < len(positions) or len(generations) != 1
+        link.whole = whole and bool(known)
         return Subscribe(
             stream=self.stream,
             position=None if whole else min(known, key=lambda position: position.watermark_ms),

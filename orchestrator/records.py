@@ -161,6 +161,8 @@ class SourceSpec(DriverSpec, frozen=True, kw_only=True):
 
     together_ms: float = 0.0
     """Time, on the cluster's clock, whose tuples enter at once."""
+    resumable: bool = False
+    """Whether it can be read again from any position, with the same numbering."""
 
 
 class Shed(Record, frozen=True, kw_only=True):
@@ -193,6 +195,21 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     start_at_us: int | None = None
     """When the source starts on the cluster's clock; set by the coordinator once every
     query that reads the stream has a warm secondary for each fragment."""
+    generation: int = 0
+    """How often the stream had to begin anew since it started, because its site was started again
+    and could not resume."""
+    incarnation: str | None = None
+    """The incarnation of the site that the generation belongs to; None: the stream has not started,
+    or resumes on any."""
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a site that is started again can continue the stream's numbering.
+
+        Tuples that a load shedder admits depend on when they arrive, so they cannot be numbered
+        again.
+        """
+        return self.source is not None and self.source.resumable and self.shed is None
 
 
 class Estimate(Record, frozen=True, kw_only=True):
@@ -354,6 +371,14 @@ class SourceAssignment(Record, frozen=True, kw_only=True):
     source: SourceSpec | None
     start_at_us: int | None
     shed: Shed | None = None
+    generation: int = 1
+    """Life of the stream's numbering: it rises when the stream begins anew, and when it is deleted
+    and applied again."""
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the site can continue a numbering that another process began."""
+        return self.source is not None and self.source.resumable and self.shed is None
 
 
 class SinkAssignment(Record, frozen=True, kw_only=True):
@@ -364,6 +389,9 @@ class SinkAssignment(Record, frozen=True, kw_only=True):
     deadline_ms: float
     sink: DriverSpec | None = None
     """None: an archive at sites; observers read the stream themselves."""
+    life: int = 0
+    """Identifies the query among all that had its name: what a sink has kept of a former query is
+    no part of this one's output."""
 
 
 class Assignment(Record, frozen=True, kw_only=True):

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from orchestrator import sinks, sources
-from orchestrator.host.events import Deliver, SourceEmitted
+from orchestrator.host.events import Deliver, Durable, SourceEmitted
 from orchestrator.manifest.document import Section
 from orchestrator.manifest.units import duration_ms
-from orchestrator.records import SourceAssignment
+from orchestrator.records import SinkAssignment, SourceAssignment
 from orchestrator.sinks.driver import SinkDriver
 from orchestrator.sources.driver import SourceDriver
 from streams.chunk import stream_schema
@@ -78,8 +78,8 @@ class TextFile(SinkDriver, frozen=True, kw_only=True):
     def read(cls, section: Section) -> Self:
         return cls(separator=section.need("separator").text())
 
-    def open(self, stream: str, folder: Path) -> OpenTextFile:
-        return OpenTextFile(folder / f"{stream}.txt", self.separator)
+    def open(self, assignment: SinkAssignment, folder: Path) -> OpenTextFile:
+        return OpenTextFile(folder / f"{assignment.stream}.txt", self.separator)
 
 
 class OpenTextFile:
@@ -87,18 +87,23 @@ class OpenTextFile:
         self._path = path
         self._separator = separator
         self._lines: list[str] = []
+        self._kept: Durable | None = None
+        # A text file does not tell to which tuple it goes.
+        self.durable: Durable | None = None
 
     def keep(self, delivery: Deliver) -> None:
         for row in delivery.chunk.rows.to_pylist():
             self._lines.append(self._separator.join(str(value) for value in row.values()))
+        self._kept = delivery.end
 
     def flush(self) -> None:
         with self._path.open("a") as file:
             file.writelines(f"{line}\n" for line in self._lines)
         self._lines.clear()
+        self.durable = self._kept
 
     def close(self) -> None:
-        self.flush()
+        self._lines.clear()
 
 
 def register() -> None:

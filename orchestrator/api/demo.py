@@ -31,7 +31,7 @@ from orchestrator.manifest import ClusterManifest, Manifests, StreamManifest, lo
 from orchestrator.progress import Progress
 from orchestrator.records import QueryRecord
 from orchestrator.sinks import read_back
-from orchestrator.sinks.delivered import SEQUENCE, Delivered
+from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered
 from orchestrator.sources import played, recorded
 from orchestrator.sources.driver import RecordedSource
 from orchestrator.store.protocol import Store
@@ -257,7 +257,10 @@ class Demo:
             cluster.session,
             example.answer,
             {stream: each.recording for stream, each in example.recordings.items()},
-            {stream: one.rows.drop_columns([SEQUENCE]) for stream, one in delivered.items()},
+            {
+                stream: one.rows.drop_columns([GENERATION, SEQUENCE])
+                for stream, one in delivered.items()
+            },
             through_ms=dict.fromkeys(delivered, example.end_ms),
             file=str(example.folder / ANSWER),
         )

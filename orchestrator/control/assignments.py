@@ -46,7 +46,7 @@ def _assignment(planning: Planning, name: str) -> Assignment:
     return Assignment(
         incarnation=node.incarnation,
         fragments=running,
-        sources=_sources(node, planning.streams),
+        sources=_sources(view, node, planning.streams),
         sinks=sinks,
         producers={stream: _holders(planning, stream) for stream in sorted(read)},
         peers=_peers(view, node),
@@ -73,7 +73,9 @@ def _replica_in(work: FragmentWork, record: FragmentRecord, here: ReplicaId) -> 
     )
 
 
-def _sources(node: NodeRecord, streams: Mapping[str, StreamRecord]) -> tuple[SourceAssignment, ...]:
+def _sources(
+    view: ClusterView, node: NodeRecord, streams: Mapping[str, StreamRecord]
+) -> tuple[SourceAssignment, ...]:
     if node.kind is not NodeKind.SITE:
         return ()
     return tuple(
@@ -83,6 +85,9 @@ def _sources(node: NodeRecord, streams: Mapping[str, StreamRecord]) -> tuple[Sou
             source=stream.source,
             start_at_us=stream.start_at_us,
             shed=stream.shed,
+            # Beginning anew is a change of the store, so a stream that is deleted and applied again
+            # has a greater number than it ever had before.
+            generation=view.streams[name].created + stream.generation,
         )
         for name, stream in sorted(streams.items())
         if stream.site == node.node
@@ -108,6 +113,7 @@ def _sinks(
             columns=dict(view.dataflow.columns[stream]),
             deadline_ms=_deadline_ms(view, stream),
             sink=None if node.kind is NodeKind.OBSERVER else _sink(view, stream),
+            life=0 if node.kind is NodeKind.OBSERVER else _life(view, stream),
         )
         for stream in sorted(wanted)
     )
@@ -116,6 +122,11 @@ def _sinks(
 def _sink(view: ClusterView, stream: str) -> DriverSpec | None:
     """The sink driver that the stream's own query names."""
     return view.query_records[view.dataflow.fragments[stream].query].sinks.get(stream)
+
+
+def _life(view: ClusterView, stream: str) -> int:
+    """Identifies the stream's own query."""
+    return view.queries[view.dataflow.fragments[stream].query].created
 
 
 def _deadline_ms(view: ClusterView, stream: str) -> float:

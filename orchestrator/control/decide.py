@@ -48,6 +48,7 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
     _note_drift(pending)
     place_new(pending)
     _start_streams(pending)
+    _renew_streams(pending)
     _assign(pending)
     return Decision(writes=tuple(pending.writes), problems=tuple(pending.problems))
 
@@ -104,9 +105,33 @@ def _start_streams(pending: PendingDecision) -> None:
         started = [known[name].start_at_us for name in streams]
         at_us = min((start for start in started if start is not None), default=begin_us)
         for name in waiting:
-            known[name] = msgspec.structs.replace(known[name], start_at_us=at_us)
+            site = view.nodes[known[name].site].record
+            known[name] = msgspec.structs.replace(
+                known[name],
+                start_at_us=at_us,
+                incarnation=None if known[name].resumes else site.incarnation,
+            )
             event = pending.event("stream starts", name, "everything that reads it is protected")
             pending.write(STREAMS.key(name), known[name], view.streams[name].version, event)
+
+
+def _renew_streams(pending: PendingDecision) -> None:
+    """Have streams begin anew whose site was started again and cannot continue their numbering."""
+    view, known = pending.view, pending.planning.streams
+    for name, stream in known.items():
+        site = view.nodes.get(stream.site)
+        if stream.incarnation is None or site is None:
+            continue
+        if site.record.incarnation == stream.incarnation:
+            continue
+        renewed = msgspec.structs.replace(
+            stream, generation=stream.generation + 1, incarnation=site.record.incarnation
+        )
+        known[name] = renewed
+        detail = f"{stream.site} was started again and its source cannot resume; "
+        detail += f"generation {renewed.generation}"
+        event = pending.event("stream begins anew", name, detail)
+        pending.write(STREAMS.key(name), renewed, view.streams[name].version, event)
 
 
 def _connected_streams(view: ClusterView) -> list[tuple[list[str], set[str]]]:

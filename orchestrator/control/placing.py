@@ -194,8 +194,10 @@ def basis(planning: Planning, query: str, nodes: Iterable[str]) -> dict[str, str
         **{FRAGMENTS.key(name).path: record for name, record in planning.fragments.items()},
     }
     for name in entering:
-        # When a stream starts changes no plan.
-        stream = msgspec.structs.replace(planning.streams[name], start_at_us=None)
+        # When a stream starts, or begins anew, changes no plan.
+        stream = msgspec.structs.replace(
+            planning.streams[name], start_at_us=None, generation=0, incarnation=None
+        )
         records[STREAMS.key(name).path] = stream
     if view.cluster is not None:
         records[CLUSTER.path] = view.cluster.record

@@ -10,19 +10,18 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from orchestrator import sinks, sources
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
-from orchestrator.host.events import Deliver
 from orchestrator.host.process import HostProcess
 from orchestrator.host.warm_up import warm_up
-from orchestrator.sinks import SinkDrivers
+from orchestrator.records import SinkAssignment
+from orchestrator.sinks.driver import OpenSink
+from orchestrator.sinks.sink_drivers import Handover, SinkDrivers
 from orchestrator.store.protocol import CLUSTER, Store
-
-FLUSH_EVERY_S = 0.2
-"""How often readers see more of the outputs."""
 
 _log = logging.getLogger("vivace.site")
 
@@ -42,24 +41,10 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
     sources.preload()
     sinks.preload()
     store = config.open_store()
-    sink_drivers = SinkDrivers(Path(spec.archive)) if spec.archive is not None else None
-    flushed_at = time.monotonic()
-
-    def ended_after_flush() -> bool:
-        nonlocal flushed_at
-        if sink_drivers is not None and time.monotonic() - flushed_at > FLUSH_EVERY_S:
-            flushed_at = time.monotonic()
-            sink_drivers.flush()
-        return ended()
-
-    try:
+    open_sink = sinks.opener(Path(spec.archive)) if spec.archive is not None else _drop
+    with closing(store), closing(SinkDrivers(open_sink)) as sink_drivers:
         if _await_settings(store, ended):
-            deliver = sink_drivers.keep if sink_drivers is not None else _drop
-            HostProcess(spec, store, deliver).run(ended_after_flush)
-    finally:
-        if sink_drivers is not None:
-            sink_drivers.close()
-        store.close()
+            HostProcess(spec, store, sink_drivers).run(ended)
 
 
 def _await_settings(store: Store, ended: Callable[[], bool]) -> bool:
@@ -75,8 +60,9 @@ def _await_settings(store: Store, ended: Callable[[], bool]) -> bool:
     return False
 
 
-def _drop(_: Deliver) -> None:
+def _drop(_: SinkAssignment) -> OpenSink:
     """A site without a folder only measures."""
+    return Handover(lambda _: None)
 
 
 def main() -> int:

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from orchestrator.drills.kill_executor import DrillFailed, Killed
-from orchestrator.sinks.delivered import SEQUENCE, Delivered
+from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered
+from streams.chunk import NO_WATERMARK, TIMESTAMP
 from topology.arrays import IntArray
 
 OUTAGE_WINDOW_US = 5_000_000
@@ -129,15 +131,32 @@ class SequenceFaults:
 def sequence_faults(delivered: Delivered) -> SequenceFaults:
     """Tuples missing between the first and the last delivered, and tuples delivered again.
 
-    Tuples that the sink itself reports as lost count too, since no tuple may have come after them.
+    Numbers begin anew in each generation and are compared within it. A tuple of a later generation
+    is repeated if its timestamp was complete in an earlier one. Tuples that the sink itself reports
+    as lost count too, since no tuple may have come after them.
     """
-    numbers = np.asarray(delivered.rows[SEQUENCE].to_numpy(), dtype=np.int64)
-    reported = int(delivered.completed_column("lost").sum())
-    if len(numbers) == 0:
-        return SequenceFaults(lost=reported, repeated=0)
-    distinct = len(np.unique(numbers))
-    span = int(numbers.max() - numbers.min()) + 1
-    return SequenceFaults(lost=max(span - distinct, reported), repeated=len(numbers) - distinct)
+    generations = delivered.completed_column("generation")
+    losses = delivered.completed_column("lost")
+    watermarks_ms = delivered.completed_column("watermark_ms")
+    row_generations = _column(delivered.rows, GENERATION)
+    numbers = _column(delivered.rows, SEQUENCE)
+    timestamps = _column(delivered.rows, TIMESTAMP)
+    lost = repeated = 0
+    complete_ms = NO_WATERMARK
+    for generation in np.unique(generations):
+        ours = row_generations == generation
+        known = int(np.count_nonzero(timestamps[ours] <= complete_ms))
+        distinct = np.unique(numbers[ours])
+        span = int(distinct[-1] - distinct[0]) + 1 if len(distinct) else 0
+        reported = int(losses[generations == generation].sum())
+        lost += max(span - len(distinct), reported)
+        repeated += max(int(np.count_nonzero(ours)) - len(distinct), known)
+        complete_ms = max(complete_ms, int(watermarks_ms[generations == generation].max()))
+    return SequenceFaults(lost=lost, repeated=repeated)
+
+
+def _column(rows: pa.Table, name: str) -> IntArray:
+    return np.asarray(rows[name].to_numpy(), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

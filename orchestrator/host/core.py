@@ -33,9 +33,15 @@ from orchestrator.host.events import (
     PeerLost,
     ReplicaReplaced,
     SetPeers,
+    SinkFailed,
+    SinkFlushed,
+    SinkOpened,
     SourceEmitted,
+    SourceOpened,
+    SourceReread,
 )
 from orchestrator.host.failover import Failover
+from orchestrator.host.hosted_streams import Wanted
 from orchestrator.host.input_processor import InputProcessor
 from orchestrator.host.peer_control import PeerControl
 from orchestrator.host.prober import Prober
@@ -128,6 +134,22 @@ class HostCore:
                 if (source := self.replica_manager.sources.get(stream)) is not None:
                     source.enter(event, now_us)
                     self._outbox.feed(source)
+            case SourceOpened(stream=stream, position=position):
+                if (source := self.replica_manager.sources.get(stream)) is not None:
+                    source.open(position)
+            case SourceReread(node=node, emitted=emitted):
+                source = self.replica_manager.sources.get(emitted.stream)
+                if source is not None and (data := source.reread(event)) is not None:
+                    self._outbox.send(node, data)
+                    self._outbox.feed(source)
+            case SinkOpened(stream=stream, durable=durable):
+                self._outbox.add(*self.replica_manager.open_sink(stream, durable))
+                self._inputs.request(now_us)
+            case SinkFlushed(stream=stream, durable=durable):
+                if (sink := self.replica_manager.sinks.get(stream)) is not None:
+                    sink.flushed(durable)
+            case SinkFailed(stream=stream):
+                self._outbox.add(*self.replica_manager.close_sink(stream))
             case EpochSuperseded(fragment=fragment, epoch=epoch):
                 self._failover.on_epoch(fragment, epoch, now_us)
             case ReplicaReplaced(fragment=fragment):
@@ -207,6 +229,12 @@ class HostCore:
             timestamp_groups=len(evaluated.watermarks_ms),
             emulated_us=cost_us if self._emulate_costs else None,
         )
+
+    def wanted(self) -> list[Wanted]:
+        """Pieces of streams that the sources here must read again for consumers that lack them."""
+        return [
+            part for source in self.replica_manager.sources.values() for part in source.wanted()
+        ]
 
     def charge(self, worked: Worked, took_us: float) -> None:
         """Learn how long a batch took."""

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from ha.messages import Message
 from ha.output_log import Producer, feed_subscribers
-from orchestrator.records import Assignment, DriverSpec, Peer
-from streams.chunk import Chunk
+from orchestrator.records import Assignment, Peer
+from streams.chunk import Chunk, Position
 from topology.arrays import IntArray
 
 
@@ -50,6 +50,73 @@ class SourceEmitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOpened:
+    """The source of a stream can be read.
+
+    Attributes
+    ----------
+    position
+        What it emits follows this cut. A source that resumes has emitted what lies before it in
+        another process.
+    """
+
+    stream: str
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReread:
+    """Tuples that entered earlier were read again, for one host that lacks them.
+
+    Attributes
+    ----------
+    after
+        The cut that they follow.
+    """
+
+    node: str
+    after: Position
+    emitted: SourceEmitted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durable:
+    """What a sink has kept for good: everything before a position, in this generation's numbers."""
+
+    generation: int
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOpened:
+    """The sink of a stream takes deliveries.
+
+    Attributes
+    ----------
+    durable
+        What it kept before, maybe in another process; None: nothing, or it does not know.
+    """
+
+    stream: str
+    durable: Durable | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkFlushed:
+    """The sink of a stream has kept more for good."""
+
+    stream: str
+    durable: Durable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkFailed:
+    """The sink of a stream takes no deliveries until it is opened again."""
+
+    stream: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpochSuperseded:
     """The store knows a newer primary than this host's replica."""
 
@@ -80,6 +147,11 @@ Event = (
     | PeerLost
     | AssignmentReceived
     | SourceEmitted
+    | SourceOpened
+    | SourceReread
+    | SinkOpened
+    | SinkFlushed
+    | SinkFailed
     | EpochSuperseded
     | ReplicaReplaced
     | CpuMeasured
@@ -132,16 +204,21 @@ class RecordLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deliver:
-    """Hand tuples of a stream to its sink driver or observer: each exactly once, in order."""
+    """Hand tuples of a stream to its sink: each exactly once, in order."""
 
     stream: str
     epoch: int
+    generation: int = 1
+    """Life of the numbering of `chunk`."""
     chunk: Chunk
     lost: int
     """Tuples that are known to be missing immediately before this chunk."""
     arrived_us: int
-    sink: DriverSpec | None = None
-    """The stream's sink, if the query names one."""
+
+    @property
+    def end(self) -> Durable:
+        """What a sink has kept once it has kept this."""
+        return Durable(generation=self.generation, position=self.chunk.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

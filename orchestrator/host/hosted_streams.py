@@ -10,44 +10,90 @@ deadline. Late completed timestamps, with or without tuples, are counted separat
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from ha.messages import Data
 from ha.output_log import OutputLog
 from ha.subscription import Receipt, StreamCursor
-from orchestrator.host.events import Deliver, SourceEmitted
+from orchestrator.host.events import Deliver, Durable, SourceEmitted, SourceReread
 from orchestrator.records import SinkAssignment, SinkStatus, SourceAssignment, SourceStatus
-from streams.chunk import stream_schema
+from streams.chunk import Chunk, Position, stream_schema
 from streams.scheduling.miss_ratio import MissRatio
 from streams.scheduling.shedder import Shedder, value_of
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A part of a stream that its source must read again for a host: a piece of it will do."""
+
+    stream: str
+    node: str
+    after: Position
+    until: Position
 
 
 class HostedSource:
     """A `Producer` of tuples from outside. It has no peer replica.
 
+    A source that resumes numbers its tuples as every other process does that reads it. Its log
+    begins at the position that the source had reached when this process opened it. A host that
+    lacks earlier tuples, because the site was killed or the log was full, is sent them from the
+    source itself, which reads them again piece by piece.
+
     Parameters
     ----------
     assignment
-        The stream, its columns and its load shedding.
-    now_us
-        When the host was assigned the stream; it identifies this life of the source.
+        The stream, its columns, its load shedding and its generation.
+
+    Attributes
+    ----------
+    accepts_subscribers
+        Whether it is known where the log begins.
     """
 
-    accepts_subscribers = True
     feeds_subscribers = True
 
-    def __init__(self, assignment: SourceAssignment, now_us: int) -> None:
+    def __init__(self, assignment: SourceAssignment) -> None:
         self.assignment = assignment
         self.stream = assignment.stream
-        self.generation = self.epoch = now_us
+        self.generation = self.epoch = assignment.generation
+        self.accepts_subscribers = assignment.source is None
         schema = stream_schema(assignment.columns)
-        self.log = OutputLog(schema)
+        self.log = OutputLog(schema, rereadable=assignment.resumes)
         self._shedder: Shedder | None = None
         self._shed = 0
         if (shed := assignment.shed) is not None:
             value = None if shed.value is None else value_of(shed.value, schema)
             self._shedder = Shedder(shed.tuples, round(shed.per_ms * 1000), value)
+
+    def open(self, position: Position) -> None:
+        """Begin the log where the source has been opened, unless it has begun already."""
+        if self.accepts_subscribers:
+            return
+        self.accepts_subscribers = True
+        if self.assignment.resumes:
+            self.log = OutputLog(self.log.schema, base=position, rereadable=True)
+
+    def wanted(self) -> Iterator[Wanted]:
+        """Parts of the stream that must be read again."""
+        for node, after in self.log.wanted():
+            yield Wanted(self.stream, node, after, self.log.base)
+
+    def reread(self, event: SourceReread) -> Data | None:
+        """What to send to the host; None if it no longer needs that."""
+        emitted = event.emitted
+        chunk = Chunk(
+            first_seq=event.after.next_seq,
+            rows=emitted.rows,
+            watermarks_ms=emitted.watermarks_ms,
+            ingestion_times_us=emitted.ingestion_times_us,
+        )
+        if not self.log.reread(event.node, event.after, chunk):
+            return None
+        return Data(stream=self.stream, epoch=self.epoch, generation=self.generation, chunk=chunk)
 
     def enter(self, emitted: SourceEmitted, now_us: int) -> None:
         """Number the tuples that the load shedder admits, and keep them in the output log.
@@ -85,13 +131,43 @@ class HostedSink:
         self.assignment = assignment
         self.schema = stream_schema(assignment.columns)
         self.cursor = StreamCursor()
+        self.is_open = False
+        self._durable: Durable | None = None
         self._latencies_us: deque[int] = deque(maxlen=LATENCY_WINDOW)
         self._rows = 0
         self._completed_timestamps = 0
         self._misses = 0
         self._lost = 0
         self._lost_before = 0
+        self._repeated = 0
         self._late_rows = MissRatio(assignment.deadline_ms * 1000, MISS_WINDOW_US)
+
+    def open(self, durable: Durable | None) -> None:
+        """Receive everything that follows what the driver has kept for good."""
+        self.is_open, self._durable = True, durable
+        self.cursor = StreamCursor()
+        if durable is not None:
+            self.cursor.start(durable.position, durable.generation)
+
+    def close(self) -> None:
+        """Receive nothing until the driver works again."""
+        self.is_open = False
+        self._repeated += self.cursor.repeated_tuples
+
+    def flushed(self, durable: Durable) -> None:
+        """Note what the driver has kept for good."""
+        self._durable = durable
+
+    @property
+    def acknowledged(self) -> Position | None:
+        """Position before which nothing is needed any more; None if that is not known.
+
+        It lies in the cursor's generation: numbers of an earlier one mean nothing to producers.
+        """
+        durable = self._durable
+        if durable is None or durable.generation != self.cursor.generation:
+            return None
+        return durable.position
 
     def use(self, assignment: SinkAssignment) -> None:
         """Adopt a changed assignment, such as one with another deadline.
@@ -123,10 +199,10 @@ class HostedSink:
         return received.receipt, Deliver(
             stream=data.stream,
             epoch=data.epoch,
+            generation=data.generation,
             chunk=chunk,
             lost=lost,
             arrived_us=now_us,
-            sink=self.assignment.sink,
         )
 
     def status(self, now_us: int) -> SinkStatus:
@@ -147,5 +223,5 @@ class HostedSink:
             miss_pct=self._late_rows.ratio_pct or 0.0,
             recent_miss_pct=self._late_rows.recent_pct(now_us),
             lost=self._lost,
-            repeated=self.cursor.repeated_tuples,
+            repeated=self._repeated + self.cursor.repeated_tuples,
         )

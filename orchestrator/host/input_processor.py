@@ -129,7 +129,7 @@ class InputProcessor:
             positions = [
                 processed[reader].get(stream)
                 if reader in processed
-                else self.replica_manager.sinks[stream].cursor.position
+                else self.replica_manager.sinks[stream].acknowledged
                 for reader in subscription.readers
             ]
             for node, ack in subscription.acks(positions):

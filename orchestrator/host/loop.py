@@ -1,8 +1,8 @@
 """One loop around `HostCore`, for the real and for the simulated host.
 
 `HostLoop` decides in which order a host does things. Its `Surroundings` provide what differs
-between the worlds: the clock, links to other hosts, how time passes during an evaluation, and where
-delivered tuples and reports go. `process.HostProcess` provides sockets and the machine's clock,
+between the worlds: the clock, links to other hosts, how time passes during an evaluation, the
+sinks, and where reports go. `process.HostProcess` provides sockets and the machine's clock,
 `orchestrator.simulation.world` a virtual network and clock.
 
 The loop also publishes the host's record in the store (`node_record`).
@@ -39,7 +39,8 @@ from orchestrator.records import (
     Peer,
     SourceAssignment,
 )
-from orchestrator.sources import SourceDrivers
+from orchestrator.sinks.sink_drivers import SinkDrivers
+from orchestrator.sources.source_drivers import SourceDrivers
 from orchestrator.store.protocol import Store
 
 PUBLISH_US = 1_000_000
@@ -74,8 +75,8 @@ class Surroundings:
         Keeps links to exactly these hosts.
     link_counters
         Events counted by the links, for the host's record.
-    deliver
-        Takes the tuples that sinks of this host receive.
+    sinks
+        The sinks of this host.
     report
         Logs a report.
     finish
@@ -88,7 +89,7 @@ class Surroundings:
     clock_us: Callable[[], int]
     send: Callable[[str, Message], None]
     set_peers: Callable[[tuple[Peer, ...]], None]
-    deliver: Callable[[Deliver], None]
+    sinks: SinkDrivers
     report: Callable[[Report], None]
     finish: Callable[[Worked, int, Callable[[], None]], float]
     flush: Callable[[], None] = lambda: None
@@ -97,7 +98,7 @@ class Surroundings:
 
 
 class HostLoop:
-    """A host's core, its link to the store and its source drivers, driven turn by turn.
+    """A host's core, its link to the store, its sources and its sinks, driven turn by turn.
 
     Parameters
     ----------
@@ -139,6 +140,7 @@ class HostLoop:
             self.core.next_tick_us,
             self.core.next_work_us,
             self._source_drivers.next_due_us(self._assigned_sources()),
+            self._surroundings.sinks.next_due_us,
         )
         return min(due_us for due_us in due if due_us is not None)
 
@@ -148,8 +150,7 @@ class HostLoop:
             self._handle(event)
         while self.link.events:
             self._handle(self.link.events.popleft())
-        for emitted in self._source_drivers.feed(self._assigned_sources(), self._clock_us()):
-            self._handle(emitted)
+        self._attend()
         if self._clock_us() >= self.core.next_tick_us:
             self.execute(self.core.tick(self._clock_us()))
         # Messages sent so far must not wait until the batch is evaluated.
@@ -168,9 +169,10 @@ class HostLoop:
         if (load := self._surroundings.cpu_load(now_us)) is not None:
             self._handle(CpuMeasured(load=load))
         counters = self._surroundings.link_counters + self.link.counters
+        drivers = self._source_drivers.problems | self._surroundings.sinks.problems
         problems = (
             *self._problems.values(),
-            *self._source_drivers.problems.values(),
+            *drivers.values(),
             *self.link.problems.values(),
         )
         record = node_record(self.core, self._identity, self._clock_us(), counters, problems)
@@ -183,7 +185,7 @@ class HostLoop:
                 case Send(to=to, message=message):
                     self._surroundings.send(to, message)
                 case Deliver():
-                    self._surroundings.deliver(command)
+                    self._surroundings.sinks.keep(command, self._clock_us())
                 case SetPeers(peers=peers):
                     self._surroundings.set_peers(peers)
                 case RecordTakeover() | RecordLoss():
@@ -201,6 +203,17 @@ class HostLoop:
     def _handle(self, event: Event) -> None:
         self.execute(self.core.handle(event, self._clock_us()))
 
+    def _attend(self) -> None:
+        """Read sources, and open and flush sinks."""
+        sources, now_us = self._assigned_sources(), self._clock_us()
+        for event in self._source_drivers.feed(sources, now_us):
+            self._handle(event)
+        for piece in self._source_drivers.reread(sources, self.core.wanted(), now_us):
+            self._handle(piece)
+        sinks = [sink.assignment for sink in self.core.replica_manager.sinks.values()]
+        for event in self._surroundings.sinks.attend(sinks, self._clock_us()):
+            self._handle(event)
+
     def _work(self) -> None:
         began_us = self._clock_us()
         worked = self.core.work(began_us)
@@ -216,7 +229,7 @@ def readiness(core: HostCore) -> tuple[object, ...]:
     replica_manager = core.replica_manager
     return (
         {f: (h.replica.role, h.replica.epoch) for f, h in replica_manager.replicas.items()},
-        frozenset(replica_manager.sources),
+        frozenset(s for s, each in replica_manager.sources.items() if each.accepts_subscribers),
         frozenset(s for s in replica_manager.sinks if replica_manager.subscriptions[s].confirmed),
     )
 
@@ -269,7 +282,11 @@ def node_record(
         coordinate=core.prober.coordinate,
         latencies_ms=core.prober.latencies_ms,
         replicas=core.replica_statuses(),
-        sources={s: source.status for s, source in replica_manager.sources.items()},
+        sources={
+            stream: source.status
+            for stream, source in replica_manager.sources.items()
+            if source.accepts_subscribers
+        },
         sinks={s: sink.status(now_us) for s, sink in replica_manager.sinks.items()},
         counters=dict(core.counters + link_counters + dropped),
         problems=problems,

@@ -17,6 +17,7 @@ from orchestrator.deploy.context import ClusterContext
 from orchestrator.host.events import Deliver
 from orchestrator.host.process import HostProcess
 from orchestrator.records import HostSpec, NodeKind
+from orchestrator.sinks.sink_drivers import Handover, SinkDrivers
 from orchestrator.store.protocol import Store
 from orchestrator.store.zookeeper import ZooKeeperStore
 
@@ -55,7 +56,8 @@ class Observer:
         self._deliveries: queue.SimpleQueue[Deliver] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._store: Store = ZooKeeperStore(reach.zookeeper, reach.cluster, reach.secret)
-        self._host = HostProcess(spec, self._store, self._deliveries.put, tuple(streams))
+        sinks = SinkDrivers(lambda _: Handover(self._deliveries.put))
+        self._host = HostProcess(spec, self._store, sinks, tuple(streams))
         self._thread = threading.Thread(
             target=self._host.run, args=(self._closing.is_set,), name=name, daemon=True
         )

@@ -18,7 +18,7 @@ from contextlib import closing
 from orchestrator.clock import now_us
 from orchestrator.errors import InvalidInput
 from orchestrator.host.core import Worked
-from orchestrator.host.events import Deliver, Event, MessageArrived, PeerLost
+from orchestrator.host.events import Event, MessageArrived, PeerLost
 from orchestrator.host.loop import PUBLISH_US, HostLoop, Surroundings, host_identity
 from orchestrator.host.name_claim import TOKEN_BITS, claim_name
 from orchestrator.host.own_process import CpuMeter, ParentWatchdog
@@ -26,7 +26,9 @@ from orchestrator.host.store_link import StoreThread
 from orchestrator.host.transport import FramesArrived, Keys, Transport
 from orchestrator.host.warm_up import warm_up
 from orchestrator.host.wire import UnknownStream, WireError, decode, encode
-from orchestrator.records import HostSpec
+from orchestrator.records import HostSpec, SinkAssignment
+from orchestrator.sinks.driver import OpenSink
+from orchestrator.sinks.sink_drivers import SinkDrivers
 from orchestrator.store.protocol import CLUSTER, Store
 from orchestrator.store.zookeeper import ZooKeeperStore
 
@@ -49,8 +51,8 @@ class HostProcess:
         Name, kind and place of the host.
     store
         An open store of its cluster.
-    deliver
-        Takes the tuples that sinks here receive.
+    sinks
+        The sinks here.
     wants
         Streams to ask for (observers only).
     """
@@ -59,7 +61,7 @@ class HostProcess:
         self,
         spec: HostSpec,
         store: Store,
-        deliver: Callable[[Deliver], None],
+        sinks: SinkDrivers,
         wants: tuple[str, ...] = (),
     ) -> None:
         found = store.get(CLUSTER)
@@ -88,7 +90,7 @@ class HostProcess:
             flush=self._transport.flush,
             set_peers=self._transport.set_peers,
             link_counters=self._transport.counters,
-            deliver=deliver,
+            sinks=sinks,
             report=lambda r: _log.info("%s: %s %s", r.subject, r.kind, r.detail),
             finish=self._finish,
             cpu_load=CpuMeter(now_us(), least_us=PUBLISH_US // 2).load,
@@ -174,8 +176,8 @@ def run_host(spec: HostSpec) -> None:
     parent_watchdog = ParentWatchdog()
     warm_up()
     with closing(ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)) as store:
-        HostProcess(spec, store, _nobody).run(parent_watchdog.parent_is_gone)
+        HostProcess(spec, store, SinkDrivers(_no_sink)).run(parent_watchdog.parent_is_gone)
 
 
-def _nobody(delivery: Deliver) -> None:
-    raise AssertionError(f"an executor was delivered {delivery.stream}")
+def _no_sink(assignment: SinkAssignment) -> OpenSink:
+    raise AssertionError(f"an executor was assigned the sink of {assignment.stream}")

@@ -16,7 +16,7 @@ from ha.output_log import Producer
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import StreamCursor, Subscription
-from orchestrator.host.events import Command, Report, Send
+from orchestrator.host.events import Command, Durable, Report, Send
 from orchestrator.host.hosted_streams import SINK_PREFIX, HostedSink, HostedSource
 from orchestrator.records import (
     Assignment,
@@ -29,9 +29,10 @@ from streams.compiler import compile_statement
 from streams.language import QueryError, parse
 
 ABSENT_SINK_US = 15_000_000
-"""How long output is kept for a sink whose host has left the store: the host may only have lost its
-session for a moment. A replica that goes needs no such time, because its successor fetches the
-state of the peer replica."""
+"""How long output is kept for a sink whose host has left the store. The host may only have lost its
+session, or it starts again and continues after what it had kept. While the host is there, output is
+kept for its sinks as long as the log's capacity allows, even if they cannot write. A replica that
+goes needs no such time, because its successor fetches the state of the peer replica."""
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class ReplicaManager:
     def producer(self, stream: str) -> Producer | None:
         """The producer of `stream` on this host, if consumers may rely on its output log."""
         if (source := self.sources.get(stream)) is not None:
-            return source
+            return source if source.accepts_subscribers else None
         hosted = self.replicas.get(stream)
         return hosted.replica if hosted is not None and hosted.replica.accepts_subscribers else None
 
@@ -92,12 +93,12 @@ class ReplicaManager:
         self.incarnations = incarnations
         for node in gone:
             self._absent_since_us[node] = now_us
-            self._drop_subscriber(node, patiently=node not in renewed)
+            self._drop_subscriber(node, patiently=True)
         for node in incarnations:
             self._absent_since_us.pop(node, None)
         commands = [
             *self._fragments(assignment.fragments),
-            *self._sources(assignment.sources, now_us),
+            *self._sources(assignment.sources),
             *self._sinks(assignment.sinks),
         ]
         self._producers = assignment.producers
@@ -111,11 +112,14 @@ class ReplicaManager:
             for stream, entry in hosted.replica.inputs.items():
                 readers.setdefault(stream, {})[fragment] = entry.cursor
         for stream, sink in self.sinks.items():
-            readers.setdefault(stream, {})[SINK_PREFIX + stream] = sink.cursor
-        for stream in self.subscriptions.keys() - readers.keys():
+            if sink.is_open:
+                readers.setdefault(stream, {})[SINK_PREFIX + stream] = sink.cursor
+        # Producers go on keeping output for a sink that does not work.
+        for stream in self.subscriptions.keys() - readers.keys() - self.sinks.keys():
             subscription = self.subscriptions.pop(stream)
             yield from _unsubscribe_from(subscription, subscription.producers)
-        for stream, reading in readers.items():
+        for stream in readers.keys() | self.sinks.keys():
+            reading = readers.get(stream, {})
             subscription = self.subscriptions.setdefault(stream, Subscription(stream))
             subscription.read_by(reading, patient=stream in self.sinks)
             left = subscription.use(self._producers.get(stream, ()), renewed)
@@ -152,10 +156,26 @@ class ReplicaManager:
         return [*self._stop(fragment), *self._subscribe(set())]
 
     def shut_down(self) -> list[Command]:
-        """Stop every replica and sink, and unsubscribe from every stream."""
+        """Stop every replica, and leave the streams that only replicas read.
+
+        Producers go on keeping output for the sinks, which continue when the site starts again.
+        """
         commands = [c for fragment in list(self.replicas) for c in self._stop(fragment)]
-        self.sinks.clear()
         return [*commands, *self._subscribe(set())]
+
+    def open_sink(self, stream: str, durable: Durable | None) -> list[Command]:
+        """Have a sink receive what follows the tuples that its driver has kept for good."""
+        if (sink := self.sinks.get(stream)) is None:
+            return []
+        sink.open(durable)
+        return list(self._subscribe(set()))
+
+    def close_sink(self, stream: str) -> list[Command]:
+        """Have a sink receive nothing until it is opened again."""
+        if (sink := self.sinks.get(stream)) is None:
+            return []
+        sink.close()
+        return list(self._subscribe(set()))
 
     def _stop(self, fragment: str) -> list[Command]:
         hosted = self.replicas.pop(fragment, None)
@@ -179,15 +199,19 @@ class ReplicaManager:
             kind="started", subject=a.fragment, detail=f"{replica.role.value}, epoch {a.epoch}"
         )
 
-    def _sources(self, assigned: tuple[SourceAssignment, ...], now_us: int) -> Iterator[Command]:
+    def _sources(self, assigned: tuple[SourceAssignment, ...]) -> Iterator[Command]:
         wanted = {a.stream: a for a in assigned}
-        self.sources = {s: source for s, source in self.sources.items() if s in wanted}
+        self.sources = {
+            stream: source
+            for stream, source in self.sources.items()
+            if stream in wanted and wanted[stream].generation == source.generation
+        }
         for stream, a in wanted.items():
             if stream in self.sources:
                 self.sources[stream].assignment = a
             else:
                 try:
-                    self.sources[stream] = HostedSource(a, now_us)
+                    self.sources[stream] = HostedSource(a)
                 except QueryError as error:
                     yield Report(kind="assignment refused", subject=stream, detail=str(error))
                     continue
@@ -195,7 +219,11 @@ class ReplicaManager:
 
     def _sinks(self, assigned: tuple[SinkAssignment, ...]) -> Iterator[Command]:
         wanted = {a.stream: a for a in assigned}
-        self.sinks = {s: sink for s, sink in self.sinks.items() if s in wanted}
+        self.sinks = {
+            stream: sink
+            for stream, sink in self.sinks.items()
+            if stream in wanted and wanted[stream].life == sink.assignment.life
+        }
         for stream, a in wanted.items():
             if stream in self.sinks:
                 self.sinks[stream].use(a)

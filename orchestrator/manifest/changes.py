@@ -73,8 +73,9 @@ def in_words(record: StreamRecord | QueryRecord) -> dict[str, str]:
     """A record as a manifest would say it: dotted field → value with its unit."""
     fields: dict[str, Any] = msgspec.to_builtins(record)
     if isinstance(record, StreamRecord):
-        # When the stream starts is the coordinator's to say.
-        del fields["start_at_us"]
+        # When the stream starts, and whether it begins anew, is the coordinator's to say.
+        for field in ("start_at_us", "generation", "incarnation"):
+            del fields[field]
         fields["from"] = _driver(fields.pop("source"))
     else:
         deadlines_ms, sinks = fields.pop("deadlines_ms"), fields.pop("sinks")

@@ -19,6 +19,7 @@ from orchestrator.host.wire import UnknownStream, decode, encode
 from orchestrator.records import HostSpec, Peer
 from orchestrator.simulation.clocks import HostClock
 from orchestrator.simulation.memory_store import MemoryStore, OutOfWrites
+from orchestrator.sinks.sink_drivers import SinkDrivers
 from orchestrator.store.protocol import ASSIGNMENTS, StoreError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class SimulatedHost:
             clock_us=self.clock.now_us,
             send=self._send,
             set_peers=self._set_peers,
-            deliver=lambda delivery: world.deliver(spec.node, delivery),
+            sinks=SinkDrivers(lambda assignment: world.open_sink(spec.node, assignment)),
             report=lambda report: world.log(spec.node, report),
             finish=self._finish,
         )

@@ -41,6 +41,7 @@ class OutOfWrites(BaseException):
 class _Entry:
     data: bytes
     version: int = 0
+    created: int = 0
     owner: int = 0
     """Session that an ephemeral record belongs to; 0 for any other record."""
 
@@ -66,6 +67,7 @@ class MemoryServer:
         """Told the path of every change, before any client is."""
         self.session_numbers = count(1)
         self.event_numbers = count()
+        self.changes = count(1)
 
     def connect(self) -> MemoryStore:
         """A new client: connected, unless the server is away."""
@@ -91,7 +93,8 @@ class MemoryServer:
         """Write raw bytes, as somebody with a ZooKeeper shell could."""
         entry = self.entries.get(path)
         version = 0 if entry is None else entry.version + 1
-        self.entries[path] = _Entry(data, version)
+        created = next(self.changes) if entry is None else entry.created
+        self.entries[path] = _Entry(data, version, created)
         self.changed(path)
 
     def end_session(self, session: int) -> None:
@@ -176,11 +179,11 @@ class MemoryStore(Store):
         paths = sorted(path for path in self._server.entries if path.startswith(prefix))
         return [path.removeprefix(prefix) for path in paths]
 
-    def _read(self, path: str) -> tuple[bytes, int]:
+    def _read(self, path: str) -> tuple[bytes, int, int]:
         entry = self._at(path)
-        return entry.data, entry.version
+        return entry.data, entry.version, entry.created
 
-    def _read_all(self, folder: str) -> Iterator[tuple[str, bytes, int]]:
+    def _read_all(self, folder: str) -> Iterator[tuple[str, bytes, int, int]]:
         return ((name, *self._read(f"{folder}/{name}")) for name in self._names(folder))
 
     def _create(
@@ -198,7 +201,8 @@ class MemoryStore(Store):
             path += f"{next(self._server.event_numbers):010d}"
         if path in self._server.entries:
             raise RecordExists(path, "exists already")
-        self._server.entries[path] = _Entry(data, 0, self.session if ephemeral else 0)
+        created, owner = next(self._server.changes), self.session if ephemeral else 0
+        self._server.entries[path] = _Entry(data, 0, created, owner)
         self._server.changed(path)
         return path
 
@@ -206,6 +210,7 @@ class MemoryStore(Store):
         self._spend_write()
         self._check(precondition)
         entry = self._at(path, version)
+        next(self._server.changes)
         entry.data = data
         entry.version += 1
         self._server.changed(path)
@@ -215,6 +220,7 @@ class MemoryStore(Store):
         self._spend_write()
         self._check(precondition)
         self._at(path, version)
+        next(self._server.changes)
         del self._server.entries[path]
         self._server.changed(path)
 

@@ -14,10 +14,11 @@ from orchestrator.control.view import read_view
 from orchestrator.drills.kill_executor import Killed, choose
 from orchestrator.host.events import Deliver
 from orchestrator.manifest import Manifests, cluster_record
-from orchestrator.records import HostSpec, NodeKind, StreamRecord
+from orchestrator.records import HostSpec, NodeKind, SinkAssignment, StreamRecord
 from orchestrator.simulation.memory_store import MemoryStore
 from orchestrator.simulation.world import Costs, World
 from orchestrator.sinks.delivered import Delivered
+from orchestrator.sinks.driver import OpenSink
 from orchestrator.sources import recorded
 from orchestrator.store.protocol import QUERIES, STREAMS
 
@@ -71,8 +72,8 @@ class Scenario:
         Number of coordinators that stand for election; the first one leads.
     costs
         How long evaluation takes.
-    deliver
-        Takes everything that sinks receive, besides `deliveries`, such as `SinkDrivers.keep`.
+    open_sink
+        Opens the sink of a stream on a node, instead of one that adds to `deliveries`.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Scenario:
         check_invariants: bool = False,
         candidates: int = 1,
         costs: Costs | None = None,
-        deliver: Callable[[Deliver], None] = lambda _: None,
+        open_sink: Callable[[str, SinkAssignment], OpenSink] | None = None,
     ) -> None:
         cluster = manifests.cluster
         assert cluster is not None, "a scenario needs a cluster's manifest"
@@ -106,11 +107,12 @@ class Scenario:
         self._streams = streams or [m.record for m in manifests.streams]
         self._queries = [m.record for m in manifests.queries]
         self._check_invariants = check_invariants
-        self._deliver = deliver
         self.deliveries: dict[str, list[Deliver]] = {
             stream: [] for query in self._queries for stream in query.outputs
         }
-        self.world = World(record, specs, seed=seed, deliver=self._keep, costs=costs)
+        self.world = World(
+            record, specs, seed=seed, deliver=self._keep, costs=costs, open_sink=open_sink
+        )
         self.store = self.world.server.connect()
         self._candidates: list[tuple[MemoryStore, Coordination]] = []
         for number in range(candidates):
@@ -215,4 +217,3 @@ class Scenario:
 
     def _keep(self, _: str, delivery: Deliver) -> None:
         self.deliveries[delivery.stream].append(delivery)
-        self._deliver(delivery)

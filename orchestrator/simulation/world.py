@@ -21,10 +21,12 @@ from ha.messages import Message
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Deliver, MessageArrived, PeerLost, Report
 from orchestrator.host.name_claim import claim_name
-from orchestrator.records import ClusterRecord, HostSpec
+from orchestrator.records import ClusterRecord, HostSpec, SinkAssignment
 from orchestrator.simulation.hosts import SimulatedHost
 from orchestrator.simulation.links import Links
+from orchestrator.simulation.memory_sink import MemorySinks
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore, OutOfWrites
+from orchestrator.sinks.driver import OpenSink
 from orchestrator.store.protocol import CLUSTER, StoreUnavailable
 
 START_US = 1_000_000_000_000_000
@@ -86,13 +88,15 @@ class World:
     seed
         Seed of everything random.
     deliver
-        Takes the deliveries of all sinks, each with its node.
+        Takes the deliveries that sinks have kept for good, each with its node.
     costs
         How long evaluation takes.
     session_timeout_us
         How long the store keeps the record of a host that died.
     frames
         Whether messages are encoded as frames and decoded again.
+    open_sink
+        Opens the sink of a stream on a node; by default, one that keeps deliveries in memory.
 
     Attributes
     ----------
@@ -113,13 +117,14 @@ class World:
         costs: Costs | None = None,
         session_timeout_us: int = SESSION_TIMEOUT_US,
         frames: bool = False,
+        open_sink: Callable[[str, SinkAssignment], OpenSink] | None = None,
     ) -> None:
         self.now_us = START_US
         self.server = MemoryServer()
         self.hosts: dict[str, SimulatedHost] = {}
         self.trace: list[Traced] = []
         self.cluster = cluster
-        self.deliver = deliver
+        self.open_sink = open_sink or MemorySinks(deliver).open
         self.costs = costs or Costs()
         self.cost_rng = np.random.default_rng((seed, 1))
         self.check_invariants = False

@@ -4,6 +4,12 @@ A stream has two series of Arrow IPC stream files: `<stream>.rows.<n>.arrows` (t
 their sequence numbers) and `<stream>.completed.<n>.arrows` (the completed timestamps; see
 `orchestrator.sinks.delivered`). Files can be read while they grow. A site that starts again begins
 the next file of each series.
+
+A flush writes the tuples first and their completed timestamps last. The latter commit it: tuples
+after the last completed timestamp of a file were written by a site that was killed in between, and
+are no part of the output. The next file has them again. So the archive continues after its last
+completed timestamp. Bytes that a killed process has handed to the operating system are kept by it;
+only the loss of the machine loses them.
 """
 
 from __future__ import annotations
@@ -13,18 +19,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from orchestrator.host.events import Deliver
+from orchestrator.host.events import Deliver, Durable
+from orchestrator.records import SinkAssignment
 from orchestrator.sinks.delivered import Delivered, completed_timestamps, numbered
 from orchestrator.sinks.driver import SinkDriver
+from streams.chunk import TIMESTAMP, Position
 
 if TYPE_CHECKING:
     from orchestrator.manifest.document import Section
 
 ROWS = "rows"
 COMPLETED = "completed"
+
+LIFE = b"vivace.life"
+"""Metadata of the files' schemas: the query that they belong to, among all of its name."""
 
 
 class Archive(SinkDriver, frozen=True, kw_only=True):
@@ -35,13 +47,85 @@ class Archive(SinkDriver, frozen=True, kw_only=True):
         """It has no options."""
         return cls()
 
-    def open(self, stream: str, folder: Path) -> OpenArchive:
-        """Begin the next files of the stream."""
-        return OpenArchive(stream, folder)
+    def open(self, assignment: SinkAssignment, folder: Path) -> OpenArchive:
+        """Continue the stream in the next files."""
+        return OpenArchive(assignment, folder)
 
     def read_back(self, stream: str, folder: Path) -> Delivered:
-        """Both series, up to the last batch that is complete."""
-        return Delivered(_read(folder, f"{stream}.{COMPLETED}"), _read(folder, f"{stream}.{ROWS}"))
+        """Both series of the newest query of that name, as far as they are committed."""
+        parts = list(_committed(folder, stream))
+        if not parts:
+            raise FileNotFoundError(f"{folder} holds no {stream}.{COMPLETED}")
+        parts = [part for part in parts if part.life == parts[-1].life]
+        rows = [_read(_file(folder, stream, ROWS, part.number)) for part in parts]
+        return Delivered(
+            pa.concat_tables([part.completed for part in parts]),
+            pa.concat_tables(
+                [
+                    _until(table, part.watermark_ms)
+                    for table, part in zip(rows, parts, strict=True)
+                    if table is not None
+                ]
+            ),
+        )
+
+
+class OpenArchive:
+    """The growing files of one stream.
+
+    Attributes
+    ----------
+    durable
+        The last completed timestamp that was written.
+    """
+
+    def __init__(self, assignment: SinkAssignment, folder: Path) -> None:
+        self._stream = assignment.stream
+        self._folder = folder
+        self._files: dict[str, _File] = {}
+        self._kept: list[Deliver] = []
+        self._metadata = {LIFE: str(assignment.life).encode()}
+        self.durable: Durable | None = None
+        self._number = 0
+        for part in _committed(folder, self._stream):
+            # A later file that nothing was committed to is written over.
+            self._number = part.number + 1
+            self.durable = part.durable if part.life == assignment.life else None
+
+    def keep(self, delivery: Deliver) -> None:
+        """Take a delivery in."""
+        self._kept.append(delivery)
+
+    def flush(self) -> None:
+        """Write all deliveries: the tuples, then the completed timestamps, which commit them."""
+        if not self._kept:
+            return
+        rows = numbered(self._kept)
+        if rows.num_rows or ROWS not in self._files:
+            self._write(ROWS, rows)
+        self._write(COMPLETED, completed_timestamps(self._kept))
+        self.durable = self._kept[-1].end
+        self._kept.clear()
+
+    def close(self) -> None:
+        """Finish the files."""
+        self._kept.clear()
+        files, self._files = self._files, {}
+        try:
+            for file in files.values():
+                file.writer.close()
+        finally:
+            for file in files.values():
+                file.raw.close()
+
+    def _write(self, series: str, batch: pa.RecordBatch) -> None:
+        file = self._files.get(series)
+        if file is None:
+            raw = _file(self._folder, self._stream, series, self._number).open("wb")
+            schema = batch.schema.with_metadata(self._metadata)
+            file = self._files[series] = _File(raw, ipc.new_stream(raw, schema))
+        file.writer.write_batch(batch)
+        file.raw.flush()
 
 
 @dataclass(slots=True)
@@ -50,69 +134,62 @@ class _File:
     writer: ipc.RecordBatchStreamWriter
 
 
-class OpenArchive:
-    """The growing files of one stream."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The completed timestamps of one file; there is at least one."""
 
-    def __init__(self, stream: str, folder: Path) -> None:
-        self._stream = stream
-        self._folder = folder
-        self._files: dict[str, _File] = {}
-        self._kept: list[Deliver] = []
+    number: int
+    life: int
+    completed: pa.Table
 
-    def keep(self, delivery: Deliver) -> None:
-        """Take a delivery in."""
-        self._kept.append(delivery)
+    @property
+    def watermark_ms(self) -> int:
+        """The last one."""
+        return self._last("watermark_ms")
 
-    def flush(self) -> None:
-        """Write all deliveries."""
-        if not self._kept:
-            return
-        self._write(COMPLETED, completed_timestamps(self._kept))
-        rows = numbered(self._kept)
-        if rows.num_rows or ROWS not in self._files:
-            self._write(ROWS, rows)
-        self._kept.clear()
+    @property
+    def durable(self) -> Durable:
+        """What is kept up to and including this part."""
+        position = Position(next_seq=self._last("next_seq"), watermark_ms=self.watermark_ms)
+        return Durable(generation=self._last("generation"), position=position)
 
-    def close(self) -> None:
-        """Write all deliveries, and finish the files."""
-        self.flush()
-        for file in self._files.values():
-            file.writer.close()
-            file.raw.close()
-        self._files.clear()
-
-    def _write(self, series: str, batch: pa.RecordBatch) -> None:
-        file = self._files.get(series)
-        if file is None:
-            name = f"{self._stream}.{series}"
-            part = len(_parts(self._folder, name))
-            raw = (self._folder / f"{name}.{part}.arrows").open("xb")
-            file = self._files[series] = _File(raw, ipc.new_stream(raw, batch.schema))
-        file.writer.write_batch(batch)
-        file.raw.flush()
+    def _last(self, column: str) -> int:
+        return int(self.completed[column][-1].as_py())
 
 
-def _read(folder: Path, name: str) -> pa.Table:
-    tables: list[pa.Table] = []
-    for part in _parts(folder, name):
-        with part.open("rb") as raw:
-            try:
-                reader = ipc.open_stream(raw)
-            except pa.ArrowInvalid:
-                # The schema has not been flushed yet; if the site was killed, it never will be.
-                continue
-            tables.append(pa.Table.from_batches(list(_complete(reader)), schema=reader.schema))
-    if not tables:
-        raise FileNotFoundError(f"{folder} holds no {name}")
-    return pa.concat_tables(tables)
+def _committed(folder: Path, stream: str) -> Iterator[_Part]:
+    """Files with completed timestamps, in the order in which they were begun."""
+    name = f"{stream}.{COMPLETED}"
+    for number in sorted(int(p.name.split(".")[-2]) for p in folder.glob(f"{name}.*.arrows")):
+        table = _read(_file(folder, stream, COMPLETED, number))
+        if table is not None and table.num_rows:
+            life = int((table.schema.metadata or {}).get(LIFE, b"0"))
+            yield _Part(number, life, table.replace_schema_metadata())
 
 
-def _parts(folder: Path, name: str) -> list[Path]:
-    """Files of a series in the order they were begun."""
-    return sorted(folder.glob(f"{name}.*.arrows"), key=lambda p: int(p.name.split(".")[-2]))
+def _file(folder: Path, stream: str, series: str, number: int) -> Path:
+    return folder / f"{stream}.{series}.{number}.arrows"
 
 
-def _complete(reader: ipc.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:
+def _read(file: Path) -> pa.Table | None:
+    """All whole batches of a file; None if there is not even a schema."""
+    try:
+        with file.open("rb") as raw:
+            reader = ipc.open_stream(raw)
+            return pa.Table.from_batches(list(_whole(reader)), schema=reader.schema)
+    except (FileNotFoundError, pa.ArrowInvalid):
+        # The schema has not been flushed yet; if the site was killed, it never will be.
+        return None
+
+
+def _until(rows: pa.Table, watermark_ms: int) -> pa.Table:
+    """The rows up to a completed timestamp."""
+    timestamps = rows[TIMESTAMP].to_numpy()
+    count = int(np.searchsorted(timestamps, watermark_ms, side="right"))
+    return rows.slice(0, count).replace_schema_metadata()
+
+
+def _whole(reader: ipc.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:
     while True:
         try:
             yield reader.read_next_batch()

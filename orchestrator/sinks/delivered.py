@@ -4,6 +4,9 @@ There are two tables: the tuples with their sequence numbers, and the completed 
 timestamp is completed when all results up to it have been delivered, even if there are none ("no
 alert as of now"). Each one is kept with the time it entered the system, the time it arrived, the
 epoch that sent it, and the number of tuples lost just before it.
+
+Sequence numbers begin anew if the state behind a stream was lost. Both tables therefore name the
+generation that a number belongs to.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from orchestrator.host.events import Deliver
-from streams.chunk import TIMESTAMP
+from streams.chunk import TIMESTAMP, Chunk
 from topology.arrays import FloatArray, IntArray
 
 SEQUENCE = "_seq"
+GENERATION = "_generation"
 
 completed_schema = pa.schema(
     [
@@ -27,6 +31,8 @@ completed_schema = pa.schema(
         pa.field("arrived_us", pa.int64(), nullable=False),
         pa.field("epoch", pa.int64(), nullable=False),
         pa.field("lost", pa.int64(), nullable=False),
+        pa.field("generation", pa.int64(), nullable=False),
+        pa.field("next_seq", pa.int64(), nullable=False),
     ]
 )
 
@@ -43,24 +49,35 @@ def completed_timestamps(deliveries: Sequence[Deliver]) -> pa.RecordBatch:
         np.repeat([delivery.arrived_us for delivery in deliveries], counts),
         np.repeat([delivery.epoch for delivery in deliveries], counts),
         np.asarray(lost, dtype=np.int64),
+        np.repeat([delivery.generation for delivery in deliveries], counts),
+        np.concatenate([_next_seqs(delivery.chunk) for delivery in deliveries]),
     ]
     return pa.RecordBatch.from_arrays(
         [pa.array(column) for column in columns], schema=completed_schema
     )
 
 
+def _next_seqs(chunk: Chunk) -> IntArray:
+    """For each watermark of a chunk, the number of the first tuple after it."""
+    return chunk.first_seq + np.searchsorted(chunk.timestamps, chunk.watermarks_ms, side="right")
+
+
 def numbered_schema(rows: pa.Schema) -> pa.Schema:
-    """A stream's schema with a sequence number in front."""
-    return pa.schema([pa.field(SEQUENCE, pa.int64(), nullable=False), *rows])
+    """A stream's schema with generation and sequence number in front."""
+    names = (GENERATION, SEQUENCE)
+    return pa.schema([*(pa.field(name, pa.int64(), nullable=False) for name in names), *rows])
 
 
 def numbered(deliveries: Sequence[Deliver]) -> pa.RecordBatch:
-    """The tuples of deliveries of one stream with their sequence numbers."""
+    """The tuples of deliveries of one stream with their generations and sequence numbers."""
     chunks = [delivery.chunk for delivery in deliveries]
     rows = pa.concat_batches([chunk.rows for chunk in chunks])
     numbers = np.concatenate([np.arange(chunk.first_seq, chunk.next_seq) for chunk in chunks])
+    counts = [chunk.rows.num_rows for chunk in chunks]
+    generations = np.repeat([delivery.generation for delivery in deliveries], counts)
     return pa.RecordBatch.from_arrays(
-        [pa.array(numbers), *rows.columns], schema=numbered_schema(rows.schema)
+        [pa.array(generations), pa.array(numbers), *rows.columns],
+        schema=numbered_schema(rows.schema),
     )
 
 
@@ -73,7 +90,7 @@ class Delivered:
     completed_timestamps
         One row each, with the columns of `completed_schema`.
     rows
-        Tuples with their sequence numbers.
+        Tuples with their generations and sequence numbers.
     """
 
     completed_timestamps: pa.Table

@@ -1,10 +1,14 @@
 """The protocol of a sink driver, which takes a stream out.
 
 The host's core decides what is delivered: every tuple once, in order. Its commands `Deliver`
-reach an open sink, which has no thread and no clock. The host's loop lets it write at intervals.
+reach an open sink, which has no thread and no clock. The host's loop has it flush at intervals.
 
-A sink acknowledges nothing yet: the host acknowledges a tuple when it hands it over, before the
-sink has flushed it.
+The host acknowledges what the sink has flushed, and nothing else: producers keep all other output
+and send it again if the site is killed. A sink that is opened again says what it has kept for good
+(`OpenSink.durable`), and the deliveries continue from there. If a flush keeps its deliveries
+together with their end, or not at all, each tuple is kept exactly once whenever the site dies. A
+sink that cannot tell what it has kept begins with the oldest output that producers still keep, and
+may get tuples twice.
 """
 
 from __future__ import annotations
@@ -13,34 +17,43 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.drivers import Driver, DriverError
-from orchestrator.host.events import Deliver
+from orchestrator.host.events import Deliver, Durable
+from orchestrator.records import SinkAssignment
 from orchestrator.sinks.delivered import Delivered
 
 
 class OpenSink(Protocol):
     """One stream that is being taken out."""
 
+    @property
+    def durable(self) -> Durable | None:
+        """Up to where the stream is kept for good; None if nothing is, or if that is unknown."""
+        ...
+
     def keep(self, delivery: Deliver) -> None:
         """Take a delivery in; the next `flush` writes it."""
         ...
 
     def flush(self) -> None:
-        """Write all deliveries, so that readers see them."""
+        """Write all deliveries, so that readers see them and `durable` includes them."""
         ...
 
     def close(self) -> None:
-        """Write all deliveries, and release everything."""
+        """Release everything. Deliveries that were not flushed are dropped; they come again."""
         ...
 
 
 class SinkDriver(Driver, frozen=True, kw_only=True):
     """Options of a sink, read out of an output's field `to` in a query's manifest."""
 
-    def open(self, stream: str, folder: Path) -> OpenSink:
-        """Begin to take a stream out.
+    def open(self, assignment: SinkAssignment, folder: Path) -> OpenSink:
+        """Begin to take a stream out, or continue.
 
         Parameters
         ----------
+        assignment
+            The stream and its columns. What was kept of a stream with another `life` belongs to a
+            former query.
         folder
             The site's own, for drivers that keep files.
 

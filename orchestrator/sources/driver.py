@@ -6,18 +6,21 @@ passes the time. What it emits are tuples together with watermarks: promises tha
 timestamp follows. The host numbers the tuples, keeps them until every subscriber has processed
 them, and sends them.
 
-There is one open source a stream. A source that must not lose what it has read while its site
-was away will need to be told an offset to begin at; no driver needs it yet.
+There is one open source a stream. Its site may be killed and started again. A source is *resumable*
+if it can then continue: its content is numbered alike by every process that reads it, and can be
+read again from any position. A recording is resumable, a sensor is not. Tuples of any other source
+begin anew, with a new generation of numbers, when its site starts again.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from orchestrator.drivers import Driver
 from orchestrator.host.events import SourceEmitted
 from orchestrator.records import SourceAssignment
+from streams.chunk import Position
 
 
 class OpenSource(Protocol):
@@ -43,8 +46,45 @@ class OpenSource(Protocol):
         ...
 
 
+@runtime_checkable
+class ResumableSource(OpenSource, Protocol):
+    """An open source whose tuples can be read again, with the same numbers, by any process.
+
+    Every call with the same arguments gives the same, bit by bit: tuples, watermarks, ingestion
+    times and positions.
+    """
+
+    def due_position(self, start_at_us: int, now_us: int) -> Position:
+        """The cut after all that is due by now: where a process begins that opens it now."""
+        ...
+
+    def seek(self, watermark_ms: int) -> None:
+        """Have `emit` continue after this watermark."""
+        ...
+
+    def read(self, start_at_us: int, after: Position, until: Position) -> SourceEmitted | None:
+        """A piece of the stream that follows `after` and ends at `until` or before.
+
+        It is of bounded size, however much lies between the two. None if nothing does.
+
+        Raises
+        ------
+        DriverError
+            The stream has no such position: its content is not what it was.
+        """
+        ...
+
+
 class SourceDriver(Driver, frozen=True, kw_only=True):
-    """Options of a source, read out of the section `from` of a stream's manifest."""
+    """Options of a source, read out of the section `from` of a stream's manifest.
+
+    Attributes
+    ----------
+    resumable
+        Whether what it opens is a `ResumableSource`.
+    """
+
+    resumable: ClassVar[bool] = False
 
     @property
     def together_ms(self) -> float:

@@ -5,13 +5,16 @@ one watermark at each of their timestamps and one at the end of the interval. Th
 whether or not the interval has tuples, so that a quiet site does not hold up a busy one. The
 ingestion time of a tuple is when it was due, not when a busy machine emitted it: latencies include
 the delay of a late replay.
+
+Tuples are numbered by their place in the recording, and from round to round if it is repeated. So
+any process can tell the number of a tuple, and read the recording again from any position.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +26,18 @@ from orchestrator.manifest.document import Field, Options, Section
 from orchestrator.manifest.units import duration_ms, timestamp_ms
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import RecordedSource
-from streams.chunk import stream_schema
+from streams.chunk import Position, stream_schema
 from topology.arrays import IntArray
 
 RECORDED_TIMESTAMP = "timestamp"
 """Column of the recording that holds the tuples' timestamps, ms, never falling."""
+
+
+PIECE_BYTES = 4 * 1024 * 1024
+"""Greatest size of the rows that are emitted or read at once, unless one timestamp has more."""
+
+PIECE_WATERMARKS = 4096
+"""Greatest number of watermarks that are emitted or read at once."""
 
 
 def _speed(field: Field) -> float:
@@ -56,6 +66,8 @@ class Replay(RecordedSource, frozen=True, kw_only=True):
     delay_ms
         How much later than the end of its interval a tuple enters: what a sensor takes.
     """
+
+    resumable: ClassVar[bool] = True
 
     path: str
     interval_ms: int = 1000
@@ -141,6 +153,11 @@ class Recording:
         """Intervals of a round."""
         return int(self.intervals[-1]) + 1
 
+    @property
+    def tuples(self) -> int:
+        """Tuples of a round."""
+        return int(self.row_ends[-1] - self.row_ends[0])
+
 
 def _rows(path: str, columns: list[str], schema: pa.Schema) -> pa.RecordBatch:
     """Some columns of a Parquet file under a stream's names and types."""
@@ -159,7 +176,7 @@ def _rows(path: str, columns: list[str], schema: pa.Schema) -> pa.RecordBatch:
 
 
 class OpenReplay:
-    """Emits one stream's recording when its tuples are due."""
+    """Emits one stream's recording when its tuples are due, and reads it again on request."""
 
     def __init__(self, stream: str, source: Replay, recording: Recording) -> None:
         self.stream = stream
@@ -169,7 +186,11 @@ class OpenReplay:
         # When each watermark of a round is due, and, last, when the next round begins.
         intervals = np.append(self._recording.intervals, self._recording.count)
         self._due_us = np.ceil(intervals * interval_us).astype(np.int64)
+        self._round_us = int(self._due_us[-1])
+        self._round_ms = recording.count * source.interval_ms
         self._delay_us = round(source.delay_ms * 1000)
+        row_bytes = recording.rows.nbytes / max(recording.rows.num_rows, 1)
+        self._piece_tuples = max(int(PIECE_BYTES / max(row_bytes, 1)), 1)
         self._round = 0
         self._next = 0
 
@@ -177,33 +198,95 @@ class OpenReplay:
         """When the next watermark is due; None when the recording is over."""
         if self._next == len(self._recording.watermarks_ms):
             return None
-        return start_at_us + self._delay_us + self._round_began_us + int(self._due_us[self._next])
+        return self._round_start_us(start_at_us, self._round) + int(self._due_us[self._next])
 
     def emit(self, start_at_us: int, now_us: int) -> SourceEmitted | None:
-        """All that is due by now and belongs to one round, or None."""
-        round_start_us = start_at_us + self._delay_us + self._round_began_us
-        watermarks_ms, row_ends = self._recording.watermarks_ms, self._recording.row_ends
-        due = int(np.searchsorted(self._due_us[:-1], now_us - round_start_us, side="right"))
-        first, last = self._next, due
-        if last <= first:
+        """A piece of what is due by now, or None."""
+        due = self._due(now_us - self._round_start_us(start_at_us, self._round))
+        if due <= self._next:
             return None
-        rows = self._recording.rows.slice(
-            int(row_ends[first]), int(row_ends[last] - row_ends[first])
-        )
-        shift_ms = self._round * self._recording.count * self._source.interval_ms
-        self._next = last
-        if last == len(watermarks_ms) and self._source.repeat:
-            self._round, self._next = self._round + 1, 0
-        return SourceEmitted(
+        emitted, self._next = self._piece(start_at_us, self._round, self._next, due)
+        self._round, self._next = self._continued(self._round, self._next)
+        return emitted
+
+    def due_position(self, start_at_us: int, now_us: int) -> Position:
+        """The cut after the last watermark that is due by now."""
+        elapsed_us = now_us - self._round_start_us(start_at_us, 0)
+        if elapsed_us < 0:
+            return Position()
+        number = elapsed_us // self._round_us if self._source.repeat else 0
+        return self._position(number, self._due(elapsed_us - number * self._round_us))
+
+    def seek(self, watermark_ms: int) -> None:
+        """Have `emit` continue after this watermark."""
+        self._round, self._next = self._place(watermark_ms)
+
+    def read(self, start_at_us: int, after: Position, until: Position) -> SourceEmitted | None:
+        """A piece of one round that follows `after` and ends at `until` or before."""
+        number, first = self._place(after.watermark_ms)
+        known = self._position(number, first)
+        if known.next_seq != after.next_seq:
+            raise DriverError(
+                f"recording {self._source.path} has changed: it has {known.next_seq} tuples up to "
+                f"the timestamp {after.watermark_ms}, and a reader has had {after.next_seq}"
+            )
+        last = self._index(number, until.watermark_ms)
+        return self._piece(start_at_us, number, first, last)[0] if first < last else None
+
+    def _piece(
+        self, start_at_us: int, number: int, first: int, last: int
+    ) -> tuple[SourceEmitted, int]:
+        """Watermarks of a round from `first` to `last`, or fewer, and where the piece ends."""
+        row_ends = self._recording.row_ends
+        most = int(row_ends[first]) + self._piece_tuples
+        fitting = int(np.searchsorted(row_ends, most, side="right")) - 1
+        last = min(last, max(fitting, first + 1), first + PIECE_WATERMARKS)
+        begin, end = int(row_ends[first]), int(row_ends[last])
+        shift_ms = number * self._round_ms
+        emitted = SourceEmitted(
             stream=self.stream,
-            rows=_shifted(rows, shift_ms),
-            watermarks_ms=watermarks_ms[first:last] + shift_ms,
-            ingestion_times_us=round_start_us + self._due_us[first:last],
+            rows=_shifted(self._recording.rows.slice(begin, end - begin), shift_ms),
+            watermarks_ms=self._recording.watermarks_ms[first:last] + shift_ms,
+            ingestion_times_us=self._round_start_us(start_at_us, number) + self._due_us[first:last],
+        )
+        return emitted, last
+
+    def _place(self, watermark_ms: int) -> tuple[int, int]:
+        """Round and index of the first watermark after this one."""
+        begin_ms = int(self._recording.watermarks_ms[0])
+        number = (watermark_ms - begin_ms) // self._round_ms if self._source.repeat else 0
+        number = max(number, 0)
+        return self._continued(number, self._index(number, watermark_ms))
+
+    def _index(self, number: int, watermark_ms: int) -> int:
+        """Number of watermarks of a round up to this one."""
+        within_ms = watermark_ms - number * self._round_ms
+        return int(np.searchsorted(self._recording.watermarks_ms, within_ms, side="right"))
+
+    def _continued(self, number: int, index: int) -> tuple[int, int]:
+        """The same place; the end of a round is the beginning of the next."""
+        if index == len(self._recording.watermarks_ms) and self._source.repeat:
+            return number + 1, 0
+        return number, index
+
+    def _position(self, number: int, index: int) -> Position:
+        """The cut before a watermark of a round."""
+        if not index:
+            if not number:
+                return Position()
+            number, index = number - 1, len(self._recording.watermarks_ms)
+        row_ends = self._recording.row_ends
+        return Position(
+            next_seq=number * self._recording.tuples + int(row_ends[index] - row_ends[0]),
+            watermark_ms=int(self._recording.watermarks_ms[index - 1]) + number * self._round_ms,
         )
 
-    @property
-    def _round_began_us(self) -> int:
-        return self._round * int(self._due_us[-1])
+    def _due(self, elapsed_us: int) -> int:
+        """Number of watermarks that are due so long after their round began."""
+        return int(np.searchsorted(self._due_us[:-1], elapsed_us, side="right"))
+
+    def _round_start_us(self, start_at_us: int, number: int) -> int:
+        return start_at_us + self._delay_us + number * self._round_us
 
 
 def _shifted(rows: pa.RecordBatch, shift_ms: int) -> pa.RecordBatch:

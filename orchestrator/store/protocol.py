@@ -139,10 +139,14 @@ class Versioned(Generic[R_co]):
     ----------
     version
         An update or deletion that rests on this reading must pass it.
+    created
+        The store's number of the change that created the record. It rises with every change of the
+        store, and so tells a record from one that was deleted before and had the same path.
     """
 
     record: R_co
     version: int
+    created: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,19 +279,19 @@ class Store(ABC):
         """Read a record; None if there is none. Raises `RecordInvalid`."""
         path = self._path(key)
         try:
-            data, version = self._read(path)
+            data, version, created = self._read(path)
         except RecordMissing:
             return None
-        return decode(path, data, key.type, version)
+        return decode(path, data, key.type, version, created)
 
     def list(self, folder: Folder[R]) -> Listing[R]:
         """Read a folder."""
         path = self._path(folder)
         records: dict[str, Versioned[R]] = {}
         invalid: list[RecordInvalid] = []
-        for name, data, version in self._read_all(path):
+        for name, data, version, created in self._read_all(path):
             try:
-                records[name] = decode(f"{path}/{name}", data, folder.type, version)
+                records[name] = decode(f"{path}/{name}", data, folder.type, version, created)
             except RecordInvalid as broken:
                 invalid.append(broken)
         return Listing(records=records, invalid=tuple(invalid))
@@ -373,12 +377,12 @@ class Store(ABC):
         """Names in a folder, in order; none if there is no such folder."""
 
     @abstractmethod
-    def _read(self, path: str) -> tuple[bytes, int]:
-        """Data and version of a record. Raises `RecordMissing`."""
+    def _read(self, path: str) -> tuple[bytes, int, int]:
+        """Data, version and number of the creation of a record. Raises `RecordMissing`."""
 
     @abstractmethod
-    def _read_all(self, folder: str) -> Iterator[tuple[str, bytes, int]]:
-        """Name, data and version of each record in a folder, in the order of their names."""
+    def _read_all(self, folder: str) -> Iterator[tuple[str, bytes, int, int]]:
+        """Name, and what `_read` returns, of each record in a folder, in order of their names."""
 
     @abstractmethod
     def _create(
@@ -438,7 +442,7 @@ def encode(record: Record) -> bytes:
     return _encoder.encode(record)
 
 
-def decode(path: str, data: bytes, type: type[R], version: int) -> Versioned[R]:
+def decode(path: str, data: bytes, type: type[R], version: int, created: int = 0) -> Versioned[R]:
     """Decode a record strictly.
 
     Raises
@@ -450,4 +454,4 @@ def decode(path: str, data: bytes, type: type[R], version: int) -> Versioned[R]:
         record = msgspec.json.decode(data, type=type, strict=True)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecordInvalid(path, f"is not a {type.__name__}: {error}", version) from error
-    return Versioned(record=record, version=version)
+    return Versioned(record=record, version=version, created=created)

@@ -164,11 +164,11 @@ class ZooKeeperStore(Store):
         except RecordMissing:
             return []
 
-    def _read(self, path: str) -> tuple[bytes, int]:
+    def _read(self, path: str) -> tuple[bytes, int, int]:
         data, stat = self._wait(path, self._client.get_async(path))
-        return data, stat.version
+        return data, stat.version, stat.czxid
 
-    def _read_all(self, folder: str) -> Iterator[tuple[str, bytes, int]]:
+    def _read_all(self, folder: str) -> Iterator[tuple[str, bytes, int, int]]:
         """One round trip for the names, one for all records together."""
         paths = {name: f"{folder}/{name}" for name in self._names(folder)}
         readings = {name: self._client.get_async(path) for name, path in paths.items()}
@@ -176,7 +176,7 @@ class ZooKeeperStore(Store):
             # A record may be deleted between the two round trips.
             with suppress(RecordMissing):
                 data, stat = self._wait(paths[name], reading)
-                yield name, data, stat.version
+                yield name, data, stat.version, stat.czxid
 
     def _create(
         self,

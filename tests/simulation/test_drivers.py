@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orchestrator.manifest import load
 from orchestrator.simulation.scenario import Scenario
-from orchestrator.sinks import SinkDrivers, read_back
+from orchestrator.sinks import opener, read_back
 from tests import drivers
 
 drivers.register()
@@ -46,11 +46,10 @@ def test_own_drivers_reach_a_query_through_a_manifest(tmp_path: Path) -> None:
     manifest.write_text(MANIFESTS)
     (tmp_path / "latency.csv").write_text(LATENCIES)
     folder = tmp_path / "edge"
-    sinks = SinkDrivers(folder)
-    scenario = Scenario(load([manifest]), seed=1, deliver=sinks.keep)
+    open_sink = opener(folder)
+    scenario = Scenario(load([manifest]), seed=1, open_sink=lambda _, a: open_sink(a))
     scenario.begin()
     scenario.run_for(5.0)
-    sinks.close()
     lines = [line.split(";") for line in (folder / "doubled.txt").read_text().splitlines()]
     numbers = [int(number) for _, number in lines]
     assert len(numbers) >= 45

@@ -20,6 +20,8 @@ class Field:
 
 class Schema:
     names: list[str]
+    metadata: dict[bytes, bytes] | None
+    def with_metadata(self, metadata: Mapping[bytes, bytes]) -> Schema: ...
     types: list[DataType]
     def __iter__(self) -> Iterator[Field]: ...
     def __len__(self) -> int: ...
@@ -102,6 +104,7 @@ class RecordBatch:
 
 class Table:
     schema: Schema
+    def replace_schema_metadata(self, metadata: Mapping[bytes, bytes] | None = None) -> Table: ...
     num_rows: int
     nbytes: int
     column_names: list[str]

@@ -177,6 +177,23 @@ def test_record_is_read_as_it_was_written_with_columns_in_order(world: World) ->
     assert list(found.record.columns) == ["z", "a"]
 
 
+def test_creation_numbers_tell_a_record_from_its_predecessor(world: World) -> None:
+    store = world.connect()
+    key = STREAMS.key("north")
+    store.create(key, stream())
+    first = store.get(key)
+    store.update(key, stream(rate_bytes_s=2.0), 0)
+    updated = store.list(STREAMS).records["north"]
+    store.delete(key, 1)
+    store.create(key, stream())
+    second = store.get(key)
+    assert first is not None
+    assert second is not None
+    assert 0 < first.created == updated.created
+    # The update and the deletion are changes too: numbers in between are never used again.
+    assert second.created >= first.created + 3
+
+
 def test_created_twice_is_refused(world: World) -> None:
     store = world.connect()
     store.create(STREAMS.key("north"), stream())

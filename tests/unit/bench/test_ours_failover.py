@@ -24,7 +24,7 @@ from orchestrator.control.dataflow import dataflow
 from orchestrator.drills.kill_executor import Killed, Target
 from orchestrator.drills.measurement import SequenceFaults
 from orchestrator.manifest import load
-from orchestrator.sinks.delivered import SEQUENCE, Delivered, completed_schema
+from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered, completed_schema
 from orchestrator.sources import recorded
 from orchestrator.sources.replay import Recording, Replay
 from streams.chunk import TIMESTAMP
@@ -38,6 +38,7 @@ def delivered(
     number = went_in % ROUND_TUPLES
     at_ms = went_in // ROUND_TUPLES * ROUND_MS + number // BURST_TUPLES * 10
     columns = {
+        GENERATION: np.ones(len(went_in), dtype=np.int64),
         SEQUENCE: np.asarray(numbers if sequence is None else sequence, dtype=np.int64),
         TIMESTAMP: at_ms,
         "key": number % KEYS,
@@ -50,7 +51,10 @@ def delivered(
     nothing = np.zeros(len(arrived_us), dtype=np.int64)
     came = np.asarray(arrived_us, dtype=np.int64)
     completed = pa.RecordBatch.from_arrays(
-        [pa.array(column) for column in (nothing, came - 5000, came, nothing, nothing)],
+        [
+            pa.array(column)
+            for column in (nothing, came - 5000, came, nothing, nothing, nothing + 1, nothing)
+        ],
         schema=completed_schema,
     )
     return Delivered(pa.Table.from_batches([completed]), pa.Table.from_batches([rows]))

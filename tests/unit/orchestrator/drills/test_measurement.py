@@ -14,6 +14,7 @@ from orchestrator.drills.measurement import (
     sequence_faults,
 )
 from orchestrator.host.events import Deliver
+from orchestrator.records import SinkAssignment
 from orchestrator.sinks.archive import Archive
 from orchestrator.sinks.delivered import Delivered
 from streams.chunk import Chunk
@@ -76,9 +77,12 @@ def test_tuples_between_watermarks_came_with_the_next_one() -> None:
 
 def test_an_archive_says_the_same_as_an_observer(tmp_path: Path) -> None:
     deliveries = [deliver(chunk(0, [(10, 2)])), deliver(chunk(2, [(20, 1)]), arrived_us=5)]
-    archive = Archive().open("s", tmp_path)
+    columns = {"number": "int"}
+    assigned = SinkAssignment(stream="s", columns=columns, deadline_ms=5.0)
+    archive = Archive().open(assigned, tmp_path)
     for each in deliveries:
         archive.keep(each)
+    archive.flush()
     archive.close()
     kept, seen = Archive().read_back("s", tmp_path), delivered(*deliveries)
     assert kept.rows.equals(seen.rows)

@@ -27,6 +27,8 @@ from orchestrator.host.events import (
     Report,
     Send,
     SetPeers,
+    SinkFlushed,
+    SinkOpened,
     SourceEmitted,
 )
 from orchestrator.records import (
@@ -305,6 +307,8 @@ def test_sink_delivers_once_and_in_order() -> None:
     host.assign(
         Assignment(incarnation="1", sinks=(sink,), producers={"f": ("one", "two")}, peers=peers())
     )
+    assert host.take(Subscribe) == []
+    host.handle(SinkOpened(stream="f", durable=None))
     assert len(host.take(Subscribe)) == 2
     host.hear("one", subscribed(stream="f"))
     host.hear("two", subscribed(stream="f"))
@@ -314,7 +318,12 @@ def test_sink_delivers_once_and_in_order() -> None:
     delivered = host.take(Deliver)
     assert numbers([each.chunk for each in delivered]) == [0, 1, 2]
     host.wait(100)
-    assert {c.acks["f"].epoch for c in host.sent_to("one", Control)} == {2}
+    assert not any(c.acks for c in host.sent_to("one", Control))
+    kept = delivered[-1].end
+    host.handle(SinkFlushed(stream="f", durable=kept))
+    host.wait(100)
+    acks = [c.acks["f"] for c in host.sent_to("one", Control) if c.acks]
+    assert {(each.position, each.epoch) for each in acks} == {(kept.position, 2)}
 
 
 def test_probe_is_answered() -> None:

@@ -16,7 +16,7 @@ from ha.messages import (
 )
 from ha.roles import ReplicaRole
 from ha.subscription import STALLED_US
-from orchestrator.host.events import Deliver, Report
+from orchestrator.host.events import Deliver, Report, SinkOpened
 from orchestrator.records import Assignment, SinkAssignment
 from streams.chunk import Chunk, Position
 from tests.driven_host import (
@@ -47,6 +47,7 @@ def sink(producers: tuple[str, ...] = ("one", "two")) -> Driven:
     made.assign(
         Assignment(incarnation="1", sinks=(out,), producers={"f": producers}, peers=peers())
     )
+    made.handle(SinkOpened(stream="f", durable=None))
     for node in producers:
         made.hear(node, Subscribed(stream="f", position=Position(), epoch=1, generation=1))
     made.commands.clear()

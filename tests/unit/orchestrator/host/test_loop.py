@@ -18,6 +18,7 @@ from orchestrator.records import (
     SourceAssignment,
 )
 from orchestrator.simulation.memory_store import MemoryServer
+from orchestrator.sinks.sink_drivers import Handover, SinkDrivers
 from orchestrator.sources import spec_of
 from orchestrator.sources.replay import Replay
 from orchestrator.store.protocol import ASSIGNMENTS, NODES
@@ -39,7 +40,7 @@ class Host:
             clock_us=lambda: self.now_us,
             send=lambda _to, _message: None,
             set_peers=lambda _peers: None,
-            deliver=lambda _delivery: None,
+            sinks=SinkDrivers(lambda _assignment: Handover(lambda _delivery: None)),
             report=lambda _report: None,
             finish=lambda _worked, _began_us, _then: 0.0,
         )

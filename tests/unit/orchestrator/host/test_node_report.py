@@ -8,7 +8,12 @@ import numpy as np
 
 from ha.messages import Data, Subscribe, Subscribed
 from orchestrator.host.core import HostCore
-from orchestrator.host.events import AssignmentReceived, MessageArrived, SourceEmitted
+from orchestrator.host.events import (
+    AssignmentReceived,
+    MessageArrived,
+    SinkOpened,
+    SourceEmitted,
+)
 from orchestrator.host.loop import host_identity, node_record
 from orchestrator.records import (
     Assignment,
@@ -73,6 +78,7 @@ def test_shed_tuples_are_reported() -> None:
 def test_late_tuples_are_reported() -> None:
     sink = SinkAssignment(stream="s", columns=COLUMNS, deadline_ms=5.0)
     core = host(Assignment(incarnation="1", sinks=(sink,), producers={"s": ("one",)}))
+    core.handle(SinkOpened(stream="s", durable=None), NOW_US)
     position = Position(next_seq=0, watermark_ms=0)
     answer = Subscribed(stream="s", position=position, epoch=1, generation=1)
     core.handle(MessageArrived(sender="one", message=answer), NOW_US)

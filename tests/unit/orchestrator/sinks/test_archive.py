@@ -7,18 +7,28 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from orchestrator.host.events import Deliver
+from orchestrator.host.events import Deliver, Durable
+from orchestrator.records import SinkAssignment
 from orchestrator.sinks.archive import Archive, OpenArchive
-from streams.chunk import Chunk
+from streams.chunk import Chunk, Position
 from tests.streams_of_numbers import chunk
 
 
-def delivery(part: Chunk, *, lost: int = 0) -> Deliver:
-    return Deliver(stream="s", epoch=3, chunk=part, lost=lost, arrived_us=part.watermark_ms * 2000)
+def delivery(part: Chunk, *, lost: int = 0, generation: int = 1) -> Deliver:
+    return Deliver(
+        stream="s",
+        epoch=3,
+        generation=generation,
+        chunk=part,
+        lost=lost,
+        arrived_us=part.watermark_ms * 2000,
+    )
 
 
-def archive_in(folder: Path) -> OpenArchive:
-    return Archive().open("s", folder)
+def archive_in(folder: Path, life: int = 7) -> OpenArchive:
+    columns = {"number": "int"}
+    assigned = SinkAssignment(stream="s", columns=columns, deadline_ms=5.0, life=life)
+    return Archive().open(assigned, folder)
 
 
 def rows_in(folder: Path) -> pa.Table:
@@ -29,24 +39,33 @@ def test_rows_and_completed_timestamps_come_back(tmp_path: Path) -> None:
     archive = archive_in(tmp_path)
     archive.keep(delivery(chunk(5, [(10, 2), (20, 0)])))
     archive.keep(delivery(chunk(9, [(30, 1)]), lost=2))
+    archive.flush()
     archive.close()
     rows = rows_in(tmp_path)
-    assert rows.to_pydict() == {"_seq": [5, 6, 9], "_ts": [10, 10, 30], "number": [5, 6, 9]}
+    assert rows.to_pydict() == {
+        "_generation": [1, 1, 1],
+        "_seq": [5, 6, 9],
+        "_ts": [10, 10, 30],
+        "number": [5, 6, 9],
+    }
     assert Archive().read_back("s", tmp_path).completed_timestamps.to_pydict() == {
         "watermark_ms": [10, 20, 30],
         "ingestion_time_us": [10_000, 20_000, 30_000],
         "arrived_us": [40_000, 40_000, 60_000],
         "epoch": [3, 3, 3],
         "lost": [0, 0, 2],
+        "generation": [1, 1, 1],
+        "next_seq": [7, 7, 10],
     }
 
 
 def test_a_stream_without_tuples_has_an_empty_file_of_rows(tmp_path: Path) -> None:
     archive = archive_in(tmp_path)
     archive.keep(delivery(chunk(0, [(10, 0)])))
+    archive.flush()
     archive.close()
     rows = rows_in(tmp_path)
-    assert (rows.num_rows, rows.column_names) == (0, ["_seq", "_ts", "number"])
+    assert (rows.num_rows, rows.column_names) == (0, ["_generation", "_seq", "_ts", "number"])
 
 
 def test_readable_while_it_grows(tmp_path: Path) -> None:
@@ -58,35 +77,76 @@ def test_readable_while_it_grows(tmp_path: Path) -> None:
     archive.close()
 
 
-def test_what_a_dying_site_had_half_written_is_left_out(tmp_path: Path) -> None:
-    archive = archive_in(tmp_path)
-    path = tmp_path / "s.rows.0.arrows"
-    sizes: list[int] = []
-    for number in range(3):
-        archive.keep(delivery(chunk(number, [(10 * number, 1)])))
+def flushed(folder: Path, *numbers: int, life: int = 7, generation: int = 1) -> OpenArchive:
+    """An archive that was opened again and has taken in a tuple for each number, and is killed."""
+    archive = archive_in(folder, life)
+    for number in numbers:
+        part = chunk(number, [(10 * number + 10, 1)])
+        archive.keep(delivery(part, generation=generation))
         archive.flush()
-        sizes.append(path.stat().st_size)
-    archive.close()
-    whole = path.read_bytes()
-    for length in range(sizes[1], sizes[2]):
-        path.write_bytes(whole[:length])
+    return archive
+
+
+@pytest.mark.parametrize("series", ["rows", "completed"])
+def test_a_flush_that_was_cut_anywhere_is_left_out_and_comes_again(
+    tmp_path: Path, series: str
+) -> None:
+    archive = flushed(tmp_path, 0, 1)
+    paths = [tmp_path / f"s.{each}.0.arrows" for each in ("rows", "completed")]
+    before = [path.read_bytes() for path in paths]
+    archive.keep(delivery(chunk(2, [(30, 1)])))
+    archive.flush()
+    after = [path.read_bytes() for path in paths]
+    cut = paths[["rows", "completed"].index(series)]
+    index = paths.index(cut)
+    for length in range(len(before[index]), len(after[index])):
+        # Tuples are written first: while they are, no timestamp of theirs is completed.
+        paths[0].write_bytes(after[0][:length] if index == 0 else after[0])
+        paths[1].write_bytes(before[1] if index == 0 else after[1][:length])
         assert rows_in(tmp_path)["number"].to_pylist() == [0, 1]
+        assert archive_in(tmp_path).durable == Durable(
+            generation=1, position=Position(next_seq=2, watermark_ms=20)
+        )
+    again = archive_in(tmp_path)
+    again.keep(delivery(chunk(2, [(30, 1)])))
+    again.flush()
+    assert rows_in(tmp_path)["number"].to_pylist() == [0, 1, 2]
 
 
-def test_a_site_that_starts_again_keeps_what_it_had(tmp_path: Path) -> None:
+def test_a_site_that_is_killed_again_and_again_keeps_each_tuple_once(tmp_path: Path) -> None:
     for number in range(12):
-        archive = archive_in(tmp_path)
-        archive.keep(delivery(chunk(number, [(10 * number + 10, 1)])))
-        archive.close()
+        durable = archive_in(tmp_path).durable
+        assert (durable.position.next_seq if durable else 0) == number
+        archive = flushed(tmp_path, number)
+        archive.keep(delivery(chunk(number + 1, [(10 * number + 20, 1)])))
     assert rows_in(tmp_path)["number"].to_pylist() == list(range(12))
 
 
-def test_a_site_that_comes_back_goes_on_with_the_series(tmp_path: Path) -> None:
-    for number in range(12):
-        archive = archive_in(tmp_path)
-        archive.keep(delivery(chunk(number, [(10 * number, 1)])))
-        archive.close()
-    assert rows_in(tmp_path)["number"].to_pylist() == list(range(12))
+def test_files_that_nothing_was_committed_to_are_written_over(tmp_path: Path) -> None:
+    flushed(tmp_path, 0)
+    for _ in range(3):
+        archive_in(tmp_path).close()
+        (tmp_path / "s.rows.1.arrows").write_bytes(b"torn")
+    flushed(tmp_path, 1)
+    assert rows_in(tmp_path)["number"].to_pylist() == [0, 1]
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_what_a_former_query_of_the_same_name_left_is_no_part_of_the_output(tmp_path: Path) -> None:
+    flushed(tmp_path, 0, 1, life=7)
+    assert archive_in(tmp_path, life=8).durable is None
+    flushed(tmp_path, 0, life=8)
+    assert rows_in(tmp_path)["number"].to_pylist() == [0]
+
+
+def test_it_continues_in_the_generation_of_the_last_delivery(tmp_path: Path) -> None:
+    flushed(tmp_path, 0)
+    archive = archive_in(tmp_path)
+    archive.keep(delivery(chunk(0, [(20, 3)]), generation=4))
+    archive.flush()
+    durable = archive_in(tmp_path).durable
+    assert durable == Durable(generation=4, position=Position(next_seq=3, watermark_ms=20))
+    assert rows_in(tmp_path)["_generation"].to_pylist() == [1, 4, 4, 4]
 
 
 def test_a_series_that_was_begun_but_not_flushed_is_not_there_yet(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from pathlib import Path
 
 import msgspec
@@ -10,10 +11,13 @@ import pytest
 from pyarrow import parquet
 
 from orchestrator.drivers import DriverError
-from orchestrator.host.events import SourceEmitted
+from orchestrator.host.events import SourceEmitted, SourceOpened
 from orchestrator.records import SourceAssignment
-from orchestrator.sources import SourceDrivers, spec_of
+from orchestrator.sources import replay as replay_module
+from orchestrator.sources import spec_of
 from orchestrator.sources.replay import OpenReplay, Recording, Replay
+from orchestrator.sources.source_drivers import SourceDrivers
+from streams.chunk import Position
 
 START_US = 5_000_000
 
@@ -128,20 +132,25 @@ def test_empty_recording_still_tells_the_time(tmp_path: Path) -> None:
 
 def test_source_driver_waits_until_the_stream_starts(tmp_path: Path) -> None:
     source_drivers, replay = SourceDrivers(), source(tmp_path, [1000])
-    assert source_drivers.feed([assigned(replay, None)], START_US) == []
+    opened = source_drivers.feed([assigned(replay, None)], START_US)
+    assert opened == [SourceOpened(stream="s", position=Position())]
     assert source_drivers.next_due_us([assigned(replay, None)]) is None
     assert source_drivers.feed([assigned(replay)], START_US - 1) == []
     assert source_drivers.next_due_us([assigned(replay)]) == START_US
     (emitted,) = source_drivers.feed([assigned(replay)], START_US)
+    assert isinstance(emitted, SourceEmitted)
     assert (emitted.stream, emitted.watermarks_ms.tolist()) == ("s", [1000])
 
 
 def test_source_driver_forgets_a_stream_that_is_no_longer_assigned(tmp_path: Path) -> None:
     source_drivers, replay = SourceDrivers(), source(tmp_path, [1000])
+    source_drivers.feed([assigned(replay, None)], START_US)
     assert len(source_drivers.feed([assigned(replay)], START_US)) == 1
     assert source_drivers.feed([], START_US) == []
     assert source_drivers.next_due_us([assigned(replay)]) is None
+    source_drivers.feed([assigned(replay, None)], START_US)
     (again,) = source_drivers.feed([assigned(replay)], START_US)
+    assert isinstance(again, SourceEmitted)
     assert again.watermarks_ms.tolist() == [1000]
 
 
@@ -167,11 +176,14 @@ def test_a_sensors_delay_makes_its_tuples_late_and_no_older(tmp_path: Path) -> N
 
 def test_source_driver_gathers_what_comes_due_within_a_batch(tmp_path: Path) -> None:
     source_drivers, replay = SourceDrivers(batch_us=250_000), source(tmp_path, [1000])
+    source_drivers.feed([assigned(replay, None)], START_US)
     (first,) = source_drivers.feed([assigned(replay)], START_US)
+    assert isinstance(first, SourceEmitted)
     assert first.watermarks_ms.tolist() == [1000]
     assert source_drivers.next_due_us([assigned(replay)]) == START_US + 250_000
     assert source_drivers.feed([assigned(replay)], START_US + 249_999) == []
     (second,) = source_drivers.feed([assigned(replay)], START_US + 250_000)
+    assert isinstance(second, SourceEmitted)
     assert second.watermarks_ms.tolist() == [1100, 1200]
     assert second.ingestion_times_us.tolist() == [START_US + 100_000, START_US + 200_000]
 
@@ -187,8 +199,8 @@ def test_a_source_that_cannot_be_opened_is_a_problem_while_it_is_assigned(tmp_pa
     gone = assigned(msgspec.structs.replace(sound, path=str(tmp_path / "other.parquet")))
     drivers = SourceDrivers()
     other = msgspec.structs.replace(assigned(sound), stream="t")
-    (emitted,) = drivers.feed([gone, other], START_US + 100_000)
-    assert emitted.stream == "t"
+    (opened,) = drivers.feed([gone, other], START_US + 100_000)
+    assert opened.stream == "t"
     assert list(drivers.problems) == ["s"]
     assert "other.parquet cannot be read" in drivers.problems["s"]
     drivers.feed([other], START_US + 100_000)
@@ -215,3 +227,89 @@ def test_a_recording_with_other_types_is_refused(tmp_path: Path) -> None:
     parquet.write_table(names, replay.path)
     with pytest.raises(DriverError, match=r"recording\.parquet cannot be read: .*one"):
         Recording.load(replay, NUMBERS)
+
+
+ROUND_MS = 500
+TIMES = [1000, 1050, 1050, 1100, 1101, 1250, 1400]
+
+
+def whole(replay: Replay, until_us: int) -> list[tuple[int, int, int]]:
+    """All that one process emits until then, tuple by tuple: number, timestamp, ingestion time."""
+    opened, found, number = replay_of(replay), list[tuple[int, int, int]](), 0
+    while (emitted := opened.emit(START_US, until_us)) is not None:
+        rows, number = numbered_rows(emitted, number)
+        found += rows
+    return found
+
+
+def numbered_rows(emitted: SourceEmitted, first: int) -> tuple[list[tuple[int, int, int]], int]:
+    watermarks_ms = emitted.watermarks_ms.tolist()
+    rows = [
+        (first + i, at, int(emitted.ingestion_times_us[bisect_left(watermarks_ms, at)]))
+        for i, at in enumerate(emitted.rows.column(0).to_pylist())
+    ]
+    return rows, first + len(rows)
+
+
+@pytest.mark.parametrize("speed", [1.0, 7.0])
+@pytest.mark.parametrize("piece", [1, 2, 100])
+def test_any_process_continues_anywhere_with_the_same_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speed: float, piece: int
+) -> None:
+    monkeypatch.setattr(replay_module, "PIECE_WATERMARKS", piece)
+    replay = source(tmp_path, TIMES, repeat=True, speed=speed)
+    end_us = START_US + round(3.3 * ROUND_MS * 1000 / speed)
+    expected = whole(replay, end_us)
+    assert len(expected) > 3 * len(TIMES)
+    for at_us in range(START_US, end_us, round(37_000 / speed)):
+        again = replay_of(replay)
+        position = again.due_position(START_US, at_us)
+        assert position.next_seq == sum(entered <= at_us for _, _, entered in expected)
+        again.seek(position.watermark_ms)
+        number, rest = position.next_seq, list[tuple[int, int, int]]()
+        while (emitted := again.emit(START_US, end_us)) is not None:
+            rows, number = numbered_rows(emitted, number)
+            rest += rows
+        assert rest == expected[position.next_seq :]
+
+
+def test_what_came_before_is_read_again_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_module, "PIECE_WATERMARKS", 2)
+    replay = source(tmp_path, TIMES, repeat=True)
+    end_us = START_US + round(3.3 * ROUND_MS * 1000)
+    expected = whole(replay, end_us)
+    opened = replay_of(replay)
+    until = opened.due_position(START_US, end_us)
+    for begin_us in range(START_US - 1, end_us, 61_000):
+        after, found = opened.due_position(START_US, begin_us), list[tuple[int, int, int]]()
+        first = after.next_seq
+        while (piece := opened.read(START_US, after, until)) is not None:
+            assert len(piece.watermarks_ms) <= 2
+            rows, number = numbered_rows(piece, after.next_seq)
+            found += rows
+            after = Position(next_seq=number, watermark_ms=int(piece.watermarks_ms[-1]))
+        assert after == until
+        assert found == expected[first:]
+
+
+def test_a_cut_between_two_watermarks_is_found_by_its_timestamp(tmp_path: Path) -> None:
+    opened = replay_of(source(tmp_path, TIMES, repeat=True))
+    cut = Position(next_seq=len(TIMES) + 3, watermark_ms=1000 + ROUND_MS + 70)
+    piece = opened.read(START_US, cut, Position(next_seq=100, watermark_ms=1700))
+    assert content(piece) == (
+        [1600, 1601],
+        [1600, 1601, 1700],
+        [START_US + ms * 1000 for ms in (600, 700, 700)],
+    )
+
+
+def test_a_recording_that_was_exchanged_is_noticed(tmp_path: Path) -> None:
+    opened = replay_of(source(tmp_path, TIMES))
+    with pytest.raises(DriverError, match="has changed: it has 3 tuples up to the timestamp 1050"):
+        opened.read(
+            START_US,
+            Position(next_seq=2, watermark_ms=1050),
+            Position(next_seq=9, watermark_ms=1400),
+        )

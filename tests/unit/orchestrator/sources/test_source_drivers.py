@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from orchestrator import sources
-from orchestrator.host.events import SourceEmitted
+from orchestrator.host.events import SourceEmitted, SourceOpened
+from orchestrator.host.hosted_streams import Wanted
 from orchestrator.records import SourceAssignment, SourceSpec
-from orchestrator.sources import SourceDrivers
+from orchestrator.sources.replay import OpenReplay, Replay
+from orchestrator.sources.source_drivers import SourceDrivers
+from streams.chunk import Position, stream_schema
 from tests import drivers
 
 drivers.register()
@@ -45,15 +55,157 @@ def failing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return request.param
 
 
+def emitted(events: Sequence[SourceOpened | SourceEmitted]) -> list[SourceEmitted]:
+    return [event for event in events if isinstance(event, SourceEmitted)]
+
+
 def test_source_that_raises_stops_and_the_others_go_on(failing: str) -> None:
     opened, assigned = SourceDrivers(), [assignment("bad"), assignment("good")]
     for now_us in (2_000, 4_000):
         opened.next_due_us(assigned)
-        assert [each.stream for each in opened.feed(assigned, now_us)] == ["good"]
-    assert opened.next_due_us(assigned) == 5_000
+        assert [each.stream for each in emitted(opened.feed(assigned, now_us))] == ["good"]
+    assert opened.next_due_us(assigned[1:]) == 5_000
     assert opened.problems == {"bad": "bad: the source failed: ConnectionError: the line is dead"}
     opened.feed(assigned[1:], 6_000)
     assert opened.problems == {}
+
+
+def test_source_that_raises_is_opened_again_ever_more_rarely(failing: str) -> None:
+    opened, assigned, waits = SourceDrivers(), [assignment("bad")], list[int]()
+    now_us = 2_000
+    for _ in range(10):
+        opened.feed(assigned, now_us)
+        due_us = opened.next_due_us(assigned)
+        assert due_us is not None
+        waits.append(due_us - now_us)
+        now_us = due_us
+    assert waits[:3] == [500_000, 1_000_000, 2_000_000]
+    assert waits[-1] == 30_000_000
+
+
+class Line:
+    """What all the sources of a test do from now on."""
+
+    dead = False
+    watermarks_ms: tuple[int, ...] = ()
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> Line:
+    state = Line()
+
+    class Given(drivers.OpenNumbers):
+        def emit(self, start_at_us: int, now_us: int) -> SourceEmitted | None:
+            if state.dead:
+                raise ConnectionError("the line is dead")
+            if not state.watermarks_ms:
+                return None
+            watermarks_ms = np.array(state.watermarks_ms, dtype=np.int64)
+            rows = pa.RecordBatch.from_pydict(
+                {"_ts": watermarks_ms, "number": watermarks_ms},
+                schema=stream_schema({"number": "int"}),
+            )
+            return SourceEmitted(
+                stream="s",
+                rows=rows,
+                watermarks_ms=watermarks_ms,
+                ingestion_times_us=watermarks_ms,
+            )
+
+    monkeypatch.setattr(drivers.Numbers, "open", lambda options, a: Given(options, a))
+    return state
+
+
+def test_timestamps_that_were_complete_before_a_failure_are_dropped_after_it(line: Line) -> None:
+    made, assigned = SourceDrivers(), [assignment("s")]
+    line.watermarks_ms = (10, 20)
+    assert len(emitted(made.feed(assigned, 0))) == 1
+    line.dead = True
+    made.feed(assigned, 1_000)
+    assert "the line is dead" in made.problems["s"]
+    line.dead, line.watermarks_ms = False, (10, 20, 30)
+    assert made.feed(assigned, 2_000) == []
+    (again,) = emitted(made.feed(assigned, 501_000))
+    assert again.watermarks_ms.tolist() == [30]
+    assert again.rows.column(1).to_pylist() == [30]
+    assert made.problems == {}
+
+
+def test_a_problem_ends_when_the_source_is_quiet_again(line: Line) -> None:
+    made, assigned = SourceDrivers(), [assignment("s")]
+    line.dead = True
+    made.feed(assigned, 0)
+    assert made.problems
+    line.dead = False
+    made.feed(assigned, 500_000)
+    assert made.problems == {}
+
+
+def test_watermarks_that_fall_are_a_failure_of_the_source(line: Line) -> None:
+    made, assigned = SourceDrivers(), [assignment("s")]
+    line.watermarks_ms = (10, 20)
+    made.feed(assigned, 0)
+    line.watermarks_ms = (15, 30)
+    assert made.feed(assigned, 1_000) == []
+    assert made.problems == {"s": "s: what it emits begins at 15 ms, and 20 ms was complete before"}
+
+
+def test_a_resumable_source_emits_after_a_failure_what_it_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "recording.parquet"
+    parquet.write_table(pa.table({"timestamp": [1000, 1100, 1200], "number": [1, 2, 3]}), path)
+    replay = Replay(path=str(path), begin_ms=1000, end_ms=1200, interval_ms=100)
+    assigned = [assignment("s", sources.spec_of("replay", replay))]
+    made = SourceDrivers()
+    opened = made.feed([msgspec.structs.replace(assigned[0], start_at_us=None)], 0)
+    assert opened == [SourceOpened(stream="s", position=Position())]
+    first = emitted(made.feed(assigned, 0))
+    emit, broken = OpenReplay.emit, True
+
+    def failing_emit(self: OpenReplay, start_at_us: int, now_us: int) -> SourceEmitted | None:
+        if broken:
+            raise OSError("the disk is gone")
+        return emit(self, start_at_us, now_us)
+
+    monkeypatch.setattr(OpenReplay, "emit", failing_emit)
+    assert made.feed(assigned, 100_000) == []
+    broken = False
+    again = emitted(made.feed(assigned, 600_000))
+    numbers = [n for each in (*first, *again) for n in each.rows.column(1).to_pylist()]
+    assert numbers == [1, 2, 3]
+
+
+def test_a_site_that_starts_again_resumes_where_the_stream_is_now(tmp_path: Path) -> None:
+    path = tmp_path / "recording.parquet"
+    parquet.write_table(pa.table({"timestamp": [1000, 1100, 1200], "number": [1, 2, 3]}), path)
+    replay = Replay(path=str(path), begin_ms=1000, end_ms=1200, interval_ms=100)
+    made, assigned = SourceDrivers(), [assignment("s", sources.spec_of("replay", replay))]
+    now = Position(next_seq=2, watermark_ms=1100)
+    assert made.feed(assigned, 150_000) == [SourceOpened(stream="s", position=now)]
+    (piece,) = made.reread(assigned, [Wanted("s", "reader", Position(), now)], 150_000)
+    assert (piece.node, piece.after) == ("reader", Position())
+    assert piece.emitted.rows.column(1).to_pylist() == [1, 2]
+    (rest,) = emitted(made.feed(assigned, 200_000))
+    assert rest.rows.column(1).to_pylist() == [3]
+
+
+def test_a_position_that_the_recording_does_not_have_is_a_failure_of_the_source(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "recording.parquet"
+    parquet.write_table(pa.table({"timestamp": [1000, 1100, 1200], "number": [1, 2, 3]}), path)
+    replay = Replay(path=str(path), begin_ms=1000, end_ms=1200, interval_ms=100)
+    made, assigned = SourceDrivers(), [assignment("s", sources.spec_of("replay", replay))]
+    made.feed(assigned, 150_000)
+    wanted = Wanted(
+        "s",
+        "reader",
+        Position(next_seq=9, watermark_ms=1000),
+        Position(next_seq=2, watermark_ms=1100),
+    )
+    assert made.reread(assigned, [wanted], 150_000) == []
+    assert "has changed" in made.problems["s"]
 
 
 def test_source_that_this_host_does_not_know_is_a_problem() -> None:

@@ -1,0 +1,174 @@
+"""The open sinks of one host.
+
+A sink that cannot be opened, or raises, has failed. The failure is a problem of its stream alone:
+the sink is closed, nothing is delivered to it or acknowledged, and it is opened again later. All
+other streams go on. Once it is open again, its deliveries continue after what it had kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from orchestrator.drivers import Failures, failure
+from orchestrator.host.events import Deliver, Durable, SinkFailed, SinkFlushed, SinkOpened
+from orchestrator.records import DriverSpec, SinkAssignment
+from orchestrator.sinks.driver import OpenSink
+
+FLUSH_EVERY_US = 200_000
+"""How often readers see more of the outputs, and producers may drop what they have kept for them.
+Latencies are measured at arrival, whenever a sink is flushed."""
+
+SinkEvent = SinkOpened | SinkFlushed | SinkFailed
+
+
+@dataclass(slots=True)
+class _Attended:
+    """The sink of one stream; None while it cannot be used."""
+
+    spec: DriverSpec | None
+    life: int
+    sink: OpenSink | None = None
+    failures: Failures = field(default_factory=Failures)
+
+
+class SinkDrivers:
+    """All sinks of one host: each delivery goes to the sink of its stream.
+
+    Parameters
+    ----------
+    open_sink
+        Opens the sink of an assigned stream.
+    """
+
+    def __init__(self, open_sink: Callable[[SinkAssignment], OpenSink]) -> None:
+        self._open_sink = open_sink
+        self._attended: dict[str, _Attended] = {}
+        self._unflushed: set[str] = set()
+        self._failed: list[str] = []
+        self._flush_at_us: int | None = None
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Stream → why its sink could not be opened, or has stopped."""
+        failures = {stream: each.failures for stream, each in self._attended.items()}
+        return {s: f.problem for s, f in failures.items() if f.problem is not None}
+
+    def keep(self, delivery: Deliver, now_us: int) -> None:
+        """Hand a delivery to its sink; it is dropped, to come again, if the sink has failed."""
+        stream = delivery.stream
+        each = self._attended.get(stream)
+        if each is None or each.sink is None:
+            return
+        try:
+            each.sink.keep(delivery)
+        except Exception as error:  # noqa: BLE001  A driver may fail in any way.
+            self._fail(each, stream, error, now_us)
+            return
+        self._unflushed.add(stream)
+        if self._flush_at_us is None:
+            self._flush_at_us = now_us + FLUSH_EVERY_US
+
+    def attend(self, assigned: Iterable[SinkAssignment], now_us: int) -> list[SinkEvent]:
+        """Open sinks of newly assigned streams, and flush all when it is time."""
+        by_stream = {a.stream: a for a in assigned}
+        for stream, each in list(self._attended.items()):
+            a = by_stream.get(stream)
+            if a is None or (a.sink, a.life) != (each.spec, each.life):
+                self._close(stream, each)
+                del self._attended[stream]
+        events = self._failures()
+        for stream, a in by_stream.items():
+            each = self._attended.setdefault(stream, _Attended(a.sink, a.life))
+            if each.sink is None and now_us >= each.failures.retry_us:
+                events += self._open(each, a, now_us)
+        if self._flush_at_us is not None and now_us >= self._flush_at_us:
+            events += self._flush(now_us)
+        return events + self._failures()
+
+    @property
+    def next_due_us(self) -> int | None:
+        """When `attend` will have something to do; None if nothing is in sight."""
+        retries = [e.failures.retry_us for e in self._attended.values() if e.sink is None]
+        flush = [] if self._flush_at_us is None else [self._flush_at_us]
+        return min((*retries, *flush), default=None)
+
+    def close(self) -> None:
+        """Flush and close all sinks."""
+        for stream, each in self._attended.items():
+            self._close(stream, each)
+        self._attended.clear()
+
+    def _failures(self) -> list[SinkEvent]:
+        """The failures since the last call."""
+        failed, self._failed = self._failed, []
+        return [SinkFailed(stream=stream) for stream in failed]
+
+    def _open(self, each: _Attended, a: SinkAssignment, now_us: int) -> Iterator[SinkEvent]:
+        try:
+            sink = self._open_sink(a)
+            durable = sink.durable
+        except Exception as error:  # noqa: BLE001
+            each.failures.add(failure(a.stream, "sink", error), now_us)
+            return
+        each.sink = sink
+        each.failures.mended()
+        yield SinkOpened(stream=a.stream, durable=durable)
+
+    def _flush(self, now_us: int) -> Iterator[SinkEvent]:
+        self._flush_at_us = None
+        unflushed, self._unflushed = sorted(self._unflushed), set()
+        for stream in unflushed:
+            each = self._attended.get(stream)
+            if each is None or each.sink is None:
+                continue
+            try:
+                each.sink.flush()
+                durable = each.sink.durable
+            except Exception as error:  # noqa: BLE001
+                self._fail(each, stream, error, now_us)
+                continue
+            each.failures.overcome()
+            if durable is not None:
+                yield SinkFlushed(stream=stream, durable=durable)
+
+    def _fail(self, each: _Attended, stream: str, error: Exception, now_us: int) -> None:
+        """Close a sink and say why."""
+        sink, each.sink = each.sink, None
+        self._unflushed.discard(stream)
+        self._failed.append(stream)
+        each.failures.add(failure(stream, "sink", error), now_us)
+        if sink is not None:
+            with contextlib.suppress(Exception):
+                sink.close()
+
+    def _close(self, stream: str, each: _Attended) -> None:
+        """Flush and close a sink that is no longer needed, whatever state it is in."""
+        if each.sink is None:
+            return
+        with contextlib.suppress(Exception):
+            if stream in self._unflushed:
+                each.sink.flush()
+        self._unflushed.discard(stream)
+        with contextlib.suppress(Exception):
+            each.sink.close()
+
+
+class Handover:
+    """A sink that hands deliveries on in memory and keeps nothing: an observer's, for instance."""
+
+    def __init__(self, hand: Callable[[Deliver], None]) -> None:
+        self.durable: Durable | None = None
+        self._hand = hand
+
+    def keep(self, delivery: Deliver) -> None:
+        """Hand a delivery on."""
+        self._hand(delivery)
+        self.durable = delivery.end
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Nothing is held open."""

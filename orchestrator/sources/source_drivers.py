@@ -1,0 +1,234 @@
+"""The open sources of one host, asked in turn.
+
+A source that cannot be opened, raises, or breaks the promises of a stream has failed. The failure
+is a problem of its stream alone: the source is closed and opened again later, and all other streams
+go on. Once it works again, the stream continues: a resumable source emits what it left out, and of
+any other source the timestamps are dropped that were complete before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from orchestrator.drivers import DriverError, Failures, failure
+from orchestrator.host.events import SourceEmitted, SourceOpened, SourceReread
+from orchestrator.host.hosted_streams import Wanted
+from orchestrator.records import SourceAssignment
+from orchestrator.sources import restore
+from orchestrator.sources.driver import OpenSource, ResumableSource
+from streams.chunk import NO_WATERMARK, Chunk, ChunkError, Position, stream_schema
+
+
+@dataclass(slots=True)
+class _Attended:
+    """The source of one stream.
+
+    Attributes
+    ----------
+    schema
+        Of the stream's rows.
+    source
+        None while it cannot be used.
+    begun
+        Whether it was opened before.
+    repeats
+        Whether it may emit timestamps again, because it was opened again and cannot resume.
+    watermark_ms
+        The last one emitted, or passed by before this process opened the source.
+    emitted_us
+        When it last emitted something.
+    """
+
+    generation: int
+    schema: pa.Schema
+    source: OpenSource | None = None
+    begun: bool = False
+    repeats: bool = False
+    watermark_ms: int = NO_WATERMARK
+    emitted_us: int | None = None
+    failures: Failures = field(default_factory=Failures)
+
+
+class SourceDrivers:
+    """All sources of one host, opened and asked in turn.
+
+    Parameters
+    ----------
+    batch_us
+        Least time between two emissions of a stream; tuples that come due in between go together.
+    """
+
+    def __init__(self, batch_us: int = 0) -> None:
+        self._batch_us = batch_us
+        self._attended: dict[str, _Attended] = {}
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Stream → why its source could not be opened, or has stopped."""
+        failures = {stream: each.failures for stream, each in self._attended.items()}
+        return {s: f.problem for s, f in failures.items() if f.problem is not None}
+
+    def feed(
+        self, assigned: Iterable[SourceAssignment], now_us: int
+    ) -> list[SourceOpened | SourceEmitted]:
+        """Everything that has come due. A source is opened when its stream is first assigned."""
+        by_stream = {a.stream: a for a in assigned if a.source is not None}
+        for stream, each in list(self._attended.items()):
+            a = by_stream.get(stream)
+            if a is None or a.generation != each.generation:
+                del self._attended[stream]
+        events: list[SourceOpened | SourceEmitted] = []
+        for stream, a in by_stream.items():
+            each = self._attended.get(stream)
+            if each is None:
+                each = _Attended(a.generation, stream_schema(a.columns))
+                self._attended[stream] = each
+            try:
+                # Events up to a failure count.
+                events.extend(self._ask(each, a, now_us))
+            except Exception as error:  # noqa: BLE001  A driver may fail in any way.
+                _fail(each, stream, error, now_us)
+        return events
+
+    def reread(
+        self, assigned: Iterable[SourceAssignment], wanted: Iterable[Wanted], now_us: int
+    ) -> list[SourceReread]:
+        """A piece of each part of a stream that is wanted again."""
+        by_stream = {a.stream: a for a in assigned}
+        events: list[SourceReread] = []
+        for part in wanted:
+            each, a = self._attended.get(part.stream), by_stream.get(part.stream)
+            if each is None or a is None or a.start_at_us is None:
+                continue
+            if not isinstance(each.source, ResumableSource):
+                continue
+            try:
+                piece = each.source.read(a.start_at_us, part.after, part.until)
+                if piece is None:
+                    raise DriverError(f"nothing follows {part.after} before {part.until}")
+                _check(piece, each.schema, part.after.watermark_ms)
+            except Exception as error:  # noqa: BLE001
+                _fail(each, part.stream, error, now_us)
+                continue
+            events.append(SourceReread(node=part.node, after=part.after, emitted=piece))
+        return events
+
+    def next_due_us(self, assigned: Iterable[SourceAssignment]) -> int | None:
+        """When `feed` will have something to do; None if nothing is in sight."""
+        soonest: list[int] = []
+        for a in assigned:
+            each = self._attended.get(a.stream)
+            if each is None:
+                continue
+            if each.source is None:
+                soonest.append(each.failures.retry_us)
+            elif a.start_at_us is not None:
+                try:
+                    due_us = each.source.next_due_us(a.start_at_us)
+                except Exception:  # noqa: BLE001  `feed` asks again, and notes the failure.
+                    due_us = 0
+                if due_us is not None:
+                    soonest.append(max(due_us, self._rests_until_us(each)))
+        return min(soonest, default=None)
+
+    def _ask(
+        self, each: _Attended, a: SourceAssignment, now_us: int
+    ) -> Iterator[SourceOpened | SourceEmitted]:
+        if each.source is None:
+            if now_us < each.failures.retry_us:
+                return
+            yield SourceOpened(stream=a.stream, position=_open(each, a, now_us))
+        source = each.source
+        assert source is not None
+        if a.start_at_us is None:
+            each.failures.mended()
+            return
+        if now_us < self._rests_until_us(each):
+            return
+        # It must be able to say when it is due, else the loop would not know when to ask again.
+        source.next_due_us(a.start_at_us)
+        emitted = source.emit(a.start_at_us, now_us)
+        if emitted is not None and each.repeats:
+            emitted, whole = _after(emitted, each.watermark_ms), emitted
+            each.repeats = emitted is not whole
+        if emitted is not None:
+            _check(emitted, each.schema, each.watermark_ms)
+            each.watermark_ms = int(emitted.watermarks_ms[-1])
+            each.emitted_us = now_us
+            each.failures.overcome()
+            yield emitted
+        else:
+            each.failures.mended()
+
+    def _rests_until_us(self, each: _Attended) -> int:
+        return 0 if each.emitted_us is None else each.emitted_us + self._batch_us
+
+
+def _open(each: _Attended, a: SourceAssignment, now_us: int) -> Position:
+    """Open a source; returns where the stream stands.
+
+    A source that resumes goes on where this process was, else with what comes due from now on: what
+    came due before is read again for the consumers that lack it.
+    """
+    assert a.source is not None
+    source = restore(a.source).open(a)
+    position = Position()
+    if isinstance(source, ResumableSource):
+        if not each.begun and a.start_at_us is not None:
+            position = source.due_position(a.start_at_us, now_us)
+            each.watermark_ms = position.watermark_ms
+        source.seek(each.watermark_ms)
+    else:
+        each.repeats = each.begun
+    each.source, each.begun = source, True
+    return position
+
+
+def _fail(each: _Attended, stream: str, error: Exception, now_us: int) -> None:
+    """Close a source and say why."""
+    each.source = None
+    each.failures.add(failure(stream, "source", error), now_us)
+
+
+def _chunk(emitted: SourceEmitted) -> Chunk:
+    return Chunk(
+        first_seq=0,
+        rows=emitted.rows,
+        watermarks_ms=emitted.watermarks_ms,
+        ingestion_times_us=emitted.ingestion_times_us,
+    )
+
+
+def _check(emitted: SourceEmitted, schema: pa.Schema, watermark_ms: int) -> None:
+    """Raise unless what was emitted continues the stream."""
+    chunk = _chunk(emitted)
+    try:
+        chunk.check(schema)
+    except ChunkError as error:
+        raise DriverError(f"what it emits is no part of a stream: {error}") from None
+    first_ms = int(chunk.timestamps[0]) if emitted.rows.num_rows else int(chunk.watermarks_ms[0])
+    if min(first_ms, int(chunk.watermarks_ms[0])) <= watermark_ms:
+        raise DriverError(
+            f"what it emits begins at {first_ms} ms, and {watermark_ms} ms was complete before"
+        )
+
+
+def _after(emitted: SourceEmitted, watermark_ms: int) -> SourceEmitted | None:
+    """What follows a watermark: all of it, or None if nothing does."""
+    chunk = _chunk(emitted)
+    if int(chunk.watermarks_ms[0]) > watermark_ms:
+        return emitted
+    known = int(np.searchsorted(chunk.timestamps, watermark_ms, side="right"))
+    rest = chunk.after(Position(next_seq=known, watermark_ms=watermark_ms))
+    if rest is None:
+        return None
+    return SourceEmitted(
+        stream=emitted.stream,
+        rows=rest.rows,
+        watermarks_ms=rest.watermarks_ms,
+        ingestion_times_us=rest.ingestion_times_us,
+    )

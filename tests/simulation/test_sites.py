@@ -1,0 +1,103 @@
+"""Killed sites: a source resumes its numbering, a sink continues after what it had kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.control.view import read_view
+from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.simulation.scenario import Scenario
+from orchestrator.sinks.delivered import Delivered
+from tests.pairs import BEGIN_MS, INTERVAL_MS, Input, answer
+
+SECONDS = 6
+ROUNDS = 7
+RESTART_S = 2.0
+"""About what a site's process takes to start again."""
+
+
+def repeated(recording: Input, rounds: int) -> Input:
+    """What a replay that repeats plays in some rounds."""
+    shift_ms = recording.seconds * 1000 + INTERVAL_MS
+    west, east = (
+        [(at + n * shift_ms, key, value) for n in range(rounds) for at, key, value in rows]
+        for rows in (recording.west, recording.east)
+    )
+    return Input(west, east, (recording.seconds + 1) * rounds)
+
+
+@pytest.fixture
+def recording() -> Input:
+    return Input.random(seed=11, seconds=SECONDS)
+
+
+@pytest.fixture
+def scenario(recording: Input, tmp_path: Path) -> Scenario:
+    """The third round of the replay has begun."""
+    made = Scenario(recording.manifests(tmp_path, repeat=True), seed=3, check_invariants=True)
+    made.begin()
+    made.run_for(2 * SECONDS + 2)
+    return made
+
+
+def kill_for_a_while(scenario: Scenario, *sites: str) -> None:
+    for site in sites:
+        scenario.world.kill(site)
+    scenario.run_for(RESTART_S)
+    for site in sites:
+        scenario.world.restart(site)
+    scenario.run_for(4.0)
+
+
+def history(scenario: Scenario) -> list[str]:
+    return [f"{each.event.kind}: {each.event.subject}" for each in scenario.store.history()]
+
+
+def delivered(scenario: Scenario, stream: str) -> Delivered:
+    kept = scenario.deliveries[stream]
+    return Delivered.from_deliveries(kept, kept[0].chunk.rows.schema)
+
+
+def assert_exact_and_alive(scenario: Scenario, recording: Input) -> None:
+    for stream, expected in repeated(recording, ROUNDS).expected().items():
+        seen = delivered(scenario, stream)
+        end_ms = int(seen.completed_column("watermark_ms")[-1])
+        assert sequence_faults(seen) == SequenceFaults(lost=0, repeated=0)
+        assert answer(seen) == [row for row in expected if row[0] <= end_ms]
+        # Nothing lags: what entered a second ago has been delivered.
+        now_ms = BEGIN_MS + (scenario.world.now_us - started_us(scenario)) // 1000
+        assert end_ms > now_ms - 1000
+
+
+def started_us(scenario: Scenario) -> int:
+    (start_us,) = {s.start_at_us for s in read_view(scenario.store).stream_records.values()}
+    assert start_us is not None
+    return start_us
+
+
+@pytest.mark.parametrize(
+    "sites",
+    [("west-site",), ("exit",), ("west-site", "east-site"), ("west-site", "exit")],
+    ids="+".join,
+)
+def test_killed_sites_in_a_later_round(
+    scenario: Scenario, recording: Input, sites: tuple[str, ...]
+) -> None:
+    for _ in range(2):
+        kill_for_a_while(scenario, *sites)
+    assert_exact_and_alive(scenario, recording)
+    assert "state lost" not in " ".join(history(scenario))
+    assert sum(host.core.counters["takeovers"] for host in scenario.world.hosts.values()) == 0
+
+
+def test_source_site_killed_together_with_a_primary_that_reads_it(
+    scenario: Scenario, recording: Input
+) -> None:
+    node = read_view(scenario.store).fragments["pairing.strong"].record.primary.node
+    scenario.kill(node)
+    kill_for_a_while(scenario, "west-site")
+    scenario.run_for(6.0)
+    scenario.heal()
+    assert_exact_and_alive(scenario, recording)

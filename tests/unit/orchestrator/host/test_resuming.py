@@ -1,0 +1,152 @@
+"""Sources that resume and sinks that continue, at the host's core."""
+
+from __future__ import annotations
+
+from ha.messages import Ack, Control, Data, Subscribe, Subscribed
+from orchestrator.host.events import (
+    Deliver,
+    Durable,
+    SinkFailed,
+    SinkOpened,
+    SourceEmitted,
+    SourceOpened,
+    SourceReread,
+)
+from orchestrator.host.hosted_streams import Wanted
+from orchestrator.records import Assignment, SinkAssignment, SourceAssignment, SourceSpec
+from streams.chunk import Chunk, Position
+from tests.driven_host import COLUMNS, Driven, data, peers, subscribed
+from tests.streams_of_numbers import chunk, numbers
+
+
+def test_sink_continues_after_what_its_driver_has_kept_for_good() -> None:
+    host = Driven("exit")
+    sink = SinkAssignment(stream="f", columns=COLUMNS, deadline_ms=100)
+    host.assign(
+        Assignment(incarnation="1", sinks=(sink,), producers={"f": ("one",)}, peers=peers())
+    )
+    kept = Durable(generation=1, position=Position(next_seq=2, watermark_ms=10))
+    host.handle(SinkOpened(stream="f", durable=kept))
+    (request,) = host.sent_to("one", Subscribe)
+    assert (request.position, request.generation, request.patient) == (kept.position, 1, True)
+    host.hear("one", subscribed(stream="f"))
+    host.hear("one", data(chunk(0, [(10, 2), (20, 1)]), "f"))
+    assert numbers([each.chunk for each in host.take(Deliver)]) == [2]
+    # Its driver fails before it has kept that: it comes again.
+    host.handle(SinkFailed(stream="f"))
+    host.commands.clear()
+    host.hear("one", data(chunk(3, [(30, 1)]), "f"))
+    host.wait(1000)
+    assert host.take(Deliver) == []
+    assert host.sent_to("one", Subscribe) == []
+    assert not any(c.acks for c in host.sent_to("one", Control))
+    host.handle(SinkOpened(stream="f", durable=kept))
+    (request,) = host.sent_to("one", Subscribe)
+    assert request.position == kept.position
+    host.hear("one", subscribed(stream="f"))
+    host.hear("one", data(chunk(2, [(20, 1), (30, 1)]), "f"))
+    assert numbers([each.chunk for each in host.take(Deliver)]) == [2, 3]
+
+
+def test_sink_of_another_query_of_the_same_name_begins_anew() -> None:
+    host = Driven("exit")
+    for life in (1, 2):
+        sink = SinkAssignment(stream="f", columns=COLUMNS, deadline_ms=100, life=life)
+        host.assign(
+            Assignment(incarnation="1", sinks=(sink,), producers={"f": ("one",)}, peers=peers())
+        )
+        host.handle(SinkOpened(stream="f", durable=None))
+        host.hear("one", subscribed(stream="f"))
+        host.hear("one", data(chunk(0, [(10, 2)]), "f"))
+        assert numbers([each.chunk for each in host.take(Deliver)]) == [0, 1]
+
+
+RECORDED = SourceSpec(driver="replay", resumable=True)
+
+
+def resumed_source() -> Driven:
+    """A site that was started again when 5 tuples had entered."""
+    host = Driven("site")
+    source = SourceAssignment(
+        stream="s", columns=COLUMNS, source=RECORDED, start_at_us=1, generation=9
+    )
+    host.assign(Assignment(incarnation="1", sources=(source,), peers=peers()))
+    asked = Subscribe(stream="s", position=Position(next_seq=2, watermark_ms=10), generation=9)
+    host.hear("one", asked)
+    assert host.take(Subscribed) == [], "it is not known yet where the log begins"
+    host.handle(SourceOpened(stream="s", position=Position(next_seq=5, watermark_ms=40)))
+    host.hear("one", asked)
+    return host
+
+
+def reread(node: str, after: Position, part: Chunk) -> SourceReread:
+    emitted = SourceEmitted(
+        stream="s",
+        rows=part.rows,
+        watermarks_ms=part.watermarks_ms,
+        ingestion_times_us=part.ingestion_times_us,
+    )
+    return SourceReread(node=node, after=after, emitted=emitted)
+
+
+def emit(host: Driven, part: Chunk) -> None:
+    host.handle(
+        SourceEmitted(
+            stream="s",
+            rows=part.rows,
+            watermarks_ms=part.watermarks_ms,
+            ingestion_times_us=part.ingestion_times_us,
+        )
+    )
+
+
+def test_resumed_source_sends_what_lies_before_its_log_and_then_its_log() -> None:
+    host = resumed_source()
+    (answer,) = host.take(Subscribed)
+    after = Position(next_seq=2, watermark_ms=10)
+    assert (answer.position, answer.generation) == (after, 9)
+    emit(host, chunk(5, [(50, 2)]))
+    assert host.take(Data) == []
+    base = Position(next_seq=5, watermark_ms=40)
+    assert host.core.wanted() == [Wanted("s", "one", after, base)]
+    host.handle(reread("one", after, chunk(2, [(20, 1)])))
+    assert numbers([each.chunk for each in host.take(Data)]) == [2]
+    after = Position(next_seq=3, watermark_ms=20)
+    assert host.core.wanted() == [Wanted("s", "one", after, base)]
+    host.handle(reread("one", after, chunk(3, [(30, 1), (40, 1)])))
+    assert numbers([each.chunk for each in host.take(Data)]) == [3, 4, 5, 6]
+    assert host.core.wanted() == []
+
+
+def test_no_more_than_two_pieces_are_under_way() -> None:
+    host = resumed_source()
+    after = Position(next_seq=2, watermark_ms=10)
+    for seq, at in ((2, 20), (3, 30)):
+        host.handle(reread("one", after, chunk(seq, [(at, 1)])))
+        after = Position(next_seq=seq + 1, watermark_ms=at)
+    assert host.core.wanted() == []
+    ack = Ack(position=Position(next_seq=3, watermark_ms=20), epoch=9, generation=9)
+    host.hear("one", Control(acks={"s": ack}))
+    assert [part.after for part in host.core.wanted()] == [after]
+
+
+def test_a_piece_that_was_read_before_the_host_asked_again_is_not_sent() -> None:
+    host = resumed_source()
+    host.hear("one", Subscribe(stream="s", position=Position(), generation=9))
+    host.commands.clear()
+    host.handle(reread("one", Position(next_seq=2, watermark_ms=10), chunk(2, [(20, 1)])))
+    assert host.take(Data) == []
+
+
+def test_a_source_of_another_generation_begins_anew() -> None:
+    host = resumed_source()
+    source = SourceAssignment(
+        stream="s", columns=COLUMNS, source=RECORDED, start_at_us=None, generation=12
+    )
+    host.assign(Assignment(incarnation="1", sources=(source,), peers=peers()))
+    host.handle(SourceOpened(stream="s", position=Position()))
+    host.commands.clear()
+    known = Position(next_seq=5, watermark_ms=40)
+    host.hear("one", Subscribe(stream="s", position=known, generation=9))
+    (answer,) = host.take(Subscribed)
+    assert (answer.position, answer.generation) == (Position(), 12)
