@@ -7,8 +7,8 @@ from collections.abc import Callable
 from orchestrator.host.events import Deliver, Durable
 from orchestrator.records import SinkAssignment
 
-Deliveries = Callable[[str, Deliver], None]
-"""Takes a delivery that was kept for good, with its node."""
+Deliveries = Callable[[str, Deliver, int], None]
+"""Takes a delivery that was kept for good: its node, itself, and when it arrived, world's clock."""
 
 
 class MemorySinks:
@@ -18,10 +18,13 @@ class MemorySinks:
     ----------
     deliver
         Takes everything that is flushed.
+    clock_us
+        The world's clock.
     """
 
-    def __init__(self, deliver: Deliveries) -> None:
+    def __init__(self, deliver: Deliveries, clock_us: Callable[[], int]) -> None:
         self.deliver = deliver
+        self.clock_us = clock_us
         self.durable: dict[tuple[str, str, int], Durable] = {}
 
     def open(self, node: str, assignment: SinkAssignment) -> MemorySink:
@@ -36,7 +39,7 @@ class MemorySink:
         self._disks = disks
         self._node = node
         self._key = key
-        self._kept: list[Deliver] = []
+        self._kept: list[tuple[Deliver, int]] = []
 
     @property
     def durable(self) -> Durable | None:
@@ -45,12 +48,12 @@ class MemorySink:
 
     def keep(self, delivery: Deliver) -> None:
         """Take a delivery in."""
-        self._kept.append(delivery)
+        self._kept.append((delivery, self._disks.clock_us()))
 
     def flush(self) -> None:
         """Keep all deliveries for good."""
-        for delivery in self._kept:
-            self._disks.deliver(self._node, delivery)
+        for delivery, arrived_us in self._kept:
+            self._disks.deliver(self._node, delivery, arrived_us)
             self._disks.durable[self._key] = delivery.end
         self._kept.clear()
 

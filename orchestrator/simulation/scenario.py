@@ -215,5 +215,5 @@ class Scenario:
                 raise ScenarioStuck(f"{otherwise} within {limit_s:g} virtual seconds")
             self.run_for(0.1)
 
-    def _keep(self, _: str, delivery: Deliver) -> None:
+    def _keep(self, _node: str, delivery: Deliver, _arrived_us: int) -> None:
         self.deliveries[delivery.stream].append(delivery)

@@ -198,8 +198,8 @@ class Trial:
 
     # What the world tells the trial.
 
-    def _deliver(self, node: str, delivery: Deliver) -> None:
-        arrival = Arrival(self.world.now_us, node, delivery)
+    def _deliver(self, node: str, delivery: Deliver, arrived_us: int) -> None:
+        arrival = Arrival(arrived_us, node, delivery)
         self.observed.arrivals[delivery.stream].append(arrival)
 
     def _broken(self, host: SimulatedHost, error: Exception) -> None:

@@ -19,12 +19,12 @@ import numpy as np
 
 from ha.messages import Message
 from orchestrator.host.core import Worked
-from orchestrator.host.events import Deliver, MessageArrived, PeerLost, Report
+from orchestrator.host.events import MessageArrived, PeerLost, Report
 from orchestrator.host.name_claim import claim_name
 from orchestrator.records import ClusterRecord, HostSpec, SinkAssignment
 from orchestrator.simulation.hosts import SimulatedHost
 from orchestrator.simulation.links import Links
-from orchestrator.simulation.memory_sink import MemorySinks
+from orchestrator.simulation.memory_sink import Deliveries, MemorySinks
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore, OutOfWrites
 from orchestrator.sinks.driver import OpenSink
 from orchestrator.store.protocol import CLUSTER, StoreUnavailable
@@ -88,7 +88,7 @@ class World:
     seed
         Seed of everything random.
     deliver
-        Takes the deliveries that sinks have kept for good, each with its node.
+        Takes the deliveries that sinks have kept for good.
     costs
         How long evaluation takes.
     session_timeout_us
@@ -113,7 +113,7 @@ class World:
         specs: Sequence[HostSpec],
         *,
         seed: int,
-        deliver: Callable[[str, Deliver], None],
+        deliver: Deliveries,
         costs: Costs | None = None,
         session_timeout_us: int = SESSION_TIMEOUT_US,
         frames: bool = False,
@@ -124,7 +124,7 @@ class World:
         self.hosts: dict[str, SimulatedHost] = {}
         self.trace: list[Traced] = []
         self.cluster = cluster
-        self.open_sink = open_sink or MemorySinks(deliver).open
+        self.open_sink = open_sink or MemorySinks(deliver, lambda: self.now_us).open
         self.costs = costs or Costs()
         self.cost_rng = np.random.default_rng((seed, 1))
         self.check_invariants = False

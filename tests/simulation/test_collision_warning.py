@@ -162,7 +162,7 @@ class Car:
             start_at_us=start_at_us,
         )
 
-    def _keep(self, _: str, delivery: Deliver) -> None:
+    def _keep(self, _node: str, delivery: Deliver, _arrived_us: int) -> None:
         self._deliveries.append(delivery)
 
 

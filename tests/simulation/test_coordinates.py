@@ -40,7 +40,7 @@ def start(seed: int) -> World:
         ClusterRecord(name="c", delays_ms={}),
         specs,
         seed=seed,
-        deliver=lambda _node, _delivery: None,
+        deliver=lambda _node, _delivery, _arrived_us: None,
     )
 
 

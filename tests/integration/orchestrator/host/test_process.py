@@ -26,6 +26,7 @@ from orchestrator.records import (
 )
 from orchestrator.simulation.memory_store import MemoryServer
 from orchestrator.sinks.delivered import Delivered
+from orchestrator.sinks.sink_drivers import Handover, SinkDrivers
 from orchestrator.sources import spec_of
 from orchestrator.sources.driver import SourceDriver
 from orchestrator.sources.replay import Replay
@@ -53,7 +54,8 @@ class RunningHost:
         self.delivered: list[Deliver] = []
         self.store = server.connect()
         self._ended = Event()
-        self._process = HostProcess(spec(node, kind), self.store, self.delivered.append)
+        sinks = SinkDrivers(lambda _: Handover(self.delivered.append))
+        self._process = HostProcess(spec(node, kind), self.store, sinks)
         self._thread = Thread(target=self._process.run, args=(self._ended.is_set,))
         self._thread.start()
 
@@ -179,5 +181,6 @@ def test_a_source_of_ones_own_enters_at_a_real_host(wait_until: WaitUntil) -> No
 
 
 def test_a_host_of_a_cluster_that_does_not_exist_is_refused() -> None:
+    sinks = SinkDrivers(lambda _: Handover(print))
     with pytest.raises(InvalidInput, match="does not exist"):
-        HostProcess(spec("edge", NodeKind.SITE), MemoryServer().connect(), print)
+        HostProcess(spec("edge", NodeKind.SITE), MemoryServer().connect(), sinks)

@@ -112,7 +112,10 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Line:
                 ingestion_times_us=watermarks_ms,
             )
 
-    monkeypatch.setattr(drivers.Numbers, "open", lambda options, a: Given(options, a))
+    def opened(options: drivers.Numbers, assigned: SourceAssignment) -> drivers.OpenNumbers:
+        return Given(options, assigned)
+
+    monkeypatch.setattr(drivers.Numbers, "open", opened)
     return state
 
 
@@ -154,7 +157,9 @@ def test_a_resumable_source_emits_after_a_failure_what_it_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "recording.parquet"
-    parquet.write_table(pa.table({"timestamp": [1000, 1100, 1200], "number": [1, 2, 3]}), path)
+    parquet.write_table(
+        pa.Table.from_pydict({"timestamp": [1000, 1100, 1200], "number": [1, 2, 3]}), path
+    )
     replay = Replay(path=str(path), begin_ms=1000, end_ms=1200, interval_ms=100)
     assigned = [assignment("s", sources.spec_of("replay", replay))]
     made = SourceDrivers()
@@ -178,7 +183,9 @@ def test_a_resumable_source_emits_after_a_failure_what_it_left_out(
 
 def test_a_site_that_starts_again_resumes_where_the_stream_is_now(tmp_path: Path) -> None:
     path = tmp_path / "recording.parquet"
-    parquet.write_table(pa.table({"timestamp": [1000, 1100, 1200], "number": [1, 2, 3]}), path)
+    parquet.write_table(
+        pa.Table.from_pydict({"timestamp": [1000, 1100, 1200], "number": [1, 2, 3]}), path
+    )
     replay = Replay(path=str(path), begin_ms=1000, end_ms=1200, interval_ms=100)
     made, assigned = SourceDrivers(), [assignment("s", sources.spec_of("replay", replay))]
     now = Position(next_seq=2, watermark_ms=1100)
@@ -194,7 +201,9 @@ def test_a_position_that_the_recording_does_not_have_is_a_failure_of_the_source(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "recording.parquet"
-    parquet.write_table(pa.table({"timestamp": [1000, 1100, 1200], "number": [1, 2, 3]}), path)
+    parquet.write_table(
+        pa.Table.from_pydict({"timestamp": [1000, 1100, 1200], "number": [1, 2, 3]}), path
+    )
     replay = Replay(path=str(path), begin_ms=1000, end_ms=1200, interval_ms=100)
     made, assigned = SourceDrivers(), [assignment("s", sources.spec_of("replay", replay))]
     made.feed(assigned, 150_000)
