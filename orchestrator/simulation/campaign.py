@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 import os
@@ -179,6 +180,8 @@ def _verdicts(
 def _judge_all(seeds: Sequence[int], selection: Selection, shrunk: bool) -> list[TrialVerdict]:
     # Coordinators log what they cannot do yet; in a schedule that is expected.
     logging.getLogger("orchestrator").setLevel(logging.ERROR)
+    # Modules live as long as the process: collecting garbage need not look at them.
+    gc.freeze()
     return [judge(seed, selection, shrunk=shrunk) for seed in seeds]
 
 

@@ -76,7 +76,7 @@ class SimulatedHost:
         self._world = world
         self._inbox: list[Event] = []
         self._results: list[Callable[[], None]] = []
-        self._busy_until_us = 0
+        self._busy_until_us = self._next_check_us = 0
         self._next_run_us: int | None = None
         self._next_exchange_us: int | None = None
         self.core = self._loop.core
@@ -195,7 +195,8 @@ class SimulatedHost:
         inbox, self._inbox = self._inbox, []
         try:
             self._loop.turn(inbox)
-            if self._world.check_invariants:
+            if self._world.check_invariants and self._world.now_us >= self._next_check_us:
+                self._next_check_us = self._world.now_us + self._world.check_every_us
                 self.core.check_invariants()
         except Exception as error:
             # In the real world this ends the process.

@@ -34,7 +34,7 @@ from orchestrator.simulation.faults import (
 from orchestrator.simulation.links import Fate
 from orchestrator.simulation.setting import Setting, random_setting
 
-FIRST_FAULT_MS, LAST_FAULT_MS = 500, 4500
+FIRST_FAULT_MS, LAST_FAULT_MS = 300, 3500
 """Faults strike between these times; the streams go on for several seconds after them."""
 
 

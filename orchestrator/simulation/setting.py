@@ -63,6 +63,8 @@ class Setting:
     ----------
     programs
         The queries' fragments by name, producers first.
+    query_of
+        Fragment → its query.
     session_timeout_us
         When the store ends a session that it has not heard of.
     frames
@@ -74,6 +76,7 @@ class Setting:
     recordings: dict[str, Recording]
     queries: tuple[QueryRecord, ...]
     programs: dict[str, Program]
+    query_of: dict[str, str]
     seconds: int
     session_timeout_us: int
     frames: bool
@@ -98,21 +101,13 @@ class Setting:
         """Stream → site it leaves at."""
         return {name: site for query in self.queries for name, site in query.outputs.items()}
 
-    @property
-    def query_of(self) -> dict[str, str]:
-        """Fragment → its query."""
-        return {
-            statement.name: query.name
-            for query in self.queries
-            for statement in parse(query.statements)
-        }
-
     def with_queries(self, count: int) -> Setting:
         """The setting with its first queries only."""
         queries = self.queries[:count]
-        names = {each.name for query in queries for each in parse(query.statements)}
-        programs = {name: program for name, program in self.programs.items() if name in names}
-        return replace(self, queries=queries, programs=programs)
+        names = {query.name for query in queries}
+        query_of = {name: query for name, query in self.query_of.items() if query in names}
+        programs = {name: self.programs[name] for name in query_of}
+        return replace(self, queries=queries, programs=programs, query_of=query_of)
 
     def upstream(self, stream: str) -> set[str]:
         """The stream and all that it is made from."""
@@ -153,16 +148,16 @@ class Setting:
 def random_setting(seed: int) -> Setting:
     """The setting of a seed."""
     rng = np.random.default_rng((seed, 2))
-    seconds = int(rng.integers(8, 11))
+    seconds = int(rng.integers(7, 9))
     nodes = [f"n{i + 1}" for i in range(int(rng.integers(4, 6)))]
     sites = [f"site{i + 1}" for i in range(int(rng.integers(2, 4)))]
     streams = [f"s{i + 1}" for i in range(int(rng.integers(2, 4)))]
-    interval_ms = int(rng.choice([50, 100, 200]))
+    interval_ms = int(rng.choice([100, 100, 200]))
     recordings = {
         name: _recording(rng, str(rng.choice(sites)), seconds, interval_ms) for name in streams
     }
-    queries, programs = _queries(rng, streams, sites)
-    heartbeat_ms = float(rng.choice([25.0, 50.0]))
+    queries, programs, query_of = _queries(rng, streams, sites)
+    heartbeat_ms = float(rng.choice([25.0, 50.0, 50.0]))
     places = [*nodes, *sites]
     at = {place: rng.uniform(0, 10, 2) for place in places}
     delays_ms = {
@@ -175,7 +170,7 @@ def random_setting(seed: int) -> Setting:
             delays_ms=delays_ms,
             heartbeat_ms=heartbeat_ms,
             suspect_after_ms=6 * heartbeat_ms,
-            ack_interval_ms=float(rng.choice([50.0, 100.0])),
+            ack_interval_ms=float(rng.choice([50.0, 100.0, 100.0])),
             probe_interval_ms=1000.0,
         ),
         specs=tuple(_spec(place, NodeKind.EXECUTOR) for place in nodes)
@@ -183,6 +178,7 @@ def random_setting(seed: int) -> Setting:
         recordings=recordings,
         queries=queries,
         programs=programs,
+        query_of=query_of,
         seconds=seconds,
         session_timeout_us=int(rng.choice([2_000_000, 4_000_000])),
         frames=bool(rng.random() < 0.2),
@@ -197,7 +193,7 @@ def _spec(node: str, kind: NodeKind) -> HostSpec:
 
 def _recording(rng: np.random.Generator, site: str, seconds: int, interval_ms: int) -> Recording:
     """Tuples at random times, some at the same one, none in the last second."""
-    count = int(rng.integers(4, 12)) * (seconds - 1)
+    count = int(rng.integers(3, 9)) * (seconds - 1)
     times = BEGIN_MS + 10 * np.sort(rng.integers(0, (seconds - 1) * 100, count))
     columns = [times, rng.integers(0, 6, count), rng.integers(0, 100, count)]
     ends_ms = np.arange(BEGIN_MS, BEGIN_MS + seconds * 1000 + 1, interval_ms, dtype=np.int64)
@@ -251,11 +247,12 @@ def _statement(rng: np.random.Generator, name: str, known: list[str]) -> str:
 
 def _queries(
     rng: np.random.Generator, streams: list[str], sites: list[str]
-) -> tuple[tuple[QueryRecord, ...], dict[str, Program]]:
+) -> tuple[tuple[QueryRecord, ...], dict[str, Program], dict[str, str]]:
     """One or two queries, the second of which may read what the first makes."""
     known = [*streams]
     columns = {name: dict(COLUMNS) for name in streams}
     programs: dict[str, Program] = {}
+    query_of: dict[str, str] = {}
     queries: list[QueryRecord] = []
     for number in range(1 + int(rng.random() < 0.5)):
         statements: list[str] = []
@@ -264,6 +261,7 @@ def _queries(
             text = _statement(rng, name, known)
             (statement,) = parse(text)
             programs[name] = compile_statement(statement, columns)
+            query_of[name] = f"q{number + 1}"
             columns[name] = dict(COLUMNS)
             known.append(name)
             statements.append(text)
@@ -279,4 +277,4 @@ def _queries(
                 recovery_bound_ms=RECOVERY_BOUND_MS,
             )
         )
-    return tuple(queries), programs
+    return tuple(queries), programs, query_of

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from ha.roles import ReplicaRole
+from orchestrator.control.decision import DecisionSettings
 from orchestrator.control.process import Coordination
 from orchestrator.control.view import read_view
 from orchestrator.host.events import Deliver, Report
@@ -49,6 +50,12 @@ must be healed."""
 
 CALM_S = 1.0
 """Virtual time at the end in which acknowledgements settle."""
+
+START_DELAY_US = 300_000
+"""From the decision to start the streams until they start."""
+
+CHECK_EVERY_US = 250_000
+"""Time between two checks of the invariants of a host."""
 
 SUPERVISE_US = 200_000
 """A host that has ended is noticed this often ..."""
@@ -141,6 +148,7 @@ class Trial:
             session_timeout_us=setting.session_timeout_us,
             frames=setting.frames,
         )
+        self.world.check_every_us = CHECK_EVERY_US
         self.world.on_broken = self._broken
         self.world.server.on_change = self._store_changed
         self.observed = Observed(
@@ -358,7 +366,8 @@ class Trial:
     def _stand(self) -> None:
         store = self.world.server.connect()
         self._stood += 1
-        candidate = (store, Coordination(store, f"candidate {self._stood}"))
+        settings = DecisionSettings(start_delay_us=START_DELAY_US)
+        candidate = (store, Coordination(store, f"candidate {self._stood}", settings))
         self._candidates.append(candidate)
         self.world.coordinate(
             store, candidate[1].run_once, until=lambda: candidate not in self._candidates

@@ -102,6 +102,8 @@ class World:
     ----------
     hosts
         By node, the process that was started last; it may have ended.
+    check_every_us
+        Least time between two checks of a host's invariants; they take longer than a turn.
     on_broken
         Told of a host whose turn raised an error, which would have ended its process; None: the
         error is raised.
@@ -128,6 +130,7 @@ class World:
         self.costs = costs or Costs()
         self.cost_rng = np.random.default_rng((seed, 1))
         self.check_invariants = False
+        self.check_every_us = 0
         self.frames = frames
         self.on_broken: Callable[[SimulatedHost, Exception], None] | None = None
         self.links = Links(self.at, lambda: self.now_us)
