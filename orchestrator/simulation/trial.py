@@ -150,6 +150,7 @@ class Trial:
         )
         self.world.check_every_us = CHECK_EVERY_US
         self.world.on_broken = self._broken
+        self.world.on_bad_decision = self._bad_decision
         self.world.server.on_change = self._store_changed
         self.observed = Observed(
             setting, schedule, self.world, {stream: [] for stream in setting.outputs}
@@ -215,6 +216,11 @@ class Trial:
         self.observed.broken.append(f"{host.spec.node} ended: {text}")
         self._note(host.spec.node, f"ended: {text}")
         self._kill(host.spec.node, "broken")
+
+    def _bad_decision(self, error: Exception) -> None:
+        text = f"a coordinator failed: {type(error).__name__}: {error}"
+        self.observed.broken.append(text)
+        self._note("history", text)
 
     def _store_changed(self, path: str) -> None:
         folder, _, name = path.partition("/")
@@ -350,6 +356,8 @@ class Trial:
         """The live node that a target names now."""
         role, _, fragment = target.rpartition(":")
         node: str | None = fragment
+        if role and fragment not in self.setting.query_of:
+            return None
         if role:
             record = self._fragment(f"{self.setting.query_of[fragment]}.{fragment}")
             replica = None if record is None else getattr(record, role)

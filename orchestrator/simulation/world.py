@@ -107,6 +107,8 @@ class World:
     on_broken
         Told of a host whose turn raised an error, which would have ended its process; None: the
         error is raised.
+    on_bad_decision
+        Told of an error in a coordinator's round; None: it is raised.
     """
 
     def __init__(
@@ -133,6 +135,7 @@ class World:
         self.check_every_us = 0
         self.frames = frames
         self.on_broken: Callable[[SimulatedHost, Exception], None] | None = None
+        self.on_bad_decision: Callable[[Exception], None] | None = None
         self.links = Links(self.at, lambda: self.now_us)
         self._session_timeout_us = session_timeout_us
         self._rng = np.random.default_rng(seed)
@@ -163,6 +166,10 @@ class World:
                 except OutOfWrites:
                     self.abandon(store)
                     return
+                except Exception as error:
+                    if self.on_bad_decision is None:
+                        raise
+                    self.on_bad_decision(error)
             self.at(self.now_us + COORDINATE_US, again)
 
         self.at(self.now_us, again)
