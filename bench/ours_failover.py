@@ -51,7 +51,7 @@ MANIFESTS = """\
 kind: Cluster
 name: bench-failover
 nodes: [{nodes}]
-sites: [edge]
+sites: [{sites}]
 ---
 kind: Stream
 name: numbers
@@ -70,7 +70,7 @@ kind: Query
 name: {query}
 deadline: 300 ms
 recovery: 300 ms
-outputs: {{{fragment}: edge}}
+outputs: {{{fragment}: {exit}}}
 statements: |
   REGISTER QUERY {fragment} ISTREAM(
     SELECT key, number FROM numbers [PARTITION BY key ROWS 1]);
@@ -140,13 +140,21 @@ def faults(delivered: Delivered) -> SequenceFaults:
     )
 
 
-def write_input(folder: Path, executors: int) -> Path:
-    """Write the recording and the manifests; returns the path of the manifests."""
+def write_input(folder: Path, executors: int, exit_site: str = "edge") -> Path:
+    """Write the recording and the manifests; returns the path of the manifests.
+
+    Parameters
+    ----------
+    exit_site
+        Where the output is delivered; the input enters at `edge`.
+    """
     path = folder / "ours.parquet"
     parquet.write_table(pa.Table.from_batches([recording()]), path)
     manifests = folder / "ours.yaml"
     manifests.write_text(
         MANIFESTS.format(
+            sites=", ".join(dict.fromkeys(["edge", exit_site])),
+            exit=exit_site,
             nodes=", ".join(f"node-{number}" for number in range(1, executors + 1)),
             # Timestamp, key and number of 8 bytes each.
             rate=24 * TUPLES_PER_S // 1000,

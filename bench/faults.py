@@ -1,0 +1,251 @@
+"""Benchmark `faults`: one fault after another on real processes, while a replay goes on.
+
+The workload is that of `failover`, with the output at a site of its own. Each fault strikes a
+cluster in which every fragment has a warm secondary; the next one waits until that is so again.
+Lost and repeated tuples are counted from the content of the archive, whose tuples carry the number
+that they entered with.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from bench.cluster import running
+from bench.ours_failover import FRAGMENT, ROUND_MS, faults, write_input
+from bench.registry import Settings, benchmark
+from bench.silence import STEADY_S, longest_silence_ms
+from orchestrator.clock import now_us
+from orchestrator.control.view import ClusterView, read_view
+from orchestrator.errors import VivaceError
+from orchestrator.manifest import load
+from orchestrator.records import FragmentRecord
+from orchestrator.sinks import read_back
+from orchestrator.store.protocol import Store, StoreError
+
+EXECUTORS = 4
+EXIT = "exit"
+ROUNDS_BEFORE = 2
+"""Rounds of the replay before the first fault: what a source repeats must not be taken for new."""
+
+RUNS = 10
+QUICK_RUNS = 1
+
+PAUSE_S = 5.0
+BETWEEN_KILLS_S = 2.0
+STORE_AWAY_S = 30.0
+HEAL_TIMEOUT_S = 120.0
+LOOK_S = 0.2
+
+
+@dataclass(slots=True)
+class Faults:
+    """The faults, and the processes that they end.
+
+    Attributes
+    ----------
+    ended
+        Nodes whose host was ended on purpose; no other host may end.
+    """
+
+    store: Store
+    ended: set[str]
+
+    def kill(self, node: str) -> None:
+        """SIGKILL to a node's host; an executor dies with it."""
+        view = read_view(self.store)
+        pid = view.nodes[node].record.pid
+        self.ended.add(node)
+        victim = psutil.Process(pid)
+        if node in view.executors:
+            # The host is a child of a Python daemon, whose parent is the executor's Java process.
+            victim = next(each for each in victim.parents() if "java" in each.name())
+        victim.send_signal(signal.SIGKILL)
+
+    def source_site(self) -> None:
+        """The site where the stream enters is killed."""
+        self.kill("edge")
+
+    def sink_site(self) -> None:
+        """The site where the output leaves is killed."""
+        self.kill(EXIT)
+
+    def both_sites(self) -> None:
+        """Both sites are killed at the same time."""
+        self.kill("edge")
+        self.kill(EXIT)
+
+    def primary_paused(self) -> None:
+        """The host of the primary is stopped for 5 s, and goes on."""
+        pid = read_view(self.store).nodes[self.fragment().primary.node].record.pid
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(PAUSE_S)
+        os.kill(pid, signal.SIGCONT)
+
+    def two_executors(self) -> None:
+        """The executor of the secondary is killed, and 2 s later that of the primary."""
+        record = self.fragment()
+        assert record.secondary is not None, "a fault strikes a protected fragment"
+        self.kill(record.secondary.node)
+        time.sleep(BETWEEN_KILLS_S)
+        self.kill(record.primary.node)
+
+    def store_away(self) -> None:
+        """ZooKeeper does not answer for 30 s; meanwhile the executor of the primary is killed."""
+        primary = self.fragment().primary.node
+        pid = read_view(self.store).nodes[primary].record.pid
+        server = next(p for p in psutil.process_iter() if _is_zookeeper(p))
+        server.suspend()
+        try:
+            time.sleep(STEADY_S)
+            self.ended.add(primary)
+            java = next(p for p in psutil.Process(pid).parents() if "java" in p.name())
+            java.kill()
+            time.sleep(STORE_AWAY_S - STEADY_S)
+        finally:
+            server.resume()
+
+    def fragment(self) -> FragmentRecord:
+        """The record of the only fragment."""
+        (found,) = read_view(self.store).fragments.values()
+        return found.record
+
+
+def _is_zookeeper(process: psutil.Process) -> bool:
+    ours = os.getpid() in (p.pid for p in process.parents())
+    return ours and "QuorumPeerMain" in " ".join(process.cmdline())
+
+
+KINDS: Mapping[str, tuple[Callable[[Faults], None], int]] = {
+    "source_site": (Faults.source_site, RUNS),
+    "sink_site": (Faults.sink_site, RUNS),
+    "both_sites": (Faults.both_sites, RUNS),
+    "primary_paused": (Faults.primary_paused, RUNS),
+    "two_executors": (Faults.two_executors, RUNS),
+    "store_away": (Faults.store_away, 1),
+}
+"""Name → the fault, and how often it strikes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Struck:
+    """A fault, and when it struck and was healed, cluster clock."""
+
+    kind: str
+    began_us: int
+    healed_us: int
+
+
+@benchmark("faults")
+def measure_faults(settings: Settings) -> Mapping[str, float]:
+    """Sites killed, hosts stopped, executors killed in turn, ZooKeeper away: silence and losses."""
+    manifests = load([write_input(settings.folder, EXECUTORS, EXIT)])
+
+    def progress(step: str, detail: str) -> None:
+        settings.say(f"{step}: {detail}")
+
+    with tempfile.TemporaryDirectory(prefix="vivace-bench-") as work:
+        with running(manifests, Path(work), progress) as cluster:
+            acting = Faults(cluster.store, set())
+            before = _incarnations(cluster.store)
+            time.sleep(ROUNDS_BEFORE * ROUND_MS / 1000)
+            struck = [
+                _strike(acting, kind, f"{kind} {run + 1} of {runs}", settings.say)
+                for kind, (_, most) in KINDS.items()
+                for runs in [min(most, QUICK_RUNS) if settings.quick else most]
+                for run in range(runs)
+            ]
+            time.sleep(STEADY_S)
+            after = _incarnations(cluster.store)
+        delivered = read_back(cluster.archive, FRAGMENT)
+    arrivals_s = np.sort(delivered.completed_column("arrived_us")) / 1e6
+    found = faults(delivered)
+    silences: dict[str, list[float]] = defaultdict(list)
+    healed: dict[str, list[float]] = defaultdict(list)
+    for each in struck:
+        began_s, healed_s = each.began_us / 1e6, each.healed_us / 1e6
+        silences[each.kind].append(longest_silence_ms(arrivals_s, began_s, healed_s))
+        healed[each.kind].append(healed_s - began_s)
+    ended = {node for node in before if after.get(node) != before[node]}
+    figures: dict[str, float] = {
+        "lost": found.lost,
+        "repeated": found.repeated,
+        "hosts_ended_unbidden": len(ended - acting.ended),
+        "tuples": delivered.rows.num_rows,
+    }
+    for kind in silences:
+        figures[f"{kind}.times"] = len(silences[kind])
+        figures[f"{kind}.silence_ms_median"] = float(np.median(silences[kind]))
+        figures[f"{kind}.silence_ms_max"] = max(silences[kind])
+        figures[f"{kind}.healed_s_max"] = max(healed[kind])
+    return figures
+
+
+def _strike(acting: Faults, kind: str, said: str, say: Callable[[str], None]) -> Struck:
+    """One fault, and the time until everything is as it was."""
+    _await_healed(acting.store, None)
+    before = _incarnations(acting.store)
+    ended, acting.ended = acting.ended, set()
+    say(said)
+    began_us = now_us()
+    KINDS[kind][0](acting)
+    _await_healed(acting.store, {node: before[node] for node in acting.ended})
+    healed_us = now_us()
+    acting.ended |= ended
+    time.sleep(STEADY_S)
+    return Struck(kind=kind, began_us=began_us, healed_us=healed_us)
+
+
+def _incarnations(store: Store) -> dict[str, str]:
+    return {node: found.record.incarnation for node, found in read_view(store).nodes.items()}
+
+
+def _await_healed(store: Store, former: Mapping[str, str] | None) -> None:
+    """Wait until every fragment is protected, and output has come that entered since.
+
+    Parameters
+    ----------
+    former
+        Incarnations that have ended: their nodes must be back under others.
+
+    Raises
+    ------
+    VivaceError
+        It takes too long.
+    """
+    give_up = time.monotonic() + HEAL_TIMEOUT_S
+    started_ms: int | None = None
+    while time.monotonic() < give_up:
+        time.sleep(LOOK_S)
+        try:
+            view = read_view(store)
+        except StoreError:
+            continue
+        replaced = all(
+            node in view.nodes and view.nodes[node].record.incarnation != incarnation
+            for node, incarnation in (former or {}).items()
+        )
+        if not replaced or not all(view.protected(f.record) for f in view.fragments.values()):
+            continue
+        reached_ms = _reached_ms(view)
+        if started_ms is None or reached_ms is None:
+            started_ms = reached_ms
+        elif reached_ms > started_ms:
+            return
+    raise VivaceError(f"the cluster has not healed within {HEAL_TIMEOUT_S:.0f} s")
+
+
+def _reached_ms(view: ClusterView) -> int | None:
+    """Watermark up to which the output has arrived, as its site last reported."""
+    if EXIT not in view.nodes or FRAGMENT not in view.nodes[EXIT].record.sinks:
+        return None
+    return view.nodes[EXIT].record.sinks[FRAGMENT].watermark_ms
