@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
+from ha.messages import Message, Snapshot
 from orchestrator.clock import now_us
 from orchestrator.errors import InvalidInput
 from orchestrator.host.core import Worked
@@ -25,7 +26,7 @@ from orchestrator.host.own_process import CpuMeter, ParentWatchdog
 from orchestrator.host.store_link import StoreThread
 from orchestrator.host.transport import FramesArrived, Keys, Transport
 from orchestrator.host.warm_up import warm_up
-from orchestrator.host.wire import UnknownStream, WireError, decode, encode
+from orchestrator.host.wire import UnknownStream, WireError, decode, encode, encode_frames
 from orchestrator.records import HostSpec, SinkAssignment
 from orchestrator.sinks.driver import OpenSink
 from orchestrator.sinks.sink_drivers import SinkDrivers
@@ -86,7 +87,7 @@ class HostProcess:
         )
         surroundings = Surroundings(
             clock_us=now_us,
-            send=lambda to, message: self._transport.send(to, encode(message)),
+            send=self._send,
             flush=self._transport.flush,
             set_peers=self._transport.set_peers,
             link_counters=self._transport.counters,
@@ -115,6 +116,13 @@ class HostProcess:
     def wake(self) -> None:
         """Make a waiting `run` check whether it should end."""
         self._transport.wake()
+
+    def _send(self, to: str, message: Message) -> None:
+        if isinstance(message, Snapshot):
+            # Nothing depends on the order of snapshots among other messages, and they are large.
+            self._transport.send_bulk(to, message.fragment, encode_frames(message))
+        else:
+            self._transport.send(to, encode(message))
 
     def _finish(self, worked: Worked, began_us: int, then: Callable[[], None]) -> float:
         """Return how long a batch took; sleep until its end if costs are emulated."""

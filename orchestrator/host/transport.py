@@ -10,6 +10,10 @@ peer for a message costs far more than reading it. All messages sent between two
 (`receive` calls it first) therefore travel together in one multipart message. Its first frame
 contains the sending time and the number of frames of each message.
 
+*Parts.* A message of more than `PART_BYTES` travels in numbered parts (`orchestrator.host.parts`),
+which the receiver joins. A bulky message that nothing depends on the order of, a snapshot, is sent
+at the receiver's pace, a few parts at a time, so that it delays no other message (`send_bulk`).
+
 *Link shaper.* On one machine, delivery is delayed by the topology's one-way latency between the two
 regions, so that a laptop behaves like a WAN. The receiver holds messages back until sending time +
 delay. A broken connection is reported with the same delay, as it would be over a real link.
@@ -24,7 +28,7 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import zmq
@@ -32,10 +36,17 @@ from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
 from orchestrator.host.events import PeerLost
+from orchestrator.host.parts import IN_ORDER, PART_BYTES, BulkLane, Joiner, parts
 from orchestrator.records import Peer
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """Larger frames are refused. Legitimate ones are far smaller, and memory is finite."""
+
+PARTS_PER_FLUSH = 4
+"""Most parts of a bulky message that are made at once: making a part takes up to a millisecond."""
+
+PART_FLAG = 1 << 31
+"""Added to the number of frames of a message in a bundle that is a part of a larger one."""
 
 ANY_ADDRESS = "0.0.0.0"
 
@@ -79,8 +90,13 @@ class Outlet:
 
     Attributes
     ----------
-    frames, lengths
-        Frames of all messages that `flush` will send, and the number of frames of each message.
+    frames, lengths, size
+        Frames of all messages that `flush` will send, the number of frames of each message, and the
+        length of all frames together.
+    bulk, joiner
+        Bulky messages to the peer; parts of messages from it.
+    in_parts
+        Number of messages sent in parts so far.
     last_due_us
         When the last message from the peer was, or will be, delivered.
     """
@@ -88,9 +104,13 @@ class Outlet:
     peer: Peer
     socket: zmq.Socket[bytes]
     monitor: zmq.Socket[bytes]
+    bulk: BulkLane
+    joiner: Joiner
     established: bool = False
     frames: list[bytes] = field(default_factory=list[bytes])
     lengths: list[int] = field(default_factory=list[int])
+    size: int = 0
+    in_parts: int = 0
     last_due_us: int = 0
 
 
@@ -168,23 +188,64 @@ class Transport:
         if outlet is None:
             self.counters["sends_to_unknown_peer"] += 1
             return
-        outlet.frames += frames
-        outlet.lengths.append(len(frames))
+        size = sum(map(len, frames))
+        if outlet.size + size > PART_BYTES:
+            self._flush(outlet)
+        if size <= PART_BYTES:
+            outlet.frames += frames
+            outlet.lengths.append(len(frames))
+            outlet.size += size
+            return
+        outlet.in_parts += 1
+        for part in parts(IN_ORDER, outlet.in_parts, frames):
+            self._send_part(outlet, part)
+
+    def send_bulk(self, to: str, key: str, frames: Iterable[bytes]) -> None:
+        """Send a message at the peer's pace, while others overtake it.
+
+        Parameters
+        ----------
+        to
+            The peer.
+        key
+            While a message of the same key is on its way to the peer, another is dropped.
+        frames
+            Taken one after the other, when they are sent.
+        """
+        outlet = self._outlets.get(to)
+        if outlet is None:
+            self.counters["sends_to_unknown_peer"] += 1
+            return
+        outlet.bulk.send(key, frames)
 
     def flush(self) -> None:
-        """Send all waiting messages."""
+        """Send all waiting messages, and some parts of bulky ones."""
         for outlet in self._outlets.values():
-            if not outlet.lengths:
-                continue
-            stamp = _sent_at.pack(self._clock_us())
-            head = stamp + b"".join(_length.pack(length) for length in outlet.lengths)
-            try:
-                outlet.socket.send_multipart([head, *outlet.frames], flags=zmq.DONTWAIT)
-                self.counters["messages_sent"] += len(outlet.lengths)
-                self.counters["bytes_sent"] += sum(map(len, outlet.frames))
-            except zmq.Again:
-                self.counters["sends_to_full_queue"] += len(outlet.lengths)
-            outlet.frames, outlet.lengths = [], []
+            self._flush(outlet)
+            if outlet.bulk.ready:
+                for part in outlet.bulk.due(self._clock_us(), PARTS_PER_FLUSH):
+                    self._send_part(outlet, part)
+
+    def _flush(self, outlet: Outlet) -> None:
+        if outlet.lengths:
+            self._send_bundle(outlet, outlet.lengths, outlet.frames)
+            outlet.frames, outlet.lengths, outlet.size = [], [], 0
+
+    def _send_part(self, outlet: Outlet, part: list[bytes]) -> None:
+        if not self._send_bundle(outlet, [len(part) | PART_FLAG], part):
+            outlet.bulk.give_up()
+
+    def _send_bundle(self, outlet: Outlet, lengths: list[int], frames: list[bytes]) -> bool:
+        stamp = _sent_at.pack(self._clock_us())
+        head = stamp + b"".join(_length.pack(length) for length in lengths)
+        try:
+            outlet.socket.send_multipart([head, *frames], flags=zmq.DONTWAIT)
+        except zmq.Again:
+            self.counters["sends_to_full_queue"] += len(lengths)
+            return False
+        self.counters["messages_sent"] += len(lengths)
+        self.counters["bytes_sent"] += sum(map(len, frames))
+        return True
 
     def receive(self, timeout_us: int) -> list[FramesArrived | PeerLost]:
         """Messages due now, in order of arrival; waits at most `timeout_us` for the first."""
@@ -192,10 +253,13 @@ class Transport:
         until_us = self._clock_us() + timeout_us
         while True:
             next_us = min(until_us, self._held[0][0]) if self._held else until_us
+            if any(outlet.bulk.ready for outlet in self._outlets.values()):
+                next_us = 0
             woken = self._listen(next_us - self._clock_us())
             items = self._due()
             if items or woken or self._clock_us() >= until_us:
                 return items
+            self.flush()
 
     def wake(self) -> None:
         """Make a waiting `receive` return at once; may be called from any thread."""
@@ -228,7 +292,13 @@ class Transport:
         monitor = dealer.get_monitor_socket(events)
         self._poller.register(monitor, zmq.POLLIN)
         dealer.connect(peer.endpoint)
-        return Outlet(peer=peer, socket=dealer, monitor=monitor)
+        return Outlet(
+            peer=peer,
+            socket=dealer,
+            monitor=monitor,
+            bulk=BulkLane(self.counters),
+            joiner=Joiner(self.counters),
+        )
 
     def _close(self, outlet: Outlet) -> None:
         self.counters["sends_to_unknown_peer"] += len(outlet.lengths)
@@ -295,8 +365,22 @@ class Transport:
                 self.counters["bundles_refused"] += 1
                 continue
             (sent_us,) = _sent_at.unpack_from(bundle[0])
-            for frames in messages:
-                self._hold(outlet, sent_us, FramesArrived(sender, frames))
+            outlet.joiner.drop_stalled(self._clock_us())
+            for is_part, frames in messages:
+                message = self._joined(outlet, frames) if is_part else frames
+                if message is not None:
+                    self._hold(outlet, sent_us, FramesArrived(sender, message))
+
+    def _joined(self, outlet: Outlet, part: list[bytes]) -> list[bytes] | None:
+        """Take a part; return the message that it completes."""
+        now_us = self._clock_us()
+        taken = outlet.joiner.take(part, now_us)
+        if taken.confirms is not None:
+            outlet.bulk.confirm(taken.confirms, now_us)
+        if taken.answer is not None:
+            outlet.frames += taken.answer
+            outlet.lengths.append(len(taken.answer) | PART_FLAG)
+        return taken.message
 
     def _drain_monitor(self, outlet: Outlet) -> None:
         while outlet.monitor.poll(0):
@@ -304,6 +388,7 @@ class Transport:
             # A connection that was never established, since the peer did not know this host yet, is
             # not lost.
             if event == zmq.EVENT_DISCONNECTED and outlet.established:
+                outlet.bulk.give_up()
                 self._hold(outlet, self._clock_us(), PeerLost(node=outlet.peer.node))
             outlet.established = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
 
@@ -325,16 +410,22 @@ class Transport:
         return items
 
 
-def _unbundled(bundle: list[bytes]) -> list[list[bytes]] | None:
-    """The frames of each message; None if the first frame does not fit the others."""
+def _unbundled(bundle: list[bytes]) -> list[tuple[bool, list[bytes]]] | None:
+    """The frames of each message, and whether it is a part of a larger one.
+
+    None if the first frame does not fit the others.
+    """
     if not bundle or len(bundle[0]) < _sent_at.size:
         return None
     lengths = bundle[0][_sent_at.size :]
     if len(lengths) % _length.size:
         return None
-    messages: list[list[bytes]] = []
+    messages: list[tuple[bool, list[bytes]]] = []
     at = 1
     for (length,) in _length.iter_unpack(lengths):
-        messages.append(bundle[at : at + length])
-        at += length
-    return messages if at == len(bundle) and all(messages) else None
+        is_part, count = bool(length & PART_FLAG), length & ~PART_FLAG
+        if not count:
+            return None
+        messages.append((is_part, bundle[at : at + count]))
+        at += count
+    return messages if at == len(bundle) else None

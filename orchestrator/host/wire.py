@@ -8,7 +8,7 @@ chunk, raise `WireError`; the caller counts and drops them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import get_args
 
 import msgspec
@@ -82,30 +82,44 @@ _encoder = msgspec.msgpack.Encoder()
 
 def encode(message: Message) -> list[bytes]:
     """Frames of a message."""
+    return list(encode_frames(message))
+
+
+def encode_frames(message: Message) -> Iterator[bytes]:
+    """Frames of a message, each made when it is asked for: a snapshot has many, and large ones."""
     match message:
         case Data():
-            header = DataHeader(
-                message.stream,
-                message.epoch,
-                message.generation,
-                _chunk_header(message.chunk),
+            yield _header_frame(
+                DataHeader(
+                    message.stream,
+                    message.epoch,
+                    message.generation,
+                    _chunk_header(message.chunk),
+                )
             )
-            bodies = [_rows(message.chunk)]
+            yield _rows(message.chunk)
         case Snapshot():
-            header = SnapshotHeader(
-                message.fragment,
-                message.epoch,
-                message.generation,
-                message.inputs,
-                message.log_base,
-                tuple(_chunk_header(chunk) for chunk in message.log),
-                message.consumers,
+            yield _header_frame(
+                SnapshotHeader(
+                    message.fragment,
+                    message.epoch,
+                    message.generation,
+                    message.inputs,
+                    message.log_base,
+                    tuple(_chunk_header(chunk) for chunk in message.log),
+                    message.consumers,
+                )
             )
-            bodies = [message.state, *(_rows(chunk) for chunk in message.log)]
+            yield message.state
+            for chunk in message.log:
+                yield _rows(chunk)
         case _:
-            header = Bodiless(type(message).__name__, msgspec.Raw(_encoder.encode(message)))
-            bodies = []
-    return [bytes([WIRE_VERSION]) + _encoder.encode(header), *bodies]
+            body = msgspec.Raw(_encoder.encode(message))
+            yield _header_frame(Bodiless(type(message).__name__, body))
+
+
+def _header_frame(header: Header) -> bytes:
+    return bytes([WIRE_VERSION]) + _encoder.encode(header)
 
 
 def decode(frames: Sequence[bytes], schema_of: SchemaOf) -> Message:

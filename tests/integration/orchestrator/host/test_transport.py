@@ -12,6 +12,7 @@ import zmq
 
 from orchestrator.clock import now_us
 from orchestrator.host.events import PeerLost
+from orchestrator.host.parts import PART_BYTES
 from orchestrator.host.transport import (
     MAX_FRAME_BYTES,
     FramesArrived,
@@ -325,17 +326,82 @@ def test_wake_ends_a_wait(hosts: Hosts) -> None:
 
 
 @pytest.mark.slow
-def test_a_frame_over_the_limit_is_not_taken_in(hosts: Hosts, wait_until: WaitUntil) -> None:
+def test_a_message_beyond_all_frames_arrives_whole_and_in_order(
+    hosts: Hosts, wait_until: WaitUntil
+) -> None:
     one, other = hosts("one", "other")
     meet(one, other)
-    one.transport.send("other", [b"x" * (MAX_FRAME_BYTES + 1)])
-    one.transport.send("other", [b"small"])
+    large = [b"head", b"x" * (MAX_FRAME_BYTES + 1), b"", b"y" * PART_BYTES, b"end"]
+    one.transport.send("other", [b"before"])
+    one.transport.send("other", large)
+    one.transport.send("other", [b"after"])
 
-    def over() -> bool:
+    def all_there() -> bool:
         turn(one, other)
-        if one.lost:
-            one.transport.send("other", [b"again"])
-        return any(item.frames == [b"again"] for item in other.arrived)
+        return len(other.arrived) == 3
 
-    wait_until(over)
-    assert max(len(item.frames[0]) for item in other.arrived) < MAX_FRAME_BYTES
+    wait_until(all_there)
+    assert [item.frames for item in other.arrived] == [[b"before"], large, [b"after"]]
+    assert one.lost == other.lost == []
+
+
+def test_a_bulky_message_is_overtaken_and_delays_nothing(
+    hosts: Hosts, wait_until: WaitUntil
+) -> None:
+    one, other = hosts("one", "other")
+    meet(one, other)
+    made: list[int] = []
+
+    def frames() -> Iterator[bytes]:
+        for number in range(200):
+            made.append(number)
+            yield bytes([number]) * 1_000_000
+
+    one.transport.send_bulk("other", "state", frames())
+    assert made == []
+    one.transport.send_bulk("other", "state", [b"asked again while the first is on its way"])
+    for _ in range(3):
+        turn(one, other)
+    one.transport.send("other", [b"heartbeat"])
+
+    def overtaken() -> bool:
+        turn(one, other)
+        return bool(other.arrived)
+
+    wait_until(overtaken)
+    assert [item.frames for item in other.arrived] == [[b"heartbeat"]]
+    # No more than the window is under way.
+    assert len(made) < 200
+
+    def complete() -> bool:
+        turn(one, other)
+        return len(other.arrived) == 2
+
+    wait_until(complete)
+    assert [frame[:1] for frame in other.arrived[1].frames] == [bytes([n]) for n in range(200)]
+    assert sum(map(len, other.arrived[1].frames)) == 200_000_000
+    assert one.transport.counters["bulk_messages_repeated"] == 1
+    assert one.lost == other.lost == []
+
+
+def test_a_bulky_message_to_a_peer_that_dies_is_given_up(
+    hosts: Hosts, wait_until: WaitUntil
+) -> None:
+    one, other = hosts("one", "other")
+    meet(one, other)
+    one.transport.send("other", [b"hello"])
+
+    def met() -> bool:
+        turn(one, other)
+        return bool(other.arrived)
+
+    wait_until(met)
+    one.transport.send_bulk("other", "state", (b"x" * 1_000_000 for _ in range(50)))
+    turn(one, other)
+    other.transport.close()
+
+    def given_up() -> bool:
+        turn(one)
+        return one.transport.counters["bulk_messages_given_up"] == 1
+
+    wait_until(given_up)
