@@ -182,3 +182,59 @@ def test_a_host_that_subscribes_again_is_sent_everything_from_there_again() -> N
     made.log.subscribe(ALICE, Position(next_seq=2, watermark_ms=10))
     ((_, again),) = feed_subscribers(made)
     assert numbers([again.chunk]) == [2]
+
+
+def rereadable() -> OutputLog:
+    """A log of a stream of which 4 tuples came before."""
+    base = Position(next_seq=4, watermark_ms=20)
+    log = OutputLog(schema, base=base, rereadable=True)
+    one = chunk(4, [(30, 1)])
+    log.append(one.rows, one.watermarks_ms, one.ingestion_times_us)
+    return log
+
+
+def test_output_before_the_log_is_wanted_and_then_the_log_is_sent() -> None:
+    log = rereadable()
+    assert log.subscribe(ALICE, Position()) == Position()
+    assert log.subscribe(BOB, None) == log.base
+    assert log.take_unsent(ALICE) == []
+    assert numbers(log.take_unsent(BOB)) == [4]
+    assert list(log.wanted()) == [(ALICE, Position())]
+    assert log.reread(ALICE, Position(), chunk(0, [(10, 2)]))
+    after = Position(next_seq=2, watermark_ms=10)
+    assert list(log.wanted()) == [(ALICE, after)]
+    assert not log.reread(ALICE, Position(), chunk(0, [(10, 2)]))
+    assert log.reread(ALICE, after, chunk(2, [(20, 2)]))
+    assert list(log.wanted()) == []
+    assert numbers(log.take_unsent(ALICE)) == [4]
+
+
+def test_what_was_processed_meanwhile_is_not_read_again() -> None:
+    log = rereadable()
+    log.subscribe(ALICE, Position())
+    # It has taken a peer replica's state.
+    acknowledged = Position(next_seq=2, watermark_ms=10)
+    log.acknowledge(ALICE, acknowledged)
+    assert list(log.wanted()) == [(ALICE, acknowledged)]
+    log.acknowledge(ALICE, log.base)
+    assert list(log.wanted()) == []
+    assert numbers(log.take_unsent(ALICE)) == [4]
+
+
+def test_a_reader_that_a_full_log_has_left_behind_is_served_by_the_source() -> None:
+    log = OutputLog(schema, capacity_bytes=1, rereadable=True)
+    log.subscribe(ALICE, None)
+    for at in (10, 20, 30):
+        one = chunk(log.end.next_seq, [(at, 1)])
+        log.append(one.rows, one.watermarks_ms, one.ingestion_times_us)
+    assert list(log.wanted()) == [(ALICE, Position())]
+
+
+def test_asking_again_acknowledges_nothing() -> None:
+    log = log_of((10, 2), (20, 1))
+    log.subscribe(ALICE, Position())
+    log.subscribe(ALICE, log.end)
+    log.acknowledge(ALICE, Position())
+    assert log.base == Position()
+    log.acknowledge(ALICE, log.end)
+    assert log.base == log.end

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings
-from orchestrator.records import Record
+from orchestrator.manifest import Manifests
+from orchestrator.records import Record, Shed, SourceSpec
 from orchestrator.store.protocol import QUERIES, STREAMS, Key
 from tests.obedient_cluster import ObedientCluster, aircraft, places_ms, query_manifest, replica
 
@@ -320,3 +322,83 @@ def test_decided_again_after_its_writes_yields_nothing() -> None:
     cluster = running()
     view = cluster.view()
     assert decide(view, cluster.now_us + 1, DecisionSettings()).writes == ()
+
+
+def with_source(source: SourceSpec | None, shed: Shed | None) -> Manifests:
+    streams = [
+        msgspec.structs.replace(
+            each, record=msgspec.structs.replace(each.record, source=source, shed=shed)
+        )
+        for each in aircraft().streams
+    ]
+    return msgspec.structs.replace(aircraft(), streams=tuple(streams))
+
+
+RECORDED = SourceSpec(driver="replay", resumable=True)
+
+
+def generations(cluster: ObedientCluster) -> dict[str, int]:
+    """Generations of the sources that sites are assigned."""
+    assigned = [found.record for found in cluster.view().assignments.values()]
+    return {source.stream: source.generation for each in assigned for source in each.sources}
+
+
+@pytest.mark.parametrize(
+    ("source", "shed", "anew"),
+    [
+        (RECORDED, None, False),
+        (RECORDED, Shed(tuples=1, per_ms=10.0), True),
+        (SourceSpec(driver="sensor"), None, True),
+    ],
+    ids=["resumes", "sheds", "cannot resume"],
+)
+def test_stream_begins_anew_only_if_its_restarted_site_cannot_resume_it(
+    source: SourceSpec, shed: Shed | None, anew: bool
+) -> None:
+    cluster = ObedientCluster()
+    cluster.apply(with_source(source, shed))
+    cluster.settle()
+    before = generations(cluster)
+    for lives in range(1, 4):
+        cluster.up("north-receiver")
+        cluster.settle()
+        raised = lives if anew else 0
+        assert generations(cluster) == {
+            "north": before["north"] + raised,
+            "south": before["south"],
+        }
+        events = cluster.history().count("stream begins anew: north")
+        assert events == raised
+    cluster.check_invariants()
+
+
+def test_stream_that_has_not_started_does_not_begin_anew() -> None:
+    cluster = ObedientCluster()
+    for host in cluster.hosts.values():
+        host.cold = True
+    cluster.apply(with_source(SourceSpec(driver="sensor"), None))
+    cluster.settle()
+    before = generations(cluster)
+    cluster.up("north-receiver")
+    cluster.settle()
+    assert generations(cluster) == before
+
+
+def test_stream_and_query_of_a_former_name_are_told_apart() -> None:
+    cluster = ObedientCluster()
+    lives: list[tuple[dict[str, int], set[int]]] = []
+    for _ in range(2):
+        cluster.apply(with_source(RECORDED, None))
+        cluster.settle()
+        assigned = [found.record for found in cluster.view().assignments.values()]
+        sinks = {sink.life for each in assigned for sink in each.sinks}
+        lives.append((generations(cluster), sinks))
+        view = cluster.view()
+        cluster.store.delete(QUERIES.key("proximity"), view.queries["proximity"].version)
+        for name, found in view.streams.items():
+            cluster.store.delete(STREAMS.key(name), found.version)
+        cluster.settle()
+    (first, first_sinks), (second, second_sinks) = lives
+    assert all(second[name] > first[name] for name in first)
+    assert len(first_sinks) == len(second_sinks) == 1
+    assert first_sinks != second_sinks

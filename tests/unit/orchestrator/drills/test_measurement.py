@@ -21,8 +21,15 @@ from streams.chunk import Chunk
 from tests.streams_of_numbers import chunk, schema
 
 
-def deliver(part: Chunk, *, lost: int = 0, arrived_us: int = 0) -> Deliver:
-    return Deliver(stream="s", epoch=1, chunk=part, lost=lost, arrived_us=arrived_us)
+def deliver(part: Chunk, *, lost: int = 0, arrived_us: int = 0, generation: int = 1) -> Deliver:
+    return Deliver(
+        stream="s",
+        epoch=1,
+        generation=generation,
+        chunk=part,
+        lost=lost,
+        arrived_us=arrived_us,
+    )
 
 
 def delivered(*deliveries: Deliver) -> Delivered:
@@ -48,6 +55,32 @@ def test_missing_and_repeated_tuples_are_told_apart() -> None:
 def test_what_the_sink_reports_lost_counts_even_if_no_tuple_came_after_it() -> None:
     one = delivered(deliver(chunk(0, [(10, 1)])), deliver(chunk(4, [(20, 0)]), lost=3))
     assert sequence_faults(one) == SequenceFaults(lost=3, repeated=0)
+
+
+def test_numbers_that_began_anew_are_compared_within_their_generation() -> None:
+    one = delivered(
+        deliver(chunk(0, [(10, 3)])),
+        deliver(chunk(1, [(20, 2)]), generation=4),
+        deliver(chunk(5, [(30, 1)]), generation=4),
+    )
+    assert sequence_faults(one) == SequenceFaults(lost=2, repeated=0)
+
+
+def test_timestamps_that_were_complete_in_an_earlier_generation_are_repeated() -> None:
+    one = delivered(
+        deliver(chunk(0, [(10, 1), (20, 2)])), deliver(chunk(0, [(20, 2), (30, 1)]), generation=2)
+    )
+    assert sequence_faults(one) == SequenceFaults(lost=0, repeated=2)
+
+
+def test_losses_of_one_generation_do_not_hide_those_of_another() -> None:
+    one = delivered(
+        deliver(chunk(0, [(10, 1)])),
+        deliver(chunk(4, [(20, 0)]), lost=3),
+        deliver(chunk(0, [(30, 1)]), generation=2),
+        deliver(chunk(3, [(40, 1)]), generation=2, lost=2),
+    )
+    assert sequence_faults(one) == SequenceFaults(lost=5, repeated=0)
 
 
 def test_latency_of_each_completed_timestamp() -> None:
