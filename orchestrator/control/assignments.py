@@ -1,15 +1,16 @@
 """The assignment of each host, derived from all other records in the store.
 
 An assignment is never edited: it follows from fragments, queries, streams and live nodes, and is
-written when it differs from the stored one.
+written when it differs from the stored one. If one of those records cannot be read, the part of the
+present assignment that follows from it stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import msgspec
 
 from orchestrator.control.planning.planner import Planning
-from orchestrator.control.planning.workload import NO_DEADLINE_MS, FragmentWork
+from orchestrator.control.planning.workload import NO_DEADLINE_MS
 from orchestrator.control.view import ClusterView
 from orchestrator.records import (
     Assignment,
@@ -23,8 +24,8 @@ from orchestrator.records import (
     ReplicaId,
     SinkAssignment,
     SourceAssignment,
-    StreamRecord,
 )
+from orchestrator.store.protocol import FRAGMENTS, NODES, STREAMS
 
 
 def assignments(planning: Planning) -> dict[str, Assignment]:
@@ -32,35 +33,82 @@ def assignments(planning: Planning) -> dict[str, Assignment]:
     return {name: _assignment(planning, name) for name in sorted(planning.view.nodes)}
 
 
+def follows(planning: Planning, name: str) -> bool:
+    """Whether all of a node's assignment follows from records that can be read.
+
+    If not, an assignment that cannot be read may tell what nothing else does.
+    """
+    view, records = planning.view, planning.fragments.values()
+    if view.broken(FRAGMENTS):
+        return False
+    known = planning.work.fragments.keys()
+    unknown = [record for record in records if record.fragment not in known]
+    if view.nodes[name].record.kind is not NodeKind.EXECUTOR:
+        return not unknown and not view.broken(STREAMS)
+    here = view.replica(name)
+    return all(here not in (record.primary, record.secondary) for record in unknown)
+
+
 def _assignment(planning: Planning, name: str) -> Assignment:
-    view, work, fragments = planning.view, planning.work, planning.fragments
+    view = planning.view
     node = view.nodes[name].record
     here = view.replica(name)
+    found = view.assignments.get(name)
+    before = found.record if found is not None else Assignment(incarnation=node.incarnation)
+    known = {f"{each.query}.{each.fragment}": each for each in before.fragments}
     running = tuple(
-        _replica_in(work.fragments[record.fragment], record, here)
-        for _, record in sorted(fragments.items())
-        if here in (record.primary, record.secondary) and record.fragment in work.fragments
+        assigned
+        for key, record in sorted(planning.fragments.items())
+        if here in (record.primary, record.secondary)
+        and (assigned := _replica_in(planning, record, here, known.get(key))) is not None
     )
-    sinks = _sinks(view, node, fragments)
+    sinks = _sinks(planning, node, before)
     read = {stream for replica in running for stream in replica.inputs} | {s.stream for s in sinks}
     return Assignment(
         incarnation=node.incarnation,
         fragments=running,
-        sources=_sources(view, node, planning.streams),
+        sources=_sources(planning, node, before),
         sinks=sinks,
-        producers={stream: _holders(planning, stream) for stream in sorted(read)},
-        peers=_peers(view, node),
+        producers={stream: _holders(planning, stream, before) for stream in sorted(read)},
+        peers=_peers(view, node, before),
     )
 
 
-def _replica_in(work: FragmentWork, record: FragmentRecord, here: ReplicaId) -> FragmentAssignment:
+def _replica_in(
+    planning: Planning, record: FragmentRecord, here: ReplicaId, known: FragmentAssignment | None
+) -> FragmentAssignment | None:
+    """The replica of a fragment on a host; None if nobody knows its statement.
+
+    Parameters
+    ----------
+    known
+        The host's present assignment of the fragment. A query that cannot be read is run by it.
+    """
+    work = planning.work.fragments.get(record.fragment)
     primary = record.primary == here
     peer_replica = record.secondary if primary else record.primary
-    return FragmentAssignment(
-        query=record.query,
-        fragment=record.fragment,
-        statement=work.fragment.statement,
-        inputs={stream: dict(columns) for stream, columns in work.fragment.inputs.items()},
+    if work is None:
+        if known is None:
+            return None
+        base = known
+    else:
+        unreadable = {} if known is None else _unreadable_readers(planning, known)
+        base = FragmentAssignment(
+            query=record.query,
+            fragment=record.fragment,
+            statement=work.fragment.statement,
+            inputs={stream: dict(columns) for stream, columns in work.fragment.inputs.items()},
+            role="secondary",
+            epoch=record.epoch,
+            generation=record.generation,
+            peer_replica=None,
+            sub_deadline_ms=0.0,
+            standby_lag_ms=0.0,
+            readers_ms=unreadable | dict(work.readers_ms),
+            cost_us=work.cost_us,
+        )
+    return msgspec.structs.replace(
+        base,
         role="primary" if primary else "secondary",
         epoch=record.epoch,
         generation=record.generation,
@@ -68,17 +116,24 @@ def _replica_in(work: FragmentWork, record: FragmentRecord, here: ReplicaId) -> 
         peer_replica=None if peer_replica is None else peer_replica.node,
         sub_deadline_ms=record.timing.sub_deadline_ms,
         standby_lag_ms=record.timing.standby_lag_ms,
-        readers_ms=dict(work.readers_ms),
-        cost_us=work.cost_us,
     )
 
 
+def _unreadable_readers(planning: Planning, known: FragmentAssignment) -> dict[str, float]:
+    """Fragments that run and read this one's stream, although their queries cannot be read."""
+    unreadable = {record.fragment for record in planning.fragments.values()}
+    unreadable -= planning.work.fragments.keys()
+    return {name: ms for name, ms in known.readers_ms.items() if name in unreadable}
+
+
 def _sources(
-    view: ClusterView, node: NodeRecord, streams: Mapping[str, StreamRecord]
+    planning: Planning, node: NodeRecord, before: Assignment
 ) -> tuple[SourceAssignment, ...]:
     if node.kind is not NodeKind.SITE:
         return ()
-    return tuple(
+    streams, unreadable = planning.streams, planning.view.broken(STREAMS)
+    kept = [source for source in before.sources if source.stream in unreadable]
+    made = [
         SourceAssignment(
             stream=name,
             columns=stream.columns,
@@ -87,17 +142,19 @@ def _sources(
             shed=stream.shed,
             # Beginning anew is a change of the store, so a stream that is deleted and applied again
             # has a greater number than it ever had before.
-            generation=view.streams[name].created + stream.generation,
+            generation=planning.view.streams[name].created + stream.generation,
         )
         for name, stream in sorted(streams.items())
         if stream.site == node.node
-    )
+    ]
+    return tuple(sorted([*kept, *made], key=lambda source: source.stream))
 
 
-def _sinks(
-    view: ClusterView, node: NodeRecord, fragments: Mapping[str, FragmentRecord]
-) -> tuple[SinkAssignment, ...]:
-    placed = {record.fragment for record in fragments.values()}
+def _sinks(planning: Planning, node: NodeRecord, before: Assignment) -> tuple[SinkAssignment, ...]:
+    view = planning.view
+    placed = {record.fragment for record in planning.fragments.values()}
+    # Streams of queries that run and cannot be read.
+    unreadable = (placed | view.broken(STREAMS).keys()) - view.dataflow.columns.keys()
     if node.kind is NodeKind.OBSERVER:
         wanted = set(node.wants) & view.dataflow.columns.keys()
     else:
@@ -107,7 +164,7 @@ def _sinks(
             for stream, site in query.outputs.items()
             if site == node.node and stream in placed
         } & view.dataflow.fragments.keys()
-    return tuple(
+    made = [
         SinkAssignment(
             stream=stream,
             columns=dict(view.dataflow.columns[stream]),
@@ -116,7 +173,9 @@ def _sinks(
             life=0 if node.kind is NodeKind.OBSERVER else _life(view, stream),
         )
         for stream in sorted(wanted)
-    )
+    ]
+    kept = [sink for sink in before.sinks if sink.stream in unreadable]
+    return tuple(sorted([*kept, *made], key=lambda sink: sink.stream))
 
 
 def _sink(view: ClusterView, stream: str) -> DriverSpec | None:
@@ -139,24 +198,25 @@ def _deadline_ms(view: ClusterView, stream: str) -> float:
     return min((queries[query].deadline_ms for query in readers), default=NO_DEADLINE_MS)
 
 
-def _holders(planning: Planning, stream: str) -> tuple[str, ...]:
+def _holders(planning: Planning, stream: str, before: Assignment) -> tuple[str, ...]:
     """Live nodes that hold a stream, primary first."""
     view = planning.view
     if stream in planning.streams:
         site = planning.streams[stream].site
-        return (site,) if site in view.nodes else ()
-    record = planning.fragments.get(view.dataflow.fragments[stream].key)
+        return (site,) if site in view.nodes or site in view.broken(NODES) else ()
+    record = next((r for r in planning.fragments.values() if r.fragment == stream), None)
     if record is None:
-        return ()
+        return before.producers.get(stream, ()) if stream in view.broken(STREAMS) else ()
     replicas = (record.primary, record.secondary)
     return tuple(
         replica.node for replica in replicas if replica is not None and view.alive(replica)
     )
 
 
-def _peers(view: ClusterView, node: NodeRecord) -> tuple[Peer, ...]:
+def _peers(view: ClusterView, node: NodeRecord, before: Assignment) -> tuple[Peer, ...]:
     settings = view.settings
-    return tuple(
+    kept = [peer for peer in before.peers if peer.node in view.broken(NODES)]
+    made = [
         Peer(
             node=name,
             incarnation=found.record.incarnation,
@@ -164,8 +224,9 @@ def _peers(view: ClusterView, node: NodeRecord) -> tuple[Peer, ...]:
             public_key=found.record.public_key,
             delay_ms=0.0 if name == node.node else _delay_ms(settings, node, found.record),
         )
-        for name, found in sorted(view.nodes.items())
-    )
+        for name, found in view.nodes.items()
+    ]
+    return tuple(sorted([*kept, *made], key=lambda peer: peer.node))
 
 
 def _delay_ms(settings: ClusterRecord, source: NodeRecord, target: NodeRecord) -> float:

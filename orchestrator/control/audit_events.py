@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from orchestrator.control.view import ClusterView
 from orchestrator.records import FragmentRecord, HistoryEvent
+from orchestrator.store.protocol import NODES
 
 LOST = "redundancy lost"
 """Kind of the event that a fragment has no warm secondary any more."""
@@ -28,7 +29,8 @@ def audit_events(before: ClusterView, after: ClusterView, now_us: int) -> tuple[
 
 
 def _nodes(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:
-    for name in sorted(before.hosts.keys() | after.hosts.keys()):
+    unreadable = before.broken(NODES).keys() | after.broken(NODES).keys()
+    for name in sorted((before.hosts.keys() | after.hosts.keys()) - unreadable):
         old, new = before.hosts.get(name), after.hosts.get(name)
         if new is None:
             yield "node lost", name, "its record is gone"
@@ -57,7 +59,7 @@ def _takeovers(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, s
 def _redundancy(before: ClusterView, after: ClusterView, now_us: int) -> Iterator[HistoryEvent]:
     for name, found in sorted(after.fragments.items()):
         old, record = before.fragments.get(name), found.record
-        if old is None:
+        if old is None or _untold(before, old.record) or _untold(after, record):
             continue
         was, protected = before.protected(old.record), after.protected(record)
         if protected and not was and record.secondary is not None:
@@ -78,6 +80,12 @@ def _redundancy(before: ClusterView, after: ClusterView, now_us: int) -> Iterato
             yield HistoryEvent(
                 at_us=now_us, kind=LOST, subject=name, detail=_why(old.record, record)
             )
+
+
+def _untold(view: ClusterView, record: FragmentRecord) -> bool:
+    """Whether nobody knows how a replica is, because its node's record cannot be read."""
+    replicas = (record.primary, record.secondary)
+    return any(each is not None and each.node in view.broken(NODES) for each in replicas)
 
 
 def _why(before: FragmentRecord, after: FragmentRecord) -> str:

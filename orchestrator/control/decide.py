@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from orchestrator.control.assignments import assignments
+from orchestrator.control.assignments import assignments, follows
 from orchestrator.control.decision import DecisionSettings, PendingDecision, Write
 from orchestrator.control.healing import heal
 from orchestrator.control.placing import place_new
 from orchestrator.control.view import ClusterView
-from orchestrator.store.protocol import ASSIGNMENTS, STREAMS
+from orchestrator.store.protocol import ASSIGNMENTS, NODES, STREAMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +39,13 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
         The cluster's clock.
     """
     pending = PendingDecision(view, now_us, settings)
+    if not view.settings_readable:
+        # Everything rests on them.
+        return Decision(writes=(), problems=tuple(pending.problems))
     _retire(pending)
     # Producers first: where they are decides where their consumers stand.
     for fragment in view.dataflow.fragments.values():
-        if fragment.key in pending.fragments:
+        if fragment.key in pending.fragments and fragment.key in view.fragments:
             heal(pending, fragment.key)
     # Before new plans, which rest on what the fragments that run cost now.
     _note_drift(pending)
@@ -170,14 +173,16 @@ def _assign(pending: PendingDecision) -> None:
     view = pending.view
     wanted = assignments(pending.planning)
     broken = view.broken(ASSIGNMENTS)
-    for name, error in broken.items():
-        # Derived, hence replaceable: deleted now, created at the next reading.
-        pending.write(ASSIGNMENTS.key(name), None, error.version)
     for name, assignment in wanted.items():
-        found = view.assignments.get(name)
-        if name not in broken and (found is None or found.record != assignment):
+        found, error = view.assignments.get(name), broken.get(name)
+        if error is not None:
+            if follows(pending.planning, name):
+                pending.write(ASSIGNMENTS.key(name), assignment, error.version)
+        elif found is None or found.record != assignment:
             version = None if found is None else found.version
             pending.write(ASSIGNMENTS.key(name), assignment, version)
-    for name, found in view.assignments.items():
-        if name not in wanted:
-            pending.write(ASSIGNMENTS.key(name), None, found.version)
+    unwanted = {name: found.version for name, found in view.assignments.items()}
+    unwanted |= {name: error.version for name, error in broken.items()}
+    for name, version in unwanted.items():
+        if name not in wanted and name not in view.broken(NODES):
+            pending.write(ASSIGNMENTS.key(name), None, version)

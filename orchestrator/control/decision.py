@@ -93,6 +93,7 @@ class PendingDecision:
         # A plan made later in the same decision may change a fragment that was created or changed
         # earlier in it.
         self._versions = {name: found.version for name, found in view.fragments.items()}
+        self._versions |= {name: error.version for name, error in view.broken(FRAGMENTS).items()}
 
     def event(self, kind: str, subject: str, detail: str) -> HistoryEvent:
         """An event of now."""

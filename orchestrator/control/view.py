@@ -59,6 +59,8 @@ class ClusterView:
         Submitted and not yet carried out, by query.
     invalid
         Records that could not be decoded or contradict themselves.
+    settings_readable
+        Whether the cluster's settings can be read, or are not there yet.
     orphaned_since_us
         Fragment whose primary is gone, or has stepped down → when this coordinator first noticed.
     cold_since_us
@@ -77,6 +79,7 @@ class ClusterView:
     plans: Mapping[str, Versioned[PlanRecord]] = field(default_factory=_nothing)
     assignments: Mapping[str, Versioned[Assignment]] = field(default_factory=_nothing)
     invalid: tuple[RecordInvalid, ...] = ()
+    settings_readable: bool = True
     orphaned_since_us: Mapping[str, int] = field(default_factory=_nothing)
     cold_since_us: Mapping[str, int] = field(default_factory=_nothing)
     unprotected_since_us: Mapping[str, int] = field(default_factory=_nothing)
@@ -150,6 +153,8 @@ class ClusterView:
         The record of a dead host stays until its session ends; peer replicas notice the death
         first.
         """
+        if node not in self.nodes:
+            return False
         record = self.nodes[node].record
         return any(
             loss.silent
@@ -165,8 +170,11 @@ class ClusterView:
 
     def listed(self, replica: ReplicaId | None) -> bool:
         """Whether the node still runs in that incarnation, suspected or not."""
-        if replica is None or replica.node not in self.nodes:
+        if replica is None:
             return False
+        if replica.node not in self.nodes:
+            # Whose record cannot be read runs all the same, as far as anybody knows.
+            return replica.node in self.broken(NODES)
         return self.nodes[replica.node].record.incarnation == replica.incarnation
 
     def dead(self, replica: ReplicaId) -> bool:
@@ -183,8 +191,8 @@ class ClusterView:
         return ReplicaId(node=node, incarnation=self.nodes[node].record.incarnation)
 
     def status(self, replica: ReplicaId | None, fragment: str) -> ReplicaStatus | None:
-        """The report of a live replica; None if it is gone or has not started."""
-        if replica is None or not self.alive(replica):
+        """The report of a live replica; None if it is gone, has not started or cannot be read."""
+        if replica is None or not self.alive(replica) or replica.node not in self.nodes:
             return None
         return self.nodes[replica.node].record.replicas.get(fragment)
 
@@ -238,10 +246,11 @@ def read_view(store: Store) -> ClusterView:
         The session is not `CONNECTED`.
     """
     invalid: list[RecordInvalid] = []
+    settings_readable = True
     try:
         cluster = store.get(CLUSTER)
     except RecordInvalid as broken:
-        cluster = None
+        cluster, settings_readable = None, False
         invalid.append(broken)
     # The order matters. Fragments and assignments are read before the nodes they name, so that a
     # node that seems gone is gone. A client writes a plan before its query: whoever has read the
@@ -255,6 +264,7 @@ def read_view(store: Store) -> ClusterView:
         streams=_sound(store, STREAMS, invalid, lambda record: record.name, _stream_fault),
         nodes=_sound(store, NODES, invalid, lambda record: record.node),
         invalid=tuple(invalid),
+        settings_readable=settings_readable,
     )
 
 
@@ -318,7 +328,8 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
             same = known is not None and known.version == found.version
             since_us = before.orphaned_since_us.get(name) if before and same else None
             orphaned[name] = now_us if since_us is None else since_us
-        if view.listed(record.secondary) and not view.warm(record):
+        reports = record.secondary is not None and record.secondary.node in view.nodes
+        if reports and view.listed(record.secondary) and not view.warm(record):
             same = known is not None and known.record.secondary == record.secondary
             since_us = before.cold_since_us.get(name) if before and same else None
             cold[name] = now_us if since_us is None else since_us

@@ -30,6 +30,7 @@ from orchestrator.control.planning.task import (
     without_hosts,
 )
 from orchestrator.control.planning.workload import workload
+from orchestrator.control.remembered import remembered_fragments
 from orchestrator.control.view import ClusterView
 from orchestrator.records import FragmentRecord, NodeKind, QueryRecord, StreamRecord, Timing
 from placement.evaluation.single import running_secondaries
@@ -56,6 +57,8 @@ class Planning:
         Of all fragments.
     running
         Fragments that run or were placed, by name.
+    remembered
+        Those of `fragments` whose own records cannot be read, and must not be written.
     """
 
     def __init__(
@@ -74,6 +77,12 @@ class Planning:
         self.running: dict[str, RunningFragment] = {}
         for found in view.fragments.values():
             self.note(found.record)
+        self.remembered = remembered_fragments(view)
+        for record in self.remembered.values():
+            work = self.work.fragments.get(record.fragment)
+            cost_ms = record.timing.cost_ms if work is None else work.instance_ms
+            timing = msgspec.structs.replace(record.timing, cost_ms=cost_ms)
+            self.note(msgspec.structs.replace(record, timing=timing))
 
     @property
     def settings(self) -> Settings:
@@ -90,7 +99,8 @@ class Planning:
         primary that is gone, as it will."""
         self.fragments[record.key] = record
         self.running.pop(record.fragment, None)
-        alive = [r.node for r in (record.primary, record.secondary) if r and self.view.alive(r)]
+        replicas = [r for r in (record.primary, record.secondary) if self.view.alive(r)]
+        alive = [r.node for r in replicas if r is not None and r.node in self.view.nodes]
         if alive:
             secondary = alive[1] if len(alive) > 1 else None
             running = RunningFragment(primary=alive[0], secondary=secondary, timing=record.timing)

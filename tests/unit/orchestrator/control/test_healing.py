@@ -205,7 +205,7 @@ def test_slow_warm_up_within_its_time_is_left_alone(cluster: ObedientCluster) ->
     ],
     ids=["standby", "standby-of-a-newer-epoch", "acting-in-a-newer-epoch", "acting-in-this-epoch"],
 )
-def test_promotion_heeds_the_epoch_that_the_secondary_knows(
+def test_promotion_rests_on_the_epoch_that_the_secondary_knows(
     cluster: ObedientCluster, role: ReplicaRole, known: int, expected: int
 ) -> None:
     before = alerts(cluster)
@@ -257,7 +257,9 @@ def test_successor_who_acts_and_cannot_record_it_is_recorded_in_its_own_epoch(
     assert (after.primary, after.epoch) == (before.secondary, 4)
 
 
-def test_reinstatement_heeds_the_newest_epoch_that_anybody_knows(cluster: ObedientCluster) -> None:
+def test_reinstatement_rests_on_the_newest_epoch_that_anybody_knows(
+    cluster: ObedientCluster,
+) -> None:
     before = alerts(cluster)
     other = next(n for n in EXECUTORS if n not in (before.primary.node, secondary_of(cluster)))
     report(cluster, before.primary.node, ReplicaRole.STANDBY, 2)
