@@ -93,6 +93,15 @@ class Input:
             for name in ("west", "east")
         ]
 
+    def repeated(self, rounds: int) -> Input:
+        """What a replay that repeats plays in some rounds."""
+        shift_ms = self.seconds * 1000 + INTERVAL_MS
+        west, east = (
+            [(at + n * shift_ms, key, value) for n in range(rounds) for at, key, value in rows]
+            for rows in (self.west, self.east)
+        )
+        return Input(west, east, (self.seconds + 1) * rounds)
+
     def expected(self) -> Mapping[str, Rows]:
         """The answer, tuple by tuple: (timestamp, columns…), sorted."""
         pairs = sorted(

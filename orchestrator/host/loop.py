@@ -205,13 +205,16 @@ class HostLoop:
 
     def _attend(self) -> None:
         """Read sources, and open and flush sinks."""
+        manager = self.core.replica_manager
         sources, now_us = self._assigned_sources(), self._clock_us()
-        for event in self._source_drivers.feed(sources, now_us):
+        closed = {s for s, source in manager.sources.items() if not source.accepts_subscribers}
+        for event in self._source_drivers.feed(sources, now_us, closed):
             self._handle(event)
         for piece in self._source_drivers.reread(sources, self.core.wanted(), now_us):
             self._handle(piece)
-        sinks = [sink.assignment for sink in self.core.replica_manager.sinks.values()]
-        for event in self._surroundings.sinks.attend(sinks, self._clock_us()):
+        sinks = [sink.assignment for sink in manager.sinks.values()]
+        closed = {stream for stream, sink in manager.sinks.items() if not sink.is_open}
+        for event in self._surroundings.sinks.attend(sinks, self._clock_us(), closed):
             self._handle(event)
 
     def _work(self) -> None:

@@ -8,7 +8,7 @@ other streams go on. Once it is open again, its deliveries continue after what i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from orchestrator.drivers import Failures, failure
@@ -70,12 +70,21 @@ class SinkDrivers:
         if self._flush_at_us is None:
             self._flush_at_us = now_us + FLUSH_EVERY_US
 
-    def attend(self, assigned: Iterable[SinkAssignment], now_us: int) -> list[SinkEvent]:
-        """Open sinks of newly assigned streams, and flush all when it is time."""
+    def attend(
+        self, assigned: Iterable[SinkAssignment], now_us: int, anew: Container[str] = ()
+    ) -> list[SinkEvent]:
+        """Open sinks of newly assigned streams, and flush all when it is time.
+
+        Parameters
+        ----------
+        anew
+            Streams whose sinks were assigned anew since the last call, maybe unchanged.
+        """
         by_stream = {a.stream: a for a in assigned}
         for stream, each in list(self._attended.items()):
             a = by_stream.get(stream)
-            if a is None or (a.sink, a.life) != (each.spec, each.life):
+            same = a is not None and (a.sink, a.life) == (each.spec, each.life)
+            if not same or (each.sink is not None and stream in anew):
                 self._close(stream, each)
                 del self._attended[stream]
         events = self._failures()

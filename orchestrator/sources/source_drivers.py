@@ -8,7 +8,7 @@ any other source the timestamps are dropped that were complete before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -73,13 +73,20 @@ class SourceDrivers:
         return {s: f.problem for s, f in failures.items() if f.problem is not None}
 
     def feed(
-        self, assigned: Iterable[SourceAssignment], now_us: int
+        self, assigned: Iterable[SourceAssignment], now_us: int, anew: Container[str] = ()
     ) -> list[SourceOpened | SourceEmitted]:
-        """Everything that has come due. A source is opened when its stream is first assigned."""
+        """Everything that has come due. A source is opened when its stream is first assigned.
+
+        Parameters
+        ----------
+        anew
+            Streams that were assigned anew since the last call, maybe unchanged.
+        """
         by_stream = {a.stream: a for a in assigned if a.source is not None}
         for stream, each in list(self._attended.items()):
             a = by_stream.get(stream)
-            if a is None or a.generation != each.generation:
+            same = a is not None and a.generation == each.generation
+            if not same or (each.source is not None and stream in anew):
                 del self._attended[stream]
         events: list[SourceOpened | SourceEmitted] = []
         for stream, a in by_stream.items():

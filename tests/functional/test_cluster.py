@@ -10,9 +10,11 @@ from typing import Any
 import psutil
 import pytest
 
+from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.sinks import read_back
 from tests.conftest import WaitUntil
 from tests.functional.conftest import Vivace
-from tests.pairs import SITES, Input
+from tests.pairs import SITES, Input, answer
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.slow]
 
@@ -55,7 +57,8 @@ def test_up_apply_status_tail_drill_down(
 ) -> None:
     manifests = tmp_path / "manifests"
     manifests.mkdir()
-    pairs = Input.random(seed=3, seconds=20, every_ms=5.0).write(manifests, repeat=True)
+    recording = Input.random(seed=3, seconds=5, every_ms=20.0)
+    pairs = recording.write(manifests, repeat=True)
     cluster = tmp_path / "manifests" / "cluster.yaml"
     _, rest = pairs.read_text().split("---\n", 1)
     pairs.write_text(rest)
@@ -81,8 +84,33 @@ def test_up_apply_status_tail_drill_down(
     assert report["redundancy_restored_s"] > 0
     assert report["killed_node"] in {"n1", "n2", "n3"}
 
+    for sites in (("west-site",), ("exit",), ("west-site", "exit")):
+        kill_sites(data, *sites)
+        before = min(row["watermark_ms"] or 0 for row in sinks(vivace))
+        wait_until(lambda before=before: resumed(vivace, before), 40.0)
+
     ok(vivace, "down")
     assert processes(data) == []
+    for stream, expected in recording.repeated(100).expected().items():
+        kept = read_back(data / "archive", stream)
+        end_ms = int(kept.completed_column("watermark_ms")[-1])
+        assert sequence_faults(kept) == SequenceFaults(lost=0, repeated=0)
+        assert answer(kept) == [row for row in expected if row[0] <= end_ms]
+
+
+def kill_sites(folder: Path, *sites: str) -> None:
+    """SIGKILL to the processes of sites, not to their supervisors."""
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        configs = [str(folder / "logs" / f".site-{site}.json") for site in sites]
+        if command[1:3] == ["-m", "orchestrator.deploy.site"] and command[-1] in configs:
+            process.kill()
+
+
+def resumed(vivace: Vivace, before_ms: int) -> bool:
+    """Whether all outputs have gone on by three seconds."""
+    rows = sinks(vivace)
+    return len(rows) == 2 and all((r["watermark_ms"] or 0) > before_ms + 3000 for r in rows)
 
 
 def sinks(vivace: Vivace) -> list[dict[str, Any]]:

@@ -10,22 +10,12 @@ from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.sinks.delivered import Delivered
-from tests.pairs import BEGIN_MS, INTERVAL_MS, Input, answer
+from tests.pairs import BEGIN_MS, Input, answer
 
 SECONDS = 6
 ROUNDS = 7
 RESTART_S = 2.0
 """About what a site's process takes to start again."""
-
-
-def repeated(recording: Input, rounds: int) -> Input:
-    """What a replay that repeats plays in some rounds."""
-    shift_ms = recording.seconds * 1000 + INTERVAL_MS
-    west, east = (
-        [(at + n * shift_ms, key, value) for n in range(rounds) for at, key, value in rows]
-        for rows in (recording.west, recording.east)
-    )
-    return Input(west, east, (recording.seconds + 1) * rounds)
 
 
 @pytest.fixture
@@ -61,7 +51,7 @@ def delivered(scenario: Scenario, stream: str) -> Delivered:
 
 
 def assert_exact_and_alive(scenario: Scenario, recording: Input) -> None:
-    for stream, expected in repeated(recording, ROUNDS).expected().items():
+    for stream, expected in recording.repeated(ROUNDS).expected().items():
         seen = delivered(scenario, stream)
         end_ms = int(seen.completed_column("watermark_ms")[-1])
         assert sequence_faults(seen) == SequenceFaults(lost=0, repeated=0)

@@ -60,6 +60,17 @@ def test_a_sink_that_is_opened_again_says_what_it_had_kept(tmp_path: Path) -> No
     assert again.attend([assignment("a")], 0) == [SinkOpened(stream="a", durable=durable(2, 10))]
 
 
+def test_a_sink_that_was_unassigned_for_a_moment_is_flushed_and_opened_again(
+    tmp_path: Path,
+) -> None:
+    made, assigned = SinkDrivers(opener(tmp_path)), [assignment("a")]
+    made.attend(assigned, 0, {"a"})
+    made.keep(delivery("a", chunk(0, [(10, 2)])), 0)
+    again = made.attend(assigned, 1, {"a"})
+    assert again == [SinkOpened(stream="a", durable=durable(2, 10))]
+    assert made.attend(assigned, 2) == []
+
+
 def test_a_stream_of_another_query_is_opened_anew(tmp_path: Path) -> None:
     made = SinkDrivers(opener(tmp_path))
     for separator, life in ((",", 1), (";", 2)):

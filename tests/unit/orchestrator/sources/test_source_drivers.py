@@ -197,6 +197,17 @@ def test_a_site_that_starts_again_resumes_where_the_stream_is_now(tmp_path: Path
     assert rest.rows.column(1).to_pylist() == [3]
 
 
+def test_a_source_that_was_unassigned_for_a_moment_is_opened_again(line: Line) -> None:
+    made, assigned = SourceDrivers(), [assignment("s")]
+    line.watermarks_ms = (10, 20)
+    first = made.feed(assigned, 0, {"s"})
+    assert [type(event) for event in first] == [SourceOpened, SourceEmitted]
+    line.watermarks_ms = ()
+    again = made.feed(assigned, 1, {"s"})
+    assert again == [SourceOpened(stream="s", position=Position())]
+    assert made.feed(assigned, 2) == []
+
+
 def test_a_position_that_the_recording_does_not_have_is_a_failure_of_the_source(
     tmp_path: Path,
 ) -> None:
