@@ -187,7 +187,7 @@ def _bound(seen: Observed) -> Iterator[str]:
 
 
 def _longest_silence_ms(arrivals: list[Arrival], from_us: int) -> float:
-    times = [arrival.at_us for arrival in arrivals]
+    times = [arrival.delivery.arrived_us for arrival in arrivals]
     return max(
         ((after - before) / 1000 for before, after in pairwise(times) if after > from_us),
         default=0.0,
