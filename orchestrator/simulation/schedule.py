@@ -138,8 +138,16 @@ def _pause(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
 
 
 def _replaced(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    return _replace(rng, setting, at_ms, _executor(rng, setting))
+
+
+def _replaced_site(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    return _replace(rng, setting, at_ms, _pick(rng, setting.sites))
+
+
+def _replace(rng: np.random.Generator, setting: Setting, at_ms: int, target: str) -> AnyFault:
     for_ms = _round(setting.session_timeout_us / 1000 + rng.uniform(500, 4000))
-    return Pause(at_ms=at_ms, target=_host(rng, setting), for_ms=for_ms, replaced=True)
+    return Pause(at_ms=at_ms, target=target, for_ms=for_ms, replaced=True)
 
 
 def _coordinator(rng: np.random.Generator, _: Setting, at_ms: int) -> AnyFault:
@@ -223,6 +231,7 @@ KINDS: dict[str, Draw] = {
     "site": _site,
     "pause": _pause,
     "replaced": _replaced,
+    "replaced-site": _replaced_site,
     "coordinator": _coordinator,
     "store": _store,
     "store-cut": _store_cut,

@@ -150,6 +150,7 @@ class Trial:
         )
         self.world.check_every_us = CHECK_EVERY_US
         self.world.on_broken = self._broken
+        self.world.on_kill = self._expose
         self.world.on_bad_decision = self._bad_decision
         self.world.server.on_change = self._store_changed
         self.observed = Observed(
@@ -215,7 +216,7 @@ class Trial:
         text = f"{type(error).__name__}: {error}"
         self.observed.broken.append(f"{host.spec.node} ended: {text}")
         self._note(host.spec.node, f"ended: {text}")
-        self._kill(host.spec.node, "broken")
+        self.world.kill(host.spec.node)
 
     def _bad_decision(self, error: Exception) -> None:
         text = f"a coordinator failed: {type(error).__name__}: {error}"
@@ -266,7 +267,7 @@ class Trial:
         node = host.spec.node
         self._restart_us[node] = self.world.now_us + fault.for_ms * 1000
         if fault.after_writes is None:
-            self._kill(node, "crash")
+            self.world.kill(node)
         else:
             host.store.writes_left = fault.after_writes
 
@@ -327,10 +328,6 @@ class Trial:
                         pass
 
         self._after(fault, end)
-
-    def _kill(self, node: str, cause: str) -> None:
-        self._expose(self.world.hosts[node])
-        self.world.kill(node)
 
     def _expose(self, host: SimulatedHost) -> None:
         """Note the fragments of which this host has the last warm replica."""

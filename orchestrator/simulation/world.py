@@ -107,6 +107,8 @@ class World:
     on_broken
         Told of a host whose turn raised an error, which would have ended its process; None: the
         error is raised.
+    on_kill
+        Told of a host that is about to be killed.
     on_bad_decision
         Told of an error in a coordinator's round; None: it is raised.
     """
@@ -135,6 +137,7 @@ class World:
         self.check_every_us = 0
         self.frames = frames
         self.on_broken: Callable[[SimulatedHost, Exception], None] | None = None
+        self.on_kill: Callable[[SimulatedHost], None] = lambda _: None
         self.on_bad_decision: Callable[[Exception], None] | None = None
         self.links = Links(self.at, lambda: self.now_us)
         self._session_timeout_us = session_timeout_us
@@ -201,6 +204,7 @@ class World:
         host = self.hosts[node]
         if not host.alive:
             return
+        self.on_kill(host)
         host.alive = False
         self.abandon(host.store)
         for other in self.hosts.values():

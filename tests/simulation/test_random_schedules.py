@@ -11,14 +11,12 @@ import secrets
 import pytest
 
 from orchestrator.simulation.campaign import Selection, judge
-from orchestrator.simulation.schedule import Shape
+from orchestrator.simulation.schedule import KINDS, Shape
 
-HELD = Selection(
-    kinds=("crash", "pause", "coordinator", "store", "store-cut", "slow", "delay"),
-    shapes=(Shape.SINGLE,),
-)
-"""The kinds and shapes of schedules that the product survives today. `make simulate` draws from
-all of them."""
+HELD = Selection(kinds=tuple(kind for kind in KINDS if kind != "replaced-site"))
+"""The kinds of faults that the product survives today. Not among them: a site that is stopped, is
+replaced by another process, and goes on. Its sinks then flush what they had kept before, which the
+successor has delivered too. `make simulate` draws from all kinds."""
 
 FIXED = range(4000, 4010)
 
