@@ -7,6 +7,8 @@ Who changes a fragment's record, and when (C: coordinator, P: primary, S: second
                           node that comes back is just free
     alive     gone        the same, when its node's record is gone and P has recorded nothing
     alive     not warm    C chooses another secondary when S has had time enough
+    no state  any         P's evaluation has failed: C promotes a warm S at once, and starts over
+                          after the grace if S is not warm either
     yielded   alive       P has stepped down for a newer epoch. S records that it took over. If
                           nobody acts in that epoch, C reinstates P
     gone      alive       S takes over and records it; C waits. If S has not within the grace:
@@ -48,7 +50,12 @@ def heal(pending: PendingDecision, name: str) -> None:
     orphaned_us = pending.now_us - view.orphaned_since_us.get(name, pending.now_us)
     patient = orphaned_us < pending.settings.takeover_grace_us
     if view.alive(record.primary):
-        if view.stepped_down(record):
+        if view.stateless(record):
+            if view.warm(record):
+                _promote(pending, record)
+            elif not patient:
+                _start_over(pending, record)
+        elif view.stepped_down(record):
             _succeed(pending, record, patient=patient)
         elif not view.listed(record.secondary):
             _replace_secondary(pending, record)
@@ -212,11 +219,18 @@ def _promote(pending: PendingDecision, record: FragmentRecord) -> None:
     assert status is not None
     begun = status.role is ReplicaRole.PRIMARY and status.epoch > record.epoch
     epoch = status.epoch if begun else _newest_epoch(pending, record) + 1
-    gone = "has stepped down" if pending.view.alive(record.primary) else "is gone"
-    detail = f"{record.primary.node} {gone} and {record.secondary.node} has not recorded "
+    detail = f"{_end(pending, record)} and {record.secondary.node} has not recorded "
     detail += f"that it took over; epoch {epoch}"
     successor = {"primary": record.secondary, "secondary": None, "took_over": None}
     pending.change_fragment(record, "promoted", detail, epoch=epoch, **successor)
+
+
+def _end(pending: PendingDecision, record: FragmentRecord) -> str:
+    """What has become of a primary that no longer acts, with its node."""
+    node = record.primary.node
+    if pending.view.stateless(record):
+        return f"{node} has lost its state"
+    return f"{node} has stepped down" if pending.view.alive(record.primary) else f"{node} is gone"
 
 
 def _succeed(pending: PendingDecision, record: FragmentRecord, *, patient: bool) -> None:
@@ -258,6 +272,6 @@ def _start_over(pending: PendingDecision, record: FragmentRecord) -> None:
     epochs = {record.fragment: record.epoch + 1}
     put_retimed(pending, retimed(planning, epochs))
     (renewed,) = new_records(planning, plan, epochs)
-    detail = f"{record.primary.node} is gone and nobody can take over; epoch {renewed.epoch} "
+    detail = f"{_end(pending, record)} and nobody can take over; epoch {renewed.epoch} "
     detail += f"begins from nothing on {renewed.primary.node}"
     pending.change_fragment(renewed, "state lost", detail)

@@ -217,6 +217,11 @@ class ClusterView:
         status = self.status(record.primary, record.fragment)
         return status is not None and status.role is ReplicaRole.STANDBY
 
+    def stateless(self, record: FragmentRecord) -> bool:
+        """Whether the primary is alive and has no state: evaluating its input has failed."""
+        status = self.status(record.primary, record.fragment)
+        return status is not None and status.role is ReplicaRole.WARMING
+
     def warm(self, record: FragmentRecord) -> bool:
         """Whether the secondary is alive and has its state."""
         secondary = self.status(record.secondary, record.fragment)
@@ -324,7 +329,8 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
     for name, found in view.fragments.items():
         record = found.record
         known = before.fragments.get(name) if before is not None else None
-        if not view.alive(record.primary) or view.stepped_down(record):
+        acts = view.alive(record.primary) and not view.stateless(record)
+        if not acts or view.stepped_down(record):
             same = known is not None and known.version == found.version
             since_us = before.orphaned_since_us.get(name) if before and same else None
             orphaned[name] = now_us if since_us is None else since_us

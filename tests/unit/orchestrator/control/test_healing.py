@@ -231,6 +231,35 @@ def test_primary_that_yielded_to_a_dismissed_replica_is_reinstated_without_waiti
     assert after.epoch == 3
 
 
+def test_primary_whose_evaluation_failed_is_replaced_by_its_warm_secondary_at_once(
+    cluster: ObedientCluster,
+) -> None:
+    before = alerts(cluster)
+    report(cluster, before.primary.node, ReplicaRole.WARMING, 1)
+    cluster.settle_coordinator()
+    after = alerts(cluster)
+    assert (after.primary, after.epoch) == (before.secondary, 2)
+    assert after.generation == before.generation
+    assert "has lost its state" in details(cluster, "promoted")[0]
+
+
+def test_fragment_whose_evaluation_failed_on_both_nodes_starts_over_after_the_grace(
+    cluster: ObedientCluster,
+) -> None:
+    before = alerts(cluster)
+    assert before.secondary is not None
+    for node in (before.primary.node, before.secondary.node):
+        report(cluster, node, ReplicaRole.WARMING, 1)
+    cluster.settle_coordinator()
+    assert alerts(cluster) == before
+    cluster.now_us += SETTINGS.takeover_grace_us
+    for node in (before.primary.node, before.secondary.node):
+        report(cluster, node, ReplicaRole.WARMING, 1)
+    cluster.settle_coordinator()
+    assert alerts(cluster).generation > before.generation
+    assert "has lost its state" in details(cluster, "state lost")[0]
+
+
 def test_primary_that_yielded_waits_for_a_successor_who_may_not_have_heard(
     cluster: ObedientCluster,
 ) -> None:
