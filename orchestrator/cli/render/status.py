@@ -15,8 +15,12 @@ from orchestrator.cli.render.history import events_table
 
 noteworthy = {
     "tuples_lost": "tuples lost for good",
+    "discontinuities": "streams that began anew or had a hole",
+    "divergences": "outputs of a secondary that differed",
+    "internal_errors": "internal errors",
     "takeovers": "takeovers",
     "demotions": "primaries that stepped down",
+    "chunks_missing": "chunks that did not arrive and were asked for",
     "suspicions": "suspicions of a silent peer",
     "states_broken": "states that had to be built anew",
     "snapshots_unusable": "snapshots that came too late",
