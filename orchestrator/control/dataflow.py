@@ -23,6 +23,8 @@ from topology.suggestions import nearest
 Columns = Mapping[str, str]
 """Column → type, in order."""
 
+_StreamColumns = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+
 
 @dataclass(eq=False)
 class InvalidQuery(ValueError):
@@ -157,30 +159,42 @@ def dataflow(streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRec
     InvalidQuery
         The first problem found.
     """
-    columns = tuple((name, tuple(streams[name].columns.items())) for name in sorted(streams))
-    texts = tuple(msgspec.json.encode(query) for query in queries.values())
-    return _compiled(columns, texts)
+    return _compiled(*_texts(streams, queries))
 
 
 def sound_dataflow(
     streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRecord]
 ) -> tuple[Dataflow, tuple[InvalidQuery, ...]]:
     """Compile the queries that are valid; returns them and the problems of the others."""
-    left = dict(queries)
+    return _sound(*_texts(streams, queries))
+
+
+def _texts(
+    streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRecord]
+) -> tuple[_StreamColumns, tuple[bytes, ...]]:
+    """What compiling depends on."""
+    columns = tuple((name, tuple(streams[name].columns.items())) for name in sorted(streams))
+    return columns, tuple(msgspec.json.encode(query) for query in queries.values())
+
+
+@lru_cache(maxsize=16)
+def _sound(
+    columns: _StreamColumns, texts: tuple[bytes, ...]
+) -> tuple[Dataflow, tuple[InvalidQuery, ...]]:
+    left = list(texts)
     problems: list[InvalidQuery] = []
     while True:
         try:
-            return dataflow(streams, left), tuple(problems)
+            return _compiled(columns, tuple(left)), tuple(problems)
         except InvalidQuery as problem:
             problems.append(problem)
-            del left[problem.query]
+            names = [msgspec.json.decode(text, type=QueryRecord).name for text in left]
+            del left[names.index(problem.query)]
 
 
 # The coordinator asks again at every change of anything; queries change rarely.
 @lru_cache(maxsize=16)
-def _compiled(
-    streams: tuple[tuple[str, tuple[tuple[str, str], ...]], ...], texts: tuple[bytes, ...]
-) -> Dataflow:
+def _compiled(streams: _StreamColumns, texts: tuple[bytes, ...]) -> Dataflow:
     catalogue: dict[str, Columns] = {name: dict(columns) for name, columns in streams}
     queries = [msgspec.json.decode(text, type=QueryRecord) for text in texts]
     waiting: dict[str, tuple[QueryRecord, Statement]] = {}
@@ -189,6 +203,8 @@ def _compiled(
             statements = parse(query.statements)
         except QueryError as error:
             raise _in_statements(query.name, error) from None
+        except Exception as error:
+            raise _bug(query.name, error) from error
         for statement in statements:
             taken = waiting.get(statement.name)
             if statement.name in catalogue or taken is not None:
@@ -209,6 +225,12 @@ def _compiled(
 
 def _in_statements(query: str, error: QueryError) -> InvalidQuery:
     return InvalidQuery(query, "statements", None, str(error), "", line=error.line)
+
+
+def _bug(query: str, error: Exception) -> InvalidQuery:
+    """A bug of the compiler, which concerns no other query."""
+    problem = f"cannot be compiled, internal error: {error!r}"
+    return InvalidQuery(query, "statements", None, problem, "Report it, with the statements.")
 
 
 def _in_order(
@@ -233,6 +255,8 @@ def _in_order(
                 program = compile_statement(statement, catalogue)
             except QueryError as error:
                 raise _in_statements(query.name, error) from None
+            except Exception as error:
+                raise _bug(query.name, error) from error
             catalogue[name] = program.columns
             fragments[name] = Fragment(
                 query=query.name,

@@ -22,10 +22,17 @@ from orchestrator.store.protocol import ASSIGNMENTS, NODES, STREAMS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Writes in order, and the problems that prevent more of them."""
+    """Writes in order, and the problems that prevent more of them.
+
+    Attributes
+    ----------
+    failures
+        Bugs that kept something from being decided; each is one of the problems too.
+    """
 
     writes: tuple[Write, ...]
     problems: tuple[str, ...]
+    failures: tuple[Exception, ...] = ()
 
 
 def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decision:
@@ -46,14 +53,18 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
     # Producers first: where they are decides where their consumers stand.
     for fragment in view.dataflow.fragments.values():
         if fragment.key in pending.fragments and fragment.key in view.fragments:
-            heal(pending, fragment.key)
+            pending.attempt(fragment.key, lambda key=fragment.key: heal(pending, key))
     # Before new plans, which rest on what the fragments that run cost now.
-    _note_drift(pending)
+    pending.attempt("costs", lambda: _note_drift(pending))
     place_new(pending)
-    _start_streams(pending)
-    _renew_streams(pending)
+    pending.attempt("streams", lambda: _start_streams(pending))
+    pending.attempt("streams", lambda: _renew_streams(pending))
     _assign(pending)
-    return Decision(writes=tuple(pending.writes), problems=tuple(pending.problems))
+    return Decision(
+        writes=tuple(pending.writes),
+        problems=tuple(pending.problems),
+        failures=tuple(pending.failures),
+    )
 
 
 def _retire(pending: PendingDecision) -> None:

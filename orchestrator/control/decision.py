@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -80,6 +81,8 @@ class PendingDecision:
         The planning problem, with all records as they will be once the writes so far are applied.
     writes, problems
         So far.
+    failures
+        Bugs that kept something from being decided.
     """
 
     def __init__(self, view: ClusterView, now_us: int, settings: DecisionSettings) -> None:
@@ -90,10 +93,24 @@ class PendingDecision:
         self.fragments = self.planning.fragments
         self.writes: list[Write] = []
         self.problems = [str(each) for each in (*view.invalid, *view.problems)]
+        self.failures: list[Exception] = []
         # A plan made later in the same decision may change a fragment that was created or changed
         # earlier in it.
         self._versions = {name: found.version for name, found in view.fragments.items()}
         self._versions |= {name: error.version for name, error in view.broken(FRAGMENTS).items()}
+
+    def attempt(self, subject: str, decide: Callable[[], None]) -> None:
+        """Decide about one subject; if a bug prevents that, leave it as it is and go on."""
+        planning, made = self.planning, len(self.writes)
+        before = dict(planning.fragments), dict(planning.running), dict(self._versions)
+        try:
+            decide()
+        except Exception as error:  # noqa: BLE001  Others must not suffer from it.
+            del self.writes[made:]
+            planning.fragments, planning.running, self._versions = before
+            self.fragments = planning.fragments
+            self.failures.append(error)
+            self.problems.append(f"{subject}: nothing is decided, internal error: {error!r}")
 
     def event(self, kind: str, subject: str, detail: str) -> HistoryEvent:
         """An event of now."""

@@ -55,7 +55,7 @@ def place_new(pending: PendingDecision) -> None:
         pending.problems.append(f"queries {', '.join(missing)} wait until the network is known")
     placed = [query for query in missing if known]
     for query in placed:
-        _place(pending, query)
+        pending.attempt(f"query {query}", lambda name=query: _place(pending, name))
     patience_us = pending.settings.submission_grace_us
     for query, found in view.plans.items():
         awaited = query not in view.queries and pending.now_us < (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from orchestrator.control.audit_events import audit_events
@@ -38,6 +38,9 @@ from orchestrator.store.protocol import (
 
 INTERVAL_S = 0.2
 """Longest time between two steps: hosts report as often, and no tuple waits for a decision."""
+
+LONGEST_RETRY_S = 5.0
+"""Steps in a row that meet a bug are this far apart at most."""
 
 _log = logging.getLogger(__name__)
 
@@ -131,6 +134,11 @@ class Coordination:
         self.election = Election(store, candidate)
         self.problems: tuple[str, ...] = ()
         """Problems that the last decision could not solve."""
+        self.internal_errors = 0
+        """Bugs met so far; none of them ends the coordinator."""
+        self.bug: Exception | None = None
+        """The last of them. The simulated world raises it, the real one goes on."""
+        self._failed_in_a_row = 0
         self._store = store
         self._settings = settings or DecisionSettings()
         self._before: ClusterView | None = None
@@ -140,8 +148,9 @@ class Coordination:
     def run_once(self, now_us: int) -> bool:
         """Take one step; returns whether there is reason to take the next one at once.
 
-        Neither broken records nor the state of the session raise an error: a broken record becomes
-        a problem, a conflict is a reason to read again, and without a session nothing is published.
+        Nothing raises an error: a broken record becomes a problem, a conflict is a reason to read
+        again, and without a session nothing is published. A bug is logged, counted and published as
+        a problem; the next step tries again.
         """
         try:
             if not self.election.stand():
@@ -156,6 +165,27 @@ class Coordination:
             with suppress(StoreError):
                 self._note_problems((str(error),))
             return False
+        except Exception as error:  # noqa: BLE001  The cluster has no other leader.
+            self._note_failures([error])
+            with suppress(StoreError):
+                self._note_problems((f"the coordinator's step failed, tried again: {error!r}",))
+            return False
+
+    @property
+    def retry_s(self) -> float:
+        """Least time until the next step, because of bugs in the last ones; 0 without."""
+        if not self._failed_in_a_row:
+            return 0.0
+        return min(INTERVAL_S * 2 ** min(self._failed_in_a_row, 10), LONGEST_RETRY_S)
+
+    def _note_failures(self, failures: Sequence[Exception]) -> None:
+        """Count bugs, and log the traceback of each once in a row."""
+        self._failed_in_a_row = self._failed_in_a_row + 1 if failures else 0
+        self.internal_errors += len(failures)
+        for error in failures:
+            if repr(error) != repr(self.bug):
+                _log.error("internal error", exc_info=error)
+            self.bug = error
 
     def _step(self, now_us: int) -> bool:
         view = with_times(read_view(self._store), self._before, now_us)
@@ -164,6 +194,7 @@ class Coordination:
                 self._store.append_history(event)
         self._before = view
         decision = decide(view, now_us, self._settings)
+        self._note_failures(decision.failures)
         self._note_problems(decision.problems)
         for write in decision.writes:
             if not self.election.leads:
@@ -237,7 +268,7 @@ class Coordinator:
 
     @property
     def broken(self) -> bool:
-        """Whether a bug has ended the thread, which has written its traceback, and the session."""
+        """Whether the thread has ended although nobody has stopped it."""
         return self._thread is not None and not self._thread.is_alive()
 
     def start(self) -> None:
@@ -274,6 +305,7 @@ class Coordinator:
     def _run(self, store: Store, coordination: Coordination) -> None:
         try:
             while not self._stopping.is_set():
+                self._stopping.wait(coordination.retry_s)
                 self._wake.wait(INTERVAL_S)
                 self._wake.clear()
                 if coordination.run_once(self._now_us()):

@@ -83,6 +83,8 @@ class StoreLink:
         Part of the exchange that does not succeed at present → why.
     counters
         Failures counted so far, for the host's record.
+    bug
+        The last unforeseen error. The simulated world raises it, the real one goes on.
     """
 
     def __init__(self, store: Store, claimed: Claimed) -> None:
@@ -93,6 +95,7 @@ class StoreLink:
         self.replica_of = claimed.replica_of
         self.problems: dict[str, str] = {}
         self.counters: Counter[str] = Counter()
+        self.bug: Exception | None = None
         key = NODES.key(claimed.replica_of.node)
         self._record = EphemeralRecord(store, key, claimed.precondition)
         self._newest: NodeRecord | None = None
@@ -159,6 +162,7 @@ class StoreLink:
             # A bug, or an error of the store's client that nobody has met so far.
             _log.exception("%s cannot be exchanged with the store", part)
             self.counters["internal_errors"] += 1
+            self.bug = error
             self.problems[part] = f"{part} cannot be exchanged with the store: {error!r}"
             return False
         self.problems.pop(part, None)

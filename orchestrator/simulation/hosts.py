@@ -147,6 +147,8 @@ class SimulatedHost:
         next_us = self._world.now_us + LOOK_US
         try:
             self.link.exchange()
+            if self.link.bug is not None:
+                raise self.link.bug
             if self.link.retry_s:
                 next_us = self._world.now_us + round(self.link.retry_s * 1e6)
         except StoreError as error:

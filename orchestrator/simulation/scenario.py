@@ -184,9 +184,7 @@ class Scenario:
         store = self.world.server.connect()
         candidate = (store, Coordination(store, name))
         self._candidates.append(candidate)
-        self.world.coordinate(
-            store, candidate[1].run_once, until=lambda: candidate not in self._candidates
-        )
+        self.world.lead(*candidate, until=lambda: candidate not in self._candidates)
 
     def _healed(self) -> bool:
         view = read_view(self.store)

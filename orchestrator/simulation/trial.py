@@ -374,9 +374,7 @@ class Trial:
         settings = DecisionSettings(start_delay_us=START_DELAY_US)
         candidate = (store, Coordination(store, f"candidate {self._stood}", settings))
         self._candidates.append(candidate)
-        self.world.coordinate(
-            store, candidate[1].run_once, until=lambda: candidate not in self._candidates
-        )
+        self.world.lead(*candidate, until=lambda: candidate not in self._candidates)
 
     def _supervise(self) -> None:
         """Start every host again that has ended, some time later."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ha.messages import Message
+from orchestrator.control.process import Coordination
 from orchestrator.host.core import Worked
 from orchestrator.host.events import MessageArrived, PeerLost, Report
 from orchestrator.host.name_claim import claim_name
@@ -176,6 +177,21 @@ class World:
             self.at(self.now_us + COORDINATE_US, again)
 
         self.at(self.now_us, again)
+
+    def lead(
+        self, store: MemoryStore, coordination: Coordination, until: Callable[[], bool]
+    ) -> None:
+        """Have a candidate take its steps, until `until` returns True; a bug ends the simulation.
+
+        The product survives it, but nothing else must.
+        """
+
+        def step(now_us: int) -> None:
+            coordination.run_once(now_us)
+            if coordination.bug is not None:
+                raise coordination.bug
+
+        self.coordinate(store, step, until)
 
     def start_host(self, spec: HostSpec) -> None:
         """Start a host: a new process of a node that has none.

@@ -1,10 +1,19 @@
-"""Two candidates, and what each may do in each state of its session."""
+"""Two candidates, what each may do in each state of its session, and what a bug may not do."""
 
 from __future__ import annotations
 
-from orchestrator.control.process import Coordination
-from orchestrator.store.protocol import LEADER, LeaderRecord
-from tests.obedient_cluster import ObedientCluster, aircraft
+import pytest
+
+from orchestrator.control import decide as deciding
+from orchestrator.control import placing
+from orchestrator.control import process as loop
+from orchestrator.control.decision import PendingDecision
+from orchestrator.control.healing import heal
+from orchestrator.control.process import LONGEST_RETRY_S, Coordination
+from orchestrator.store.protocol import LEADER, PROBLEMS, QUERIES, LeaderRecord
+from streams.language import parse
+from streams.language.ast import Statement
+from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest
 
 
 def second_candidate(cluster: ObedientCluster) -> Coordination:
@@ -68,3 +77,107 @@ def test_resigned_leader_makes_way() -> None:
     cluster.coordination.election.resign()
     second.run_once(cluster.now_us)
     assert second.election.leads
+
+
+def published(cluster: ObedientCluster) -> str:
+    found = cluster.store.get(PROBLEMS)
+    return "" if found is None else "\n".join(found.record.problems)
+
+
+def test_bug_in_a_step_is_logged_counted_said_and_tried_again_more_and_more_rarely(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = ObedientCluster()
+    cluster.settle()
+
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError("unforeseen")
+
+    monkeypatch.setattr(loop, "decide", fails)
+    pauses_s: list[float] = []
+    for _ in range(8):
+        assert not cluster.coordination.run_once(cluster.now_us)
+        pauses_s.append(cluster.coordination.retry_s)
+    assert "ZeroDivisionError('unforeseen')" in published(cluster)
+    assert cluster.coordination.internal_errors == 8
+    assert caplog.text.count("Traceback") == 1
+    assert pauses_s == sorted(pauses_s)
+    assert 0 < pauses_s[0] < pauses_s[-1] == LONGEST_RETRY_S
+    monkeypatch.undo()
+    cluster.apply(aircraft())
+    cluster.settle()
+    assert len(cluster.view().fragments) == 3
+    assert published(cluster) == ""
+    assert cluster.coordination.retry_s == 0
+
+
+def test_bug_about_one_fragment_keeps_no_other_from_being_healed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = ObedientCluster()
+    cluster.apply(aircraft())
+    cluster.settle()
+    before = cluster.view().fragments
+    for found in before.values():
+        cluster.lose_secondary(found.record, found.version)
+    cluster.now_us += 1
+    for host in cluster.hosts.values():
+        host.tell(reported_us=cluster.now_us)
+
+    def fails_for_alerts(pending: PendingDecision, name: str) -> None:
+        heal(pending, name)
+        if name.endswith("alerts"):
+            raise ZeroDivisionError("unforeseen")
+
+    monkeypatch.setattr(deciding, "heal", fails_for_alerts)
+    cluster.settle_coordinator()
+    after = {name: found.record.secondary for name, found in cluster.view().fragments.items()}
+    assert after.pop("proximity.alerts") is None
+    assert all(after.values())
+    assert "proximity.alerts: nothing is decided, internal error" in published(cluster)
+    monkeypatch.undo()
+    cluster.settle()
+    assert cluster.view().protected(cluster.view().fragments["proximity.alerts"].record)
+    assert published(cluster) == ""
+
+
+def test_bug_about_one_query_keeps_no_other_from_being_placed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = ObedientCluster()
+    cluster.apply(aircraft())
+    other = query_manifest(
+        "counting",
+        "REGISTER QUERY counts RSTREAM(SELECT id FROM north [NOW]);",
+        outputs={"counts": "control-centre"},
+    )
+    cluster.store.create(QUERIES.key("counting"), other.record)
+    plan_query = placing.plan_query
+
+    def fails_for_proximity(pending: PendingDecision, query: str, *, relax: bool) -> object:
+        plan = plan_query(pending, query, relax=relax)
+        if query == "proximity":
+            raise ZeroDivisionError("unforeseen")
+        return plan
+
+    monkeypatch.setattr(placing, "plan_query", fails_for_proximity)
+    cluster.settle()
+    assert cluster.view().fragments.keys() == {"counting.counts"}
+    assert "query proximity: nothing is decided" in published(cluster)
+
+
+def test_bug_of_the_compiler_concerns_one_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ObedientCluster()
+    cluster.apply(aircraft())
+    other = query_manifest("odd", "REGISTER QUERY odd RSTREAM(SELECT id FROM north [NOW]);")
+    cluster.store.create(QUERIES.key("odd"), other.record)
+
+    def fails_for_odd(text: str) -> tuple[Statement, ...]:
+        if "QUERY odd" in text:
+            raise RecursionError("unforeseen")
+        return parse(text)
+
+    monkeypatch.setattr("orchestrator.control.dataflow.parse", fails_for_odd)
+    cluster.settle()
+    assert len(cluster.view().fragments) == 3
+    assert "query odd: statements: cannot be compiled, internal error" in published(cluster)
