@@ -27,10 +27,20 @@ class Fate(Enum):
     """They arrive, and arrive again later."""
 
 
+Carried = tuple[int, Callable[[], None]]
+"""A message: its link delay, and what happens when it arrives."""
+
+
+def _none() -> dict[int, Carried]:
+    return {}
+
+
 @dataclass(slots=True)
 class _Connection:
     """One life of the connection from one host to another."""
 
+    under_way: dict[int, Carried] = field(default_factory=_none)
+    """In the order in which they were sent."""
     last_due_us: int = 0
     fate: Fate | None = None
     """None while the connection stands."""
@@ -40,9 +50,7 @@ class _Connection:
 @dataclass(slots=True)
 class _Cut:
     holds: bool
-    kept: list[tuple[int, Callable[[], None]]] = field(
-        default_factory=list[tuple[int, Callable[[], None]]]
-    )
+    kept: list[Carried] = field(default_factory=list[Carried])
 
 
 class Links:
@@ -63,6 +71,7 @@ class Links:
         self._now_us = now_us
         self._connections: dict[tuple[str, str], _Connection] = {}
         self._cuts: dict[tuple[str, str], _Cut] = {}
+        self._sent = 0
         self._extra_us: dict[tuple[str, str], int] = {}
 
     def carry(self, here: str, there: str, delay_us: int, arrive: Callable[[], None]) -> None:
@@ -77,7 +86,9 @@ class Links:
             connection = self._connections[here, there] = _Connection()
         due_us = self._now_us() + delay_us + self._extra_us.get((here, there), 0)
         connection.last_due_us = due_us = max(due_us, connection.last_due_us)
-        self._at(due_us, lambda: self._reach(here, there, connection, delay_us, arrive))
+        self._sent = number = self._sent + 1
+        connection.under_way[number] = delay_us, arrive
+        self._at(due_us, lambda: self._reach(here, there, connection, number))
 
     def reaches(self, here: str, there: str) -> bool:
         """Whether messages pass in this direction now."""
@@ -89,8 +100,13 @@ class Links:
 
     def cut(self, here: str, there: str, *, holds: bool = False) -> None:
         """Let nothing pass in one direction until `mend`."""
-        if (here, there) not in self._cuts:
-            self._cuts[here, there] = _Cut(holds)
+        if (here, there) in self._cuts:
+            return
+        cut = self._cuts[here, there] = _Cut(holds)
+        connection = self._connections.get((here, there))
+        if holds and connection is not None:
+            cut.kept += connection.under_way.values()
+            connection.under_way.clear()
 
     def mend(self, here: str, there: str) -> None:
         """Let messages pass again, first those that the cut held."""
@@ -108,21 +124,12 @@ class Links:
         """Make the link delay longer; 0 ends it."""
         self._extra_us[here, there] = extra_us
 
-    def _reach(
-        self,
-        here: str,
-        there: str,
-        connection: _Connection,
-        delay_us: int,
-        arrive: Callable[[], None],
-    ) -> None:
-        if connection.fate is not None:
-            if connection.fate is not Fate.LOST:
-                self._at(self._now_us() + connection.late_us, arrive)
-            if connection.fate is not Fate.TWICE:
-                return
-        cut = self._cuts.get((here, there))
-        if cut is None:
+    def _reach(self, here: str, there: str, connection: _Connection, number: int) -> None:
+        carried = connection.under_way.pop(number, None)
+        if carried is None:
+            return
+        _, arrive = carried
+        if connection.fate in (Fate.LATE, Fate.TWICE):
+            self._at(self._now_us() + connection.late_us, arrive)
+        if connection.fate in (None, Fate.TWICE) and self.reaches(here, there):
             arrive()
-        elif cut.holds:
-            cut.kept.append((delay_us, arrive))

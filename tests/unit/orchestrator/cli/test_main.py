@@ -199,3 +199,25 @@ def test_bad_manifest_is_named_by_file_field_and_value(
 def test_up_needs_a_cluster_manifest(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["up", "-f", write(tmp_path / "all", query=QUERY)]) == 2
     assert "holds no manifest of kind Cluster" in capsys.readouterr().err
+
+
+def test_simulate_tells_how_many_schedules_kept_every_promise(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["simulate", "--seeds", "1", "--from", "4001", "--jobs", "1", "--kind", "slow"]
+    assert run([*arguments, "--shape", "single", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["first_seed"], document["seeds"], document["failures"]) == (4001, 1, [])
+
+
+def test_simulate_names_the_nearest_kind_of_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["simulate", "--kind", "crsh"]) == 2
+    assert "Did you mean crash?" in capsys.readouterr().err
+
+
+def test_simulate_refuses_a_file_that_holds_no_schedule(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "schedule.json").write_text('{"seed": 1}')
+    assert run(["simulate", "--schedule", str(tmp_path / "schedule.json")]) == 2
+    assert "schedule" in capsys.readouterr().err

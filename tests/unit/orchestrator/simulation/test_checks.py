@@ -1,0 +1,125 @@
+"""The checkers find what is wrong: a trial that kept every promise is tampered with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from orchestrator.records import ReplicaId
+from orchestrator.simulation.campaign import check
+from orchestrator.simulation.checks import findings
+from orchestrator.simulation.faults import Pause, Slow
+from orchestrator.simulation.oracle import expected
+from orchestrator.simulation.schedule import Schedule, Shape
+from orchestrator.simulation.trial import Arrival, Entry, Observed
+
+pytestmark = pytest.mark.slow
+
+SCHEDULE = Schedule(
+    seed=4001, shape=Shape.SINGLE, faults=(Slow(at_ms=500, for_ms=10, target="n1", factor=1.0),)
+)
+
+
+@pytest.fixture(scope="module")
+def kept() -> Observed:
+    """A trial without any harm."""
+    seen, found = check(SCHEDULE)
+    assert found == []
+    return seen
+
+
+def _fullest(seen: Observed) -> str:
+    """The output with most tuples."""
+    return max(seen.arrivals, key=lambda stream: sum(map(_rows, seen.arrivals[stream])))
+
+
+def _rows(arrival: Arrival) -> int:
+    return arrival.delivery.chunk.rows.num_rows
+
+
+def _with_arrivals(seen: Observed, tamper: Callable[[list[Arrival]], list[Arrival]]) -> Observed:
+    stream = _fullest(seen)
+    return replace(seen, arrivals=seen.arrivals | {stream: tamper(seen.arrivals[stream])})
+
+
+def _found(seen: Observed) -> set[str]:
+    return {finding.partition(":")[0] for finding in findings(seen, expected(seen.setting))}
+
+
+def _middle(arrivals: list[Arrival]) -> int:
+    """A delivery with tuples, about half way."""
+    return [i for i, arrival in enumerate(arrivals) if _rows(arrival)][len(arrivals) // 9]
+
+
+def test_a_missing_delivery(kept: Observed) -> None:
+    def drop(arrivals: list[Arrival]) -> list[Arrival]:
+        i = _middle(arrivals)
+        return arrivals[:i] + arrivals[i + 1 :]
+
+    assert "content" in _found(_with_arrivals(kept, drop))
+
+
+def test_a_repeated_delivery(kept: Observed) -> None:
+    def repeat(arrivals: list[Arrival]) -> list[Arrival]:
+        i = _middle(arrivals)
+        return arrivals[: i + 1] + arrivals[i:]
+
+    assert {"content", "order"} <= _found(_with_arrivals(kept, repeat))
+
+
+def test_deliveries_in_another_order(kept: Observed) -> None:
+    def swap(arrivals: list[Arrival]) -> list[Arrival]:
+        i = _middle(arrivals)
+        return [*arrivals[:i], arrivals[i + 1], arrivals[i], *arrivals[i + 2 :]]
+
+    assert "order" in _found(_with_arrivals(kept, swap))
+
+
+def test_a_loss_is_reported_that_did_not_happen(kept: Observed) -> None:
+    def tell(arrivals: list[Arrival]) -> list[Arrival]:
+        first = arrivals[0]
+        return [replace(first, delivery=replace(first.delivery, lost=1)), *arrivals[1:]]
+
+    assert _found(_with_arrivals(kept, tell)) == {"truth"}
+
+
+def test_a_loss_by_right_must_be_said(kept: Observed) -> None:
+    def drop(arrivals: list[Arrival]) -> list[Arrival]:
+        i = _middle(arrivals)
+        return arrivals[:i] + arrivals[i + 1 :]
+
+    exposed = {_fullest(kept): kept.began_us}
+    silent = replace(_with_arrivals(kept, drop), exposed_us=exposed)
+    assert "truth" in _found(silent)
+
+
+def test_state_lost_without_need(kept: Observed) -> None:
+    fragment = _fullest(kept)
+    name = f"{kept.setting.query_of[fragment]}.{fragment}"
+    said = Entry(kept.began_us, "history", f"state lost {name}: n1 is gone")
+    assert _found(replace(kept, entries=[*kept.entries, said])) == {"state"}
+
+
+def test_two_primaries_accepted_in_one_epoch(kept: Observed) -> None:
+    both = {ReplicaId(node=node, incarnation="1") for node in ("n1", "n2")}
+    accepted = kept.accepted | {("q1.f1", 7): both}
+    assert _found(replace(kept, accepted=accepted)) == {"epochs"}
+
+
+def test_output_that_resumes_too_late(kept: Observed) -> None:
+    def hold_up(arrivals: list[Arrival]) -> list[Arrival]:
+        last = arrivals[-1]
+        late_us = last.delivery.arrived_us + 1_000_000
+        return [*arrivals[:-1], replace(last, delivery=replace(last.delivery, arrived_us=late_us))]
+
+    pause = Pause(at_ms=500, for_ms=10, target="n1")
+    schedule = msgspec.structs.replace(SCHEDULE, faults=(pause,))
+    late = _with_arrivals(kept, hold_up)
+    assert _found(replace(late, schedule=schedule)) == {"bound"}
+
+
+def test_redundancy_that_is_not_restored(kept: Observed) -> None:
+    assert "redundancy" in _found(replace(kept, healed=False))
