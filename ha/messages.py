@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from streams.chunk import Chunk, Position
+from streams.state import SavedState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +158,7 @@ class Snapshot:
     fragment: str
     epoch: int
     generation: int
-    state: bytes
+    state: SavedState
     inputs: dict[str, tuple[int, Position]]
     log_base: Position
     log: tuple[Chunk, ...]

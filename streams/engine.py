@@ -14,7 +14,7 @@ their ingestion times at w.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,9 +25,11 @@ from streams.input_queue import InputQueue
 from streams.program import Program
 from streams.state import (
     SavedInput,
+    SavedState,
     SnapshotError,
     SnapshotRecord,
-    read_snapshot,
+    read_pieces,
+    read_record,
     write_snapshot,
 )
 from streams.stepwise import Stepwise
@@ -66,8 +68,8 @@ class FragmentEngine:
     """Evaluates one program. The same inputs give the same rows, however they are cut.
 
     No data makes other exceptions come out than `ChunkError` of `offer`, `EvaluationError` of
-    `advance`, and `SnapshotError` of `snapshot` and `restore`. `offer` and `restore` leave the
-    engine unchanged when they raise.
+    `advance`, and `SnapshotError` of `restore` and of a snapshot's pieces. The engine is unchanged
+    when `offer` or `restore` raise.
 
     Parameters
     ----------
@@ -208,29 +210,23 @@ class FragmentEngine:
         """Input → the cut up to which it has been evaluated, numbered as the tuple after it."""
         return {stream: queue.position for stream, queue in self._queues.items()}
 
-    def snapshot(self) -> bytes:
+    def snapshot(self) -> SavedState:
         """All state that output after the present positions depends on.
 
-        Chunks that were offered and not evaluated are left out. Offer them again after `restore`,
-        from `positions` on.
-
-        Raises
-        ------
-        SnapshotError
-            The state cannot be written, as when a column has more text than Arrow's 2 GiB.
+        Taking it costs little; its pieces are written when they are asked for, while the engine
+        goes on. Chunks that were offered and not evaluated are left out. Offer them again after
+        `restore`, from `positions` on.
         """
-        try:
-            operators = {name: operator.save() for name, operator in self._evaluation.stateful()}
-        except Exception as failed:
-            message = f"the state of {self._program.name} cannot be written: {failed!r}"
-            raise SnapshotError(message) from failed
+        stateful = dict(self._evaluation.stateful())
         inputs = {
             stream: SavedInput(position=queue.position, taken=queue.taken)
             for stream, queue in self._queues.items()
         }
-        return write_snapshot(SnapshotRecord(self._program.text, inputs, operators))
+        record = SnapshotRecord(self._program.text, inputs, tuple(stateful))
+        saved = {name: operator.save() for name, operator in stateful.items()}
+        return SavedState(lambda: write_snapshot(record, saved))
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, saved: SavedState) -> None:
         """Continue from a snapshot of an engine with the same program.
 
         Raises
@@ -239,7 +235,13 @@ class FragmentEngine:
             The snapshot is damaged, of another format or of another statement. The engine is
             unchanged.
         """
-        record = read_snapshot(data)
+        for _ in self.restoring(saved):
+            pass
+
+    def restoring(self, saved: SavedState) -> Iterator[None]:
+        """As `restore`, in steps of milliseconds. The last step changes the engine."""
+        pieces = saved.pieces()
+        record = read_record(next(pieces, b""))
         if record.statement != self._program.text:
             raise SnapshotError(f"the snapshot is of another statement: {record.statement}")
         evaluation = self._new_evaluation()
@@ -247,8 +249,11 @@ class FragmentEngine:
         if set(record.inputs) != set(self._queues) or set(record.operators) != set(stateful):
             raise SnapshotError("the snapshot has other inputs or operators than the statement")
         try:
-            for name, saved in record.operators.items():
-                stateful[name].load(saved)
+            for name, state in read_pieces(pieces):
+                stateful[name].load(state)
+                yield
+            for operator in stateful.values():
+                operator.loaded()
         except SnapshotError:
             raise
         except Exception as failed:

@@ -1,16 +1,21 @@
-"""The state of operators as data: the parts of a snapshot.
+"""The state of operators as data: the pieces of a snapshot.
 
 A `State` consists of plain values (for msgspec) and frames (for Arrow IPC); nothing is pickled. It
 holds exactly the data that later output depends on. Two engines that saw the same tuples and are
 restored from each other's snapshots therefore give the same output, to the bit.
+
+A snapshot is a sequence of pieces. Each is small: it takes a few milliseconds to write or to read,
+however large the state is. An operator's `save` only takes references to its state, which it does
+not change in place from then on; the pieces are written when they are asked for, while the operator
+goes on. The first piece says what the snapshot is of, the last one how many pieces there are.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -21,8 +26,11 @@ from streams.chunk import Position, type_names
 from streams.vector import Frame, Vector, fillers, from_arrow, storage, to_arrow
 
 MAGIC = b"VVST"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _header = struct.Struct(">4sHI")
+
+PIECE_ROWS = 4096
+"""Most rows or groups in a piece."""
 
 
 class SnapshotError(ValueError):
@@ -37,7 +45,7 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state of one operator.
+    """The state of one operator, or a piece of it.
 
     Attributes
     ----------
@@ -51,15 +59,25 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     frames: Mapping[str, Rows] = msgspec.field(default_factory=dict[str, Rows])
 
 
+Read = TypeVar("Read")
+
+Pieces = Callable[[], Iterator[State]]
+"""Gives the pieces of a state as it was saved, as often as it is called."""
+
+
 class Stateful(Protocol):
     """An operator that has state."""
 
-    def save(self) -> State:
-        """The state that later output depends on."""
+    def save(self) -> Pieces:
+        """The state that later output depends on. Cheap: it is read when the pieces are."""
         ...
 
-    def load(self, state: State) -> None:
-        """Continue from saved state; only on a new operator."""
+    def load(self, state: State) -> object:
+        """Take the next piece of saved state; only on a new operator."""
+        ...
+
+    def loaded(self) -> None:
+        """Note that all pieces have been taken."""
         ...
 
 
@@ -79,7 +97,7 @@ class SavedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SnapshotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A snapshot's body.
+    """The first piece of a snapshot.
 
     Attributes
     ----------
@@ -88,12 +106,35 @@ class SnapshotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inputs
         Input → how far it has been evaluated.
     operators
-        Operator → its state.
+        The operators that have state.
     """
 
     statement: str
     inputs: Mapping[str, SavedInput]
-    operators: Mapping[str, State]
+    operators: tuple[str, ...]
+
+
+class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A piece after the first: of an operator's state, or the last one."""
+
+    operator: str
+    state: State
+
+
+class SavedState:
+    """A snapshot of an engine."""
+
+    def __init__(self, pieces: Callable[[], Iterator[bytes]]) -> None:
+        self.pieces = pieces
+        """Gives the pieces, each written when it is asked for. Raises `SnapshotError`."""
+
+    @staticmethod
+    def of(pieces: Sequence[bytes]) -> SavedState:
+        """A snapshot that was written."""
+        return SavedState(lambda: iter(pieces))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SavedState) and list(self.pieces()) == list(other.pieces())
 
 
 def write_frame(frame: Frame, kinds: Sequence[str]) -> Rows:
@@ -136,20 +177,72 @@ def _schema(kinds: Sequence[str]) -> pa.Schema:
     return pa.schema([(f"c{index}", type_names[kind]) for index, kind in enumerate(kinds)])
 
 
-def write_snapshot(record: SnapshotRecord) -> bytes:
-    """A record under a header: magic, format version, checksum."""
-    body = msgspec.msgpack.encode(record)
-    return _header.pack(MAGIC, FORMAT_VERSION, zlib.crc32(body)) + body
+def no_pieces() -> Iterator[State]:
+    """The pieces of an operator that keeps nothing."""
+    return iter(())
 
 
-def read_snapshot(data: bytes) -> SnapshotRecord:
-    """The record that was written.
+def row_slices(rows: int) -> Iterator[slice]:
+    """The rows of each piece."""
+    return (slice(start, min(start + PIECE_ROWS, rows)) for start in range(0, rows, PIECE_ROWS))
+
+
+def write_snapshot(record: SnapshotRecord, saved: Mapping[str, Pieces]) -> Iterator[bytes]:
+    """The pieces of a snapshot, each under a header: magic, format version, checksum.
 
     Raises
     ------
     SnapshotError
-        The bytes are not a snapshot of this format, or damaged.
+        The state cannot be written, as when a row has more text than Arrow's 2 GiB.
     """
+    yield _sealed(msgspec.msgpack.encode(record))
+    count = 0
+    try:
+        for name, pieces in saved.items():
+            for state in pieces():
+                count += 1
+                yield _sealed(msgspec.msgpack.encode(Piece(name, state)))
+    except Exception as failed:
+        raise SnapshotError(f"the state cannot be written: {failed!r}") from failed
+    yield _sealed(msgspec.msgpack.encode(Piece("", State(values={"pieces": count}))))
+
+
+def _sealed(body: bytes) -> bytes:
+    return _header.pack(MAGIC, FORMAT_VERSION, zlib.crc32(body)) + body
+
+
+def read_record(data: bytes) -> SnapshotRecord:
+    """The first piece of a snapshot.
+
+    Raises
+    ------
+    SnapshotError
+        The bytes are not that of this format, or damaged.
+    """
+    return _read(data, SnapshotRecord)
+
+
+def read_pieces(pieces: Iterator[bytes]) -> Iterator[tuple[str, State]]:
+    """The pieces after the first: operator and state.
+
+    Raises
+    ------
+    SnapshotError
+        A piece is damaged, or some are missing.
+    """
+    count = 0
+    for data in pieces:
+        piece = _read(data, Piece)
+        if not piece.operator:
+            if piece.state.values.get("pieces") != count or next(pieces, None) is not None:
+                raise SnapshotError("the snapshot has other pieces than were written")
+            return
+        count += 1
+        yield piece.operator, piece.state
+    raise SnapshotError(f"the snapshot ends after {count} pieces")
+
+
+def _read(data: bytes, kind: type[Read]) -> Read:
     if len(data) < _header.size or data[: len(MAGIC)] != MAGIC:
         raise SnapshotError("this is not a snapshot of a fragment")
     _, version, checksum = _header.unpack_from(data)
@@ -157,10 +250,10 @@ def read_snapshot(data: bytes) -> SnapshotRecord:
         raise SnapshotError(
             f"the snapshot has format {version}, this engine reads {FORMAT_VERSION}"
         )
-    body = data[_header.size :]
+    body = memoryview(data)[_header.size :]
     if zlib.crc32(body) != checksum:
         raise SnapshotError("the snapshot is damaged: its checksum does not match")
     try:
-        return msgspec.msgpack.decode(body, type=SnapshotRecord)
+        return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.MsgspecError, ValueError) as failed:
         raise SnapshotError(f"the snapshot cannot be read: {failed}") from failed

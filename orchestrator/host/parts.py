@@ -230,7 +230,11 @@ class BulkLane:
             made = parts(BULK, self._number, frames)
             active = self._active = BulkMessage(key=key, parts=made, moved_us=now_us)
         for _ in range(min(most, WINDOW_PARTS - (active.sent - active.confirmed))):
-            following = next(active.parts, None)
+            try:
+                following = next(active.parts, None)
+            except Exception:  # noqa: BLE001  A state that cannot be written must not end its host.
+                self.give_up()
+                return
             if following is None:
                 # The last part needs no confirmation: the next message may begin.
                 self._active = None

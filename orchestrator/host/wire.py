@@ -18,6 +18,7 @@ from pyarrow import ipc
 
 from ha.messages import Data, Message, Snapshot
 from streams.chunk import Chunk, Position
+from streams.state import SavedState
 from topology.arrays import IntArray
 
 WIRE_VERSION = 1
@@ -52,7 +53,7 @@ class DataHeader(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
 
 class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """`Snapshot` without its state and rows, which follow as frames of their own in this order."""
+    """`Snapshot` without the log's rows and the state's pieces, which follow as frames."""
 
     fragment: str
     epoch: int
@@ -110,9 +111,9 @@ def encode_frames(message: Message) -> Iterator[bytes]:
                     message.consumers,
                 )
             )
-            yield message.state
             for chunk in message.log:
                 yield _rows(chunk)
+            yield from message.state.pieces()
         case _:
             body = msgspec.Raw(_encoder.encode(message))
             yield _header_frame(Bodiless(type(message).__name__, body))
@@ -155,13 +156,13 @@ def _message(header: Header, bodies: Sequence[bytes], schema_of: SchemaOf) -> Me
             )
         case SnapshotHeader():
             schema = _known(header.fragment, schema_of)
-            state, *rows = bodies
-            chunks = zip(header.log, rows, strict=True)
+            count = len(header.log)
+            chunks = zip(header.log, bodies[:count], strict=True)
             return Snapshot(
                 fragment=header.fragment,
                 epoch=header.epoch,
                 generation=header.generation,
-                state=state,
+                state=SavedState.of(bodies[count:]),
                 inputs=header.inputs,
                 log_base=header.log_base,
                 log=tuple(_chunk(chunk, body, schema) for chunk, body in chunks),

@@ -30,6 +30,10 @@ class Accumulator(Protocol):
         """None for NULL."""
         ...
 
+    def copy(self) -> Accumulator:
+        """One that goes its own way from here."""
+        ...
+
     def save(self) -> Any:
         """As values that msgspec writes."""
         ...
@@ -56,6 +60,12 @@ class Count:
     def result(self) -> int:
         """The number; 0 for none."""
         return self._count
+
+    def copy(self) -> Count:
+        """Another with the same number."""
+        made = Count()
+        made._count = self._count
+        return made
 
     def save(self) -> Any:
         """The number."""
@@ -101,6 +111,12 @@ class Sum:
         except OverflowError:
             return None
 
+    def copy(self) -> Sum:
+        """Another with the same total."""
+        made = Sum(of_floats=self._of_floats, mean=self._mean)
+        made._count, made._total = self._count, self._total
+        return made
+
     def save(self) -> Any:
         """Count and total; a total has more bits than msgpack's integers."""
         length = self._total.bit_length() // 8 + 1
@@ -134,6 +150,12 @@ class Extreme:
     def result(self) -> Any:
         """The least or greatest value; NULL for no values."""
         return self._values[self._at] if self._values else None
+
+    def copy(self) -> Extreme:
+        """Another with the same values."""
+        made = Extreme(greatest=self._at == -1)
+        made._values = list(self._values)
+        return made
 
     def save(self) -> Any:
         """The values in order."""

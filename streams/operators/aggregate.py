@@ -7,7 +7,7 @@ it has rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from streams.expressions import evaluator, project
 from streams.operators.accumulators import Accumulator, accumulator
 from streams.program import GroupPlan
-from streams.state import SnapshotError, State
+from streams.state import Pieces, SnapshotError, State, row_slices
 from streams.vector import Delta, from_tuples
 
 Key = tuple[Any, ...]
@@ -23,13 +23,20 @@ Row = tuple[Any, ...]
 
 
 class _Group:
-    """The rows with one key."""
+    """The rows with one key. Copied before it changes if it has been saved since `version`."""
 
-    __slots__ = ("accumulators", "rows")
+    __slots__ = ("accumulators", "rows", "version")
 
-    def __init__(self, accumulators: list[Accumulator]) -> None:
+    def __init__(self, accumulators: list[Accumulator], version: int) -> None:
         self.rows = 0
         self.accumulators = accumulators
+        self.version = version
+
+    def copy(self, version: int) -> _Group:
+        """A group that goes its own way from here."""
+        made = _Group([one.copy() for one in self.accumulators], version)
+        made.rows = self.rows
+        return made
 
 
 class Aggregate:
@@ -43,6 +50,8 @@ class Aggregate:
         )
         self._kinds = [one.kind for one in (*plan.keys, *plan.aggregates)]
         self._groups: dict[Key, _Group] = {}
+        self._version = 0
+        """How often the groups have been saved."""
         self._rows: dict[Key, Row] = {}
         """The rows of the relation, by key."""
 
@@ -85,6 +94,8 @@ class Aggregate:
             group = self._groups.get(key)
             if group is None:
                 group = self._groups[key] = self._new_group()
+            elif group.version != self._version:
+                group = self._groups[key] = group.copy(self._version)
             group.rows += 1 if entering else -1
             for one, column in zip(group.accumulators, values, strict=True):
                 value = column[row]
@@ -96,7 +107,7 @@ class Aggregate:
                     one.leave(value)
 
     def _new_group(self) -> _Group:
-        return _Group([accumulator(one) for one in self._plan.aggregates])
+        return _Group([accumulator(one) for one in self._plan.aggregates], self._version)
 
     def _row(self, key: Key) -> Row | None:
         """The group's row; removes the group if GROUP BY has emptied it."""
@@ -108,16 +119,23 @@ class Aggregate:
             group = self._groups[key] = self._new_group()
         return (*key, *(one.result() for one in group.accumulators))
 
-    def save(self) -> State:
+    def save(self) -> Pieces:
         """Every group with a row in the relation."""
-        groups = [
-            [list(key), group.rows, [one.save() for one in group.accumulators]]
-            for key, group in self._groups.items()
-        ]
-        return State(values={"groups": groups})
+        self._version += 1
+        keys, groups = list(self._groups), list(self._groups.values())
+
+        def pieces() -> Iterator[State]:
+            for piece in row_slices(len(keys)):
+                saved = [
+                    [list(key), group.rows, [one.save() for one in group.accumulators]]
+                    for key, group in zip(keys[piece], groups[piece], strict=True)
+                ]
+                yield State(values={"groups": saved})
+
+        return pieces
 
     def load(self, state: State) -> None:
-        """Continue from saved groups.
+        """Add saved groups.
 
         Raises
         ------
@@ -137,3 +155,6 @@ class Aggregate:
                         self._rows[tuple(key)] = row
                 case _:
                     raise SnapshotError(f"not a group: {saved!r}")
+
+    def loaded(self) -> None:
+        """Note that all groups have been added."""

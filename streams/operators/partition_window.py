@@ -97,9 +97,10 @@ class PartitionWindow(LoggedWindow):
         return oldest_ms + self._range_ms
 
     def load(self, state: State) -> None:
-        """Continue from saved rows; the keys follow from them."""
+        """Append saved rows; the keys follow from them."""
+        before = len(self._log)
         super().load(state)
-        positions = self._log.oldest(len(self._log))
+        positions = self._log.newest(len(self._log) - before)
         keys = self._keys(self._log.take(positions))
         for key, identity in zip(keys, self._log.ids(positions).tolist(), strict=True):
             self._ids_by_key.setdefault(key, deque()).append(identity)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from streams.state import SnapshotError, State, read_frame, write_frame
+from streams.state import (
+    Pieces,
+    SnapshotError,
+    State,
+    read_frame,
+    row_slices,
+    write_frame,
+)
 from streams.vector import Delta, Frame, Vector, concat_frames, empty_frame
 from topology.arrays import IntArray
 
@@ -20,6 +27,8 @@ class Relation:
     def __init__(self, kinds: Sequence[str]) -> None:
         self._kinds = tuple(kinds)
         self._ids: IntArray = np.empty(0, dtype=np.int64)
+        self._loaded: list[Frame] = []
+        self._loaded_ids: list[IntArray] = []
         self.old = empty_frame(kinds)
         """The rows before the last change."""
         self.new = self.old
@@ -43,20 +52,25 @@ class Relation:
             self.new = concat_frames([self.new, rows.take(added)])
             self._ids = np.concatenate([self._ids, ids[added]])
 
-    @property
-    def ids(self) -> IntArray:
-        """Identities of the rows in `new`."""
-        return self._ids
-
-    def save(self) -> State:
+    def save(self) -> Pieces:
         """The rows after the last change; those before it are no longer needed."""
-        ids = Frame((Vector(self._ids, None),), len(self._ids))
-        return State(
-            frames={"ids": write_frame(ids, ("int",)), "rows": write_frame(self.new, self._kinds)}
-        )
+        ids, rows = Frame((Vector(self._ids, None),), len(self._ids)), self.new
 
-    def load(self, state: State) -> None:
-        """Continue from saved rows.
+        def pieces() -> Iterator[State]:
+            for piece in row_slices(rows.length):
+                saved = rows.slice(piece.start, piece.stop)
+                saved_ids = ids.slice(piece.start, piece.stop)
+                yield State(
+                    frames={
+                        "ids": write_frame(saved_ids, ("int",)),
+                        "rows": write_frame(saved, self._kinds),
+                    }
+                )
+
+        return pieces
+
+    def load(self, state: State) -> tuple[Frame, IntArray]:
+        """Append saved rows; returns them with their identities.
 
         Raises
         ------
@@ -65,7 +79,17 @@ class Relation:
         """
         ids = read_frame(state.frames["ids"], ("int",))
         rows = read_frame(state.frames["rows"], self._kinds)
-        if ids.length != rows.length or np.any(np.diff(ids[0].values) <= 0):
+        newest = self._loaded_ids[-1][-1:] if self._loaded_ids else self._ids[-1:]
+        rising = np.concatenate([newest, ids[0].values])
+        if ids.length != rows.length or np.any(np.diff(rising) <= 0):
             raise SnapshotError("rows of a relation are not in order")
-        self._ids = ids[0].values
-        self.old = self.new = rows
+        self._loaded.append(rows)
+        self._loaded_ids.append(ids[0].values)
+        return rows, ids[0].values
+
+    def loaded(self) -> None:
+        """Note that all rows have been appended: make them one."""
+        if self._loaded:
+            self._ids = np.concatenate(self._loaded_ids)
+            self.old = self.new = concat_frames(self._loaded)
+            self._loaded, self._loaded_ids = [], []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from streams.operators.relation import Relation
-from streams.state import State
+from streams.state import Pieces, State
 from streams.vector import Delta, Frame
 
 
@@ -61,15 +61,25 @@ class RelationToStream:
             np.array([*removed, *added], dtype=np.int64),
         )
 
-    def save(self) -> State:
-        """The relation and the next identity."""
-        return State(values={"next_id": self._next_id}, frames=self._relation.save().frames)
+    def save(self) -> Pieces:
+        """The next identity, then the relation."""
+        next_id, relation = self._next_id, self._relation.save()
+
+        def pieces() -> Iterator[State]:
+            yield State(values={"next_id": next_id})
+            yield from relation()
+
+        return pieces
 
     def load(self, state: State) -> None:
-        """Continue from a saved relation."""
-        self._next_id = int(state.values["next_id"])
-        self._relation.load(state)
-        for row, identity in zip(
-            self._relation.new.tuples(), self._relation.ids.tolist(), strict=True
-        ):
+        """Take the next identity, or append rows of the relation."""
+        if "next_id" in state.values:
+            self._next_id = int(state.values["next_id"])
+            return
+        rows, ids = self._relation.load(state)
+        for row, identity in zip(rows.tuples(), ids.tolist(), strict=True):
             self._ids_by_row.setdefault(row, deque()).append(identity)
+
+    def loaded(self) -> None:
+        """Note that the whole relation has been taken."""
+        self._relation.loaded()

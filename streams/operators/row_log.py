@@ -7,11 +7,18 @@ on average, however many rows are kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from streams.state import SnapshotError, State, read_frame, write_frame
+from streams.state import (
+    Pieces,
+    SnapshotError,
+    State,
+    read_frame,
+    row_slices,
+    write_frame,
+)
 from streams.vector import Array, Frame, Positions, Vector, storage
 from topology.arrays import BoolArray, IntArray
 
@@ -89,6 +96,10 @@ class RowLog:
             return self._head + first
         return self._head + np.flatnonzero(self._alive[self._head : self._tail])[:count]
 
+    def newest(self, count: int) -> Positions:
+        """Places of the `count` rows appended last, of which none has been discarded."""
+        return np.arange(self._tail - count, self._tail)
+
     def take(self, positions: Positions) -> Frame:
         """Rows at some positions."""
         columns = zip(self._values, self._valid, strict=True)
@@ -112,20 +123,32 @@ class RowLog:
         """Timestamp of the oldest row; None if there is none."""
         return int(self._timestamps[self._head]) if self._kept else None
 
-    def save(self) -> State:
-        """The living rows."""
-        positions = self.oldest(self._kept)
-        ids, timestamps = self._ids[positions], self._timestamps[positions]
-        keys = Frame((Vector(ids, None), Vector(timestamps, None)), len(positions))
-        return State(
-            frames={
-                "keys": write_frame(keys, ("int", "int")),
-                "rows": write_frame(self.take(positions), self._kinds),
-            }
-        )
+    def save(self) -> Pieces:
+        """The living rows.
+
+        Rows are never overwritten where they lie, only flagged dead: a copy of the flags suffices.
+        """
+        part = slice(self._head, self._tail)
+        alive = self._alive[part].copy()
+        keys = Frame((Vector(self._ids[part], None), Vector(self._timestamps[part], None)), 0)
+        columns = zip(self._values, self._valid, strict=True)
+        rows = Frame(tuple(Vector(values, valid).take(part) for values, valid in columns), 0)
+
+        def pieces() -> Iterator[State]:
+            living = np.flatnonzero(alive)
+            for piece in row_slices(len(living)):
+                positions = living[piece]
+                yield State(
+                    frames={
+                        "keys": write_frame(keys.take(positions), ("int", "int")),
+                        "rows": write_frame(rows.take(positions), self._kinds),
+                    }
+                )
+
+        return pieces
 
     def load(self, state: State) -> None:
-        """Continue from saved rows; only on an empty log.
+        """Append saved rows.
 
         Raises
         ------
@@ -137,6 +160,9 @@ class RowLog:
         ids, timestamps = keys[0].values, keys[1].values
         if (
             rows.length != keys.length
+            or not rows.length
+            or (self._tail and ids[0] <= self._ids[self._tail - 1])
+            or (self._tail and timestamps[0] < self._timestamps[self._tail - 1])
             or np.any(np.diff(ids) <= 0)
             or np.any(np.diff(timestamps) < 0)
         ):

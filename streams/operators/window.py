@@ -13,7 +13,7 @@ import numpy as np
 
 from streams.chunk import FOREVER_MS
 from streams.operators.row_log import RowLog
-from streams.state import SnapshotError, State
+from streams.state import Pieces, SnapshotError, State, no_pieces
 from streams.vector import Delta, Frame, Positions, concat_frames
 from topology.arrays import IntArray
 
@@ -43,20 +43,23 @@ class Window(ABC):
         """The next timestamp at which a row leaves because of its age, unless tuples arrive."""
         return FOREVER_MS
 
-    def save(self) -> State:
+    def save(self) -> Pieces:
         """The state that later output depends on."""
-        return State()
+        return no_pieces
 
     def load(self, state: State) -> None:
-        """Continue from saved state; only on a new window.
+        """Take the next piece of saved state; only on a new window.
 
         Raises
         ------
         SnapshotError
             The state is not that of this window.
         """
-        if state != State():
-            raise SnapshotError("the snapshot has rows of a window that keeps none")
+        raise SnapshotError("the snapshot has rows of a window that keeps none")
+
+    def loaded(self) -> None:
+        """Note that all pieces have been taken: nothing is left to do."""
+        return
 
 
 class UnboundedWindow(Window):
@@ -86,12 +89,12 @@ class LoggedWindow(Window):
             self._log.append(ids, timestamp_ms, rows)
         return change
 
-    def save(self) -> State:
+    def save(self) -> Pieces:
         """The rows in the window."""
         return self._log.save()
 
     def load(self, state: State) -> None:
-        """Continue from saved rows."""
+        """Append saved rows."""
         self._log.load(state)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from streams.chunk import Chunk, ChunkError, Position
 from streams.engine import EvaluationError, FragmentEngine
 from streams.program import Program
-from streams.state import FORMAT_VERSION, MAGIC, SnapshotError
+from streams.state import FORMAT_VERSION, MAGIC, SavedState, SnapshotError
 from tests.property.streams.test_engine_matches_oracle import shapes
 from tests.unit.streams.running import chunk, program, sensor
 
@@ -37,7 +37,7 @@ def filled(compiled: Program) -> FragmentEngine:
     return engine
 
 
-saved = {shape: filled(compiled).snapshot() for shape, compiled in programs.items()}
+saved = {shape: list(filled(compiled).snapshot().pieces()) for shape, compiled in programs.items()}
 
 
 @st.composite
@@ -61,12 +61,16 @@ def test_a_damaged_snapshot_raises_snapshot_errors_only(shape: str) -> None:
     @given(st.data())
     def check(data: st.DataObject) -> None:
         # Under a right checksum, so that the damage reaches the operators.
-        body = data.draw(mutations(good[HEADER:]))
+        damaged = data.draw(st.integers(0, len(good) - 1))
+        body = data.draw(mutations(good[damaged][HEADER:]))
         sealed = struct.pack(">4sHI", MAGIC, FORMAT_VERSION, zlib.crc32(body)) + body
+        pieces = [*good[:damaged], sealed, *good[damaged + 1 :]]
+        if data.draw(st.booleans()):
+            pieces = data.draw(st.lists(st.sampled_from(pieces)))
         engine = filled(compiled)
         before = engine.snapshot()
         try:
-            engine.restore(sealed)
+            engine.restore(SavedState.of(pieces))
         except SnapshotError:
             assert engine.snapshot() == before
             return
@@ -80,15 +84,15 @@ def test_a_damaged_snapshot_raises_snapshot_errors_only(shape: str) -> None:
                 )
             while engine.advance(10) is not None:
                 pass
-            engine.snapshot()
+            list(engine.snapshot().pieces())
 
     check()
 
 
-@given(st.binary(max_size=100))
-def test_bytes_that_are_no_snapshot_raise_snapshot_errors_only(data: bytes) -> None:
+@given(st.lists(st.binary(max_size=100), max_size=3))
+def test_bytes_that_are_no_snapshot_raise_snapshot_errors_only(data: list[bytes]) -> None:
     with pytest.raises(SnapshotError):
-        FragmentEngine(programs["groups"]).restore(data)
+        FragmentEngine(programs["groups"]).restore(SavedState.of(data))
 
 
 numbers = st.one_of(

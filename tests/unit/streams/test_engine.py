@@ -10,7 +10,7 @@ import pytest
 
 from streams.chunk import Chunk, ChunkError, Position
 from streams.engine import FragmentEngine
-from streams.state import FORMAT_VERSION, MAGIC, SnapshotError
+from streams.state import FORMAT_VERSION, MAGIC, PIECE_ROWS, SavedState, SnapshotError
 from tests.unit.streams.running import chunk, program, sensor
 
 counting = "ISTREAM(SELECT count(*) AS n FROM s [RANGE 10 MILLISECONDS])"
@@ -139,37 +139,76 @@ def test_a_snapshot_leaves_out_what_was_not_evaluated() -> None:
     assert theirs.rows.to_pydict() == {"_ts": [11, 12], "n": [1, 2]}
 
 
-def damaged() -> list[tuple[bytes, str]]:
+def sealed(body: bytes) -> bytes:
+    return struct.pack(">4sHI", MAGIC, FORMAT_VERSION, zlib.crc32(body)) + body
+
+
+def damaged() -> list[tuple[list[bytes], str]]:
     engine = FragmentEngine(program(counting))
     engine.offer("s", chunk(sensor, [row(1)], [1]))
     engine.advance(1)
-    good = engine.snapshot()
-    elsewhere = FragmentEngine(program(both)).snapshot()
-    nonsense = b"\x81\xa1x\x01"
-    sealed = struct.pack(">4sHI", MAGIC, FORMAT_VERSION, zlib.crc32(nonsense)) + nonsense
-    swapped = good[10:].replace(b"window-0", b"window-9")
+    good = list(engine.snapshot().pieces())
+    first, *others = good
+    elsewhere = list(FragmentEngine(program(both)).snapshot().pieces())
     return [
-        (b"", "not a snapshot"),
-        (b"PK" + good, "not a snapshot"),
-        (good[:4] + b"\xff\xff" + good[6:], "format 65535"),
-        (good[:-1], "damaged"),
-        (good[:-1] + b"\x00", "damaged"),
+        ([], "not a snapshot"),
+        ([b"PK" + first, *others], "not a snapshot"),
+        ([first[:4] + b"\xff\xff" + first[6:], *others], "format 65535"),
+        ([first[:-1], *others], "damaged"),
+        ([first, others[0][:-1] + b"\x00", *others[1:]], "damaged"),
         (elsewhere, "another statement"),
-        (sealed, "cannot be read"),
-        (
-            struct.pack(">4sHI", MAGIC, FORMAT_VERSION, zlib.crc32(swapped)) + swapped,
-            "other inputs",
-        ),
+        ([sealed(b"\x81\xa1x\x01")], "cannot be read"),
+        ([sealed(first[10:].replace(b"window-0", b"window-9")), *others], "other inputs"),
+        (good[:-1], "ends after"),
+        ([*good[:1], *good[2:]], "other pieces"),
+        ([*good, good[-1]], "other pieces"),
+        ([first, sealed(others[0][10:].replace(b"window-0", b"window-9"))], "cannot be understood"),
     ]
 
 
-@pytest.mark.parametrize(("data", "message"), damaged())
-def test_a_damaged_snapshot_is_refused_and_changes_nothing(data: bytes, message: str) -> None:
+@pytest.mark.parametrize(("pieces", "message"), damaged())
+def test_a_damaged_snapshot_is_refused_and_changes_nothing(
+    pieces: list[bytes], message: str
+) -> None:
     engine = FragmentEngine(program(counting))
-    before = engine.snapshot()
+    before = list(engine.snapshot().pieces())
     with pytest.raises(SnapshotError, match=message):
-        engine.restore(data)
-    assert engine.snapshot() == before
+        engine.restore(SavedState.of(pieces))
+    assert list(engine.snapshot().pieces()) == before
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        counting,
+        "ISTREAM(SELECT k, min(i) AS l, sum(x) AS t FROM s [ROWS 3] GROUP BY k)",
+        "RSTREAM(SELECT k, i FROM s [ROWS 3])",
+        "ISTREAM(SELECT s.i AS i FROM s [PARTITION BY k ROWS 1], t [ROWS 2] WHERE s.i < t.i)",
+    ],
+)
+def test_a_snapshot_keeps_the_state_of_its_moment_while_the_engine_goes_on(query: str) -> None:
+    engine = FragmentEngine(program(query))
+    for stream in engine.positions():
+        rows = [(time, f"k{time % 2}", time, 0.5, None) for time in range(1, 200)]
+        engine.offer(stream, chunk(sensor, rows, list(range(1, 200))))
+    engine.advance(10)
+    saved = engine.snapshot()
+    before = list(saved.pieces())
+    while engine.advance(20) is not None:
+        assert list(saved.pieces()) == before
+    assert list(engine.snapshot().pieces()) != before
+
+
+def test_pieces_are_small_however_large_the_state_is() -> None:
+    engine = FragmentEngine(program("RSTREAM(SELECT k, i FROM s [PARTITION BY i ROWS 1])"))
+    rows = [(1, "a", number, 0.5, True) for number in range(3 * PIECE_ROWS + 1)]
+    engine.offer("s", chunk(sensor, rows, [1]))
+    engine.advance(1)
+    saved = engine.snapshot()
+    other = FragmentEngine(program("RSTREAM(SELECT k, i FROM s [PARTITION BY i ROWS 1])"))
+    # Window and relation in four pieces each, and the relation's next identity.
+    assert len(list(other.restoring(saved))) == 9
+    assert other.snapshot() == saved
 
 
 def test_equal_states_have_equal_snapshots_whatever_nulls_have_passed() -> None:

@@ -19,6 +19,7 @@ from ha.subscription import STALLED_US
 from orchestrator.host.events import Deliver, Report, SinkOpened
 from orchestrator.records import Assignment, SinkAssignment
 from streams.chunk import Chunk, Position
+from streams.state import SavedState
 from tests.driven_host import (
     COLUMNS,
     Driven,
@@ -264,7 +265,7 @@ def test_a_snapshot_that_cannot_be_understood_is_refused_and_asked_for_again() -
         fragment="f",
         epoch=1,
         generation=1,
-        state=b"nonsense",
+        state=SavedState.of([b"nonsense"]),
         inputs=sound.inputs,
         log_base=sound.log_base,
         log=sound.log,
