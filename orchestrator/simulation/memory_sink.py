@@ -26,10 +26,13 @@ class MemorySinks:
         self.deliver = deliver
         self.clock_us = clock_us
         self.durable: dict[tuple[str, str, int], Durable] = {}
+        self.newest: dict[tuple[str, str, int], MemorySink] = {}
 
     def open(self, node: str, assignment: SinkAssignment) -> MemorySink:
         """Continue a stream at a node."""
-        return MemorySink(self, node, (node, assignment.stream, assignment.life))
+        key = (node, assignment.stream, assignment.life)
+        self.newest[key] = MemorySink(self, node, key)
+        return self.newest[key]
 
 
 class MemorySink:
@@ -51,7 +54,12 @@ class MemorySink:
         self._kept.append((delivery, self._disks.clock_us()))
 
     def flush(self) -> None:
-        """Keep all deliveries for good."""
+        """Keep all deliveries for good.
+
+        As in an archive, what is written by a process that was replaced is no part of the output.
+        """
+        if self._disks.newest[self._key] is not self:
+            self._kept.clear()
         for delivery, arrived_us in self._kept:
             self._disks.deliver(self._node, delivery, arrived_us)
             self._disks.durable[self._key] = delivery.end

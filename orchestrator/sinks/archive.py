@@ -10,12 +10,15 @@ after the last completed timestamp of a file were written by a site that was kil
 are no part of the output. The next file has them again. So the archive continues after its last
 completed timestamp. Bytes that a killed process has handed to the operating system are kept by it;
 only the loss of the machine loses them.
+
+A site that was stopped, and replaced meanwhile, may go on for a moment and still write to its own
+files. The output is what each file has up to where the next one begins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
@@ -56,7 +59,7 @@ class Archive(SinkDriver, frozen=True, kw_only=True):
         parts = list(_committed(folder, stream))
         if not parts:
             raise FileNotFoundError(f"{folder} holds no {stream}.{COMPLETED}")
-        parts = [part for part in parts if part.life == parts[-1].life]
+        parts = _continued([part for part in parts if part.life == parts[-1].life])
         rows = [_read(_file(folder, stream, ROWS, part.number)) for part in parts]
         return Delivered(
             pa.concat_tables([part.completed for part in parts]),
@@ -81,16 +84,20 @@ class OpenArchive:
 
     def __init__(self, assignment: SinkAssignment, folder: Path) -> None:
         self._stream = assignment.stream
-        self._folder = folder
-        self._files: dict[str, _File] = {}
+        self._raw: dict[str, BinaryIO] = {}
+        self._writers: dict[str, ipc.RecordBatchStreamWriter] = {}
         self._kept: list[Deliver] = []
         self._metadata = {LIFE: str(assignment.life).encode()}
         self.durable: Durable | None = None
-        self._number = 0
+        number = 0
         for part in _committed(folder, self._stream):
-            # A later file that nothing was committed to is written over.
-            self._number = part.number + 1
+            number = part.number + 1
             self.durable = part.durable if part.life == assignment.life else None
+        for series in (ROWS, COMPLETED):
+            file = _file(folder, self._stream, series, number)
+            # Nothing was committed to it. A process that still has it open keeps it to itself.
+            file.unlink(missing_ok=True)
+            self._raw[series] = file.open("xb")
 
     def keep(self, delivery: Deliver) -> None:
         """Take a delivery in."""
@@ -101,7 +108,7 @@ class OpenArchive:
         if not self._kept:
             return
         rows = numbered(self._kept)
-        if rows.num_rows or ROWS not in self._files:
+        if rows.num_rows or ROWS not in self._writers:
             self._write(ROWS, rows)
         self._write(COMPLETED, completed_timestamps(self._kept))
         self.durable = self._kept[-1].end
@@ -110,28 +117,21 @@ class OpenArchive:
     def close(self) -> None:
         """Finish the files."""
         self._kept.clear()
-        files, self._files = self._files, {}
+        writers, self._writers = self._writers, {}
         try:
-            for file in files.values():
-                file.writer.close()
+            for writer in writers.values():
+                writer.close()
         finally:
-            for file in files.values():
-                file.raw.close()
+            for raw in self._raw.values():
+                raw.close()
 
     def _write(self, series: str, batch: pa.RecordBatch) -> None:
-        file = self._files.get(series)
-        if file is None:
-            raw = _file(self._folder, self._stream, series, self._number).open("wb")
+        raw = self._raw[series]
+        if series not in self._writers:
             schema = batch.schema.with_metadata(self._metadata)
-            file = self._files[series] = _File(raw, ipc.new_stream(raw, schema))
-        file.writer.write_batch(batch)
-        file.raw.flush()
-
-
-@dataclass(slots=True)
-class _File:
-    raw: BinaryIO
-    writer: ipc.RecordBatchStreamWriter
+            self._writers[series] = ipc.new_stream(raw, schema)
+        self._writers[series].write_batch(batch)
+        raw.flush()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +155,21 @@ class _Part:
 
     def _last(self, column: str) -> int:
         return int(self.completed[column][-1].as_py())
+
+
+def _continued(parts: list[_Part]) -> list[_Part]:
+    """The parts, each up to where the next one begins; none if it begins there too."""
+    kept: list[_Part] = []
+    begins_ms: int | None = None
+    for part in reversed(parts):
+        watermarks_ms = part.completed["watermark_ms"].to_numpy()
+        end = len(watermarks_ms)
+        if begins_ms is not None:
+            end = int(np.searchsorted(watermarks_ms, begins_ms))
+        if end:
+            kept.append(replace(part, completed=part.completed.slice(0, end)))
+            begins_ms = int(watermarks_ms[0])
+    return kept[::-1]
 
 
 def _committed(folder: Path, stream: str) -> Iterator[_Part]:

@@ -122,6 +122,39 @@ def test_a_site_that_is_killed_again_and_again_keeps_each_tuple_once(tmp_path: P
     assert rows_in(tmp_path)["number"].to_pylist() == list(range(12))
 
 
+def test_what_a_replaced_process_still_writes_is_no_part_of_the_output(tmp_path: Path) -> None:
+    """A site that was stopped, and replaced meanwhile, goes on before it learns of that."""
+    former = flushed(tmp_path, 0, 1)
+    successor = archive_in(tmp_path)
+    former.keep(delivery(chunk(2, [(30, 1), (40, 1)])))
+    former.flush()
+    assert rows_in(tmp_path)["number"].to_pylist() == [0, 1, 2, 3]
+    assert successor.durable == Durable(
+        generation=1, position=Position(next_seq=2, watermark_ms=20)
+    )
+    successor.keep(delivery(chunk(2, [(30, 1)])))
+    successor.flush()
+    former.keep(delivery(chunk(4, [(50, 1)])))
+    former.flush()
+    assert rows_in(tmp_path)["number"].to_pylist() == [0, 1, 2]
+    completed = Archive().read_back("s", tmp_path).completed_timestamps
+    assert completed["watermark_ms"].to_pylist() == [10, 20, 30]
+
+
+def test_a_replaced_process_that_has_committed_nothing_does_not_spoil_its_successors_file(
+    tmp_path: Path,
+) -> None:
+    former = archive_in(tmp_path)
+    former.keep(delivery(chunk(0, [(10, 1)])))
+    successor = flushed(tmp_path, 0)
+    former.flush()
+    successor.keep(delivery(chunk(1, [(20, 1)])))
+    successor.flush()
+    former.keep(delivery(chunk(1, [(20, 1)])))
+    former.flush()
+    assert rows_in(tmp_path)["number"].to_pylist() == [0, 1]
+
+
 def test_files_that_nothing_was_committed_to_are_written_over(tmp_path: Path) -> None:
     flushed(tmp_path, 0)
     for _ in range(3):
