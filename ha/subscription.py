@@ -73,6 +73,9 @@ class StreamCursor:
         Nothing with this timestamp or an earlier one is accepted, whatever its number.
     repeated_tuples
         Tuples dropped because they had been received before.
+    kept
+        The cut before which a sink has kept everything for good, in `generation`; None for a reader
+        that loses its state when its host ends, and before a sink has received anything.
     """
 
     def __init__(self) -> None:
@@ -86,7 +89,13 @@ class StreamCursor:
         self.floor_ms = NO_WATERMARK
         self.repeated_tuples = 0
         self.provisional = False
+        self.kept: Position | None = None
         self._moved = False
+
+    @property
+    def needs_from(self) -> Position | None:
+        """Where producers must keep output from: they send what was received once more."""
+        return self.position if self.kept is None else self.kept
 
     def start(self, position: Position, generation: int, *, provisional: bool = False) -> None:
         """Move to `position` of `generation`, as a snapshot or a producer's answer has it.
@@ -97,6 +106,7 @@ class StreamCursor:
         self.position = position
         self.provisional = provisional
         self.generation = generation
+        self.kept = None
         self._moved = True
 
     def resume(self, position: Position, generation: int) -> None:
@@ -407,13 +417,16 @@ class Subscription:
         return self._links[node].feed or node == next(iter(self._links))
 
     def _ask(self, link: Link, now_us: int) -> Subscribe:
-        """Subscribe at a producer, from the position of the reader that is furthest behind."""
+        """Subscribe at a producer, from where the reader that is furthest behind needs output.
+
+        A producer that does not know this host yet takes that for acknowledged.
+        """
         link.start, link.asked_us = None, now_us
         self._moved_us = max(self._moved_us, now_us)
         if link.waits_since_us is None:
             link.waits_since_us = now_us
         generations = {cursor.generation for cursor in self.readers.values()}
-        positions = [cursor.position for cursor in self.readers.values()]
+        positions = [cursor.needs_from for cursor in self.readers.values()]
         known = [position for position in positions if position is not None]
         whole = len(known) < len(positions) or len(generations) != 1
         link.whole = whole and bool(known)

@@ -132,7 +132,6 @@ class HostedSink:
         self.schema = stream_schema(assignment.columns)
         self.cursor = StreamCursor()
         self.is_open = False
-        self._durable: Durable | None = None
         self._latencies_us: deque[int] = deque(maxlen=LATENCY_WINDOW)
         self._rows = 0
         self._completed_timestamps = 0
@@ -144,10 +143,11 @@ class HostedSink:
 
     def open(self, durable: Durable | None) -> None:
         """Receive everything that follows what the driver has kept for good."""
-        self.is_open, self._durable = True, durable
+        self.is_open = True
         self.cursor = StreamCursor()
         if durable is not None:
             self.cursor.start(durable.position, durable.generation)
+            self.cursor.kept = durable.position
 
     def close(self) -> None:
         """Receive nothing until the driver works again."""
@@ -155,19 +155,12 @@ class HostedSink:
         self._repeated += self.cursor.repeated_tuples
 
     def flushed(self, durable: Durable) -> None:
-        """Note what the driver has kept for good."""
-        self._durable = durable
+        """Note what the driver has kept for good.
 
-    @property
-    def acknowledged(self) -> Position | None:
-        """Position before which nothing is needed any more; None if that is not known.
-
-        It lies in the cursor's generation: numbers of an earlier one mean nothing to producers.
+        Numbers of an earlier generation than the cursor's mean nothing to producers.
         """
-        durable = self._durable
-        if durable is None or durable.generation != self.cursor.generation:
-            return None
-        return durable.position
+        if durable.generation == self.cursor.generation:
+            self.cursor.kept = durable.position
 
     def use(self, assignment: SinkAssignment) -> None:
         """Adopt a changed assignment, such as one with another deadline.
@@ -184,10 +177,13 @@ class HostedSink:
 
     def receive(self, data: Data, now_us: int) -> tuple[Receipt, Deliver | None]:
         """Receive the part of `data` that is new."""
+        before = self.cursor.position
         received = self.cursor.receive(data)
         chunk = received.chunk
         if chunk is None:
             return received.receipt, None
+        if self.cursor.kept is None:
+            self.cursor.kept = before
         latencies_us = now_us - chunk.ingestion_times_us
         self._latencies_us.extend(latencies_us.tolist())
         self._rows += chunk.rows.num_rows

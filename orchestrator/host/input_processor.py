@@ -129,7 +129,7 @@ class InputProcessor:
             positions = [
                 processed[reader].get(stream)
                 if reader in processed
-                else self.replica_manager.sinks[stream].acknowledged
+                else self.replica_manager.sinks[stream].cursor.kept
                 for reader in subscription.readers
             ]
             for node, ack in subscription.acks(positions):

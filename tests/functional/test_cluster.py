@@ -101,7 +101,7 @@ def test_up_apply_status_tail_drill_down(
 def kill_sites(folder: Path, *sites: str) -> None:
     """SIGKILL to the processes of sites, not to their supervisors."""
     for process in psutil.process_iter(["cmdline"]):
-        command = process.info["cmdline"] or []
+        command: list[str] = process.info["cmdline"] or []
         configs = [str(folder / "logs" / f".site-{site}.json") for site in sites]
         if command[1:3] == ["-m", "orchestrator.deploy.site"] and command[-1] in configs:
             process.kill()

@@ -16,7 +16,7 @@ from ha.messages import (
 )
 from ha.roles import ReplicaRole
 from ha.subscription import STALLED_US
-from orchestrator.host.events import Deliver, Report, SinkOpened
+from orchestrator.host.events import Deliver, Report, SinkFlushed, SinkOpened
 from orchestrator.records import Assignment, SinkAssignment
 from streams.chunk import Chunk, Position
 from streams.state import SavedState
@@ -53,6 +53,12 @@ def sink(producers: tuple[str, ...] = ("one", "two")) -> Driven:
         made.hear(node, Subscribed(stream="f", position=Position(), epoch=1, generation=1))
     made.commands.clear()
     return made
+
+
+def flush(host: Driven) -> None:
+    """The sink keeps everything that it was delivered."""
+    end = host.take(Deliver)[-1].end
+    host.handle(SinkFlushed(stream="f", durable=end))
 
 
 def delivered(host: Driven) -> list[int]:
@@ -156,6 +162,7 @@ def test_the_last_chunk_before_a_pause_is_asked_for() -> None:
     """It was lost with a connection, and no later chunk shows the gap."""
     host = sink()
     host.hear("one", data(chunk(0, [(10, 2)]), "f"))
+    flush(host)
     host.hear("one", offer(10, sent=True))
     assert host.sent_to("one", Subscribe) == []
     host.hear("one", offer(20, sent=True))
@@ -166,6 +173,7 @@ def test_the_last_chunk_before_a_pause_is_asked_for() -> None:
 def test_a_standby_feeds_a_host_that_the_primary_does_not_reach() -> None:
     host = sink()
     host.hear("one", data(chunk(0, [(10, 2)]), "f"))
+    flush(host)
     host.now_us += STALLED_US
     host.hear("two", offer(20, sent=False))
     (request,) = host.sent_to("two", Subscribe)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ha.messages import Ack, Control, Data, Subscribe, Subscribed
 from orchestrator.host.events import (
     Deliver,
     Durable,
     SinkFailed,
+    SinkFlushed,
     SinkOpened,
     SourceEmitted,
     SourceOpened,
@@ -46,6 +49,26 @@ def test_sink_continues_after_what_its_driver_has_kept_for_good() -> None:
     host.hear("one", subscribed(stream="f"))
     host.hear("one", data(chunk(2, [(20, 1), (30, 1)]), "f"))
     assert numbers([each.chunk for each in host.take(Deliver)]) == [2, 3]
+
+
+def test_sink_that_asks_another_producer_asks_from_what_its_driver_has_kept() -> None:
+    """The producer takes that position for acknowledged."""
+    host = Driven("exit")
+    sink = SinkAssignment(stream="f", columns=COLUMNS, deadline_ms=100)
+    assignment = Assignment(
+        incarnation="1", sinks=(sink,), producers={"f": ("one",)}, peers=peers()
+    )
+    host.assign(assignment)
+    host.handle(SinkOpened(stream="f", durable=None))
+    host.hear("one", subscribed(stream="f"))
+    host.hear("one", data(chunk(0, [(10, 2)]), "f"))
+    kept = Position(next_seq=2, watermark_ms=10)
+    host.handle(SinkFlushed(stream="f", durable=Durable(generation=1, position=kept)))
+    host.hear("one", data(chunk(2, [(20, 1)]), "f"))
+    host.commands.clear()
+    host.assign(msgspec.structs.replace(assignment, producers={"f": ("one", "two")}))
+    (request,) = host.sent_to("two", Subscribe)
+    assert request.position == kept
 
 
 def test_sink_of_another_query_of_the_same_name_begins_anew() -> None:
