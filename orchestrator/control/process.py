@@ -16,11 +16,14 @@ from contextlib import suppress
 from orchestrator.control.audit_events import audit_events
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings, Write
+from orchestrator.control.read_cache import ReadCache
 from orchestrator.control.view import ClusterView, read_view, with_times
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
+    ASSIGNMENTS,
     FRAGMENTS,
     LEADER,
+    PLANS,
     PROBLEMS,
     QUERIES,
     STREAMS,
@@ -38,6 +41,9 @@ from orchestrator.store.protocol import (
 
 INTERVAL_S = 0.2
 """Longest time between two steps: hosts report as often, and no tuple waits for a decision."""
+
+READ_WHOLE_US = 5_000_000
+"""Everything is read at least this often, whatever the watches have told."""
 
 LONGEST_RETRY_S = 5.0
 """Steps in a row that meet a bug are this far apart at most."""
@@ -126,10 +132,16 @@ class Coordination:
         Its own session: leadership goes with it.
     candidate
         A name that no other process has or will have.
+    wake
+        Called on the store's thread when a step should not wait.
     """
 
     def __init__(
-        self, store: Store, candidate: str, settings: DecisionSettings | None = None
+        self,
+        store: Store,
+        candidate: str,
+        settings: DecisionSettings | None = None,
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
         self.election = Election(store, candidate)
         self.problems: tuple[str, ...] = ()
@@ -142,6 +154,11 @@ class Coordination:
         self._store = store
         self._settings = settings or DecisionSettings()
         self._before: ClusterView | None = None
+        # Nodes report several times a second. Decisions of people and hosts should not wait for
+        # the next step.
+        kept = (FRAGMENTS, ASSIGNMENTS, QUERIES, PLANS, STREAMS)
+        self._reader = ReadCache(store, kept, urgent=(QUERIES, STREAMS, FRAGMENTS), on_change=wake)
+        self._read_whole_us = 0
         self._published = EphemeralRecord(store, PROBLEMS)
         self._published_in: tuple[int, tuple[str, ...]] = (0, ())
 
@@ -160,6 +177,7 @@ class Coordination:
         except StoreUnavailable:
             return False
         except (VersionConflict, RecordExists, RecordMissing):
+            self._reader.forget()
             return True
         except StoreError as error:
             with suppress(StoreError):
@@ -188,7 +206,10 @@ class Coordination:
             self.bug = error
 
     def _step(self, now_us: int) -> bool:
-        view = with_times(read_view(self._store), self._before, now_us)
+        if not 0 <= now_us - self._read_whole_us < READ_WHOLE_US:
+            self._reader.forget()
+            self._read_whole_us = now_us
+        view = with_times(read_view(self._reader), self._before, now_us)
         if self._before is not None:
             for event in audit_events(self._before, view, now_us):
                 self._store.append_history(event)
@@ -196,6 +217,8 @@ class Coordination:
         decision = decide(view, now_us, self._settings)
         self._note_failures(decision.failures)
         self._note_problems(decision.problems)
+        if decision.writes:
+            self._reader.forget()
         for write in decision.writes:
             if not self.election.leads:
                 return False
@@ -280,12 +303,8 @@ class Coordinator:
             The store does not answer.
         """
         store = self._make_store()
-        self._coordination = Coordination(store, self._candidate, self._settings)
+        self._coordination = Coordination(store, self._candidate, self._settings, self._wake.set)
         store.on_state(self._state_changed)
-        # Nodes report several times a second and are read at every step anyway. Decisions of people
-        # and hosts should not wait for the next step.
-        for folder in (QUERIES, STREAMS, FRAGMENTS):
-            store.watch(folder, self._wake.set)
         store.watch(LEADER, self._wake.set)
         self._thread = threading.Thread(
             target=self._run, args=(store, self._coordination), name="coordinator", daemon=True

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, sound_dataflow
+from orchestrator.control.read_cache import Reader
 from orchestrator.records import (
     Assignment,
     ClusterRecord,
@@ -32,7 +33,6 @@ from orchestrator.store.protocol import (
     STREAMS,
     Folder,
     RecordInvalid,
-    Store,
     Versioned,
 )
 from streams.chunk import type_names
@@ -239,7 +239,7 @@ class ClusterView:
         )
 
 
-def read_view(store: Store) -> ClusterView:
+def read_view(store: Reader) -> ClusterView:
     """Read everything.
 
     The records are read one after the other, not at the same time. Decisions are written under the
@@ -274,7 +274,7 @@ def read_view(store: Store) -> ClusterView:
 
 
 def _sound(
-    store: Store,
+    store: Reader,
     folder: Folder[R],
     invalid: list[RecordInvalid],
     own_name: Callable[[R], str] | None = None,

@@ -39,7 +39,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -270,6 +270,7 @@ class Store(ABC):
         self.state = SessionState.LOST
         self.session = 0
         self._listeners: list[Callable[[SessionState], None]] = []
+        self._decoded: dict[str, dict[str, tuple[tuple[bytes, int, int], Versioned[Any]]]] = {}
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
         """Call back at each change of state, on the store's thread: set a flag, do not block."""
@@ -285,15 +286,24 @@ class Store(ABC):
         return decode(path, data, key.type, version, created)
 
     def list(self, folder: Folder[R]) -> Listing[R]:
-        """Read a folder."""
+        """Read a folder. A record that is as it was at the last reading is not decoded again."""
         path = self._path(folder)
-        records: dict[str, Versioned[R]] = {}
+        before = self._decoded.get(path, {})
+        decoded: dict[str, tuple[tuple[bytes, int, int], Versioned[Any]]] = {}
         invalid: list[RecordInvalid] = []
         for name, data, version, created in self._read_all(path):
+            key = (data, version, created)
+            known = before.get(name)
             try:
-                records[name] = decode(f"{path}/{name}", data, folder.type, version, created)
+                if known is None or known[0] != key:
+                    full_path = f"{path}/{name}"
+                    known = (key, decode(full_path, data, folder.type, version, created))
             except RecordInvalid as broken:
                 invalid.append(broken)
+            else:
+                decoded[name] = known
+        self._decoded[path] = decoded
+        records = {name: record for name, (_, record) in decoded.items()}
         return Listing(records=records, invalid=tuple(invalid))
 
     def create(

@@ -1,0 +1,103 @@
+"""Reading the store again and again, without reading what has not changed.
+
+A leader reads everything several times a second. Most records change rarely, and the store tells
+when they do: such a folder is read again only after its watch has fired, after writes and conflicts
+of the leader itself, and every few seconds in any case. A record read from here may be out of date
+by the time that a watch takes. That is no new risk: whatever is read may change before it is used,
+and every write names the version that it rests on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from orchestrator.records import Record
+from orchestrator.store.protocol import (
+    PLANS,
+    QUERIES,
+    Folder,
+    Key,
+    Listing,
+    Store,
+    Versioned,
+)
+
+R = TypeVar("R", bound=Record)
+
+
+class Reader(Protocol):
+    """The part of a store that a view of the cluster is read from."""
+
+    def get(self, key: Key[R]) -> Versioned[R] | None:
+        """Read a record; None if there is none. Raises `RecordInvalid`."""
+        ...
+
+    def list(self, folder: Folder[R]) -> Listing[R]:
+        """Read a folder."""
+        ...
+
+
+class ReadCache:
+    """A reader that keeps folders until they change.
+
+    Parameters
+    ----------
+    store
+        The store that is read.
+    kept
+        Folders to keep; any other one is read each time.
+    urgent
+        Those of them whose changes are told to `on_change`, on the store's thread.
+    on_change
+        Sets a flag.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        kept: Sequence[Folder[Record]],
+        urgent: Sequence[Folder[Record]] = (),
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._store = store
+        self._kept = {folder.path for folder in kept}
+        self._listings: dict[str, Listing[Any]] = {}
+        self._changed: set[str] = set()
+        for folder in kept:
+            store.watch(folder, self._watcher(folder, on_change if folder in urgent else None))
+
+    def get(self, key: Key[R]) -> Versioned[R] | None:
+        """Read a record."""
+        return self._store.get(key)
+
+    def list(self, folder: Folder[R]) -> Listing[R]:
+        """Read a folder, if it may have changed."""
+        path = folder.path
+        if path in self._changed:
+            self._changed.discard(path)
+            self._listings.pop(path, None)
+            if path == QUERIES.path:
+                # A client writes a plan before its query. Whoever has read the query must find it,
+                # even if the watch of the plans is late.
+                self._listings.pop(PLANS.path, None)
+        if (known := self._listings.get(path)) is not None:
+            return known
+        listing = self._store.list(folder)
+        if path in self._kept:
+            self._listings[path] = listing
+        return listing
+
+    def forget(self) -> None:
+        """Read everything anew the next time."""
+        self._listings.clear()
+
+    def _watcher(
+        self, folder: Folder[Record], on_change: Callable[[], None] | None
+    ) -> Callable[[], None]:
+        def changed() -> None:
+            self._changed.add(folder.path)
+            if on_change is not None:
+                on_change()
+
+        return changed
