@@ -1,4 +1,4 @@
-"""A whole cluster by hand, as in the tour: up, apply, status, tail, a drill, down."""
+"""A whole cluster by hand, as in the tour: up, apply, status, tail, a drill, sites killed, down."""
 
 from __future__ import annotations
 
