@@ -96,6 +96,10 @@ class FragmentEngine:
             return Vectorised(self._program, self.schema)
         return Stepwise(self._program, self.schema)
 
+    def evaluates(self, program: Program) -> bool:
+        """Whether it is an engine for this program."""
+        return self._program == program
+
     def offer(self, stream: str, chunk: Chunk) -> None:
         """Add the next chunk of an input.
 
@@ -235,6 +239,11 @@ class FragmentEngine:
             The snapshot is damaged, of another format or of another statement. The engine is
             unchanged.
         """
+        if isinstance(saved, PreparedState) and (prepared := saved.take(self._program)) is not None:
+            self._evaluation = prepared._evaluation
+            for stream, queue in prepared._queues.items():
+                self._queues[stream].restore(queue.position, queue.taken)
+            return
         for _ in self.restoring(saved):
             pass
 
@@ -262,6 +271,29 @@ class FragmentEngine:
         self._evaluation = evaluation
         for stream, saved_input in record.inputs.items():
             self._queues[stream].restore(saved_input.position, saved_input.taken)
+
+
+class PreparedState(SavedState):
+    """A snapshot from which an engine has been restored already.
+
+    Restoring another engine from it takes over that engine's state, once.
+
+    Parameters
+    ----------
+    saved
+        The snapshot.
+    engine
+        An engine that has been restored from it and not been used.
+    """
+
+    def __init__(self, saved: SavedState, engine: FragmentEngine) -> None:
+        super().__init__(saved.pieces)
+        self._engine: FragmentEngine | None = engine
+
+    def take(self, program: Program) -> FragmentEngine | None:
+        """The engine, if nobody has taken it and it evaluates this program."""
+        engine, self._engine = self._engine, None
+        return engine if engine is not None and engine.evaluates(program) else None
 
 
 def _first_times(

@@ -7,7 +7,7 @@ the next part. Two *lanes* lead to each peer:
 
 - `IN_ORDER`: the parts follow each other at once, between the messages sent before and after.
 - `BULK`: the message may arrive later than messages sent after it. The receiver confirms each part,
-  and at most `WINDOW_PARTS` are under way. Other messages wait for no more than these.
+  and at most `PARTS_UNDER_WAY` are under way. Other messages wait for no more than these.
 
 Each lane carries one message at a time, and its parts arrive in order or not at all. The receiver
 joins at most one message a lane and peer, of at most `MAX_MESSAGE_BYTES`. A part that does not
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 PART_BYTES = 256 * 1024
 """A millisecond on a link of 2 Gbit/s, and cheap compared with the handling of a message."""
 
-WINDOW_PARTS = 16
+PARTS_UNDER_WAY = 16
 """4 MiB under way: 40 MB/s at a round trip of 100 ms."""
 
 MAX_MESSAGE_BYTES = 1024 * 1024 * 1024
@@ -229,7 +229,7 @@ class BulkLane:
             self._number += 1
             made = parts(BULK, self._number, frames)
             active = self._active = BulkMessage(key=key, parts=made, moved_us=now_us)
-        for _ in range(min(most, WINDOW_PARTS - (active.sent - active.confirmed))):
+        for _ in range(min(most, PARTS_UNDER_WAY - (active.sent - active.confirmed))):
             try:
                 following = next(active.parts, None)
             except Exception:  # noqa: BLE001  A state that cannot be written must not end its host.
@@ -253,4 +253,4 @@ class BulkLane:
         active = self._active
         if active is None:
             return bool(self._waiting)
-        return active.sent - active.confirmed < WINDOW_PARTS
+        return active.sent - active.confirmed < PARTS_UNDER_WAY

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 from ha.messages import Message, Snapshot
+from ha.roles import ReplicaRole
 from orchestrator.clock import now_us
 from orchestrator.errors import InvalidInput
 from orchestrator.host.core import Worked
@@ -23,6 +24,7 @@ from orchestrator.host.events import Event, MessageArrived, PeerLost
 from orchestrator.host.loop import PUBLISH_US, HostLoop, Surroundings, host_identity
 from orchestrator.host.name_claim import TOKEN_BITS, claim_name
 from orchestrator.host.own_process import CpuMeter, ParentWatchdog
+from orchestrator.host.preparation import SnapshotPreparations
 from orchestrator.host.store_link import StoreThread
 from orchestrator.host.transport import FramesArrived, Keys, Transport
 from orchestrator.host.warm_up import warm_up
@@ -74,6 +76,7 @@ class HostProcess:
         keys = Keys.generate()
         self._transport = Transport(spec.node, keys, spec.bind, now_us)
         self._arrived: deque[FramesArrived | PeerLost] = deque()
+        self._preparations = SnapshotPreparations()
         self._busy_until_us = 0
         self._is_busy = False
         identity = host_identity(
@@ -150,7 +153,8 @@ class HostProcess:
     def _turn(self) -> None:
         """Wait until a message arrives or something is due, then let the loop take a turn."""
         waits_us = min(max(self._loop.next_due_us - now_us(), 0), LONGEST_WAIT_US)
-        arrived = self._transport.receive(0 if self._arrived else waits_us)
+        has_more = bool(self._arrived) or self._preparations.busy
+        arrived = self._transport.receive(0 if has_more else waits_us)
         for sender in {each.sender for each in arrived if isinstance(each, FramesArrived)}:
             self._loop.core.heard(sender, now_us())
         self._arrived.extend(arrived)
@@ -159,6 +163,8 @@ class HostProcess:
     def _events(self) -> Iterator[Event]:
         """Decode what has arrived, one message at a time, `MESSAGES_PER_TURN` at most."""
         core = self._loop.core
+        if (prepared := self._preparations.step()) is not None:
+            yield prepared
         for _ in range(min(len(self._arrived), MESSAGES_PER_TURN)):
             arrived = self._arrived.popleft()
             if isinstance(arrived, PeerLost):
@@ -173,7 +179,16 @@ class HostProcess:
                 core.counters["frames_refused"] += 1
                 _log.debug("frames from %s refused: %s", arrived.sender, error)
             else:
-                yield MessageArrived(sender=arrived.sender, message=message)
+                if isinstance(message, Snapshot):
+                    self._prepare(arrived.sender, message)
+                else:
+                    yield MessageArrived(sender=arrived.sender, message=message)
+
+    def _prepare(self, sender: str, snapshot: Snapshot) -> None:
+        """Read a snapshot's state, if a replica waits for it."""
+        hosted = self._loop.core.replica_manager.replicas.get(snapshot.fragment)
+        if hosted is not None and hosted.replica.role is ReplicaRole.WARMING:
+            self._preparations.add(sender, snapshot, hosted.replica.program)
 
 
 def run_host(spec: HostSpec) -> None:

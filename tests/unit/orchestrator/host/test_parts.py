@@ -12,8 +12,8 @@ from orchestrator.host.parts import (
     BULK,
     IN_ORDER,
     PART_BYTES,
+    PARTS_UNDER_WAY,
     STALLED_US,
-    WINDOW_PARTS,
     BulkLane,
     Joiner,
     parts,
@@ -89,7 +89,7 @@ def test_no_more_than_a_window_is_under_way() -> None:
     lane.send("state", endless())
     assert lane.ready
     assert len(list(lane.due(0, 4))) == 4
-    assert len(list(lane.due(0, 100))) == WINDOW_PARTS - 4
+    assert len(list(lane.due(0, 100))) == PARTS_UNDER_WAY - 4
     assert not lane.ready
     lane.confirm(1, 5)
     assert lane.ready
@@ -118,7 +118,7 @@ def test_a_message_that_nobody_confirms_is_given_up() -> None:
     lane = BulkLane(counters)
     lane.send("state", endless())
     lane.send("other", [b"other"])
-    assert len(list(lane.due(0, 100))) == WINDOW_PARTS
+    assert len(list(lane.due(0, 100))) == PARTS_UNDER_WAY
     assert list(lane.due(STALLED_US, 100)) == []
     assert len(list(lane.due(STALLED_US + 1, 100))) == 1
     assert counters == {"bulk_messages_given_up": 1}
