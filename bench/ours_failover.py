@@ -219,6 +219,7 @@ def judge(delivered: Delivered, steady_us: Sequence[int], kills: Sequence[Killed
                 outage(kill, [delivered]).recovery_ms for kill in kills
             ),
             "restored_s_median": statistics.median(kill.redundancy_restored_s for kill in kills),
+            "unprotected_s_max": max((kill.unprotected_s or 0.0) for kill in kills),
             "undisturbed_ms_median": statistics.median(undisturbed_ms),
             "latency_ms_p50": float(np.percentile(delivered.latencies_ms, 50)),
             "latency_ms_p99": float(np.percentile(delivered.latencies_ms, 99)),

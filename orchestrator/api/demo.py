@@ -21,7 +21,6 @@ from orchestrator.api.applying import apply
 from orchestrator.api.connection import Cluster
 from orchestrator.api.mapping import CoordinateMap, coordinate_map
 from orchestrator.api.plans import PlanDocument
-from orchestrator.control.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import DrillFailed, Killed
@@ -34,7 +33,7 @@ from orchestrator.sinks import read_back
 from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered
 from orchestrator.sources import played, recorded
 from orchestrator.sources.driver import RecordedSource
-from orchestrator.store.protocol import Store
+from orchestrator.store.protocol import NODES, Store
 
 ANSWER = "answer.sql"
 """In the example's folder: recomputes every output of its query in Spark SQL."""
@@ -226,11 +225,11 @@ class Demo:
 
     def _share(self, store: Store) -> float:
         """The share of the recordings whose results have been delivered at every output."""
-        nodes = read_view(store).nodes
         example = self._example
         progress: list[int] = []
         for stream, site in example.query.outputs.items():
-            sinks = nodes[site].record.sinks if site in nodes else {}
+            found = store.get(NODES.key(site))
+            sinks = {} if found is None else found.record.sinks
             at_ms = sinks[stream].watermark_ms if stream in sinks else None
             progress.append(example.begin_ms if at_ms is None else at_ms)
         return (min(progress) - example.begin_ms) / (example.end_ms - example.begin_ms)

@@ -16,14 +16,12 @@ from contextlib import suppress
 from orchestrator.control.audit_events import audit_events
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings, Write
-from orchestrator.control.read_cache import ReadCache
+from orchestrator.control.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.view import ClusterView, read_view, with_times
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
-    ASSIGNMENTS,
     FRAGMENTS,
     LEADER,
-    PLANS,
     PROBLEMS,
     QUERIES,
     STREAMS,
@@ -154,10 +152,9 @@ class Coordination:
         self._store = store
         self._settings = settings or DecisionSettings()
         self._before: ClusterView | None = None
-        # Nodes report several times a second. Decisions of people and hosts should not wait for
-        # the next step.
-        kept = (FRAGMENTS, ASSIGNMENTS, QUERIES, PLANS, STREAMS)
-        self._reader = ReadCache(store, kept, urgent=(QUERIES, STREAMS, FRAGMENTS), on_change=wake)
+        # Decisions of people and hosts should not wait for the next step.
+        urgent = (QUERIES, STREAMS, FRAGMENTS)
+        self._reader = ReadCache(store, RARELY_CHANGING, urgent=urgent, on_change=wake)
         self._read_whole_us = 0
         self._published = EphemeralRecord(store, PROBLEMS)
         self._published_in: tuple[int, tuple[str, ...]] = (0, ())

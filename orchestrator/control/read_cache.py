@@ -14,8 +14,11 @@ from typing import Any, Protocol, TypeVar
 
 from orchestrator.records import Record
 from orchestrator.store.protocol import (
+    ASSIGNMENTS,
+    FRAGMENTS,
     PLANS,
     QUERIES,
+    STREAMS,
     Folder,
     Key,
     Listing,
@@ -24,6 +27,10 @@ from orchestrator.store.protocol import (
 )
 
 R = TypeVar("R", bound=Record)
+
+
+RARELY_CHANGING = (FRAGMENTS, ASSIGNMENTS, QUERIES, PLANS, STREAMS)
+"""Folders worth keeping. Nodes report several times a second."""
 
 
 class Reader(Protocol):
@@ -64,8 +71,10 @@ class ReadCache:
         self._kept = {folder.path for folder in kept}
         self._listings: dict[str, Listing[Any]] = {}
         self._changed: set[str] = set()
-        for folder in kept:
+        self._watches = [
             store.watch(folder, self._watcher(folder, on_change if folder in urgent else None))
+            for folder in kept
+        ]
 
     def get(self, key: Key[R]) -> Versioned[R] | None:
         """Read a record."""
@@ -91,6 +100,11 @@ class ReadCache:
     def forget(self) -> None:
         """Read everything anew the next time."""
         self._listings.clear()
+
+    def close(self) -> None:
+        """End the watches; nothing may be read afterwards."""
+        for watch in self._watches:
+            watch.cancel()
 
     def _watcher(
         self, folder: Folder[Record], on_change: Callable[[], None] | None

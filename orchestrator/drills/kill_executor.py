@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 
 from orchestrator.clock import now_us
+from orchestrator.control.audit_events import RESTORED
 from orchestrator.control.dataflow import Fragment
+from orchestrator.control.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.errors import Refused, VivaceError
 from orchestrator.progress import Progress
@@ -73,6 +76,9 @@ class Killed:
         a warm secondary and the node a new host.
     causes
         How each secondary noticed.
+    unprotected_s
+        The longest time that a fragment had no warm secondary because of the kill; None if the
+        history tells of none.
     """
 
     target: Target
@@ -80,6 +86,7 @@ class Killed:
     detected_us: int
     causes: tuple[str, ...]
     restored_us: int
+    unprotected_s: float | None = None
 
     @staticmethod
     def recorded(target: Target, killed_us: int, restored_us: int, view: ClusterView) -> Killed:
@@ -197,8 +204,19 @@ def run(store: Store, target: str | None, on_progress: Progress) -> Killed:
         f"redundancy is not restored after the loss of {chosen.node}",
     )
     killed = Killed.recorded(chosen, killed_us, now_us(), view)
+    killed = replace(killed, unprotected_s=unprotected_s(store, killed_us))
     on_progress("restored", f"after {killed.redundancy_restored_s:.1f} s")
+    if killed.unprotected_s is not None:
+        detail = "no fragment was without a warm secondary for more than "
+        on_progress("protected", f"{detail}{killed.unprotected_s:.2f} s")
     return killed
+
+
+def unprotected_s(store: Store, since_us: int) -> float | None:
+    """The longest time without a warm secondary that has ended since a moment, s."""
+    events = [entry.event for entry in store.history() if entry.event.at_us >= since_us]
+    lasted_ms = [e.lasted_ms for e in events if e.kind == RESTORED and e.lasted_ms is not None]
+    return max(lasted_ms) / 1e3 if lasted_ms else None
 
 
 def _taken_over(view: ClusterView, name: str, target: Target) -> bool:
@@ -218,8 +236,9 @@ def _restored(view: ClusterView, target: Target) -> bool:
 
 def _await(store: Store, condition: Callable[[ClusterView], bool], otherwise: str) -> ClusterView:
     give_up = time.monotonic() + HEAL_TIMEOUT_S
-    while not condition(view := read_view(store)):
-        if time.monotonic() > give_up:
-            raise DrillFailed(f"{otherwise} within {HEAL_TIMEOUT_S:.0f} s")
-        time.sleep(LOOK_S)
+    with closing(ReadCache(store, RARELY_CHANGING)) as reader:
+        while not condition(view := read_view(reader)):
+            if time.monotonic() > give_up:
+                raise DrillFailed(f"{otherwise} within {HEAL_TIMEOUT_S:.0f} s")
+            time.sleep(LOOK_S)
     return view

@@ -40,7 +40,9 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True):
     lost, repeated
         Tuples of all outputs, from their sequence numbers.
     redundancy_restored_s
-        From the kill until every fragment was protected again.
+        From the kill until every fragment was protected again, and the node had a new host.
+    unprotected_s
+        The longest time that a fragment had no warm secondary; None if the history tells of none.
     """
 
     killed_node: str
@@ -52,6 +54,7 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True):
     repeated: int
     completed_timestamps: int
     redundancy_restored_s: float
+    unprotected_s: float | None = None
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -85,6 +88,7 @@ def failover(killed: Killed, delivered: Collection[Delivered]) -> Failover:
         repeated=sum(fault.repeated for fault in faults),
         completed_timestamps=sum(one.completed_timestamps.num_rows for one in delivered),
         redundancy_restored_s=killed.redundancy_restored_s,
+        unprotected_s=killed.unprotected_s,
     )
 
 

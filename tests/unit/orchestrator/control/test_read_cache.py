@@ -7,13 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from orchestrator.control.process import Coordination
-from orchestrator.control.read_cache import ReadCache
+from orchestrator.control.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.view import read_view
 from orchestrator.records import StreamRecord
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.protocol import (
-    ASSIGNMENTS,
-    FRAGMENTS,
     NODES,
     PLANS,
     QUERIES,
@@ -120,7 +118,7 @@ def test_folders_that_are_not_kept_are_read_each_time(
 
 def test_view_from_the_cache_is_the_view_from_the_store_whatever_happens() -> None:
     cluster = ObedientCluster()
-    cache = ReadCache(cluster.coordinator_store, (FRAGMENTS, ASSIGNMENTS, QUERIES, PLANS, STREAMS))
+    cache = ReadCache(cluster.coordinator_store, RARELY_CHANGING)
     cluster.apply(aircraft())
     for name in ("", "paris", "london"):
         if name:
@@ -146,3 +144,8 @@ def test_idle_leader_reads_the_nodes_alone() -> None:
         cluster.now_us += 200_000
         cluster.coordination.run_once(cluster.now_us)
     assert store.reads - before == 10
+
+
+def test_closed_cache_leaves_no_watch(server: MemoryServer, store: CountingStore) -> None:
+    ReadCache(store, RARELY_CHANGING).close()
+    assert server.watches == []
