@@ -68,13 +68,15 @@ class RowLog:
 
     def _make_room(self, added: int) -> None:
         """Move the living rows to the front, into larger arrays if they fill half of these."""
-        positions = self.oldest(self._kept)
-        rows, ids = self.take(positions), self.ids(positions)
-        timestamps = self._timestamps[positions]
-        capacity = len(self._ids)
-        while 2 * (rows.length + added) > capacity:
-            capacity *= 2
-        self._allocate(capacity)
+        where: slice | Positions = slice(self._head, self._tail)
+        if self._kept < self._tail - self._head:
+            where = self.oldest(self._kept)
+        columns = zip(self._values, self._valid, strict=True)
+        rows = Frame(
+            tuple(Vector(values, valid).take(where) for values, valid in columns), self._kept
+        )
+        ids, timestamps = self._ids[where], self._timestamps[where]
+        self._allocate(max(len(self._ids), _capacity(rows.length + added)))
         self._head = self._tail = self._kept = 0
         self.append(ids, timestamps, rows)
 
@@ -138,11 +140,13 @@ class RowLog:
             living = np.flatnonzero(alive)
             for piece in row_slices(len(living)):
                 positions = living[piece]
+                # The first piece says for how many rows to make room, which is slow to enlarge.
                 yield State(
+                    values={} if piece.start else {"rows": len(living)},
                     frames={
                         "keys": write_frame(keys.take(positions), ("int", "int")),
                         "rows": write_frame(rows.take(positions), self._kinds),
-                    }
+                    },
                 )
 
         return pieces
@@ -157,6 +161,8 @@ class RowLog:
         """
         keys = read_frame(state.frames["keys"], ("int", "int"))
         rows = read_frame(state.frames["rows"], self._kinds)
+        if not self._tail and 2 * state.values["rows"] > len(self._ids):
+            self._allocate(_capacity(state.values["rows"]))
         ids, timestamps = keys[0].values, keys[1].values
         if (
             rows.length != keys.length
@@ -168,3 +174,8 @@ class RowLog:
         ):
             raise SnapshotError("rows of a window are not in order")
         self.append(ids, timestamps, rows)
+
+
+def _capacity(rows: int) -> int:
+    """Room for as many rows again, rounded up to a power of two."""
+    return max(FIRST_CAPACITY, 1 << (2 * rows - 1).bit_length())
