@@ -14,7 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ha.messages import Ack, Data, Offer, Snapshot, SnapshotRequest, Subscribe, Subscribed
+from ha.messages import (
+    Ack,
+    Data,
+    Offer,
+    Snapshot,
+    SnapshotRequest,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
 from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import Receipt, Subscription
 from orchestrator.host.dispatcher import Dispatcher
@@ -76,9 +85,14 @@ class InputProcessor:
                 self._request_snapshot(hosted, now_us)
 
     def on_offer(self, sender: str, stream: str, offer: Offer, now_us: int) -> None:
-        """Ask for output that a producer has and this host lacks."""
+        """Ask for output that a producer has and this host lacks.
+
+        A producer that offers a stream which nobody reads here has not heard that this host left.
+        """
         subscription = self.replica_manager.subscriptions.get(stream)
         if subscription is None:
+            if stream not in self.replica_manager.sinks:
+                self.outbox.send(sender, Unsubscribe(stream=stream))
             return
         for node, request in subscription.offered(sender, offer, now_us):
             self.outbox.counters["chunks_missing"] += 1

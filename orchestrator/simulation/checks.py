@@ -31,6 +31,8 @@ def findings(seen: Observed, expected: dict[str, Expected]) -> list[str]:
         *_state_lost(seen),
         *(finding for stream in seen.arrivals for finding in _sink(seen, expected, stream)),
         *_replicas(seen, expected),
+        *_acknowledged(seen),
+        *_diverged(seen),
         *_primaries(seen),
         *_bound(seen),
     ]
@@ -147,6 +149,32 @@ def _replicas(seen: Observed, expected: dict[str, Expected]) -> Iterator[str]:
             yield f"replicas: those of {name} are in different states"
 
 
+def _acknowledged(seen: Observed) -> Iterator[str]:
+    """Every reader has acknowledged everything, and producers keep nothing for those that left."""
+    if seen.stuck or not seen.healed:
+        return
+    for node, host in sorted(seen.world.hosts.items()):
+        manager = host.core.replica_manager
+        logs = {name: hosted.replica.log for name, hosted in manager.replicas.items()}
+        logs |= {name: source.log for name, source in manager.sources.items()}
+        for name, log in logs.items():
+            for reader, subscriber in log.subscribers.items():
+                if subscriber.acknowledged.next_seq != log.end.next_seq:
+                    yield (
+                        f"reader: {reader} has acknowledged {subscriber.acknowledged.next_seq} of "
+                        f"{log.end.next_seq} tuples of {name} at {node}"
+                    )
+
+
+def _diverged(seen: Observed) -> Iterator[str]:
+    """Replicas never have different output, as long as none of their state was lost."""
+    if seen.exposed_us:
+        return
+    for entry in seen.entries:
+        if entry.text.startswith("diverged "):
+            yield f"replicas: at {_ms(seen, entry.at_us)}, {entry.text}"
+
+
 def _primaries(seen: Observed) -> Iterator[str]:
     for (name, epoch), accepted in seen.accepted.items():
         if len(accepted) > 1:
@@ -159,6 +187,10 @@ NO_BOUND = frozenset({"clock", "slow", "delay", "replaced"})
 
 SCHEDULING_MS = 60.0
 """Allowance for timers: acknowledgements, requests and batches."""
+
+CUT_HOP_MS = 600.0
+"""After a link is cut: how long a host takes to notice that a standby has output which it lacks,
+and to be fed by it. A stream may cross the same link at each of its hops; then the times add up."""
 
 
 def _bound(seen: Observed) -> Iterator[str]:
@@ -178,6 +210,10 @@ def _bound(seen: Observed) -> Iterator[str]:
         allowed_ms += fault.ends_ms - fault.at_ms + setting.session_timeout_us / 1000
     from_us = seen.began_us + fault.at_ms * 1000
     for stream, arrivals in seen.arrivals.items():
+        if kind == "cut":
+            # From fragment to fragment, and to the sink.
+            hops = setting.depth(stream) + 1
+            allowed_ms = hops * CUT_HOP_MS + interval_ms + SCHEDULING_MS
         silence = _longest_silence_ms(arrivals, from_us)
         if silence > allowed_ms:
             yield (

@@ -148,7 +148,8 @@ class SimulatedHost:
         try:
             self.link.exchange()
             if self.link.bug is not None:
-                raise self.link.bug
+                self._break(self.link.bug)
+                return
             if self.link.retry_s:
                 next_us = self._world.now_us + round(self.link.retry_s * 1e6)
         except StoreError as error:
@@ -200,13 +201,16 @@ class SimulatedHost:
             if self._world.check_invariants and self._world.now_us >= self._next_check_us:
                 self._next_check_us = self._world.now_us + self._world.check_every_us
                 self.core.check_invariants()
-        except Exception as error:
-            # In the real world this ends the process.
-            if self._world.on_broken is None:
-                raise
-            self._world.on_broken(self, error)
+        except Exception as error:  # noqa: BLE001  A bug may be anything.
+            self._break(error)
             return
         self.schedule(self.clock.world_time_us(self._loop.next_due_us))
+
+    def _break(self, error: Exception) -> None:
+        """Tell of a bug; in the real world most bugs end the process."""
+        if self._world.on_broken is None:
+            raise error
+        self._world.on_broken(self, error)
 
     def _send(self, to: str, message: Message) -> None:
         self._world.transmit(self, to, encode(message) if self._world.frames else message)

@@ -117,6 +117,11 @@ class Setting:
                 found.update(self.programs[name].inputs)
         return found
 
+    def depth(self, stream: str) -> int:
+        """Fragments on the longest way from a source to the stream."""
+        program = self.programs.get(stream)
+        return 0 if program is None else 1 + max(map(self.depth, program.inputs))
+
     def write(self, folder: Path) -> list[StreamRecord]:
         """Write the recordings; returns the records of the streams that play them."""
         records: list[StreamRecord] = []

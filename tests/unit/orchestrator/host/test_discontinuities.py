@@ -13,6 +13,7 @@ from ha.messages import (
     SnapshotRequest,
     Subscribe,
     Subscribed,
+    Unsubscribe,
 )
 from ha.roles import ReplicaRole
 from ha.subscription import STALLED_US
@@ -284,3 +285,21 @@ def test_a_snapshot_that_cannot_be_understood_is_refused_and_asked_for_again() -
     assert "snapshot refused" in [r.kind for r in host.take(Report)]
     host.hear("one", sound)
     assert host.role is ReplicaRole.STANDBY
+
+
+def test_an_offer_of_a_stream_that_nobody_here_reads_is_answered_with_unsubscribe() -> None:
+    # The first Unsubscribe may have been lost: the producer would keep its output for good.
+    host = sink()
+    unread = Offer(generation=1, epoch=1, watermark_ms=10, sent=False)
+    host.hear("one", Control(offers={"g": unread}))
+    assert host.sent_to("one", Unsubscribe) == [Unsubscribe(stream="g")]
+
+
+def test_a_sink_that_is_not_open_yet_does_not_refuse_its_stream() -> None:
+    host = Driven("exit")
+    out = SinkAssignment(stream="f", columns=COLUMNS, deadline_ms=100)
+    host.assign(Assignment(incarnation="1", sinks=(out,), producers={"f": ("one",)}, peers=peers()))
+    host.commands.clear()
+    unread = Offer(generation=1, epoch=1, watermark_ms=10, sent=False)
+    host.hear("one", Control(offers={"f": unread}))
+    assert host.take(Unsubscribe) == []
