@@ -174,7 +174,7 @@ class Coordination:
         except StoreUnavailable:
             return False
         except (VersionConflict, RecordExists, RecordMissing):
-            self._reader.forget()
+            self._reader.clear()
             return True
         except StoreError as error:
             with suppress(StoreError):
@@ -204,7 +204,7 @@ class Coordination:
 
     def _step(self, now_us: int) -> bool:
         if not 0 <= now_us - self._read_whole_us < READ_WHOLE_US:
-            self._reader.forget()
+            self._reader.clear()
             self._read_whole_us = now_us
         view = with_times(read_view(self._reader), self._before, now_us)
         if self._before is not None:
@@ -215,7 +215,7 @@ class Coordination:
         self._note_failures(decision.failures)
         self._note_problems(decision.problems)
         if decision.writes:
-            self._reader.forget()
+            self._reader.clear()
         for write in decision.writes:
             if not self.election.leads:
                 return False

@@ -97,7 +97,7 @@ class ReadCache:
             self._listings[path] = listing
         return listing
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Read everything anew the next time."""
         self._listings.clear()
 

@@ -210,3 +210,22 @@ def test_leader_and_primary_killed_at_once(scenario: Scenario, recording: Input)
     scenario.heal()
     assert fragment(scenario, "pairs").primary == before.secondary
     assert_exact(scenario.finish(), recording)
+
+
+@pytest.mark.parametrize("first", ["secondary", "primary"])
+def test_two_executors_killed_two_seconds_apart_lose_no_state(
+    scenario: Scenario, recording: Input, first: str
+) -> None:
+    before = fragment(scenario, "pairs")
+    assert before.secondary is not None
+    scenario.kill(before.secondary.node if first == "secondary" else before.primary.node)
+    scenario.run_for(2)
+    between = fragment(scenario, "pairs")
+    assert between.secondary is not None
+    assert between.secondary not in (before.primary, before.secondary)
+    scenario.kill(between.primary.node)
+    scenario.run_for(15)
+    scenario.heal()
+    assert_exact(scenario.finish(), recording)
+    assert fragment(scenario, "pairs").primary == between.secondary
+    assert not any(each.startswith("state lost") for each in history(scenario))

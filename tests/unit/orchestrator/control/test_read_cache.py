@@ -69,7 +69,7 @@ def test_folder_is_read_again_only_after_a_change(
     other.delete(STREAMS.key("north"), 1)
     assert rates(cache) == {}
     assert store.reads == 4
-    cache.forget()
+    cache.clear()
     assert rates(cache) == {}
     assert store.reads == 5
 
