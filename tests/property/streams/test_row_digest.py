@@ -40,9 +40,9 @@ def test_cuts_do_not_matter(given_rows: list[tuple[Any, ...]], cuts: list[int]) 
     places = sorted({0, len(given_rows), *(cut for cut in cuts if cut <= len(given_rows))})
     pairs = list(pairwise(places))
     slices = [whole.slice(start, stop - start) for start, stop in pairs]
-    copies = [batch(given_rows[start:stop]) for start, stop in pairs]
+    rebuilt = [batch(given_rows[start:stop]) for start, stop in pairs]
     empty = whole.slice(0, 0)
-    assert digest(whole) == digest(*slices, empty) == digest(empty, *copies)
+    assert digest(whole) == digest(*slices, empty) == digest(empty, *rebuilt)
 
 
 @given(st.lists(rows, max_size=8), st.lists(rows, max_size=8))
