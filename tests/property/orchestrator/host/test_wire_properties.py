@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from ha.messages import (
     Ack,
+    Control,
     Data,
-    Heartbeat,
     Message,
+    Offer,
+    OutputDigest,
     Ping,
     Pong,
     Snapshot,
@@ -24,6 +26,7 @@ from ha.messages import (
 )
 from orchestrator.host.wire import WireError, decode, encode
 from streams.chunk import Chunk, Position, stream_schema
+from streams.state import SavedState
 
 schema = stream_schema({"count": "int", "level": "float", "name": "string", "up": "bool"})
 
@@ -60,39 +63,40 @@ def chunks(draw: st.DrawFn) -> Chunk:
     )
 
 
+acks = st.builds(Ack, position=positions, epoch=counts, generation=counts)
+offers = st.builds(Offer, generation=counts, epoch=counts, watermark_ms=times, sent=st.booleans())
+digests = st.builds(OutputDigest, generation=counts, interval=int64, first_seq=counts, rows=counts)
+
 messages = st.one_of(
-    st.builds(Data, stream=names, epoch=counts, generation=counts, consumer=names, chunk=chunks()),
+    st.builds(Data, stream=names, epoch=counts, generation=counts, chunk=chunks()),
     st.builds(
         Subscribe,
         stream=names,
-        consumer=names,
         position=st.none() | positions,
         generation=st.none() | counts,
+        feed=st.booleans(),
+        patient=st.booleans(),
     ),
+    st.builds(Subscribed, stream=names, position=positions, epoch=counts, generation=counts),
+    st.builds(Unsubscribe, stream=names),
     st.builds(
-        Subscribed,
-        stream=names,
-        consumer=names,
-        position=positions,
-        epoch=counts,
-        generation=counts,
+        Control,
+        epochs=st.dictionaries(names, counts, max_size=4),
+        digests=st.dictionaries(names, digests, max_size=2),
+        acks=st.dictionaries(names, acks, max_size=2),
+        offers=st.dictionaries(names, offers, max_size=2),
     ),
-    st.builds(Unsubscribe, stream=names, consumer=names),
-    st.builds(
-        Ack, stream=names, consumer=names, position=positions, epoch=counts, generation=counts
-    ),
-    st.builds(Heartbeat, epochs=st.dictionaries(names, counts, max_size=4)),
     st.builds(SnapshotRequest, fragment=names),
     st.builds(
         Snapshot,
         fragment=names,
         epoch=counts,
         generation=counts,
-        state=st.binary(max_size=40),
+        state=st.lists(st.binary(max_size=40), max_size=3).map(SavedState.of),
         inputs=st.dictionaries(names, st.tuples(counts, positions), max_size=3),
         log_base=positions,
         log=st.lists(chunks(), max_size=3).map(tuple),
-        consumers=st.lists(st.tuples(names, names, positions), max_size=3).map(tuple),
+        consumers=st.lists(st.tuples(names, positions, st.booleans()), max_size=3).map(tuple),
     ),
     st.builds(Ping, sent_us=int64),
     st.builds(
