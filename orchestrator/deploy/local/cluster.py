@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -42,8 +43,9 @@ if TYPE_CHECKING:
 
     from orchestrator.spark.hosts.pool import HostPool
 
-SUPERVISE_EVERY_S = 0.5
-"""How often the supervisor looks for processes that have ended."""
+SUPERVISE_EVERY_S = 0.2
+"""How often the supervisor looks for processes that have ended: short beside the second or more
+that one takes to start."""
 
 _log = logging.getLogger("vivace.cluster")
 
@@ -265,19 +267,20 @@ class LocalCluster:
 
     def _supervise(self) -> None:
         """Restart ZooKeeper and sites that ended, as Spark restarts executors."""
-        assert self._zookeeper is not None
         while not self._stopping.wait(SUPERVISE_EVERY_S):
-            process = self._zookeeper.process
-            try:
-                if process is None or process.poll() is not None:
-                    _log.warning("ZooKeeper ended; starting it again")
-                    self._zookeeper.start()
-                for site in self._sites:
-                    if site.ended is not None:
-                        _log.warning("site %s ended with %s", site.name, site.ended)
-                        site.start()
-            except (VivaceError, OSError) as error:
-                _log.warning("%s", error)
+            for mend in (self._mend_zookeeper, *(partial(_mend, site) for site in self._sites)):
+                try:
+                    mend()
+                # The supervisor must outlive whatever goes wrong with one process.
+                except Exception as error:  # noqa: BLE001
+                    _log.warning("%s: %s", type(error).__name__, error)
+
+    def _mend_zookeeper(self) -> None:
+        assert self._zookeeper is not None
+        process = self._zookeeper.process
+        if process is None or process.poll() is not None:
+            _log.warning("ZooKeeper ended; starting it again")
+            self._zookeeper.start()
 
     def __enter__(self) -> Self:
         self.start()
@@ -285,6 +288,12 @@ class LocalCluster:
 
     def __exit__(self, *_error: object) -> None:
         self.stop()
+
+
+def _mend(site: Site) -> None:
+    if site.ended is not None:
+        _log.warning("site %s ended with %s", site.name, site.ended)
+        site.start()
 
 
 def remove_former_processes(store: Store) -> None:
