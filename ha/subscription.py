@@ -174,9 +174,9 @@ RETRY_US = 300_000
 STALLED_US = 200_000
 """How long a host that lacks output which a standby has already waits for the primary."""
 
-PATIENCE_US = 3_000_000
+PATIENCE_US = 15_000_000
 """How long a host that lacks tuples waits for a producer that does not answer, before it counts the
-tuples as lost."""
+tuples as lost: longer than a busy machine keeps anybody from answering."""
 
 
 @dataclass(slots=True)

@@ -146,7 +146,7 @@ class ReplicaManager:
                 yield from self._stop(fragment)
         for fragment, a in wanted.items():
             if (hosted := self.replicas.get(fragment)) is None:
-                yield self._start(a)
+                yield from self._start(a)
             else:
                 hosted.assignment = a
                 yield from _change_role(hosted, a)
@@ -183,21 +183,23 @@ class ReplicaManager:
             return []
         return [Report(kind="stopped", subject=fragment, detail=hosted.replica.role.value)]
 
-    def _start(self, a: FragmentAssignment) -> Command:
+    def _start(self, a: FragmentAssignment) -> Iterator[Command]:
         try:
             (statement,) = parse(a.statement)
             program = compile_statement(statement, a.inputs)
         except QueryError as error:
             # The coordinator could compile it, so it runs another version of the software.
-            return Report(kind="assignment refused", subject=a.fragment, detail=str(error))
+            yield Report(kind="assignment refused", subject=a.fragment, detail=str(error))
+            return
         schemas = {stream: stream_schema(columns) for stream, columns in a.inputs.items()}
         replica = Replica(program, schemas, epoch=a.epoch, generation=a.generation)
-        if a.role == "primary":
+        if a.role == "primary" and a.epoch == a.generation:
             replica.apply(RoleEvent.FOUNDED, a.epoch)
         self.replicas[a.fragment] = HostedReplica(assignment=a, replica=replica)
-        return Report(
+        yield Report(
             kind="started", subject=a.fragment, detail=f"{replica.role.value}, epoch {a.epoch}"
         )
+        yield from _stateless_primary(a, replica)
 
     def _sources(self, assigned: tuple[SourceAssignment, ...]) -> Iterator[Command]:
         wanted = {a.stream: a for a in assigned}
@@ -237,6 +239,11 @@ def _change_role(hosted: HostedReplica, a: FragmentAssignment) -> Iterator[Comma
     if a.epoch <= replica.epoch:
         return
     replica.apply(RoleEvent.SUPERSEDED if a.role == "secondary" else RoleEvent.PROMOTED, a.epoch)
+    yield from _stateless_primary(a, replica)
+
+
+def _stateless_primary(a: FragmentAssignment, replica: Replica) -> Iterator[Command]:
+    """Tell that a replica is listed as primary and has no state; the leader finds another one."""
     if a.role == "primary" and replica.role is ReplicaRole.WARMING:
         yield Report(
             kind="cannot be primary", subject=a.fragment, detail="its state has not arrived"

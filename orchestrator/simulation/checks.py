@@ -188,7 +188,7 @@ NO_BOUND = frozenset({"clock", "slow", "delay", "replaced"})
 SCHEDULING_MS = 60.0
 """Allowance for timers: acknowledgements, requests and batches."""
 
-CUT_HOP_MS = 600.0
+CUT_LINK_MS = 600.0
 """After a link is cut: how long a host takes to notice that a standby has output which it lacks,
 and to be fed by it. A stream may cross the same link at each of its hops; then the times add up."""
 
@@ -213,7 +213,7 @@ def _bound(seen: Observed) -> Iterator[str]:
         if kind == "cut":
             # From fragment to fragment, and to the sink.
             hops = setting.depth(stream) + 1
-            allowed_ms = hops * CUT_HOP_MS + interval_ms + SCHEDULING_MS
+            allowed_ms = hops * CUT_LINK_MS + interval_ms + SCHEDULING_MS
         silence = _longest_silence_ms(arrivals, from_us)
         if silence > allowed_ms:
             yield (

@@ -371,6 +371,16 @@ def test_a_new_generation_begins_from_nothing() -> None:
     assert (replica.generation, replica.log.end) == (2, Position())
 
 
+def test_state_is_founded_only_in_the_epoch_that_its_generation_is_named_after() -> None:
+    """A host that stopped its replica, and is then listed as primary, must not number from 0."""
+    host = Driven("one")
+    host.assign(assignment_of(assigned("primary", epoch=2, generation=1, peer_replica="two")))
+    assert host.role is ReplicaRole.WARMING
+    assert "cannot be primary" in [r.kind for r in host.take(Report)]
+    host.assign(assignment_of(assigned("primary", epoch=3, generation=3, peer_replica="two")))
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 3)
+
+
 def test_a_fragment_may_begin_in_the_middle_of_a_stream() -> None:
     host = Driven("one")
     host.assign(assignment_of(assigned("primary", peer_replica="two")))
