@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -32,6 +32,10 @@ secondary does not know a consumer that has just subscribed to the primary until
 an acknowledgement arrives. If the primary dies before that, the consumer still finds the output it
 lacks at the secondary."""
 
+OVERDUE_AFTER = 3
+"""Acknowledgement intervals after which output that is not acknowledged is offered: an
+acknowledgement takes one, and the way there and back less than two."""
+
 
 @dataclass(slots=True)
 class Subscriber:
@@ -47,6 +51,8 @@ class Subscriber:
         Whether output is kept for it while it is away.
     reread_from
         Where the piece began that was last read again for it.
+    ends_ms
+        Output watermarks at the last acknowledgement intervals.
     """
 
     acknowledged: Position
@@ -54,6 +60,7 @@ class Subscriber:
     feed: bool = False
     patient: bool = False
     reread_from: Position | None = None
+    ends_ms: deque[int] = field(default_factory=lambda: deque(maxlen=OVERDUE_AFTER))
 
 
 class OutputLog:
@@ -333,13 +340,21 @@ def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:
             )
 
 
-def offer(producer: Producer, node: str) -> Offer:
-    """Where the producer's output ends, for one subscriber."""
-    log = producer.log
-    feeds = producer.feeds_subscribers or log.subscribers[node].feed
+def offer(producer: Producer, node: str) -> Offer | None:
+    """Where the producer's output ends, for one subscriber; called every acknowledgement interval.
+
+    None as long as the subscriber acknowledges in time: then nothing that it was sent is lost.
+    """
+    log, subscriber = producer.log, producer.log.subscribers[node]
+    ends_ms = subscriber.ends_ms
+    overdue = len(ends_ms) == OVERDUE_AFTER and subscriber.acknowledged.watermark_ms < ends_ms[0]
+    ends_ms.append(log.end.watermark_ms)
+    if not overdue:
+        return None
+    feeds = producer.feeds_subscribers or subscriber.feed
     return Offer(
         generation=producer.generation,
         epoch=producer.epoch,
         watermark_ms=log.end.watermark_ms,
-        sent=feeds and not _before(log.subscribers[node].sent, log.end),
+        sent=feeds and not _before(subscriber.sent, log.end),
     )

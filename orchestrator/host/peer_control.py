@@ -63,9 +63,9 @@ class PeerControl:
                 drafts.setdefault(node, _Draft()).acks[stream] = ack
             for producer in self.replica_manager.producers():
                 for node in producer.log.subscribers:
-                    if producer.accepts_subscribers:
-                        offers = drafts.setdefault(node, _Draft()).offers
-                        offers[producer.stream] = offer(producer, node)
+                    offered = offer(producer, node) if producer.accepts_subscribers else None
+                    if offered is not None:
+                        drafts.setdefault(node, _Draft()).offers[producer.stream] = offered
         for node, draft in drafts.items():
             message = Control(
                 epochs=draft.epochs, digests=draft.digests, acks=draft.acks, offers=draft.offers

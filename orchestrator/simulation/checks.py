@@ -188,7 +188,7 @@ NO_BOUND = frozenset({"clock", "slow", "delay", "replaced"})
 SCHEDULING_MS = 60.0
 """Allowance for timers: acknowledgements, requests and batches."""
 
-CUT_LINK_MS = 600.0
+CUT_LINK_MS = 750.0
 """After a link is cut: how long a host takes to notice that a standby has output which it lacks,
 and to be fed by it. A stream may cross the same link at each of its hops; then the times add up."""
 

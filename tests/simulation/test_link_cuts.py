@@ -14,9 +14,9 @@ from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.simulation.scenario import Scenario
 from tests.pairs import NODES, SITES, Input, answer
 
-RESUMES_MS = 600
-"""Longest latency under a cut: a host waits `STALLED_US` for the primary, learns within an
-acknowledgement interval that the standby is ahead, and asks it over links of up to 50 ms."""
+RESUMES_MS = 750
+"""Longest latency under a cut: a host waits `STALLED_US` for the primary, learns within four
+acknowledgement intervals that the standby is ahead, and asks it over links of up to 50 ms."""
 
 
 @pytest.fixture(scope="module")

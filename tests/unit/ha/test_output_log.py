@@ -3,8 +3,15 @@ from dataclasses import dataclass
 import pytest
 
 from ha.errors import InvariantViolation
-from ha.messages import Ack, Subscribe
-from ha.output_log import OutputLog, acknowledge, feed_subscribers, offer, subscribe
+from ha.messages import Ack, Offer, Subscribe
+from ha.output_log import (
+    OVERDUE_AFTER,
+    OutputLog,
+    acknowledge,
+    feed_subscribers,
+    offer,
+    subscribe,
+)
 from streams.chunk import Position
 from tests.streams_of_numbers import chunk, numbers, schema
 
@@ -132,6 +139,13 @@ def ack(position: Position, generation: int = 3) -> Ack:
     return Ack(position=position, epoch=4, generation=generation)
 
 
+def overdue(made: Made, node: str) -> Offer:
+    """What is offered when acknowledgements have not come in time."""
+    offers = [offer(made, node) for _ in range(OVERDUE_AFTER + 1)]
+    assert offers[-1] is not None
+    return offers[-1]
+
+
 def test_an_acknowledgement_of_another_generation_trims_nothing() -> None:
     made = Made(log_of((10, 2), (20, 1)))
     made.log.subscribe(ALICE, None)
@@ -163,16 +177,27 @@ def test_a_standby_sends_only_to_those_that_asked_to_be_fed() -> None:
     made.log.subscribe(ALICE, None, feed=True)
     made.log.subscribe(BOB, None)
     assert [node for node, _ in feed_subscribers(made)] == [ALICE]
-    assert (offer(made, ALICE).sent, offer(made, BOB).sent) == (True, False)
+    assert [overdue(made, node).sent for node in (ALICE, BOB)] == [True, False]
 
 
 def test_an_offer_says_whether_everything_was_sent() -> None:
     made = Made(log_of((10, 2)))
     made.log.subscribe(ALICE, None)
-    assert not offer(made, ALICE).sent
+    assert not overdue(made, ALICE).sent
     list(feed_subscribers(made))
-    assert offer(made, ALICE).sent
-    assert offer(made, ALICE).watermark_ms == 10
+    assert overdue(made, ALICE).sent
+    assert overdue(made, ALICE).watermark_ms == 10
+
+
+def test_nothing_is_offered_while_acknowledgements_come_in_time() -> None:
+    made = Made(log_of((10, 1)))
+    made.log.subscribe(ALICE, None)
+    for ts in range(20, 100, 10):
+        assert offer(made, ALICE) is None
+        one = chunk(made.log.end.next_seq, [(ts, 1)])
+        before = made.log.end
+        made.log.append(one.rows, one.watermarks_ms, one.ingestion_times_us)
+        made.log.acknowledge(ALICE, before)
 
 
 def test_a_host_that_subscribes_again_is_sent_everything_from_there_again() -> None:

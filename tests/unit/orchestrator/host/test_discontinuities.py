@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ha.messages import (
+    Ack,
     Control,
     Data,
     Offer,
@@ -194,15 +195,29 @@ def test_a_standby_feeds_a_host_that_the_primary_does_not_reach() -> None:
     assert other.sent_to("exit", Data) == []
 
 
-def test_control_messages_say_where_output_ends_and_whether_it_was_sent() -> None:
+def pass_time(host: Driven, ms: int) -> None:
+    """Let time pass in which other hosts are heard."""
+    for _ in range(ms // 20):
+        host.wait(20)
+        for node in ("one", "two"):
+            host.core.heard(node, host.now_us)
+
+
+def test_output_that_is_not_acknowledged_in_time_is_offered() -> None:
     for host, sent in ((primary(), True), (standby(), False)):
         host.hear("exit", Subscribe(stream="f", position=None, generation=None))
         host.hear("site", data(chunk(0, [(10, 4)])))
         host.work()
         host.commands.clear()
-        host.wait(60)
+        pass_time(host, 140)
+        assert all(not c.offers for c in host.sent_to("exit", Control))
+        pass_time(host, 100)
         offers = [c.offers["f"] for c in host.sent_to("exit", Control)]
         assert offers[-1] == Offer(generation=1, epoch=1, watermark_ms=10, sent=sent)
+        position = Position(next_seq=2, watermark_ms=10)
+        host.hear("exit", Control(acks={"f": Ack(position=position, epoch=1, generation=1)}))
+        pass_time(host, 200)
+        assert all(not c.offers for c in host.sent_to("exit", Control))
 
 
 def test_replicas_with_equal_output_have_equal_digests_however_it_is_cut() -> None:
