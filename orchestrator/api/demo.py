@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import psutil
 from pyarrow import parquet
 
 from orchestrator.api.applying import apply
@@ -61,6 +62,9 @@ class Verdict(Failover, frozen=True, kw_only=True):
         Whether Spark SQL computes exactly the delivered outputs from the recordings.
     latency_ms_p50, latency_ms_p99, deadline_miss_ratio
         Over the completed timestamps of all outputs.
+    stolen_cpu_pct
+        Share of this machine's processor time that its host gave to other machines during the
+        replay, %. It explains late results; 0 where it is not known.
     alerts
         Tuples of the first output.
     outputs
@@ -74,6 +78,7 @@ class Verdict(Failover, frozen=True, kw_only=True):
     latency_ms_p99: float
     deadline_miss_ratio: float
     deadline_ms: float
+    stolen_cpu_pct: float
     alerts: int
     input_rows: int
     outputs: dict[str, int]
@@ -194,8 +199,10 @@ class Demo:
             connected = Cluster(cluster.config, store)
             applied = apply(connected, example.manifests, on_progress=self._on_step)
             self._on_plan(applied.plan, coordinate_map(connected, applied.plan))
+            before = psutil.cpu_times()
             with ThreadPoolExecutor(1, thread_name_prefix="drill") as drill:
                 killed = self._replay(store, drill)
+            stolen_pct = _stolen_cpu_pct(before, psutil.cpu_times())
             delivered = {
                 stream: self._archived(cluster, stream) for stream in example.query.outputs
             }
@@ -203,7 +210,7 @@ class Demo:
             cluster.stop_hosts()
             self._on_step("verify", "recomputing the results in Spark SQL")
             differences = self._differences(cluster, delivered)
-        return self._verdict(delivered, killed, differences)
+        return self._verdict(delivered, killed, differences, stolen_pct)
 
     def _replay(self, store: Store, drill: ThreadPoolExecutor) -> Killed:
         """Watch the replay, and have an executor killed meanwhile."""
@@ -272,7 +279,11 @@ class Demo:
         )
 
     def _verdict(
-        self, delivered: Mapping[str, Delivered], killed: Killed, differences: tuple[str, ...]
+        self,
+        delivered: Mapping[str, Delivered],
+        killed: Killed,
+        differences: tuple[str, ...],
+        stolen_pct: float,
     ) -> Verdict:
         latencies_ms = np.concatenate([one.latencies_ms for one in delivered.values()])
         p50, p99 = (float(v) for v in np.percentile(latencies_ms, [50, 99]))
@@ -285,9 +296,17 @@ class Demo:
             latency_ms_p99=p99,
             deadline_miss_ratio=float(np.mean(latencies_ms > deadline_ms)),
             deadline_ms=deadline_ms,
+            stolen_cpu_pct=stolen_pct,
             alerts=next(iter(rows.values())),
             input_rows=sum(parquet.ParquetFile(each).metadata.num_rows for each in recordings),
             outputs=rows,
             differences=differences,
             **msgspec.structs.asdict(failover(killed, delivered.values())),
         )
+
+
+def _stolen_cpu_pct(before: tuple[float, ...], after: tuple[float, ...]) -> float:
+    """The share of processor time between two readings that other machines took, %."""
+    spent_s = sum(after) - sum(before)
+    stolen_s: float = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
+    return 100 * stolen_s / spent_s if spent_s else 0.0
