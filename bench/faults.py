@@ -9,7 +9,6 @@ that they entered with.
 from __future__ import annotations
 
 import os
-import signal
 import tempfile
 import time
 from collections import defaultdict
@@ -62,14 +61,8 @@ class Faults:
 
     def kill(self, node: str) -> None:
         """SIGKILL to a node's host; an executor dies with it."""
-        view = read_view(self.store)
-        pid = view.nodes[node].record.pid
         self.ended.add(node)
-        victim = psutil.Process(pid)
-        if node in view.executors:
-            # The host is a child of a Python daemon, whose parent is the executor's Java process.
-            victim = next(each for each in victim.parents() if "java" in each.name())
-        victim.send_signal(signal.SIGKILL)
+        self._process(node).kill()
 
     def source_site(self) -> None:
         """The site where the stream enters is killed."""
@@ -86,10 +79,10 @@ class Faults:
 
     def primary_paused(self) -> None:
         """The host of the primary is stopped for 5 s, and goes on."""
-        pid = read_view(self.store).nodes[self.fragment().primary.node].record.pid
-        os.kill(pid, signal.SIGSTOP)
+        host = psutil.Process(read_view(self.store).nodes[self.fragment().primary.node].record.pid)
+        host.suspend()
         time.sleep(PAUSE_S)
-        os.kill(pid, signal.SIGCONT)
+        host.resume()
 
     def two_executors(self) -> None:
         """The executor of the secondary is killed, and 2 s later that of the primary."""
@@ -102,17 +95,25 @@ class Faults:
     def store_away(self) -> None:
         """ZooKeeper does not answer for 30 s; meanwhile the executor of the primary is killed."""
         primary = self.fragment().primary.node
-        pid = read_view(self.store).nodes[primary].record.pid
+        executor = self._process(primary)
         server = next(p for p in psutil.process_iter() if _is_zookeeper(p))
         server.suspend()
         try:
             time.sleep(STEADY_S)
             self.ended.add(primary)
-            java = next(p for p in psutil.Process(pid).parents() if "java" in p.name())
-            java.kill()
+            executor.kill()
             time.sleep(STORE_AWAY_S - STEADY_S)
         finally:
             server.resume()
+
+    def _process(self, node: str) -> psutil.Process:
+        """A site's host, or the Java process of an executor, with which its host ends."""
+        view = read_view(self.store)
+        host = psutil.Process(view.nodes[node].record.pid)
+        if node not in view.executors:
+            return host
+        # The host is a child of a Python daemon, whose parent is the executor's Java process.
+        return next(each for each in host.parents() if "java" in each.name())
 
     def fragment(self) -> FragmentRecord:
         """The record of the only fragment."""

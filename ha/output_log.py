@@ -340,7 +340,7 @@ def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:
             )
 
 
-def offer(producer: Producer, node: str) -> Offer | None:
+def overdue_offer(producer: Producer, node: str) -> Offer | None:
     """Where the producer's output ends, for one subscriber; called every acknowledgement interval.
 
     None as long as the subscriber acknowledges in time: then nothing that it was sent is lost.

@@ -195,15 +195,19 @@ class Replica:
         )
 
     def install(self, snapshot: Snapshot) -> bool:
-        """Adopt a peer replica's state; False if there is a gap between it and the waiting input.
+        """Adopt a peer replica's state, unless it is too old; returns whether it was adopted.
 
-        The output log is adopted too, so that this replica can send whatever a consumer lacks.
+        It is too old if the fragment has started over since, or if there is a gap between it and
+        the waiting input. The output log is adopted too, so that this replica can send whatever a
+        consumer lacks.
 
         Raises
         ------
         SnapshotError, ChunkError, InvariantViolation
             The snapshot contradicts itself or this fragment. The replica is unchanged.
         """
+        if snapshot.generation < self.generation:
+            return False
         joined: dict[str, list[Chunk]] = {}
         for stream, entry in self.inputs.items():
             generation, cut = snapshot.inputs[stream]

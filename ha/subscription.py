@@ -205,7 +205,6 @@ class Link:
     generation: int = 0
     feed: bool = False
     whole: bool = False
-    offer: Offer | None = None
 
 
 @dataclass(slots=True)
@@ -332,7 +331,6 @@ class Subscription:
         link = self._links.get(node)
         if link is None or link.start is None:
             return []
-        link.offer = offer
         if not self._lacks(offer):
             return []
         if offer.sent:

@@ -119,6 +119,11 @@ class HostCore:
         """Note that a message of another host has arrived; it may wait until it is handled."""
         self._failover.heard(node, now_us)
 
+    def snapshot_is_here(self, fragment: str, now_us: int) -> None:
+        """Note that a snapshot has come and is being read: it need not be asked for again yet."""
+        if (hosted := self.replica_manager.replicas.get(fragment)) is not None:
+            hosted.snapshot_asked_us = now_us
+
     def handle(self, event: Event, now_us: int) -> list[Command]:
         """React to an event."""
         self._talk_to_itself(now_us)

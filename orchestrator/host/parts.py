@@ -16,6 +16,7 @@ continue the last one ends the message that is being joined; it is dropped and c
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
@@ -36,6 +37,8 @@ STALLED_US = 5_000_000
 IN_ORDER, BULK = 0, 1
 _CONTINUES, _LAST, _CONFIRMS = 1, 2, 4
 _header = struct.Struct("<BBQI")
+
+_log = logging.getLogger("vivace.host")
 
 
 def cut(frames: Iterable[bytes]) -> Iterator[tuple[list[bytes], bool]]:
@@ -233,6 +236,7 @@ class BulkLane:
             try:
                 following = next(active.parts, None)
             except Exception:  # noqa: BLE001  A state that cannot be written must not end its host.
+                _log.exception("%s cannot be written", active.key)
                 self.give_up()
                 return
             if following is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ha.messages import Ack, Control, Offer, OutputDigest
-from ha.output_log import acknowledge, offer
+from ha.output_log import acknowledge, overdue_offer
 from ha.roles import ReplicaRole
 from orchestrator.host.events import Outbox
 from orchestrator.host.failover import Failover
@@ -63,7 +63,9 @@ class PeerControl:
                 drafts.setdefault(node, _Draft()).acks[stream] = ack
             for producer in self.replica_manager.producers():
                 for node in producer.log.subscribers:
-                    offered = offer(producer, node) if producer.accepts_subscribers else None
+                    offered = (
+                        overdue_offer(producer, node) if producer.accepts_subscribers else None
+                    )
                     if offered is not None:
                         drafts.setdefault(node, _Draft()).offers[producer.stream] = offered
         for node, draft in drafts.items():

@@ -37,13 +37,13 @@ class SnapshotPreparations:
         self._waiting: deque[_Preparation] = deque()
 
     @property
-    def busy(self) -> bool:
-        """Whether `step` has something to do."""
-        return bool(self._waiting)
+    def fragments(self) -> tuple[str, ...]:
+        """Fragments whose states are being read; `step` has something to do if there are any."""
+        return tuple(one.snapshot.fragment for one in self._waiting)
 
     def add(self, sender: str, snapshot: Snapshot, program: Program) -> None:
         """Read a snapshot's state; a second snapshot of the fragment meanwhile is dropped."""
-        if any(one.snapshot.fragment == snapshot.fragment for one in self._waiting):
+        if snapshot.fragment in self.fragments:
             return
         if not self._waiting:
             # Each full collection would visit all objects of the states once more.

@@ -153,7 +153,7 @@ class HostProcess:
     def _turn(self) -> None:
         """Wait until a message arrives or something is due, then let the loop take a turn."""
         waits_us = min(max(self._loop.next_due_us - now_us(), 0), LONGEST_WAIT_US)
-        has_more = bool(self._arrived) or self._preparations.busy
+        has_more = bool(self._arrived or self._preparations.fragments)
         arrived = self._transport.receive(0 if has_more else waits_us)
         for sender in {each.sender for each in arrived if isinstance(each, FramesArrived)}:
             self._loop.core.heard(sender, now_us())
@@ -163,6 +163,8 @@ class HostProcess:
     def _events(self) -> Iterator[Event]:
         """Decode what has arrived, one message at a time, `MESSAGES_PER_TURN` at most."""
         core = self._loop.core
+        for fragment in self._preparations.fragments:
+            core.snapshot_is_here(fragment, now_us())
         if (prepared := self._preparations.step()) is not None:
             yield prepared
         for _ in range(min(len(self._arrived), MESSAGES_PER_TURN)):

@@ -9,7 +9,7 @@ from ha.output_log import (
     OutputLog,
     acknowledge,
     feed_subscribers,
-    offer,
+    overdue_offer,
     subscribe,
 )
 from streams.chunk import Position
@@ -141,7 +141,7 @@ def ack(position: Position, generation: int = 3) -> Ack:
 
 def overdue(made: Made, node: str) -> Offer:
     """What is offered when acknowledgements have not come in time."""
-    offers = [offer(made, node) for _ in range(OVERDUE_AFTER + 1)]
+    offers = [overdue_offer(made, node) for _ in range(OVERDUE_AFTER + 1)]
     assert offers[-1] is not None
     return offers[-1]
 
@@ -189,11 +189,20 @@ def test_an_offer_says_whether_everything_was_sent() -> None:
     assert overdue(made, ALICE).watermark_ms == 10
 
 
+def test_a_deposed_primary_offers_what_it_had_sent_as_a_standby_does() -> None:
+    """What was lost on the way comes only if the host asks to be fed."""
+    made = Made(log_of((10, 2)))
+    made.log.subscribe(ALICE, None)
+    list(feed_subscribers(made))
+    made.feeds_subscribers = False
+    assert not overdue(made, ALICE).sent
+
+
 def test_nothing_is_offered_while_acknowledgements_come_in_time() -> None:
     made = Made(log_of((10, 1)))
     made.log.subscribe(ALICE, None)
     for ts in range(20, 100, 10):
-        assert offer(made, ALICE) is None
+        assert overdue_offer(made, ALICE) is None
         one = chunk(made.log.end.next_seq, [(ts, 1)])
         before = made.log.end
         made.log.append(one.rows, one.watermarks_ms, one.ingestion_times_us)

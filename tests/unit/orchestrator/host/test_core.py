@@ -259,6 +259,19 @@ def test_a_peer_replica_without_state_gives_none_and_is_asked_again() -> None:
     assert len(host.sent_to("one", SnapshotRequest)) == 1
 
 
+def test_a_state_that_is_being_read_is_not_asked_for_again() -> None:
+    host = Driven("two")
+    host.assign(assignment_of(assigned("secondary", peer_replica="one")))
+    host.hear("site", subscribed())
+    host.commands.clear()
+    for _ in range(10):
+        host.core.snapshot_is_here("f", host.now_us)
+        host.wait(200)
+    assert host.sent_to("one", SnapshotRequest) == []
+    host.wait(600)
+    assert len(host.sent_to("one", SnapshotRequest)) >= 1
+
+
 def test_a_gap_is_asked_for_from_where_the_replica_stands() -> None:
     host = primary()
     host.hear("site", data(chunk(0, [(10, 2)])))

@@ -152,6 +152,19 @@ def test_a_state_from_before_the_crossing_is_not_installed_after_it() -> None:
     assert host.core.counters["snapshots_unusable"] == 1
 
 
+def test_a_state_of_an_earlier_generation_of_the_fragment_is_not_installed() -> None:
+    """Snapshots may be overtaken: this one was under way when the fragment started over."""
+    other = primary()
+    other.commands.clear()
+    other.hear("two", SnapshotRequest(fragment="f"))
+    host = Driven("two")
+    host.assign(assignment_of(assigned("secondary", epoch=2, generation=2, peer_replica="one")))
+    host.hear("site", Subscribed(stream="s", position=Position(), epoch=1, generation=1))
+    host.hear("one", other.sent_to("two", Snapshot)[0])
+    assert host.role is ReplicaRole.WARMING
+    assert host.core.counters["snapshots_unusable"] == 1
+
+
 def test_what_a_trimmed_new_generation_lacks_is_counted_and_reported() -> None:
     host = primary()
     host.hear("site", data(chunk(0, [(10, 2)])))

@@ -55,7 +55,7 @@ def test_a_state_is_read_in_steps_and_adopted_at_once() -> None:
     assert not gc.isenabled()
     message, steps = prepared(preparations)
     assert steps == 3
-    assert (preparations.busy, gc.isenabled()) == (False, True)
+    assert (preparations.fragments, gc.isenabled()) == ((), True)
     # A prepared state is adopted once; after that its pieces are read.
     for _ in range(2):
         engine = FragmentEngine(STATEMENT)
