@@ -62,11 +62,8 @@ class PeerControl:
             for node, stream, ack in self.inputs.acknowledgements():
                 drafts.setdefault(node, _Draft()).acks[stream] = ack
             for producer in self.replica_manager.producers():
-                for node in producer.log.subscribers:
-                    offered = (
-                        overdue_offer(producer, node) if producer.accepts_subscribers else None
-                    )
-                    if offered is not None:
+                for node in producer.log.subscribers if producer.accepts_subscribers else ():
+                    if (offered := overdue_offer(producer, node)) is not None:
                         drafts.setdefault(node, _Draft()).offers[producer.stream] = offered
         for node, draft in drafts.items():
             message = Control(

@@ -14,11 +14,12 @@ from functools import partial
 import msgspec
 
 from orchestrator.simulation.checks import findings
+from orchestrator.simulation.observed import Observed
 from orchestrator.simulation.oracle import expected
 from orchestrator.simulation.schedule import KINDS, Schedule, Shape, random_schedule
 from orchestrator.simulation.shrinking import shrink
 from orchestrator.simulation.transcript import transcript
-from orchestrator.simulation.trial import Observed, play
+from orchestrator.simulation.trial import play
 from orchestrator.simulation.world import START_US
 
 SEEDS_A_TASK = 4

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from ha.roles import ReplicaRole
+from orchestrator.simulation.observed import Arrival, Observed
 from orchestrator.simulation.oracle import Expected, Row, rows_of
 from orchestrator.simulation.schedule import Shape
 from orchestrator.simulation.setting import BEGIN_MS, LONGEST_WINDOW_MS, RECOVERY_BOUND_MS
-from orchestrator.simulation.trial import Arrival, Observed
 
 SHOWN = 3
 """Tuples that a finding shows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.simulation.faults import fault_text
-from orchestrator.simulation.trial import Entry, Observed
+from orchestrator.simulation.observed import Entry, Observed
 from streams.language import parse
 
 

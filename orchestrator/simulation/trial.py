@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -36,8 +35,9 @@ from orchestrator.simulation.faults import (
 )
 from orchestrator.simulation.hosts import SimulatedHost
 from orchestrator.simulation.memory_store import MemoryStore
+from orchestrator.simulation.observed import Arrival, Entry, Observed
 from orchestrator.simulation.schedule import Schedule
-from orchestrator.simulation.setting import BEGIN_MS, Setting
+from orchestrator.simulation.setting import BEGIN_MS
 from orchestrator.simulation.world import World
 from orchestrator.store.protocol import FRAGMENTS, QUERIES, STREAMS
 
@@ -65,61 +65,6 @@ RESTART_US = 1_500_000
 
 CANDIDATES = 2
 """Coordinators that stand for election."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A line of a transcript."""
-
-    at_us: int
-    subject: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A delivery, and when it arrived on the world's clock."""
-
-    at_us: int
-    node: str
-    delivery: Deliver
-
-
-@dataclass(slots=True)
-class Observed:
-    """All that the checks look at.
-
-    Attributes
-    ----------
-    began_us, ended_us
-        When the streams began, and when the trial was over.
-    broken
-        Errors that would have ended a host's process, a sentence each.
-    accepted
-        Fragment, epoch → primaries that the store has listed under it.
-    exposed_us
-        Fragment → when a fault took its last warm replica.
-    struck
-        Nodes that faults hit, as they were resolved.
-    stuck
-        What did not come about in time.
-    """
-
-    setting: Setting
-    schedule: Schedule
-    world: World
-    arrivals: dict[str, list[Arrival]]
-    began_us: int = 0
-    ended_us: int = 0
-    broken: list[str] = field(default_factory=list[str])
-    accepted: dict[tuple[str, int], set[ReplicaId]] = field(
-        default_factory=dict[tuple[str, int], set[ReplicaId]]
-    )
-    exposed_us: dict[str, int] = field(default_factory=dict[str, int])
-    struck: dict[str, int] = field(default_factory=dict[str, int])
-    stuck: list[str] = field(default_factory=list[str])
-    entries: list[Entry] = field(default_factory=list[Entry])
-    healed: bool = False
 
 
 class Trial:

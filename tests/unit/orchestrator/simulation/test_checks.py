@@ -12,9 +12,9 @@ from orchestrator.records import ReplicaId
 from orchestrator.simulation.campaign import check
 from orchestrator.simulation.checks import findings
 from orchestrator.simulation.faults import Pause, Slow
+from orchestrator.simulation.observed import Arrival, Entry, Observed
 from orchestrator.simulation.oracle import expected
 from orchestrator.simulation.schedule import Schedule, Shape
-from orchestrator.simulation.trial import Arrival, Entry, Observed
 
 pytestmark = pytest.mark.slow
 
