@@ -42,3 +42,13 @@ def test_ignores_peers_it_does_not_watch() -> None:
     made = detector()
     made.watch(set(), 0)
     assert ticked(made, 0, 1_000_000) == []
+
+
+def test_a_peer_that_was_unwatched_meanwhile_is_suspected_anew() -> None:
+    detector = FailureDetector(suspect_after_us=100, tick_us=1000)
+    detector.watch({"a"}, 0)
+    assert detector.suspects(200) == ["a"]
+    detector.watch(set(), 300)
+    detector.watch({"a"}, 400)
+    assert detector.suspects(450) == []
+    assert detector.suspects(600) == ["a"]

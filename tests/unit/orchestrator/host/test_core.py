@@ -31,6 +31,7 @@ from orchestrator.host.events import (
     SinkOpened,
     SourceEmitted,
 )
+from orchestrator.host.replica_manager import ABSENT_SINK_US
 from orchestrator.records import (
     Assignment,
     ClusterRecord,
@@ -186,6 +187,48 @@ def test_peer_replica_gone_from_the_store_is_a_loss() -> None:
     )
     (takeover,) = host.take(RecordTakeover)
     assert takeover.cause == "gone from the store"
+
+
+def test_a_new_process_of_the_peer_replicas_node_is_a_loss() -> None:
+    """It runs under the same name, and has none of the old one's state."""
+    host = standby()
+    host.assign(assignment_of(assigned("secondary", peer_replica="one"), at=peers(renewed="one")))
+    (takeover,) = host.take(RecordTakeover)
+    assert takeover.cause == "gone from the store"
+
+
+def test_output_is_kept_for_a_sink_that_was_away_for_a_moment() -> None:
+    host = Driven("one")
+    mine = assigned("primary", peer_replica="two")
+    host.assign(assignment_of(mine))
+    host.hear("exit", Subscribe(stream="f", position=None, generation=None, patient=True))
+    host.assign(assignment_of(mine, at=peers(("one", "two", "site"))))
+    host.wait(1000)
+    host.assign(assignment_of(mine))
+    host.wait(ABSENT_SINK_US / MS + 1000)
+    assert set(host.core.replica_manager.replicas["f"].replica.log.subscribers) == {"exit"}
+
+
+def test_output_is_not_kept_for_ever_for_a_sink_that_stays_away() -> None:
+    host = Driven("one")
+    mine = assigned("primary", peer_replica="two")
+    host.assign(assignment_of(mine))
+    host.hear("exit", Subscribe(stream="f", position=None, generation=None, patient=True))
+    host.assign(assignment_of(mine, at=peers(("one", "two", "site"))))
+    host.wait(ABSENT_SINK_US / MS - 1000)
+    log = host.core.replica_manager.replicas["f"].replica.log
+    assert set(log.subscribers) == {"exit"}
+    host.wait(2000)
+    assert set(log.subscribers) == set()
+
+
+def test_a_promoted_secondary_without_state_says_that_it_cannot_be_primary() -> None:
+    host = Driven("two")
+    host.assign(assignment_of(assigned("secondary", peer_replica="one")))
+    host.commands.clear()
+    host.assign(assignment_of(assigned("primary", epoch=2, peer_replica="one")))
+    assert host.role is ReplicaRole.WARMING
+    assert "cannot be primary" in [r.kind for r in host.take(Report)]
 
 
 def test_primary_steps_down_when_a_consumer_knows_a_newer_epoch() -> None:

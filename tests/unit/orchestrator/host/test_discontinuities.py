@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ha.messages import (
@@ -331,3 +333,61 @@ def test_a_sink_that_is_not_open_yet_does_not_refuse_its_stream() -> None:
     unread = Offer(generation=1, epoch=1, watermark_ms=10, sent=False)
     host.hear("one", Control(offers={"f": unread}))
     assert host.take(Unsubscribe) == []
+
+
+def joining(generation: int = 1) -> tuple[Driven, Snapshot]:
+    """A secondary that waits for a state, and the state of a primary that has nothing processed."""
+    host, other = Driven("two"), primary()
+    host.assign(assignment_of(assigned("secondary", generation=generation, peer_replica="one")))
+    host.hear("site", Subscribed(stream="s", position=Position(), epoch=1, generation=1))
+    other.commands.clear()
+    other.hear("two", SnapshotRequest(fragment="f"))
+    return host, other.sent_to("two", Snapshot)[0]
+
+
+def test_a_state_that_does_not_join_the_waiting_input_is_too_old_and_not_broken() -> None:
+    host = Driven("two")
+    host.assign(assignment_of(assigned("secondary", peer_replica="one")))
+    begins = Position(next_seq=2, watermark_ms=10)
+    host.hear("site", Subscribed(stream="s", position=begins, epoch=1, generation=1))
+    host.hear("site", data(chunk(2, [(20, 1)])))
+    _, old = joining()
+    host.hear("one", old)
+    assert host.role is ReplicaRole.WARMING
+    assert host.core.counters["snapshots_unusable"] == 1
+    assert "snapshot refused" not in [r.kind for r in host.take(Report)]
+
+
+def test_a_state_of_a_generation_that_the_plan_has_yet_to_tell_counts() -> None:
+    host, state = joining()
+    host.hear("one", replace(state, generation=2))
+    replica = host.core.replica_manager.replicas["f"].replica
+    assert (replica.role, replica.generation) == (ReplicaRole.STANDBY, 2)
+
+
+def test_a_state_that_comes_twice_is_installed_once() -> None:
+    host, state = joining()
+    host.hear("one", state)
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    host.work()
+    host.commands.clear()
+    host.hear("one", state)
+    assert host.take(Report) == []
+    assert host.core.replica_manager.replicas["f"].replica.output_watermark_ms == 10
+
+
+def test_a_hole_at_the_primary_is_filled_by_the_standby() -> None:
+    host = sink()
+    host.hear("one", data(chunk(0, [(10, 2)]), "f"))
+    host.hear("one", data(chunk(5, [(30, 1)]), "f"))
+    holed = Position(next_seq=5, watermark_ms=20)
+    host.hear("one", Subscribed(stream="f", position=holed, epoch=1, generation=1))
+    host.commands.clear()
+    host.hear("one", data(chunk(5, [(30, 1)]), "f"))
+    (request,) = host.sent_to("two", Subscribe)
+    assert request.feed
+    here = Position(next_seq=2, watermark_ms=10)
+    host.hear("two", Subscribed(stream="f", position=here, epoch=1, generation=1))
+    host.hear("two", data(chunk(2, [(20, 3), (30, 1)]), "f"))
+    assert delivered(host) == [2, 3, 4, 5]
+    assert host.core.counters["tuples_lost"] == 0
