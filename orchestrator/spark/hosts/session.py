@@ -216,11 +216,15 @@ def _variables(settings: SessionSettings, work: Path) -> dict[str, str]:
 
 
 def _private_home(work: Path) -> Path:
-    """A Spark home of links to PySpark's, with its own settings and working folder."""
+    """A Spark home of links to PySpark's, with its own settings and working folder.
+
+    It has no `python` folder: Spark would put the zip file there before the installed package, and
+    every Python process of an executor would compile PySpark from source.
+    """
     installed = pyspark_folder()
     home = work / "spark"
     (home / "conf").mkdir(parents=True, exist_ok=True)
-    for name in ("bin", "jars", "python"):
+    for name in ("bin", "jars"):
         link = home / name
         if link.is_symlink() and link.resolve() != installed / name:
             link.unlink()
