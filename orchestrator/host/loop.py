@@ -150,7 +150,8 @@ class HostLoop:
             self._handle(event)
         while self.link.events:
             self._handle(self.link.events.popleft())
-        self._attend()
+        self._attend_sources()
+        self._attend_sinks()
         if self._clock_us() >= self.core.next_tick_us:
             self.execute(self.core.tick(self._clock_us()))
         # Messages sent so far must not wait until the batch is evaluated.
@@ -203,22 +204,34 @@ class HostLoop:
     def _handle(self, event: Event) -> None:
         self.execute(self.core.handle(event, self._clock_us()))
 
-    def _attend(self) -> None:
-        """Read sources, and open and flush sinks."""
+    def _attend_sources(self) -> None:
+        """Read sources, also what consumers lack."""
         manager = self.core.replica_manager
-        sources, now_us = self._assigned_sources(), self._clock_us()
+        sources = self._assigned_sources()
+        if not sources and not self._source_drivers.attended:
+            return
+        now_us = self._clock_us()
         closed = {s for s, source in manager.sources.items() if not source.accepts_subscribers}
         for event in self._source_drivers.feed(sources, now_us, closed):
             self._handle(event)
         for piece in self._source_drivers.reread(sources, self.core.wanted(), now_us):
             self._handle(piece)
+
+    def _attend_sinks(self) -> None:
+        """Open and flush sinks."""
+        manager = self.core.replica_manager
         sinks = [sink.assignment for sink in manager.sinks.values()]
+        if not sinks and not self._surroundings.sinks.attended:
+            return
         closed = {stream for stream, sink in manager.sinks.items() if not sink.is_open}
         for event in self._surroundings.sinks.attend(sinks, self._clock_us(), closed):
             self._handle(event)
 
     def _work(self) -> None:
         began_us = self._clock_us()
+        due_us = self.core.next_work_us
+        if due_us is None or due_us > began_us:
+            return
         worked = self.core.work(began_us)
         took_us = self._surroundings.finish(worked, began_us, lambda: self.execute(worked.commands))
         self.core.charge(worked, took_us)

@@ -23,6 +23,8 @@ class HostClock:
     def now_us(self) -> int:
         """What the clock shows."""
         world_us = self._world_us()
+        if not self._drift_ppm:
+            return world_us + self._offset_us
         return world_us + self._ahead_us(world_us)
 
     def world_time_us(self, shown_us: int) -> int:

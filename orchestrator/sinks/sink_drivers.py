@@ -50,6 +50,11 @@ class SinkDrivers:
         self._flush_at_us: int | None = None
 
     @property
+    def attended(self) -> bool:
+        """Whether any sink is open, or waits to be opened."""
+        return bool(self._attended)
+
+    @property
     def problems(self) -> dict[str, str]:
         """Stream → why its sink could not be opened, or has stopped."""
         failures = {stream: each.failures for stream, each in self._attended.items()}

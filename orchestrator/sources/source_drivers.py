@@ -67,6 +67,11 @@ class SourceDrivers:
         self._attended: dict[str, _Attended] = {}
 
     @property
+    def attended(self) -> bool:
+        """Whether any source is open, or waits to be opened."""
+        return bool(self._attended)
+
+    @property
     def problems(self) -> dict[str, str]:
         """Stream → why its source could not be opened, or has stopped."""
         failures = {stream: each.failures for stream, each in self._attended.items()}
