@@ -117,6 +117,9 @@ class Control:
     ----------
     epochs
         Fragment with replicas on both hosts → the epoch that the sender knows.
+    watermarks_ms
+        Fragment with its primary on the sender and its peer replica on the receiver → up to which
+        the primary's output is complete.
     digests
         Fragment with replicas on both hosts → the newest digest of the sender's output.
     acks
@@ -126,6 +129,7 @@ class Control:
     """
 
     epochs: dict[str, int] = field(default_factory=dict[str, int])
+    watermarks_ms: dict[str, int] = field(default_factory=dict[str, int])
     digests: dict[str, OutputDigest] = field(default_factory=dict[str, OutputDigest])
     acks: dict[str, Ack] = field(default_factory=dict[str, Ack])
     offers: dict[str, Offer] = field(default_factory=dict[str, Offer])

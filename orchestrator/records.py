@@ -84,6 +84,9 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     role: ReplicaRole
     epoch: int
     output_watermark_ms: int | None
+    lags_since_us: int | None = None
+    """Since when, on the cluster's clock, it lacks output that its primary has, if it is a standby
+    that lags for too long to protect its fragment."""
     cost: CostStatus | None = None
     """None until something was evaluated."""
 

@@ -72,6 +72,8 @@ class ObedientHost:
         self.store = server.connect()
         self.cold = False
         """Whether its secondaries stay cold."""
+        self.lags_since_us: int | None = None
+        """Since when its secondaries lag."""
         self.costs: dict[str, CostStatus] = {}
         """Costs that it reports, by fragment."""
         self.record = NodeRecord(
@@ -107,6 +109,7 @@ class ObedientHost:
                     role=self._role(a.role),
                     epoch=a.epoch,
                     output_watermark_ms=None,
+                    lags_since_us=self.lags_since_us if a.role == "secondary" else None,
                     cost=self.costs.get(a.fragment),
                 )
                 for a in assignment.fragments

@@ -45,7 +45,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A fragment: `redundant` when its primary runs and a warm secondary stands by.
+    """A fragment: `redundant` when its primary runs, and a warm secondary follows it.
 
     `unprotected_s` is how long it was not the last time, or has not been since; None if the history
     does not tell.
@@ -168,7 +168,8 @@ def _fragment(
     elif secondary is None:
         state = "starting"
     else:
-        state = "warm" if secondary.role is ReplicaRole.STANDBY else secondary.role.value
+        warm = "lagging" if view.lags(record) else "warm"
+        state = warm if secondary.role is ReplicaRole.STANDBY else secondary.role.value
     return FragmentStatus(
         query=record.query,
         fragment=record.fragment,

@@ -78,7 +78,7 @@ def _redundancy(before: ClusterView, after: ClusterView, now_us: int) -> Iterato
             )
         elif was and not protected:
             yield HistoryEvent(
-                at_us=now_us, kind=LOST, subject=name, detail=_why(old.record, record)
+                at_us=now_us, kind=LOST, subject=name, detail=_why(old.record, record, after)
             )
 
 
@@ -88,8 +88,10 @@ def _untold(view: ClusterView, record: FragmentRecord) -> bool:
     return any(each is not None and each.node in view.broken(NODES) for each in replicas)
 
 
-def _why(before: FragmentRecord, after: FragmentRecord) -> str:
+def _why(before: FragmentRecord, after: FragmentRecord, view: ClusterView) -> str:
     """The reason for which no warm secondary stands by, if a record tells it."""
+    if after.secondary is not None and view.lags(after):
+        return f"the secondary on {after.secondary.node} lags behind the primary"
     new = [loss for loss in after.losses if loss not in before.losses]
     told = "no warm secondary stands by"
     return f"{told}: {new[-1].replica.node} lost, {new[-1].cause}" if new else told

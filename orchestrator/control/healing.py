@@ -7,6 +7,7 @@ Who changes a fragment's record, and when (C: coordinator, P: primary, S: second
                           node that comes back is just free
     alive     gone        the same, when its node's record is gone and P has recorded nothing
     alive     not warm    C chooses another secondary when S has had time enough
+    alive     lags        the same: S could take over, but not within the recovery bound
     no state  any         P's evaluation has failed: C promotes a warm S at once, and starts over
                           after the grace if S is not warm either
     yielded   alive       P has stepped down for a newer epoch. S records that it took over. If
@@ -19,9 +20,9 @@ Who changes a fragment's record, and when (C: coordinator, P: primary, S: second
 
 Starting over loses the fragment's state, and the history says so.
 
-A node on which a replica was lost, or did not get warm, is avoided for a while, because the reason
-may last: a link that is cut, or a source that it does not hear. If there is no other node, it is
-tried again after a pause that grows from time to time.
+A node on which a replica was lost, did not get warm or lagged is avoided for a while, because the
+reason may last: a link that is cut, or a source that it does not hear. If there is no other node,
+it is tried again after a pause that grows from time to time.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def heal(pending: PendingDecision, name: str) -> None:
 
 
 def _overdue(pending: PendingDecision, record: FragmentRecord) -> bool:
-    """Whether the secondary has had time enough to get warm."""
+    """Whether the secondary has had time enough to get warm, or to catch up."""
     since_us = pending.view.cold_since_us.get(record.key)
     if since_us is None:
         return False
@@ -87,10 +88,11 @@ def _overdue(pending: PendingDecision, record: FragmentRecord) -> bool:
 
 
 def _give_up(pending: PendingDecision, record: FragmentRecord) -> None:
-    """Have another node stand by instead of one that does not get warm, if there is one."""
+    """Have another node stand by instead of one that does not get ready, if there is one."""
     assert record.secondary is not None
     waited_s = (pending.now_us - pending.view.cold_since_us[record.key]) / 1e6
-    cause = f"not warm after {waited_s:.0f} s"
+    lags = pending.view.lags(record)
+    cause = f"{'still lagging' if lags else 'not warm'} after {waited_s:.0f} s"
     where = f"{record.key}: its secondary on {record.secondary.node}"
     avoid = _avoided(pending, record) | {record.secondary.node}
     try:

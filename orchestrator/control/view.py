@@ -64,7 +64,8 @@ class ClusterView:
     orphaned_since_us
         Fragment whose primary is gone, or has stepped down → when this coordinator first noticed.
     cold_since_us
-        Fragment whose secondary lives and is not warm → when this coordinator first noticed.
+        Fragment whose secondary lives, and is not warm or lags → when this coordinator first
+        noticed.
     unprotected_since_us
         Fragment without a warm secondary → when its replica was lost, as far as that is known.
     dataflow, problems
@@ -227,8 +228,13 @@ class ClusterView:
         secondary = self.status(record.secondary, record.fragment)
         return secondary is not None and secondary.role is not ReplicaRole.WARMING
 
+    def lags(self, record: FragmentRecord) -> bool:
+        """Whether the secondary lives and lags too far behind to keep the recovery bound."""
+        secondary = self.status(record.secondary, record.fragment)
+        return secondary is not None and secondary.lags_since_us is not None
+
     def protected(self, record: FragmentRecord) -> bool:
-        """Whether the fragment runs and a warm secondary stands by."""
+        """Whether the fragment runs, and a warm secondary stands by that does not lag."""
         primary = self.status(record.primary, record.fragment)
         secondary = self.status(record.secondary, record.fragment)
         return (
@@ -236,6 +242,7 @@ class ClusterView:
             and secondary is not None
             and primary.role is ReplicaRole.PRIMARY
             and secondary.role is ReplicaRole.STANDBY
+            and secondary.lags_since_us is None
         )
 
 
@@ -335,14 +342,19 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
             since_us = before.orphaned_since_us.get(name) if before and same else None
             orphaned[name] = now_us if since_us is None else since_us
         reports = record.secondary is not None and record.secondary.node in view.nodes
-        if reports and view.listed(record.secondary) and not view.warm(record):
+        fit = view.warm(record) and not view.lags(record)
+        if reports and view.listed(record.secondary) and not fit:
             same = known is not None and known.record.secondary == record.secondary
             since_us = before.cold_since_us.get(name) if before and same else None
             cold[name] = now_us if since_us is None else since_us
         if not view.protected(record):
             since_us = before.unprotected_since_us.get(name) if before else None
-            lost_us = _lost_us(None if known is None else known.record, record, now_us)
-            unprotected[name] = lost_us if since_us is None else since_us
+            if since_us is None:
+                since_us = _lost_us(None if known is None else known.record, record, now_us)
+                status = view.status(record.secondary, record.fragment)
+                if status is not None and status.lags_since_us is not None:
+                    since_us = min(since_us, status.lags_since_us)
+            unprotected[name] = since_us
     return replace(
         view,
         orphaned_since_us=orphaned,

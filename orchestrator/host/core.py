@@ -253,6 +253,7 @@ class HostCore:
                 role=hosted.replica.role,
                 epoch=hosted.replica.epoch,
                 output_watermark_ms=hosted.replica.output_watermark_ms,
+                lags_since_us=hosted.lags_since_us,
                 cost=self._dispatcher.cost(name),
             )
             for name, hosted in self.replica_manager.replicas.items()

@@ -244,7 +244,10 @@ def readiness(core: HostCore) -> tuple[object, ...]:
     """Roles, sources and confirmed sinks; when these change, the host publishes at once."""
     replica_manager = core.replica_manager
     return (
-        {f: (h.replica.role, h.replica.epoch) for f, h in replica_manager.replicas.items()},
+        {
+            f: (h.replica.role, h.replica.epoch, h.lags_since_us)
+            for f, h in replica_manager.replicas.items()
+        },
         frozenset(s for s, each in replica_manager.sources.items() if each.accepts_subscribers),
         frozenset(s for s in replica_manager.sinks if replica_manager.subscriptions[s].confirmed),
     )

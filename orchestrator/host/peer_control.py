@@ -1,9 +1,9 @@
 """The regular messages between hosts that share a fragment or a stream.
 
-One `Control` message carries everything that two hosts tell each other regularly: epochs and output
-digests of the fragments they share, acknowledgements of what one reads of the other, and the end of
-what one produces for the other. Hosts of peer replicas exchange it every heartbeat, since they
-watch each other; all others every acknowledgement interval.
+One `Control` message carries everything that two hosts tell each other regularly: epochs, output
+watermarks and digests of the fragments they share, acknowledgements of what one reads of the other,
+and the end of what one produces for the other. Hosts of peer replicas exchange it every heartbeat,
+since they watch each other; all others every acknowledgement interval.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from orchestrator.host.replica_manager import ReplicaManager
 @dataclass(slots=True)
 class _Draft:
     epochs: dict[str, int] = field(default_factory=dict[str, int])
+    watermarks_ms: dict[str, int] = field(default_factory=dict[str, int])
     digests: dict[str, OutputDigest] = field(default_factory=dict[str, OutputDigest])
     acks: dict[str, Ack] = field(default_factory=dict[str, Ack])
     offers: dict[str, Offer] = field(default_factory=dict[str, Offer])
@@ -54,8 +55,13 @@ class PeerControl:
         for name, hosted in self.replica_manager.replicas.items():
             if (peer := hosted.assignment.peer_replica) is not None:
                 draft = drafts.setdefault(peer, _Draft())
-                draft.epochs[name] = hosted.replica.epoch
-                digest = hosted.replica.digests.newest(hosted.replica.generation)
+                replica = hosted.replica
+                draft.epochs[name] = replica.epoch
+                if (end_ms := replica.output_watermark_ms) is not None and (
+                    replica.role is ReplicaRole.PRIMARY
+                ):
+                    draft.watermarks_ms[name] = end_ms
+                digest = replica.digests.newest(replica.generation)
                 if digest is not None:
                     draft.digests[name] = digest
         if everybody:
@@ -67,7 +73,11 @@ class PeerControl:
                         drafts.setdefault(node, _Draft()).offers[producer.stream] = offered
         for node, draft in drafts.items():
             message = Control(
-                epochs=draft.epochs, digests=draft.digests, acks=draft.acks, offers=draft.offers
+                epochs=draft.epochs,
+                watermarks_ms=draft.watermarks_ms,
+                digests=draft.digests,
+                acks=draft.acks,
+                offers=draft.offers,
             )
             self.outbox.send(node, message)
 
@@ -75,6 +85,8 @@ class PeerControl:
         """Act on what another host says."""
         for fragment, epoch in message.epochs.items():
             self.failover.on_epoch(fragment, epoch, now_us)
+        for fragment, watermark_ms in message.watermarks_ms.items():
+            self._follow(sender, fragment, watermark_ms, now_us)
         for fragment, digest in message.digests.items():
             self._compare(sender, fragment, digest, now_us)
         for stream, ack in message.acks.items():
@@ -84,6 +96,18 @@ class PeerControl:
                 self.outbox.feed(producer)
         for stream, offered in message.offers.items():
             self.inputs.on_offer(sender, stream, offered, now_us)
+
+    def _follow(self, sender: str, fragment: str, watermark_ms: int, now_us: int) -> None:
+        """Note how far a standby lags behind its primary's output."""
+        hosted = self.replica_manager.replicas.get(fragment)
+        if hosted is None or hosted.assignment.peer_replica != sender:
+            return
+        if hosted.replica.role is not ReplicaRole.STANDBY:
+            hosted.lag.reset()
+            return
+        end_ms = hosted.replica.log.end.watermark_ms
+        allowed_us = round(hosted.assignment.standby_lag_ms * 1000)
+        hosted.lag.observe(watermark_ms, end_ms, now_us, allowed_us)
 
     def _compare(self, sender: str, fragment: str, digest: OutputDigest, now_us: int) -> None:
         """Have a secondary start over if its output differs from the primary's."""

@@ -7,10 +7,11 @@ runs, starts and stops the difference, and changes roles.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from ha.lag import StandbyLag
 from ha.messages import Unsubscribe
 from ha.output_log import Producer
 from ha.replica import Replica
@@ -37,11 +38,25 @@ goes needs no such time, because its successor fetches the state of the peer rep
 
 @dataclass(slots=True)
 class HostedReplica:
-    """A replica on this host, with its assignment."""
+    """A replica on this host, with its assignment.
+
+    Attributes
+    ----------
+    lag
+        How far it lags behind the primary while it is a standby.
+    snapshot_asked_us
+        When the peer replica was last asked for its state.
+    """
 
     assignment: FragmentAssignment
     replica: Replica
+    lag: StandbyLag = field(default_factory=StandbyLag)
     snapshot_asked_us: int | None = None
+
+    @property
+    def lags_since_us(self) -> int | None:
+        """Since when it lags too far to protect its fragment; None if it does not."""
+        return self.lag.since_us if self.replica.role is ReplicaRole.STANDBY else None
 
 
 class ReplicaManager:

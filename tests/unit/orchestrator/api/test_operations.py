@@ -58,6 +58,16 @@ def test_status_of_what_runs(running: ObedientCluster) -> None:
     assert "planned" in {each.kind for each in status.history}
 
 
+def test_lagging_standby_is_no_redundancy_in_the_status(running: ObedientCluster) -> None:
+    for host in running.hosts.values():
+        host.lags_since_us = running.now_us
+    running.settle()
+    status = api.status(connected(running))
+    assert {(each.redundant, each.secondary_state) for each in status.fragments} == {
+        (False, "lagging")
+    }
+
+
 def test_problems_of_the_leader_are_in_the_status(running: ObedientCluster) -> None:
     for name in list(running.hosts)[1:6]:
         running.kill(name)

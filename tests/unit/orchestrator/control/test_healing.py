@@ -195,6 +195,44 @@ def test_slow_warm_up_within_its_time_is_left_alone(cluster: ObedientCluster) ->
     assert secondary_of(cluster) == second
 
 
+def test_lagging_secondary_protects_nothing_and_is_replaced_if_it_does_not_catch_up(
+    cluster: ObedientCluster,
+) -> None:
+    first = secondary_of(cluster)
+    cluster.now_us += 5_000_000
+    began_us = cluster.now_us - 1_500_000
+    cluster.hosts[first].lags_since_us = began_us
+    cluster.settle()
+    assert not cluster.view().protected(alerts(cluster))
+    assert secondary_of(cluster) == first
+    assert details(cluster, "redundancy lost") == [
+        f"the secondary on {first} lags behind the primary"
+    ]
+    cluster.now_us += SETTINGS.warm_up_us
+    cluster.settle()
+    assert secondary_of(cluster) != first
+    assert "still lagging after 30 s" in details(cluster, "secondary replaced")[-1]
+    restored = [e.event for e in cluster.store.history() if e.event.subject == ALERTS][-1]
+    assert (restored.kind, restored.lasted_ms) == (
+        "redundancy restored",
+        (cluster.now_us - began_us) / 1e3,
+    )
+
+
+def test_lagging_secondary_that_catches_up_stays(cluster: ObedientCluster) -> None:
+    first = secondary_of(cluster)
+    cluster.now_us += 5_000_000
+    cluster.hosts[first].lags_since_us = cluster.now_us
+    cluster.settle()
+    cluster.now_us += SETTINGS.warm_up_us - 1
+    cluster.hosts[first].lags_since_us = None
+    cluster.settle()
+    cluster.now_us += 10 * SETTINGS.warm_up_us
+    cluster.settle()
+    assert secondary_of(cluster) == first
+    assert cluster.view().protected(alerts(cluster))
+
+
 @pytest.mark.parametrize(
     ("role", "known", "expected"),
     [

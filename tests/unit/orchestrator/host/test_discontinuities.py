@@ -391,3 +391,33 @@ def test_a_hole_at_the_primary_is_filled_by_the_standby() -> None:
     host.hear("two", data(chunk(2, [(20, 3), (30, 1)]), "f"))
     assert delivered(host) == [2, 3, 4, 5]
     assert host.core.counters["tuples_lost"] == 0
+
+
+def test_standby_that_does_not_follow_its_primary_says_since_when() -> None:
+    host, first = standby(), primary()
+    first.hear("site", data(chunk(0, [(10, 2)])))
+    first.work()
+    first.commands.clear()
+    first.wait(30)
+    said = first.sent_to("two", Control)[0]
+    assert said.watermarks_ms == {"f": 10}
+    began_us = host.now_us
+    for _ in range(60):
+        host.hear("one", said)
+        host.wait(20)
+    lags = host.core.replica_statuses()["f"].lags_since_us
+    assert lags == began_us
+    host.hear("site", data(chunk(0, [(10, 2)])))
+    host.work()
+    host.hear("one", said)
+    assert host.core.replica_statuses()["f"].lags_since_us is None
+
+
+def test_only_the_primary_of_the_own_fragment_says_how_far_a_standby_must_be() -> None:
+    host = standby()
+    assert all(not c.watermarks_ms for c in host.sent_to("one", Control))
+    for _ in range(60):
+        host.hear("exit", Control(watermarks_ms={"f": 10, "g": 10}))
+        host.wait(20)
+        host.core.heard("one", host.now_us)
+    assert host.core.replica_statuses()["f"].lags_since_us is None
