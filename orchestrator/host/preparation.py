@@ -31,9 +31,17 @@ class _Preparation:
 
 
 class SnapshotPreparations:
-    """The snapshots whose states are being read, one after the other."""
+    """The snapshots whose states are being read, one after the other.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    alone
+        Whether this is the only host of its process, so that the process's garbage collector may
+        rest meanwhile.
+    """
+
+    def __init__(self, *, alone: bool = True) -> None:
+        self._alone = alone
         self._waiting: deque[_Preparation] = deque()
 
     @property
@@ -45,7 +53,7 @@ class SnapshotPreparations:
         """Read a snapshot's state; a second snapshot of the fragment meanwhile is dropped."""
         if snapshot.fragment in self.fragments:
             return
-        if not self._waiting:
+        if not self._waiting and self._alone:
             # Each full collection would visit all objects of the states once more.
             gc.disable()
         engine = FragmentEngine(program)
@@ -69,7 +77,7 @@ class SnapshotPreparations:
         else:
             return None
         self._waiting.popleft()
-        if not self._waiting:
+        if not self._waiting and self._alone:
             gc.freeze()
             gc.enable()
         return MessageArrived(sender=first.sender, message=snapshot)

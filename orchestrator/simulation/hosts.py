@@ -6,16 +6,18 @@ arrives queues up and its session with the store ends when it times out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ha.messages import Message
+from ha.messages import Message, Snapshot
+from ha.roles import ReplicaRole
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Event, MessageArrived, Report
 from orchestrator.host.loop import HostLoop, Surroundings, host_identity
 from orchestrator.host.name_claim import Claimed
-from orchestrator.host.wire import UnknownStream, decode, encode
+from orchestrator.host.preparation import SnapshotPreparations
+from orchestrator.host.wire import UnknownStream, decode
 from orchestrator.records import HostSpec, Peer
 from orchestrator.simulation.clocks import HostClock
 from orchestrator.simulation.memory_store import MemoryStore, OutOfWrites
@@ -50,10 +52,20 @@ class SimulatedHost:
         True while the process is stopped.
     slowness
         Factor by which evaluation takes longer.
+    wants
+        Streams to ask for (observers only).
     """
 
-    def __init__(self, world: World, spec: HostSpec, store: MemoryStore, claimed: Claimed) -> None:
+    def __init__(
+        self,
+        world: World,
+        spec: HostSpec,
+        store: MemoryStore,
+        claimed: Claimed,
+        wants: tuple[str, ...] = (),
+    ) -> None:
         self.spec = spec
+        self.wants = wants
         self.incarnation = claimed.incarnation
         self.store = store
         self.peers: dict[str, Peer] = {}
@@ -70,12 +82,14 @@ class SimulatedHost:
             finish=self._finish,
         )
         identity = host_identity(
-            spec, claimed.incarnation, f"sim://{spec.node}", machine="simulated"
+            spec, claimed.incarnation, f"sim://{spec.node}", machine="simulated", wants=wants
         )
         self._loop = HostLoop(surroundings, world.cluster, self.store, identity, claimed)
         self._world = world
         self._inbox: list[Event] = []
         self._results: list[Callable[[], None]] = []
+        self._preparations = SnapshotPreparations(alone=False)
+        self._next_step_us = 0
         self._busy_until_us = self._next_check_us = 0
         self._next_run_us: int | None = None
         self._next_exchange_us: int | None = None
@@ -138,7 +152,7 @@ class SimulatedHost:
     def reschedule(self) -> None:
         """Compute the next turn anew, after the clock was set."""
         self._next_run_us = None
-        self.schedule(self.clock.world_time_us(self._loop.next_due_us))
+        self.schedule(self._next_turn_us())
 
     def exchange(self) -> None:
         """Exchange records with the store."""
@@ -197,14 +211,37 @@ class SimulatedHost:
         self._next_run_us = None
         inbox, self._inbox = self._inbox, []
         try:
-            self._loop.turn(inbox)
+            self._loop.turn(self._events(inbox))
             if self._world.check_invariants and self._world.now_us >= self._next_check_us:
                 self._next_check_us = self._world.now_us + self._world.check_every_us
                 self.core.check_invariants()
         except Exception as error:  # noqa: BLE001  A bug may be anything.
             self._break(error)
             return
-        self.schedule(self.clock.world_time_us(self._loop.next_due_us))
+        self.schedule(self._next_turn_us())
+
+    def _next_turn_us(self) -> int:
+        due_us = self.clock.world_time_us(self._loop.next_due_us)
+        return min(due_us, self._next_step_us) if self._preparations.fragments else due_us
+
+    def _events(self, inbox: list[Event]) -> Iterator[Event]:
+        """What has arrived; the states of snapshots are read in steps, as `HostProcess` does."""
+        for fragment in self._preparations.fragments:
+            self.core.snapshot_is_here(fragment, self.clock.now_us())
+        if self._preparations.fragments and self._world.now_us >= self._next_step_us:
+            self._next_step_us = self._world.now_us + self._world.step_us
+            if (prepared := self._preparations.step()) is not None:
+                yield prepared
+        for event in inbox:
+            if isinstance(event, MessageArrived) and isinstance(event.message, Snapshot):
+                self._prepare(event.sender, event.message)
+            else:
+                yield event
+
+    def _prepare(self, sender: str, snapshot: Snapshot) -> None:
+        hosted = self.core.replica_manager.replicas.get(snapshot.fragment)
+        if hosted is not None and hosted.replica.role is ReplicaRole.WARMING:
+            self._preparations.add(sender, snapshot, hosted.replica.program)
 
     def _break(self, error: Exception) -> None:
         """Tell of a bug; in the real world most bugs end the process."""
@@ -213,7 +250,10 @@ class SimulatedHost:
         self._world.on_broken(self, error)
 
     def _send(self, to: str, message: Message) -> None:
-        self._world.transmit(self, to, encode(message) if self._world.frames else message)
+        if isinstance(message, Snapshot):
+            self._world.transmit_bulk(self, to, message)
+        else:
+            self._world.transmit(self, to, message)
 
     def _set_peers(self, peers: tuple[Peer, ...]) -> None:
         self.peers = {peer.node: peer for peer in peers}

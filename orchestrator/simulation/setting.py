@@ -69,6 +69,10 @@ class Setting:
         When the store ends a session that it has not heard of.
     frames
         Whether messages pass through real frames.
+    bulk_ms
+        Greatest time that a snapshot takes beyond the link delay.
+    step_ms
+        Time between two steps in which a host reads a snapshot's state.
     """
 
     cluster: ClusterRecord
@@ -80,6 +84,8 @@ class Setting:
     seconds: int
     session_timeout_us: int
     frames: bool
+    bulk_ms: int = 0
+    step_ms: int = 0
 
     @property
     def end_ms(self) -> int:
@@ -152,7 +158,7 @@ class Setting:
 
 def random_setting(seed: int) -> Setting:
     """The setting of a seed."""
-    rng = np.random.default_rng((seed, 2))
+    rng, more = np.random.default_rng((seed, 2)), np.random.default_rng((seed, 4))
     seconds = int(rng.integers(7, 9))
     nodes = [f"n{i + 1}" for i in range(int(rng.integers(4, 6)))]
     sites = [f"site{i + 1}" for i in range(int(rng.integers(2, 4)))]
@@ -187,6 +193,8 @@ def random_setting(seed: int) -> Setting:
         seconds=seconds,
         session_timeout_us=int(rng.choice([2_000_000, 4_000_000])),
         frames=bool(rng.random() < 0.2),
+        bulk_ms=int(more.choice([0, 20, 200, 600])),
+        step_ms=int(more.choice([0, 2, 40])),
     )
 
 

@@ -94,6 +94,7 @@ class Trial:
             frames=setting.frames,
         )
         self.world.check_every_us = CHECK_EVERY_US
+        self.world.bulk_us, self.world.step_us = setting.bulk_ms * 1000, setting.step_ms * 1000
         self.world.on_broken = self._broken
         self.world.on_kill = self._expose
         self.world.on_bad_decision = self._bad_decision

@@ -12,19 +12,21 @@ session times out.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ha.messages import Message
+from ha.messages import Message, Snapshot
 from orchestrator.control.process import Coordination
 from orchestrator.host.core import Worked
 from orchestrator.host.events import MessageArrived, PeerLost, Report
 from orchestrator.host.name_claim import claim_name
+from orchestrator.host.parts import STALLED_US
+from orchestrator.host.wire import encode, encode_frames
 from orchestrator.records import ClusterRecord, HostSpec, SinkAssignment
 from orchestrator.simulation.hosts import SimulatedHost
-from orchestrator.simulation.links import Links
+from orchestrator.simulation.links import Lane, Links
 from orchestrator.simulation.memory_sink import Deliveries, MemorySinks
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore, OutOfWrites
 from orchestrator.sinks.driver import OpenSink
@@ -103,6 +105,10 @@ class World:
     ----------
     hosts
         By node, the process that was started last; it may have ended.
+    bulk_us
+        Greatest time that a snapshot takes beyond the link delay.
+    step_us
+        Time between two steps in which a host reads a snapshot's state.
     check_every_us
         Least time between two checks of a host's invariants; they take longer than a turn.
     on_broken
@@ -136,12 +142,14 @@ class World:
         self.cost_rng = np.random.default_rng((seed, 1))
         self.check_invariants = False
         self.check_every_us = 0
+        self.bulk_us = self.step_us = 0
         self.frames = frames
         self.on_broken: Callable[[SimulatedHost, Exception], None] | None = None
         self.on_kill: Callable[[SimulatedHost], None] = lambda _: None
         self.on_bad_decision: Callable[[Exception], None] | None = None
         self.links = Links(self.at, lambda: self.now_us)
         self._session_timeout_us = session_timeout_us
+        self._bulk_until_us: dict[tuple[str, str, str], int] = {}
         self._rng = np.random.default_rng(seed)
         self._agenda: list[tuple[int, bool, int, Callable[[], None]]] = []
         self._order = 0
@@ -193,10 +201,15 @@ class World:
 
         self.coordinate(store, step, until)
 
-    def start_host(self, spec: HostSpec) -> None:
+    def start_host(self, spec: HostSpec, wants: tuple[str, ...] = ()) -> None:
         """Start a host: a new process of a node that has none.
 
         As long as the store is away, it cannot claim its name, and waits.
+
+        Parameters
+        ----------
+        wants
+            Streams to ask for (observers only).
         """
         before = self.hosts.get(spec.node)
         store = self.server.connect()
@@ -207,11 +220,11 @@ class World:
 
             def again() -> None:
                 if self.hosts.get(spec.node) is before:
-                    self.start_host(spec)
+                    self.start_host(spec, wants)
 
             self.at(self.now_us + RECONNECT_US, again)
             return
-        host = SimulatedHost(self, spec, store, claimed)
+        host = SimulatedHost(self, spec, store, claimed, wants)
         self.hosts[spec.node] = host
         host.start()
 
@@ -303,8 +316,36 @@ class World:
         """Add a host's report to the trace."""
         self.trace.append(Traced(at_us=self.now_us, node=node, report=report))
 
-    def transmit(self, host: SimulatedHost, to: str, message: Message | list[bytes]) -> None:
+    def transmit(self, host: SimulatedHost, to: str, message: Message) -> None:
         """Have a message arrive one link delay later, in order, unless the network prevents it."""
+        self._transmit(host, to, encode(message) if self.frames else message)
+
+    def transmit_bulk(self, host: SimulatedHost, to: str, snapshot: Snapshot) -> None:
+        """Have a snapshot arrive when it can; messages sent later may overtake it.
+
+        As in `orchestrator.host.parts.BulkLane`, another snapshot of the fragment is dropped while
+        one is on its way, or was lost there. A state is written while it is sent.
+        """
+        key, takes_us = (host.incarnation, to, snapshot.fragment), 0
+        if self.now_us < self._bulk_until_us.get(key, 0):
+            return
+        if self.bulk_us:
+            takes_us = round(self._rng.random() ** 2 * self.bulk_us)
+            self._bulk_until_us[key] = self.now_us + STALLED_US
+        message = encode_frames(snapshot) if self.frames else snapshot
+        self._transmit(
+            host, to, message, Lane.BULK, takes_us, lambda: self._bulk_until_us.pop(key, 0)
+        )
+
+    def _transmit(
+        self,
+        host: SimulatedHost,
+        to: str,
+        message: Message | Iterator[bytes] | list[bytes],
+        lane: Lane = Lane.IN_ORDER,
+        takes_us: int = 0,
+        arrived: Callable[[], object] = lambda: None,
+    ) -> None:
         peer = host.peers.get(to)
         target = self.hosts.get(to)
         # A connection leads to one process: to its endpoint, under its key.
@@ -313,6 +354,10 @@ class World:
         sender = host.spec.node
 
         def arrive() -> None:
+            nonlocal message
+            arrived()
+            if isinstance(message, Iterator):
+                message = list(message)
             # Messages are attributed by the key of the process that sent them.
             known = target.peers.get(sender)
             if not target.alive or known is None or known.incarnation != host.incarnation:
@@ -322,7 +367,7 @@ class World:
             else:
                 target.arrive(MessageArrived(sender=sender, message=message))
 
-        self.links.carry(sender, to, _delay_us(host, to), arrive)
+        self.links.carry(sender, to, _delay_us(host, to) + takes_us, arrive, lane)
 
     def _part_from_store(self, store: MemoryStore, still: Callable[[], bool]) -> None:
         store.unreachable = True

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.simulation.links import Fate, Links
+from orchestrator.simulation.links import Fate, Lane, Links
 
 
 class Network:
@@ -46,6 +46,22 @@ def test_messages_arrive_in_order_one_delay_later(network: Network) -> None:
     network.send("two")
     network.run_until(100)
     assert network.arrived == [(15, "one"), (15, "two")]
+
+
+def test_messages_overtake_a_bulky_one_and_share_its_fate(network: Network) -> None:
+    def send_bulky() -> None:
+        arrive = lambda: network.arrived.append((network.now_us, "bulky"))  # noqa: E731
+        network.links.carry("a", "b", 30, arrive, Lane.BULK)
+
+    send_bulky()
+    network.send("one")
+    network.run_until(20)
+    network.links.break_connection("a", "b", Fate.LOST)
+    network.run_until(50)
+    send_bulky()
+    network.send("two")
+    network.run_until(100)
+    assert network.arrived == [(10, "one"), (60, "two"), (80, "bulky")]
 
 
 def test_a_cut_loses_what_is_under_way_and_what_follows(network: Network) -> None:
