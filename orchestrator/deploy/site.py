@@ -21,6 +21,7 @@ from orchestrator.host.warm_up import warm_up
 from orchestrator.records import SinkAssignment
 from orchestrator.sinks.driver import OpenSink
 from orchestrator.sinks.sink_drivers import Handover, SinkDrivers
+from orchestrator.sinks.write_behind import WriteBehind
 from orchestrator.store.protocol import CLUSTER, Store
 
 _log = logging.getLogger("vivace.site")
@@ -42,7 +43,8 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
     sinks.preload()
     store = config.open_store()
     open_sink = sinks.opener(Path(spec.archive)) if spec.archive is not None else _drop
-    with closing(store), closing(SinkDrivers(open_sink)) as sink_drivers:
+    sink_drivers = SinkDrivers(lambda assignment: WriteBehind(open_sink(assignment)))
+    with closing(store), closing(sink_drivers):
         if _await_settings(store, ended):
             HostProcess(spec, store, sink_drivers).run(ended)
 

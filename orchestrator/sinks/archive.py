@@ -8,8 +8,8 @@ the next file of each series.
 A flush writes the tuples first and their completed timestamps last. The latter commit it: tuples
 after the last completed timestamp of a file were written by a site that was killed in between, and
 are no part of the output. The next file has them again. So the archive continues after its last
-completed timestamp. Bytes that a killed process has handed to the operating system are kept by it;
-only the loss of the machine loses them.
+completed timestamp. The disk has both (fsync) before the archive calls them durable, so the loss of
+the machine loses nothing that was acknowledged.
 
 A site that was stopped, and replaced meanwhile, may go on for a moment and still write to its own
 files. The output is what each file has up to where the next one begins.
@@ -17,7 +17,9 @@ files. The output is what each file has up to where the next one begins.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
@@ -93,11 +95,16 @@ class OpenArchive:
         for part in _committed(folder, self._stream):
             number = part.number + 1
             self.durable = part.durable if part.life == assignment.life else None
+        if number:
+            # The process that wrote it may have ended before the disk had it.
+            for series in (ROWS, COMPLETED):
+                _sync(_file(folder, self._stream, series, number - 1))
         for series in (ROWS, COMPLETED):
             file = _file(folder, self._stream, series, number)
             # Nothing was committed to it. A process that still has it open keeps it to itself.
             file.unlink(missing_ok=True)
             self._raw[series] = file.open("xb")
+        _sync(folder)
 
     def keep(self, delivery: Deliver) -> None:
         """Take a delivery in."""
@@ -118,12 +125,11 @@ class OpenArchive:
         """Finish the files."""
         self._kept.clear()
         writers, self._writers = self._writers, {}
-        try:
+        with ExitStack() as files:
+            for raw in self._raw.values():
+                files.callback(raw.close)
             for writer in writers.values():
                 writer.close()
-        finally:
-            for raw in self._raw.values():
-                raw.close()
 
     def _write(self, series: str, batch: pa.RecordBatch) -> None:
         raw = self._raw[series]
@@ -132,6 +138,7 @@ class OpenArchive:
             self._writers[series] = ipc.new_stream(raw, schema)
         self._writers[series].write_batch(batch)
         raw.flush()
+        os.fsync(raw.fileno())
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +187,15 @@ def _committed(folder: Path, stream: str) -> Iterator[_Part]:
         if table is not None and table.num_rows:
             life = int((table.schema.metadata or {}).get(LIFE, b"0"))
             yield _Part(number, life, table.replace_schema_metadata())
+
+
+def _sync(path: Path) -> None:
+    """Have the disk keep a file, or the names in a folder."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _file(folder: Path, stream: str, series: str, number: int) -> Path:

@@ -1,7 +1,8 @@
 """The protocol of a sink driver, which takes a stream out.
 
 The host's core decides what is delivered: every tuple once, in order. Its commands `Deliver`
-reach an open sink, which has no thread and no clock. The host's loop has it flush at intervals.
+reach an open sink, which has no clock. The host has it flush at intervals, on a thread of its own
+(`orchestrator.sinks.write_behind`), so that a slow disk does not hold up the host.
 
 The host acknowledges what the sink has flushed, and nothing else: producers keep all other output
 and send it again if the site is killed. A sink that is opened again says what it has kept for good
@@ -27,7 +28,10 @@ class OpenSink(Protocol):
 
     @property
     def durable(self) -> Durable | None:
-        """Up to where the stream is kept for good; None if nothing is, or if that is unknown."""
+        """Up to where the stream is kept for good; None if nothing is, or if that is unknown.
+
+        "For good" means that it outlives the process, and the machine if the sink promises that.
+        """
         ...
 
     def keep(self, delivery: Deliver) -> None:

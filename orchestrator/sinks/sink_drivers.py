@@ -30,6 +30,7 @@ class _Attended:
     spec: DriverSpec | None
     life: int
     sink: OpenSink | None = None
+    told: Durable | None = None
     failures: Failures = field(default_factory=Failures)
 
 
@@ -98,8 +99,8 @@ class SinkDrivers:
             if each.sink is None and now_us >= each.failures.retry_us:
                 events += self._open(each, a, now_us)
         if self._flush_at_us is not None and now_us >= self._flush_at_us:
-            events += self._flush(now_us)
-        return events + self._failures()
+            self._flush(now_us)
+        return events + self._progress(now_us) + self._failures()
 
     @property
     def next_due_us(self) -> int | None:
@@ -126,11 +127,11 @@ class SinkDrivers:
         except Exception as error:  # noqa: BLE001
             each.failures.add(failure(a.stream, "sink", error), now_us)
             return
-        each.sink = sink
+        each.sink, each.told = sink, durable
         each.failures.mended()
         yield SinkOpened(stream=a.stream, durable=durable)
 
-    def _flush(self, now_us: int) -> Iterator[SinkEvent]:
+    def _flush(self, now_us: int) -> None:
         self._flush_at_us = None
         unflushed, self._unflushed = sorted(self._unflushed), set()
         for stream in unflushed:
@@ -139,13 +140,25 @@ class SinkDrivers:
                 continue
             try:
                 each.sink.flush()
+            except Exception as error:  # noqa: BLE001
+                self._fail(each, stream, error, now_us)
+
+    def _progress(self, now_us: int) -> list[SinkEvent]:
+        """What sinks have kept for good since the last call: a flush may last long."""
+        events: list[SinkEvent] = []
+        for stream, each in self._attended.items():
+            if each.sink is None:
+                continue
+            try:
                 durable = each.sink.durable
             except Exception as error:  # noqa: BLE001
                 self._fail(each, stream, error, now_us)
                 continue
-            each.failures.overcome()
-            if durable is not None:
-                yield SinkFlushed(stream=stream, durable=durable)
+            if durable is not None and durable != each.told:
+                each.told = durable
+                each.failures.overcome()
+                events.append(SinkFlushed(stream=stream, durable=durable))
+        return events
 
     def _fail(self, each: _Attended, stream: str, error: Exception, now_us: int) -> None:
         """Close a sink and say why."""
@@ -174,15 +187,17 @@ class Handover:
 
     def __init__(self, hand: Callable[[Deliver], None]) -> None:
         self.durable: Durable | None = None
+        self._end: Durable | None = None
         self._hand = hand
 
     def keep(self, delivery: Deliver) -> None:
         """Hand a delivery on."""
         self._hand(delivery)
-        self.durable = delivery.end
+        self._end = delivery.end
 
     def flush(self) -> None:
         """Nothing is held back."""
+        self.durable = self._end
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -188,3 +188,30 @@ def test_a_series_that_was_begun_but_not_flushed_is_not_there_yet(tmp_path: Path
     with pytest.raises(FileNotFoundError, match=r"s\.completed"):
         rows_in(tmp_path)
     archive.close()
+
+
+def test_the_disk_has_tuples_before_it_has_their_completed_timestamps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, int]] = []
+
+    def fsync(opened: int) -> None:
+        name = Path(f"/proc/self/fd/{opened}").resolve().name
+        synced.append((name.split(".")[1] if name != tmp_path.name else "folder", written()))
+
+    def written() -> int:
+        """Completed timestamps that a reader finds."""
+        files = list(tmp_path.glob("s.completed.*"))
+        return sum(bool(file.stat().st_size) for file in files)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    archive = archive_in(tmp_path)
+    archive.keep(delivery(chunk(0, [(10, 2)])))
+    archive.flush()
+    assert synced == [("folder", 0), ("rows", 0), ("completed", 1)]
+    archive.keep(delivery(chunk(2, [(20, 0)])))
+    archive.flush()
+    # The process ends here; what it wrote is acknowledged by the next one.
+    synced.clear()
+    assert archive_in(tmp_path).durable == archive.durable
+    assert [name for name, _ in synced] == ["rows", "completed", "folder"]
