@@ -34,6 +34,8 @@ class InputStream:
         The replica's position in the stream.
     waiting
         Chunks that arrived before the state did.
+    waiting_bytes
+        Size of their rows, as Arrow counts it.
     moved_at_ms
         First watermark after the input moved (see `Received.moved`). Sequence numbers before it
         are unknown to the producer.
@@ -42,7 +44,18 @@ class InputStream:
     schema: pa.Schema
     cursor: StreamCursor = field(default_factory=StreamCursor)
     waiting: list[Chunk] = field(default_factory=list[Chunk])
+    waiting_bytes: int = 0
     moved_at_ms: int | None = None
+
+    def hold(self, chunk: Chunk) -> None:
+        """Keep a chunk until the state is here."""
+        self.waiting.append(chunk)
+        self.waiting_bytes += chunk.rows.nbytes
+
+    def release(self) -> None:
+        """Keep no chunk any more."""
+        self.waiting.clear()
+        self.waiting_bytes = 0
 
 
 class Replica:
@@ -119,7 +132,7 @@ class Replica:
         received = entry.cursor.receive(data)
         if received.chunk is not None:
             if self.role is ReplicaRole.WARMING:
-                entry.waiting.append(received.chunk)
+                entry.hold(received.chunk)
             else:
                 if received.moved:
                     entry.moved_at_ms = int(received.chunk.watermarks_ms[0])
@@ -127,6 +140,11 @@ class Replica:
                     self.engine.skip_to(data.stream, cut)
                 self.engine.offer(data.stream, received.chunk)
         return received
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Size of the input that waits for the state."""
+        return sum(entry.waiting_bytes for entry in self.inputs.values())
 
     def evaluate(self, limit: int, tuples: int | None = None) -> Evaluated | None:
         """Evaluate complete timestamp groups (`FragmentEngine.advance`), and keep the output."""
@@ -231,7 +249,7 @@ class Replica:
         self.digests = OutputDigests(log.end.watermark_ms)
         for stream, entry in self.inputs.items():
             generation, cut = snapshot.inputs[stream]
-            entry.waiting.clear()
+            entry.release()
             entry.moved_at_ms = None
             entry.cursor.resume(joined[stream][-1].end if joined[stream] else cut, generation)
         self.generation = snapshot.generation
@@ -248,7 +266,7 @@ class Replica:
             return False
         for entry in self.inputs.values():
             entry.cursor.reset()
-            entry.waiting.clear()
+            entry.release()
         return True
 
     def check_invariants(self) -> None:

@@ -89,6 +89,8 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     that lags for too long to protect its fragment."""
     cost: CostStatus | None = None
     """None until something was evaluated."""
+    failure: str | None = None
+    """Why it has no state, if an error is the reason."""
 
 
 class SinkStatus(Record, frozen=True, kw_only=True):
@@ -275,6 +277,8 @@ class FragmentRecord(Record, frozen=True, kw_only=True):
     took_over: TakeOver | None = None
     losses: tuple[ReplicaLoss, ...] = ()
     """Replicas that the fragment has lost lately, the latest last."""
+    restarts: Restarts | None = None
+    """How often it has started over lately because neither replica could evaluate its input."""
 
     @property
     def key(self) -> str:
@@ -292,6 +296,14 @@ class ReplicaLoss(Record, frozen=True, kw_only=True):
     silent: bool = True
     """Whether its host was silent, which makes it suspected until it reports again. Otherwise the
     replica could not be used, although its host lives."""
+
+
+class Restarts(Record, frozen=True, kw_only=True):
+    """Attempts in a row to evaluate a fragment's input from nothing."""
+
+    count: int
+    last_us: int
+    """When the last one began, cluster clock, µs."""
 
 
 class TakeOver(Record, frozen=True, kw_only=True):

@@ -19,8 +19,8 @@ RESTORED = "redundancy restored"
 
 
 def audit_events(before: ClusterView, after: ClusterView, now_us: int) -> tuple[HistoryEvent, ...]:
-    """Events in the order of their subjects: nodes, takeovers, redundancy."""
-    found = (*_nodes(before, after), *_takeovers(before, after))
+    """Events in the order of their subjects: nodes, takeovers, failures, redundancy."""
+    found = (*_nodes(before, after), *_takeovers(before, after), *_failures(before, after))
     happened = [
         HistoryEvent(at_us=now_us, kind=kind, subject=subject, detail=detail)
         for kind, subject, detail in found
@@ -54,6 +54,18 @@ def _takeovers(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, s
             f"{took_over.previous.node} → {record.primary.node}, epoch {record.epoch}, "
             f"{took_over.cause}",
         )
+
+
+def _failures(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:
+    """Replicas that could not evaluate their input or read a state; each attempt is told once."""
+    for name, found in sorted(after.fragments.items()):
+        record = found.record
+        for replica in (record.primary, record.secondary):
+            old, new = (view.status(replica, record.fragment) for view in (before, after))
+            if replica is None or new is None or new.failure is None:
+                continue
+            if old is None or (old.failure, old.epoch) != (new.failure, new.epoch):
+                yield "replica failed", name, f"on {replica.node}: {new.failure}"
 
 
 def _redundancy(before: ClusterView, after: ClusterView, now_us: int) -> Iterator[HistoryEvent]:

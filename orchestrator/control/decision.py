@@ -37,6 +37,10 @@ class DecisionSettings:
     rest_us
         If there is no other, how long it rests before it is tried again. Each further loss there
         doubles that.
+    longest_rest_us
+        A fragment whose input neither replica can evaluate starts over after `takeover_grace_us`.
+        Each further failure doubles that time, up to this one. After as long a time without a
+        failure, the next one counts as a first.
     drift, drift_share
         By which share of its planned cost, and by which share of its sub-deadline, a fragment's
         cost must have changed for a new plan to be proposed.
@@ -48,6 +52,7 @@ class DecisionSettings:
     warm_up_us: int = 30_000_000
     avoided_us: int = 300_000_000
     rest_us: int = 1_000_000
+    longest_rest_us: int = 300_000_000
     drift: float = 0.5
     drift_share: float = 0.1
 

@@ -9,7 +9,8 @@ Who changes a fragment's record, and when (C: coordinator, P: primary, S: second
     alive     not warm    C chooses another secondary when S has had time enough
     alive     lags        the same: S could take over, but not within the recovery bound
     no state  any         P's evaluation has failed: C promotes a warm S at once, and starts over
-                          after the grace if S is not warm either
+                          after the grace if S is not warm either. Each such failure in a row
+                          doubles that time, because the next attempt meets the same input
     yielded   alive       P has stepped down for a newer epoch. S records that it took over. If
                           nobody acts in that epoch, C reinstates P
     gone      alive       S takes over and records it; C waits. If S has not within the grace:
@@ -34,7 +35,7 @@ from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import InvalidQuery
 from orchestrator.control.decision import PendingDecision
 from orchestrator.control.placing import new_records, plan_query, put_retimed, retimed
-from orchestrator.records import FragmentRecord, ReplicaLoss
+from orchestrator.records import FragmentRecord, ReplicaLoss, Restarts
 from placement.errors import PlacementError
 from placement.records import Secondary
 
@@ -42,7 +43,7 @@ WARM_UP_DOUBLINGS = 4
 """How often the time for warming up is doubled at most: 8 minutes after 30 s."""
 
 REST_DOUBLINGS = 6
-"""How often the pause of a node is doubled at most: a minute after 1 s."""
+"""How often the pause of a node or of a fragment is doubled at most: a minute after 1 s."""
 
 
 def heal(pending: PendingDecision, name: str) -> None:
@@ -52,10 +53,7 @@ def heal(pending: PendingDecision, name: str) -> None:
     patient = orphaned_us < pending.settings.takeover_grace_us
     if view.alive(record.primary):
         if view.stateless(record):
-            if view.warm(record):
-                _promote(pending, record)
-            elif not patient:
-                _start_over(pending, record)
+            _replace_stateless(pending, record, orphaned_us)
         elif view.stepped_down(record):
             _succeed(pending, record, patient=patient)
         elif not view.listed(record.secondary):
@@ -75,6 +73,25 @@ def heal(pending: PendingDecision, name: str) -> None:
     lost = [replica for replica in (record.primary, secondary) if replica is not None]
     if not patient or all(view.dead(replica) for replica in lost):
         _start_over(pending, record)
+
+
+def _replace_stateless(pending: PendingDecision, record: FragmentRecord, orphaned_us: int) -> None:
+    """Have a warm secondary act for a primary without state, or start over after a while."""
+    view, settings = pending.view, pending.settings
+    if view.warm(record):
+        _promote(pending, record)
+        return
+    lost_us, before = pending.now_us - orphaned_us, record.restarts
+    in_row = before is not None and lost_us - before.last_us < settings.longest_rest_us
+    count = before.count if before is not None and in_row else 0
+    rest_us = settings.takeover_grace_us << min(count, REST_DOUBLINGS)
+    rest_us = min(rest_us, settings.longest_rest_us)
+    if orphaned_us >= rest_us:
+        _start_over(pending, record, Restarts(count=count + 1, last_us=pending.now_us))
+        return
+    problem = f"{record.key}: {_end(pending, record)} and nobody can take over; "
+    problem += f"attempt {count + 1} to start over comes {rest_us / 1e6:.0f} s after that"
+    pending.problems.append(problem)
 
 
 def _overdue(pending: PendingDecision, record: FragmentRecord) -> bool:
@@ -231,7 +248,9 @@ def _end(pending: PendingDecision, record: FragmentRecord) -> str:
     """What has become of a primary that no longer acts, with its node."""
     node = record.primary.node
     if pending.view.stateless(record):
-        return f"{node} has lost its state"
+        status = pending.view.status(record.primary, record.fragment)
+        why = "" if status is None or status.failure is None else f" ({status.failure})"
+        return f"{node} has lost its state{why}"
     return f"{node} has stepped down" if pending.view.alive(record.primary) else f"{node} is gone"
 
 
@@ -265,7 +284,9 @@ def _succeed(pending: PendingDecision, record: FragmentRecord, *, patient: bool)
     pending.change_fragment(record, "reinstated", detail, epoch=epoch)
 
 
-def _start_over(pending: PendingDecision, record: FragmentRecord) -> None:
+def _start_over(
+    pending: PendingDecision, record: FragmentRecord, restarts: Restarts | None = None
+) -> None:
     planning = pending.planning
     planning.running.pop(record.fragment, None)
     plan = plan_query(pending, record.query, relax=True)
@@ -276,4 +297,5 @@ def _start_over(pending: PendingDecision, record: FragmentRecord) -> None:
     (renewed,) = new_records(planning, plan, epochs)
     detail = f"{_end(pending, record)} and nobody can take over; epoch {renewed.epoch} "
     detail += f"begins from nothing on {renewed.primary.node}"
-    pending.change_fragment(renewed, "state lost", detail)
+    restarts = restarts or record.restarts
+    pending.change_fragment(renewed, "state lost", detail, restarts=restarts)

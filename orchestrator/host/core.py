@@ -255,6 +255,7 @@ class HostCore:
                 output_watermark_ms=hosted.replica.output_watermark_ms,
                 lags_since_us=hosted.lags_since_us,
                 cost=self._dispatcher.cost(name),
+                failure=hosted.failure,
             )
             for name, hosted in self.replica_manager.replicas.items()
         }

@@ -24,6 +24,7 @@ from ha.messages import (
     Subscribed,
     Unsubscribe,
 )
+from ha.output_log import DEFAULT_CAPACITY_BYTES
 from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import Receipt, Subscription
 from orchestrator.host.dispatcher import Dispatcher
@@ -117,16 +118,19 @@ class InputProcessor:
             installed = hosted.replica.install(snapshot)
         except Exception as error:  # noqa: BLE001  A broken snapshot must not end this host.
             self.outbox.report("snapshot refused", snapshot.fragment, _said(error))
+            hosted.failed(f"snapshot refused: {_said(error)}", now_us)
             installed = False
         if installed:
+            hosted.failures.mended()
             self.outbox.report("warm", snapshot.fragment, f"epoch {hosted.replica.epoch}")
             self.dispatcher.rebuild_tasks(now_us)
         else:
             self.outbox.counters["snapshots_unusable"] += 1
 
     def on_evaluation_failed(self, hosted: HostedReplica, error: Exception, now_us: int) -> None:
-        """Give up the state of a replica whose evaluation raised an error."""
+        """Give up the state of a replica whose evaluation raised an error, and let it rest."""
         self.outbox.report("evaluation failed", hosted.assignment.fragment, _said(error))
+        hosted.failed(f"evaluation failed: {_said(error)}", now_us)
         self.discard_state(hosted, now_us, RoleEvent.EVALUATION_FAILED)
 
     def request(self, now_us: int) -> None:
@@ -191,11 +195,16 @@ class InputProcessor:
             if delivery is not None:
                 self.outbox.add(delivery)
             return receipt
+        if hosted.rests(now_us):
+            return Receipt.STALE
         try:
             receipt = hosted.replica.receive(data).receipt
         except Exception as error:  # noqa: BLE001  A broken chunk must not end this host.
             self.on_evaluation_failed(hosted, error, now_us)
             return Receipt.STALE
+        if hosted.replica.waiting_bytes > DEFAULT_CAPACITY_BYTES:
+            # No state comes that this input could follow. Producers keep as much.
+            self.discard_state(hosted, now_us)
         self.dispatcher.arrived(reader, now_us)
         return receipt
 
@@ -234,7 +243,7 @@ class InputProcessor:
     def _request_snapshot(self, hosted: HostedReplica, now_us: int) -> None:
         """Ask the peer replica for its state, once every producer keeps what will follow it."""
         peer, asked_us = hosted.assignment.peer_replica, hosted.snapshot_asked_us
-        if hosted.replica.role is not ReplicaRole.WARMING or peer is None:
+        if hosted.replica.role is not ReplicaRole.WARMING or peer is None or hosted.rests(now_us):
             return
         subscriptions = self.replica_manager.subscriptions
         if not all(subscriptions[stream].confirmed for stream in hosted.replica.inputs):

@@ -17,6 +17,7 @@ from ha.output_log import Producer
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import StreamCursor, Subscription
+from orchestrator.drivers import LONGEST_RETRY_US, Failures
 from orchestrator.host.events import Command, Durable, Report, Send
 from orchestrator.host.hosted_streams import SINK_PREFIX, HostedSink, HostedSource
 from orchestrator.records import (
@@ -46,12 +47,30 @@ class HostedReplica:
         How far it lags behind the primary while it is a standby.
     snapshot_asked_us
         When the peer replica was last asked for its state.
+    failures
+        Errors of evaluating its input or of reading a state. It rests after each, ever longer.
     """
 
     assignment: FragmentAssignment
     replica: Replica
     lag: StandbyLag = field(default_factory=StandbyLag)
     snapshot_asked_us: int | None = None
+    failures: Failures = field(default_factory=Failures)
+
+    def failed(self, why: str, now_us: int) -> None:
+        """Note that its state could not be used any further."""
+        if now_us - self.failures.retry_us > LONGEST_RETRY_US:
+            self.failures.overcome()
+        self.failures.add(why, now_us)
+
+    def rests(self, now_us: int) -> bool:
+        """Whether it takes no input and fetches no state, because it has failed just now."""
+        return self.replica.role is ReplicaRole.WARMING and now_us < self.failures.retry_us
+
+    @property
+    def failure(self) -> str | None:
+        """Why it has no state, if an error is the reason."""
+        return self.failures.problem if self.replica.role is ReplicaRole.WARMING else None
 
     @property
     def lags_since_us(self) -> int | None:

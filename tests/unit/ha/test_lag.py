@@ -29,7 +29,7 @@ def test_a_standby_that_follows_in_time_does_not_lag_however_long_it_runs() -> N
 def test_a_standby_that_is_always_too_late_lags_without_a_break() -> None:
     lag = StandbyLag()
     step_us = BOUND_US // 4
-    seen = []
+    seen: list[bool] = []
     for step in range(100):
         # Six steps behind: half as long again as the bound.
         lag.observe(10 * step, 10 * max(step - 6, 0), step * step_us, ALLOWED_US)

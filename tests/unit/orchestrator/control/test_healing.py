@@ -195,6 +195,56 @@ def test_slow_warm_up_within_its_time_is_left_alone(cluster: ObedientCluster) ->
     assert secondary_of(cluster) == second
 
 
+def fail_both(cluster: ObedientCluster) -> None:
+    """Neither replica can evaluate its input, and both hosts say so."""
+    record = alerts(cluster)
+    assert record.secondary is not None
+    for replica in (record.primary, record.secondary):
+        host = cluster.hosts[replica.node]
+        status = ReplicaStatus(
+            role=ReplicaRole.WARMING,
+            epoch=record.epoch,
+            output_watermark_ms=None,
+            failure="evaluation failed: ValueError: poison",
+        )
+        host.tell(replicas=host.record.replicas | {"alerts": status}, reported_us=cluster.now_us)
+
+
+def failing_for_us(cluster: ObedientCluster) -> int:
+    """How long the fragment is left alone after it has failed on both nodes."""
+    generation, began_us = alerts(cluster).generation, cluster.now_us
+    fail_both(cluster)
+    while alerts(cluster).generation == generation:
+        cluster.settle_coordinator()
+        if alerts(cluster).generation == generation:
+            assert any(
+                "to start over" in each and "ValueError: poison" in each
+                for each in cluster.coordination.problems
+            )
+            cluster.now_us += 500_000
+    waited_us = cluster.now_us - began_us
+    cluster.settle()
+    return waited_us
+
+
+def test_input_that_nobody_can_evaluate_is_tried_again_ever_more_rarely(
+    cluster: ObedientCluster,
+) -> None:
+    grace_us = SETTINGS.takeover_grace_us
+    waits_us = [failing_for_us(cluster) for _ in range(3)]
+    assert waits_us == [grace_us, 2 * grace_us, 4 * grace_us]
+    assert any("ValueError: poison" in each for each in details(cluster, "replica failed"))
+    assert all("ValueError: poison" in each for each in details(cluster, "state lost"))
+    # All else stays as it is.
+    assert {r.record.epoch for n, r in cluster.view().fragments.items() if n != ALERTS} == {1}
+    for _ in range(8):
+        assert failing_for_us(cluster) <= SETTINGS.longest_rest_us
+    # After a long time without a failure, the next one is a first one.
+    cluster.settle()
+    cluster.now_us += SETTINGS.longest_rest_us
+    assert failing_for_us(cluster) == grace_us
+
+
 def test_lagging_secondary_protects_nothing_and_is_replaced_if_it_does_not_catch_up(
     cluster: ObedientCluster,
 ) -> None:

@@ -20,6 +20,7 @@ from ha.messages import (
 )
 from ha.roles import ReplicaRole
 from ha.subscription import STALLED_US
+from orchestrator.host import input_processor
 from orchestrator.host.events import Deliver, Report, SinkFlushed, SinkOpened
 from orchestrator.records import Assignment, SinkAssignment
 from streams.chunk import Chunk, Position
@@ -421,3 +422,63 @@ def test_only_the_primary_of_the_own_fragment_says_how_far_a_standby_must_be() -
         host.wait(20)
         host.core.heard("one", host.now_us)
     assert host.core.replica_statuses()["f"].lags_since_us is None
+
+
+def refused_state_requests(host: Driven, other: Driven, ms: int) -> int:
+    """How often a secondary asks for a state in some time, if it can read none of them."""
+    requests = 0
+    for _ in range(ms // 20):
+        host.wait(20)
+        asked = host.sent_to("one", SnapshotRequest)
+        requests += len(asked)
+        for each in asked:
+            other.commands.clear()
+            other.hear("two", each)
+            (sound,) = other.sent_to("two", Snapshot)
+            host.hear("one", replace(sound, state=SavedState.of([b"nonsense"])))
+        host.core.heard("one", host.now_us)
+    return requests
+
+
+def test_a_replica_that_fails_again_and_again_rests_ever_longer() -> None:
+    host, other = Driven("two"), primary()
+    host.assign(assignment_of(assigned("secondary", peer_replica="one")))
+    host.hear("site", Subscribed(stream="s", position=Position(), epoch=1, generation=1))
+    assert refused_state_requests(host, other, 8000) <= 5
+    assert refused_state_requests(host, other, 8000) <= 1
+    status = host.core.replica_statuses()["f"]
+    assert status.failure is not None
+    assert status.failure.startswith("snapshot refused: ")
+
+
+def test_a_resting_replica_keeps_no_input_and_recovers_after_its_rest() -> None:
+    host, other = standby(), primary()
+    falling = replace(chunk(0, [(30, 1)]), watermarks_ms=chunk(0, [(20, 0)]).watermarks_ms)
+    host.hear("site", data(falling))
+    host.hear("site", Subscribed(stream="s", position=Position(), epoch=1, generation=1))
+    replica = host.core.replica_manager.replicas["f"].replica
+    host.commands.clear()
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    assert (replica.role, replica.waiting_bytes) == (ReplicaRole.WARMING, 0)
+    assert host.take(SnapshotRequest) == []
+    pass_time(host, 600)
+    assert host.take(SnapshotRequest) == [SnapshotRequest(fragment="f")]
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    other.commands.clear()
+    other.hear("two", SnapshotRequest(fragment="f"))
+    host.hear("one", other.sent_to("two", Snapshot)[0])
+    host.work()
+    assert (replica.role, replica.output_watermark_ms) == (ReplicaRole.STANDBY, 10)
+    assert host.core.replica_statuses()["f"].failure is None
+
+
+def test_input_that_waits_for_a_state_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_processor, "DEFAULT_CAPACITY_BYTES", 100)
+    host, _ = joining()
+    for seq in range(0, 40, 4):
+        host.hear("site", data(chunk(seq, [(seq + 10, 4)])))
+        replica = host.core.replica_manager.replicas["f"].replica
+        assert replica.waiting_bytes <= 100
+    host.commands.clear()
+    pass_time(host, 400)
+    assert host.sent_to("site", Subscribe)
