@@ -37,6 +37,14 @@ LOOK_US = 2_000_000
 """A host looks at the store this often even if no watch has fired."""
 
 
+MOST_TURNS = 1_000
+"""A host that takes more turns at one moment never rests."""
+
+
+class HostNeverRests(Exception):
+    """A host always finds something to do, and does nothing."""
+
+
 class SimulatedHost:
     """One life of one host: a `HostLoop` on virtual links.
 
@@ -92,6 +100,7 @@ class SimulatedHost:
         self._next_step_us = 0
         self._busy_until_us = self._next_check_us = 0
         self._next_run_us: int | None = None
+        self._last_run_us = self._turns = 0
         self._next_exchange_us: int | None = None
         self.core = self._loop.core
         self.link = self._loop.link
@@ -211,6 +220,7 @@ class SimulatedHost:
         self._next_run_us = None
         inbox, self._inbox = self._inbox, []
         try:
+            self._count_turn()
             self._loop.turn(self._events(inbox))
             if self._world.check_invariants and self._world.now_us >= self._next_check_us:
                 self._next_check_us = self._world.now_us + self._world.check_every_us
@@ -219,6 +229,13 @@ class SimulatedHost:
             self._break(error)
             return
         self.schedule(self._next_turn_us())
+
+    def _count_turn(self) -> None:
+        now_us = self._world.now_us
+        self._turns = self._turns + 1 if now_us == self._last_run_us else 0
+        self._last_run_us = now_us
+        if self._turns > MOST_TURNS:
+            raise HostNeverRests(f"{self._turns} turns at {now_us} µs")
 
     def _next_turn_us(self) -> int:
         due_us = self.clock.world_time_us(self._loop.next_due_us)

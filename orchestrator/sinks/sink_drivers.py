@@ -93,6 +93,8 @@ class SinkDrivers:
             if not same or (each.sink is not None and stream in anew):
                 self._close(stream, each)
                 del self._attended[stream]
+        if not self._unflushed:
+            self._flush_at_us = None
         events = self._failures()
         for stream, a in by_stream.items():
             each = self._attended.setdefault(stream, _Attended(a.sink, a.life))

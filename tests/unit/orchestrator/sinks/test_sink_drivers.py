@@ -51,6 +51,15 @@ def test_streams_go_to_the_sinks_that_they_name(tmp_path: Path) -> None:
     made.close()
 
 
+def test_nothing_is_due_once_every_sink_is_gone(tmp_path: Path) -> None:
+    made = SinkDrivers(opener(tmp_path))
+    made.attend([assignment("a")], 0)
+    made.keep(delivery("a", chunk(0, [(10, 2)])), 0)
+    made.attend([], 1)
+    assert not made.attended
+    assert made.next_due_us is None
+
+
 def test_a_sink_that_is_opened_again_says_what_it_had_kept(tmp_path: Path) -> None:
     first = SinkDrivers(opener(tmp_path))
     first.attend([assignment("a")], 0)
