@@ -20,6 +20,7 @@ from orchestrator.records import (
     QueryRecord,
     Record,
     ReplicaId,
+    ReplicaLoss,
     ReplicaStatus,
     StreamRecord,
 )
@@ -68,6 +69,9 @@ class ClusterView:
         noticed.
     unprotected_since_us
         Fragment without a warm secondary → when its replica was lost, as far as that is known.
+    answered
+        Fragment and replica that it has lost, on a node that has reported since this coordinator
+        first saw the loss.
     dataflow, problems
         The queries that compile, and why the others do not.
     """
@@ -84,6 +88,7 @@ class ClusterView:
     orphaned_since_us: Mapping[str, int] = field(default_factory=_nothing)
     cold_since_us: Mapping[str, int] = field(default_factory=_nothing)
     unprotected_since_us: Mapping[str, int] = field(default_factory=_nothing)
+    answered: frozenset[tuple[str, ReplicaLoss]] = frozenset()
     dataflow: Dataflow = field(init=False)
     problems: tuple[InvalidQuery, ...] = field(init=False)
 
@@ -152,7 +157,8 @@ class ClusterView:
         reported since.
 
         The record of a dead host stays until its session ends; peer replicas notice the death
-        first.
+        first. Whether it has reported since is decided by two hosts' clocks only until this
+        coordinator sees a new report: the clocks may differ.
         """
         if node not in self.nodes:
             return False
@@ -161,7 +167,8 @@ class ClusterView:
             loss.silent
             and loss.replica == ReplicaId(node=node, incarnation=record.incarnation)
             and record.reported_us <= loss.detected_at_us
-            for found in self.fragments.values()
+            and (name, loss) not in self.answered
+            for name, found in self.fragments.items()
             for loss in found.record.losses
         )
 
@@ -330,6 +337,8 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
     The time since when a fragment is orphaned starts anew when its record has changed: the change
     needs time to take effect.
     """
+    if before is not None and (answered := _answered(view, before)):
+        view = replace(view, answered=answered)
     orphaned: dict[str, int] = {}
     cold: dict[str, int] = {}
     unprotected: dict[str, int] = {}
@@ -360,6 +369,23 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
         orphaned_since_us=orphaned,
         cold_since_us=cold,
         unprotected_since_us=unprotected,
+    )
+
+
+def _answered(view: ClusterView, before: ClusterView) -> frozenset[tuple[str, ReplicaLoss]]:
+    """Losses that were known before the node concerned wrote its present record."""
+    return frozenset(
+        (name, loss)
+        for name, found in view.fragments.items()
+        for loss in found.record.losses
+        if (name, loss) in before.answered
+        or (
+            name in before.fragments
+            and loss in before.fragments[name].record.losses
+            and (node := loss.replica.node) in before.nodes
+            and node in view.nodes
+            and before.nodes[node].version != view.nodes[node].version
+        )
     )
 
 
