@@ -1,4 +1,4 @@
-"""`python -m bench list` and `python -m bench run NAME [--json FILE] [--quick] [--matrix FILE]`."""
+"""`python -m bench list` and `python -m bench run NAME`, with the options that `--help` lists."""
 
 from __future__ import annotations
 
@@ -41,17 +41,29 @@ def run(
     matrix: Annotated[
         Path | None, typer.Option(help="Also measure on this latency table: .npy, .csv or text.")
     ] = None,
+    size: Annotated[
+        list[int] | None, typer.Option(min=1, help="Measure this size; may be given repeatedly.")
+    ] = None,
 ) -> None:
     """Run a benchmark, print its figures, write report and plots."""
     try:
         benchmark = find(name)
         if matrix is not None and not benchmark.takes_matrix:
-            remedy = f"Leave --matrix away, or run one of: {', '.join(_take_matrices())}."
-            raise InvalidInput("bench", "--matrix", str(matrix), f"is of no use to {name}", remedy)
+            others = [each.name for each in benchmarks().values() if each.takes_matrix]
+            raise _useless("--matrix", str(matrix), name, others)
+        if size and not benchmark.takes_sizes:
+            others = [each.name for each in benchmarks().values() if each.takes_sizes]
+            raise _useless("--size", str(size[0]), name, others)
         folder = ROOT / "build" / "bench" / name
         folder.mkdir(parents=True, exist_ok=True)
         with err.status(name) as status:
-            settings = Settings(quick=quick, folder=folder, say=status.update, matrix=matrix)
+            settings = Settings(
+                quick=quick,
+                folder=folder,
+                say=status.update,
+                matrix=matrix,
+                sizes=tuple(size or ()),
+            )
             result = report(name, benchmark.run(settings))
     except VivaceError as error:
         err.print(f"error: {error}", style="red", markup=False, highlight=False)
@@ -65,8 +77,9 @@ def run(
     out.print(f"written to {folder}", soft_wrap=True)
 
 
-def _take_matrices() -> list[str]:
-    return [benchmark.name for benchmark in benchmarks().values() if benchmark.takes_matrix]
+def _useless(option: str, value: str, name: str, others: list[str]) -> InvalidInput:
+    remedy = f"Leave {option} away, or run one of: {', '.join(others)}."
+    return InvalidInput("bench", option, value, f"is of no use to {name}", remedy)
 
 
 if __name__ == "__main__":

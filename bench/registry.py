@@ -37,12 +37,15 @@ class Settings:
         Takes a phrase that tells what is being done, for progress.
     matrix
         A file with a latency table of the user's own, for benchmarks that take one.
+    sizes
+        Problem sizes to measure, for benchmarks that take them; empty: their own.
     """
 
     quick: bool
     folder: Path
     say: Callable[[str], None]
     matrix: Path | None = None
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,7 @@ class Benchmark:
     summary: str
     run: Callable[[Settings], Figures]
     takes_matrix: bool
+    takes_sizes: bool
 
 
 _registered: dict[str, Benchmark] = {}
@@ -60,7 +64,9 @@ _registered: dict[str, Benchmark] = {}
 Run = Callable[[Settings], Figures]
 
 
-def benchmark(name: str, *, takes_matrix: bool = False) -> Callable[[Run], Run]:
+def benchmark(
+    name: str, *, takes_matrix: bool = False, takes_sizes: bool = False
+) -> Callable[[Run], Run]:
     """Register a function as the benchmark `name`; its docstring's first line describes it.
 
     Parameters
@@ -69,6 +75,8 @@ def benchmark(name: str, *, takes_matrix: bool = False) -> Callable[[Run], Run]:
         What it is called on the command line and in `build/bench`.
     takes_matrix
         Whether it uses `Settings.matrix`.
+    takes_sizes
+        Whether it uses `Settings.sizes`.
     """
 
     def register(run: Run) -> Run:
@@ -76,7 +84,11 @@ def benchmark(name: str, *, takes_matrix: bool = False) -> Callable[[Run], Run]:
             raise ValueError(f"two benchmarks are named {name!r}")
         summary = (run.__doc__ or "").strip().partition("\n")[0]
         _registered[name] = Benchmark(
-            name=name, summary=summary, run=run, takes_matrix=takes_matrix
+            name=name,
+            summary=summary,
+            run=run,
+            takes_matrix=takes_matrix,
+            takes_sizes=takes_sizes,
         )
         return run
 

@@ -1,15 +1,72 @@
-"""Suspects peers that have been silent for too long.
+"""Suspects peers that have been silent for too long, and knows when silence proves little.
 
 A crashed process breaks its connections at once, and the transport reports that within
 milliseconds. Silence reveals the failures that break no connection: a hang, a partition, a machine
-that vanished. A false suspicion is harmless, because consumers drop tuples that they have received
-before, so the threshold may be tight.
+that vanished. It also occurs where nothing has failed and processors are short. A false suspicion
+loses nothing, but the takeover that follows is more work for hosts that have too much already, and
+their silence causes the next one: a metastable failure. The threshold therefore adapts, as in
+Dadgar, Phillips and Currey (2017), *Lifeguard: local health awareness for more accurate failure
+detection* (arXiv 1707.00788):
 
-A host that was held up itself has not listened meanwhile. The time by which its tick comes late
-therefore does not count as its peers' silence.
+- *The detector's own lag.* Silence is measured in ticks of its own: a tick counts for the time
+  between two ticks that come in time, however late it was. A host that is held up suspects nobody
+  for the time in which it did not listen.
+- *The peer's lag.* A host says by how much its ticks have been late lately. Its silence may last
+  longer by `LAGS_GRANTED` times that.
+- *Alarms that were false.* A suspected peer that is heard again was alive. Each such alarm doubles
+  every peer's threshold.
+- *Several at once.* If several peers fall silent together, the fault more likely lies with what
+  they share than with each of them. Thresholds grow with the number of silent peers, and after one
+  suspicion the next one waits for `RATION` thresholds.
+
+Lag and false alarms are forgotten: half of them each `LAG_HALF_LIFE_US` and `ALARM_HALF_LIFE_US`.
+A healthy host suspects a healthy peer after the threshold `suspect_after_us`. Whatever happens, no
+threshold exceeds `MOST_PATIENCE` times that.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+
+LAGS_GRANTED = 3
+"""The next lag may be longer than the last one, and its message takes its time."""
+
+LAG_HALF_LIFE_US = 2_000_000
+"""A lag of half a second is forgotten after some ten seconds."""
+
+ALARM_HALF_LIFE_US = 10_000_000
+"""Longer than the work that a takeover causes."""
+
+MOST_PATIENCE = 8
+"""Even an overloaded cluster notices a silent host in about a second with the default threshold."""
+
+MOST_ALARMS = 3
+"""False alarms that count: they make the threshold `MOST_PATIENCE` times as long."""
+
+RATION = 4
+"""Thresholds between two suspicions: long enough for a takeover to be done."""
+
+
+@dataclass(slots=True)
+class _Peer:
+    """What is known of a peer.
+
+    Attributes
+    ----------
+    heard_us
+        Time on the detector's own scale (`FailureDetector._listened_us`) of the last sign of life.
+    lag_us
+        What it said of its own lag, bounded.
+    given_up
+        Whether it counts as lost until it is heard again.
+    suspected
+        Whether that is so because it was silent.
+    """
+
+    heard_us: int
+    lag_us: int = 0
+    given_up: bool = False
+    suspected: bool = False
 
 
 class FailureDetector:
@@ -18,7 +75,7 @@ class FailureDetector:
     Parameters
     ----------
     suspect_after_us
-        Silence after which a peer is suspected, µs.
+        Silence after which a healthy peer is suspected, µs.
     tick_us
         Interval at which `suspects` is called when all is well, µs.
     """
@@ -26,34 +83,81 @@ class FailureDetector:
     def __init__(self, suspect_after_us: int, tick_us: int) -> None:
         self._suspect_after_us = suspect_after_us
         self._tick_us = tick_us
-        self._heard_us: dict[str, int] = {}
-        self._suspected: set[str] = set()
+        self._peers: dict[str, _Peer] = {}
         self._last_tick_us: int | None = None
+        self._listened_us = 0
+        self._rests_until_us = 0
+        self._lag_us = 0.0
+        self._alarms = 0.0
+
+    @property
+    def lag_us(self) -> int:
+        """By how much this host's ticks have been late lately, for its peers to know."""
+        return round(self._lag_us)
 
     def watch(self, peers: set[str], now_us: int) -> None:
         """Watch exactly these peers; a new one counts as heard now."""
-        self._heard_us = {peer: self._heard_us.get(peer, now_us) for peer in sorted(peers)}
-        self._suspected &= peers
+        if self._last_tick_us is None:
+            self._last_tick_us = now_us
+        heard_us = self._at(now_us)
+        self._peers = {peer: self._peers.get(peer, _Peer(heard_us)) for peer in sorted(peers)}
 
     def heard(self, peer: str, now_us: int) -> None:
         """Note a sign of life."""
-        if peer in self._heard_us:
-            self._heard_us[peer] = now_us
-            self._suspected.discard(peer)
+        if (known := self._peers.get(peer)) is None:
+            return
+        known.heard_us = self._at(now_us)
+        if known.suspected:
+            self._alarms = min(self._alarms + 1, MOST_ALARMS)
+        known.given_up = known.suspected = False
+
+    def lost(self, peer: str) -> None:
+        """Note that a peer is known to be lost: its silence says nothing more."""
+        if (known := self._peers.get(peer)) is not None:
+            known.given_up = True
+
+    def told_lag(self, peer: str, lag_us: int) -> None:
+        """Note by how much a peer says that its ticks have been late lately."""
+        if (known := self._peers.get(peer)) is not None:
+            known.lag_us = min(max(lag_us, 0), MOST_PATIENCE * self._suspect_after_us)
 
     def suspects(self, now_us: int) -> list[str]:
-        """Peers newly suspected; each is named once for a silence."""
-        if self._last_tick_us is not None:
-            held_up_us = now_us - self._last_tick_us - 2 * self._tick_us
-            if held_up_us > 0:
-                self._heard_us = {
-                    peer: min(heard + held_up_us, now_us) for peer, heard in self._heard_us.items()
-                }
-        self._last_tick_us = now_us
-        silent = [
-            peer
-            for peer, heard_us in self._heard_us.items()
-            if peer not in self._suspected and now_us - heard_us > self._suspect_after_us
+        """The peer newly suspected, if any; it is named once for a silence."""
+        self._tick(now_us)
+        silences_us = {
+            name: self._listened_us - peer.heard_us
+            for name, peer in self._peers.items()
+            if not peer.given_up
+        }
+        silent = sum(silence > self._suspect_after_us / 2 for silence in silences_us.values())
+        overdue = [
+            (silence_us, name)
+            for name, silence_us in silences_us.items()
+            if silence_us > self._patience_us(self._peers[name], silent)
         ]
-        self._suspected.update(silent)
-        return silent
+        if not overdue or self._listened_us < self._rests_until_us:
+            return []
+        # The one that has been silent for longest; of several, the first by name.
+        _, name = min((-silence_us, name) for silence_us, name in overdue)
+        self._peers[name].given_up = self._peers[name].suspected = True
+        self._rests_until_us = self._listened_us + RATION * self._suspect_after_us
+        return [name]
+
+    def _patience_us(self, peer: _Peer, silent: int) -> float:
+        """How long a peer may be silent now, if so many peers are."""
+        granted_us = self._suspect_after_us * 2**self._alarms * max(silent, 1)
+        return min(granted_us + LAGS_GRANTED * peer.lag_us, MOST_PATIENCE * self._suspect_after_us)
+
+    def _tick(self, now_us: int) -> None:
+        if self._last_tick_us is not None:
+            elapsed_us = max(now_us - self._last_tick_us, 0)
+            self._listened_us += min(elapsed_us, self._tick_us)
+            self._lag_us *= 0.5 ** (elapsed_us / LAG_HALF_LIFE_US)
+            self._lag_us = max(self._lag_us, elapsed_us - self._tick_us)
+            self._alarms *= 0.5 ** (elapsed_us / ALARM_HALF_LIFE_US)
+        self._last_tick_us = now_us
+
+    def _at(self, now_us: int) -> int:
+        """A time since the last tick on the detector's own scale."""
+        since_us = 0 if self._last_tick_us is None else max(now_us - self._last_tick_us, 0)
+        return self._listened_us + min(since_us, self._tick_us)

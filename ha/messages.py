@@ -126,6 +126,8 @@ class Control:
         Stream that the receiver produces → the sender's acknowledgement.
     offers
         Stream that the sender produces → the end of its output.
+    lag_us
+        By how much the sender's ticks have been late lately: its silence proves less.
     """
 
     epochs: dict[str, int] = field(default_factory=dict[str, int])
@@ -133,6 +135,7 @@ class Control:
     digests: dict[str, OutputDigest] = field(default_factory=dict[str, OutputDigest])
     acks: dict[str, Ack] = field(default_factory=dict[str, Ack])
     offers: dict[str, Offer] = field(default_factory=dict[str, Offer])
+    lag_us: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

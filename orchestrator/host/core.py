@@ -132,7 +132,7 @@ class HostCore:
                 self._on_message(sender, message, now_us)
             case PeerLost(node=node):
                 self.counters["peers_lost"] += 1
-                self._failover.on_peer_lost(node, "connection lost", now_us)
+                self._failover.on_peer_lost(node, now_us)
             case AssignmentReceived(assignment=assignment):
                 self._on_assigned(assignment, now_us)
             case SourceEmitted(stream=stream):

@@ -1,10 +1,10 @@
 """The failover decision: when a replica of this host takes over, and when one steps down.
 
-A standby takes over as soon as its primary's host is lost: the connection to it breaks, it is
-silent for `suspectAfter`, or its record is gone from the store. The takeover is local and
-immediate; the store records it afterwards. A primary steps down when it learns of a newer epoch
-of its fragment: from its peer replica's control messages, from a consumer's acknowledgement or from
-the store.
+A standby takes over as soon as its primary's host is lost: the connection to it breaks, its record
+is gone from the store, or it is silent for `suspectAfter`, for longer where hosts are overloaded
+(`ha.failure_detector`). The takeover is local and immediate; the store records it afterwards. A
+primary steps down when it learns of a newer epoch of its fragment: from its peer replica's control
+messages, from a consumer's acknowledgement or from the store.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ class Failover:
             if peer is not None and (peer in gone or peer not in alive):
                 self._take_over(hosted, "gone from the store", now_us)
 
-    def on_peer_lost(self, node: str, cause: str, now_us: int) -> None:
-        """Take over every fragment whose peer replica was on a lost host."""
-        for hosted in self._hosted():
-            if hosted.assignment.peer_replica != node:
-                continue
-            if hosted.replica.feeds_subscribers:
-                self._report_loss(hosted, cause, now_us)
-            self._take_over(hosted, cause, now_us)
+    def told_lag(self, node: str, lag_us: int) -> None:
+        """Note by how much a host says that it has been late lately."""
+        self.detector.told_lag(node, lag_us)
+
+    def on_peer_lost(self, node: str, now_us: int) -> None:
+        """Take over from a host to which the connection broke."""
+        self.detector.lost(node)
+        self._lose(node, "connection lost", now_us)
 
     def suspect_silent_peers(self, now_us: int) -> None:
-        """Take over from hosts that have been silent for too long."""
+        """Take over from a host that has been silent for too long."""
         for node in self.detector.suspects(now_us):
             self.outbox.counters["suspicions"] += 1
-            self.on_peer_lost(node, "silent", now_us)
+            self._lose(node, "silent", now_us)
 
     def on_epoch(self, fragment: str, epoch: int, now_us: int) -> None:
         """Step down if another host knows a newer epoch of a fragment."""
@@ -81,6 +81,15 @@ class Failover:
             self.outbox.counters["demotions"] += 1
             self.outbox.report("stepped down", fragment, f"epoch {epoch} has another primary")
             self.dispatcher.rebuild_tasks(now_us)
+
+    def _lose(self, node: str, cause: str, now_us: int) -> None:
+        """Take over every fragment whose peer replica was on a lost host."""
+        for hosted in self._hosted():
+            if hosted.assignment.peer_replica != node:
+                continue
+            if hosted.replica.feeds_subscribers:
+                self._report_loss(hosted, cause, now_us)
+            self._take_over(hosted, cause, now_us)
 
     def _report_loss(self, hosted: HostedReplica, cause: str, now_us: int) -> None:
         a = hosted.assignment

@@ -78,11 +78,13 @@ class PeerControl:
                 digests=draft.digests,
                 acks=draft.acks,
                 offers=draft.offers,
+                lag_us=self.failover.detector.lag_us,
             )
             self.outbox.send(node, message)
 
     def receive(self, sender: str, message: Control, now_us: int) -> None:
         """Act on what another host says."""
+        self.failover.told_lag(sender, message.lag_us)
         for fragment, epoch in message.epochs.items():
             self.failover.on_epoch(fragment, epoch, now_us)
         for fragment, watermark_ms in message.watermarks_ms.items():

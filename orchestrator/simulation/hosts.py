@@ -6,6 +6,7 @@ arrives queues up and its session with the store ends when it times out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -62,6 +63,8 @@ class SimulatedHost:
         Factor by which evaluation takes longer.
     wants
         Streams to ask for (observers only).
+    counters
+        Messages sent and turns taken.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class SimulatedHost:
         self.alive = True
         self.paused = False
         self.slowness = 1.0
+        self.counters: Counter[str] = Counter()
         surroundings = Surroundings(
             clock_us=self.clock.now_us,
             send=self._send,
@@ -88,6 +92,7 @@ class SimulatedHost:
             sinks=SinkDrivers(lambda assignment: world.open_sink(spec.node, assignment)),
             report=lambda report: world.log(spec.node, report),
             finish=self._finish,
+            link_counters=self.counters,
         )
         identity = host_identity(
             spec, claimed.incarnation, f"sim://{spec.node}", machine="simulated", wants=wants
@@ -219,6 +224,7 @@ class SimulatedHost:
             return
         self._next_run_us = None
         inbox, self._inbox = self._inbox, []
+        self.counters["turns"] += 1
         try:
             self._count_turn()
             self._loop.turn(self._events(inbox))
@@ -267,6 +273,7 @@ class SimulatedHost:
         self._world.on_broken(self, error)
 
     def _send(self, to: str, message: Message) -> None:
+        self.counters["messages_sent"] += 1
         if isinstance(message, Snapshot):
             self._world.transmit_bulk(self, to, message)
         else:

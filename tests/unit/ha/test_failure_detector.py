@@ -1,25 +1,45 @@
-from ha.failure_detector import FailureDetector
+"""Suspicion by silence: of a silent peer, and not of one that is only slow."""
+
+from itertools import pairwise
+
+from ha.failure_detector import MOST_PATIENCE, RATION, FailureDetector
 
 TICK, LIMIT = 25_000, 150_000
+SECOND = 1_000_000
 
 
-def detector(now: int = 0) -> FailureDetector:
+def detector(now: int = 0, *peers: str) -> FailureDetector:
     made = FailureDetector(LIMIT, TICK)
-    made.watch({"peer"}, now)
+    made.watch(set(peers or ("peer",)), now)
     return made
 
 
-def ticked(made: FailureDetector, begin: int, end: int) -> list[str]:
-    return [peer for now in range(begin, end, TICK) for peer in made.suspects(now)]
+def ticked(made: FailureDetector, begin: int, end: int, *heard: str) -> list[str]:
+    """Who is suspected between two times, if some peers are heard all the time."""
+    suspected: list[str] = []
+    for now in range(begin, end, TICK):
+        for peer in heard:
+            made.heard(peer, now)
+        suspected += made.suspects(now)
+    return suspected
+
+
+def suspected_after(made: FailureDetector, begin: int, peer: str = "peer") -> int | None:
+    """Time until a peer that was heard at `begin` is suspected; None: not within a minute."""
+    made.heard(peer, begin)
+    for now in range(begin, begin + 60 * SECOND, TICK):
+        if peer in made.suspects(now):
+            return now - begin
+    return None
 
 
 def test_suspects_a_silent_peer_once() -> None:
-    assert ticked(detector(), 0, 1_000_000) == ["peer"]
+    assert ticked(detector(), 0, SECOND) == ["peer"]
 
 
 def test_does_not_suspect_a_peer_that_is_heard() -> None:
     made = detector()
-    for now in range(0, 1_000_000, TICK):
+    for now in range(0, SECOND, TICK):
         made.heard("peer", now)
         assert made.suspects(now) == []
 
@@ -28,7 +48,7 @@ def test_suspects_again_after_a_sign_of_life() -> None:
     made = detector()
     assert ticked(made, 0, 300_000) == ["peer"]
     made.heard("peer", 300_000)
-    assert ticked(made, 300_000, 600_000) == ["peer"]
+    assert ticked(made, 300_000, 2 * SECOND) == ["peer"]
 
 
 def test_does_not_blame_peers_for_its_own_hang() -> None:
@@ -38,17 +58,106 @@ def test_does_not_blame_peers_for_its_own_hang() -> None:
     assert ticked(made, 5_025_000, 5_300_000) == ["peer"]
 
 
+def test_a_host_whose_ticks_all_come_late_is_as_much_more_patient() -> None:
+    made = detector()
+    late = 3 * TICK
+    suspected = [now for now in range(0, SECOND, late) for _ in made.suspects(now)]
+    assert suspected == [525_000], "the first tick after six that lasted 75 ms each"
+
+
+def test_says_how_late_its_ticks_were_and_forgets_it() -> None:
+    made = detector()
+    ticked(made, 0, 100_000)
+    assert made.lag_us == 0
+    made.suspects(75_000 + 400_000)
+    assert made.lag_us == 400_000 - TICK
+    ticked(made, 500_000, 20 * SECOND, "peer")
+    assert made.lag_us < 1000
+
+
+def test_a_peer_that_says_it_is_late_may_be_silent_for_longer() -> None:
+    made = detector()
+    made.told_lag("peer", 100_000)
+    after = suspected_after(made, 0)
+    assert after is not None
+    assert LIMIT + 100_000 < after < MOST_PATIENCE * LIMIT
+    made.told_lag("peer", 0)
+    assert suspected_after(detector(), 0) == LIMIT + TICK
+
+
+def test_no_lag_buys_a_peer_more_than_the_greatest_patience() -> None:
+    for lag in (SECOND, 10**12):
+        made = detector()
+        made.told_lag("peer", lag)
+        assert suspected_after(made, 0) == MOST_PATIENCE * LIMIT + TICK
+
+
+def test_a_lag_below_zero_counts_as_none() -> None:
+    made = detector()
+    made.told_lag("peer", -(10**12))
+    assert suspected_after(made, 0) == LIMIT + TICK
+
+
+def test_each_false_alarm_makes_it_more_patient_up_to_a_limit() -> None:
+    made, now = detector(), 0
+    taken: list[int] = []
+    for _ in range(6):
+        after = suspected_after(made, now)
+        assert after is not None
+        taken.append(after)
+        now += after + TICK
+    assert taken == sorted(taken)
+    assert taken[1] > 1.5 * taken[0]
+    assert taken[-1] <= MOST_PATIENCE * LIMIT + TICK
+
+
+def test_false_alarms_are_forgotten() -> None:
+    made = detector()
+    ticked(made, 0, SECOND)
+    ticked(made, SECOND, 120 * SECOND, "peer")
+    assert suspected_after(made, 120 * SECOND) == LIMIT + TICK
+
+
+def test_several_silent_peers_are_suspected_later_and_one_at_a_time() -> None:
+    made = detector(0, "a", "b", "c")
+    suspected = {peer: now for now in range(0, 10 * SECOND, TICK) for peer in made.suspects(now)}
+    assert list(suspected) == ["a", "b", "c"]
+    assert suspected["a"] > 3 * LIMIT
+    times = list(suspected.values())
+    assert all(later - earlier >= RATION * LIMIT for earlier, later in pairwise(times))
+
+
+def test_one_silent_peer_among_many_is_suspected_in_time() -> None:
+    made = detector(0, "a", "b", "c")
+    assert ticked(made, 0, LIMIT + 2 * TICK, "b", "c") == ["a"]
+
+
+def test_a_peer_known_to_be_lost_neither_delays_nor_repeats_suspicions() -> None:
+    made = detector(0, "dead", "silent", "well")
+    made.lost("dead")
+    assert ticked(made, 0, LIMIT + 2 * TICK, "well") == ["silent"]
+    assert ticked(made, SECOND, 2 * SECOND, "well", "silent") == []
+
+
+def test_a_lost_peer_that_comes_back_was_no_false_alarm() -> None:
+    made = detector()
+    made.lost("peer")
+    assert suspected_after(made, 0) == LIMIT + TICK
+
+
 def test_ignores_peers_it_does_not_watch() -> None:
     made = detector()
     made.watch(set(), 0)
-    assert ticked(made, 0, 1_000_000) == []
+    made.heard("peer", 0)
+    made.lost("peer")
+    made.told_lag("peer", 1)
+    assert ticked(made, 0, SECOND) == []
 
 
 def test_a_peer_that_was_unwatched_meanwhile_is_suspected_anew() -> None:
-    detector = FailureDetector(suspect_after_us=100, tick_us=1000)
-    detector.watch({"a"}, 0)
-    assert detector.suspects(200) == ["a"]
-    detector.watch(set(), 300)
-    detector.watch({"a"}, 400)
-    assert detector.suspects(450) == []
-    assert detector.suspects(600) == ["a"]
+    made = detector()
+    assert ticked(made, 0, SECOND) == ["peer"]
+    made.watch(set(), SECOND)
+    made.watch({"peer"}, 2 * SECOND)
+    assert ticked(made, 2 * SECOND, 2 * SECOND + LIMIT) == []
+    assert ticked(made, 2 * SECOND + LIMIT, 4 * SECOND) == ["peer"]

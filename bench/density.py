@@ -1,0 +1,235 @@
+"""Benchmark `density`: many small queries on one machine, first undisturbed, then a kill.
+
+The workload is `bench.density_workload`; links are not those of a WAN. For each number of queries a
+cluster is started and all queries are applied. A quiet stretch of the recording tells what
+replicas cost that receive nothing but watermarks, a busy one the latencies. No host fails in
+either, so every suspicion and takeover is a false one. Then an executor is killed, and the drill
+waits until every fragment has a warm secondary again.
+
+A size that is refused, does not start, or does not recover has the figures measured until then;
+`<queries>.admitted` and `<queries>.recovered` tell.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from bench.density_workload import (
+    BOUND_MS,
+    BUSY_S,
+    QUICK_SIZES,
+    QUIET_S,
+    REPLICAS_PER_QUERY,
+    ROUND_S,
+    SIZES,
+    STREAM,
+    output,
+    workload,
+)
+from bench.registry import Settings, benchmark
+from orchestrator.api import Cluster, apply
+from orchestrator.clock import now_us
+from orchestrator.control.view import read_view
+from orchestrator.deploy.local.cluster import LocalCluster
+from orchestrator.drills import kill_executor
+from orchestrator.drills.kill_executor import Killed
+from orchestrator.drills.measurement import outage
+from orchestrator.errors import VivaceError
+from orchestrator.manifest import Manifests
+from orchestrator.sinks import read_back
+from orchestrator.sinks.delivered import Delivered
+from orchestrator.store.protocol import Store
+from topology.arrays import FloatArray
+
+EMPTY_S = 3.0
+"""How long the cluster is watched before it has queries."""
+
+EDGE_S = 2.0
+"""Left out at the beginning of a stretch: what the one before has left is still under way. Hosts
+report their counters once a second."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a cluster has used and counted so far.
+
+    Attributes
+    ----------
+    at_us
+        Cluster clock.
+    hosts_s
+        Processor time of the hosts of nodes and sites.
+    total_s
+        Processor time of all processes of the cluster.
+    counters
+        Sums of what the hosts count.
+    """
+
+    at_us: int
+    hosts_s: float
+    total_s: float
+    counters: Counter[str]
+
+    @staticmethod
+    def read(store: Store) -> Usage:
+        """As of now."""
+        hosts = read_view(store).hosts.values()
+        counters: Counter[str] = Counter()
+        for host in hosts:
+            counters.update(host.counters)
+        return Usage(
+            at_us=now_us(),
+            hosts_s=sum(_processor_s(psutil.Process(host.pid)) for host in hosts),
+            total_s=sum(map(_processor_s, psutil.Process().children(recursive=True))),
+            counters=counters,
+        )
+
+    def since(self, before: Usage) -> Rates:
+        """What was used a second since an earlier moment."""
+        seconds = (self.at_us - before.at_us) / 1e6
+        return Rates(
+            hosts_cores=(self.hosts_s - before.hosts_s) / seconds,
+            cores=(self.total_s - before.total_s) / seconds,
+            messages_s=(self.counters - before.counters)["messages_sent"] / seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What a cluster uses a second: processors of its hosts and of all its processes; messages."""
+
+    hosts_cores: float
+    cores: float
+    messages_s: float
+
+
+@benchmark("density", takes_sizes=True)
+def density(settings: Settings) -> Mapping[str, float]:
+    """10, 40 and 100 small queries on six nodes: latency, cost, false suspicions, and a kill."""
+    figures: dict[str, float] = {}
+    for queries in settings.sizes or (QUICK_SIZES if settings.quick else SIZES):
+        for key, value in _measure(settings, queries).items():
+            figures[f"{queries}.{key}"] = value
+    return figures
+
+
+def _measure(settings: Settings, queries: int) -> dict[str, float]:
+    manifests = workload(settings.folder, queries)
+    assert manifests.cluster is not None
+    figures: dict[str, float] = {"admitted": 0.0, "recovered": 0.0}
+    killed: Killed | None = None
+    busy_us = (0, 0)
+
+    def progress(step: str, detail: str) -> None:
+        settings.say(f"{queries} queries: {step}: {detail[:80]}")
+
+    with tempfile.TemporaryDirectory(prefix="vivace-bench-") as work:
+        cluster = LocalCluster(manifests.cluster, Path(work), on_progress=progress)
+        # A cluster that ends in disorder must not take the figures with it.
+        with suppress(VivaceError), cluster:
+            time.sleep(EDGE_S)
+            before = Usage.read(cluster.store)
+            time.sleep(EMPTY_S)
+            empty = Usage.read(cluster.store).since(before)
+            if not _applied(cluster, manifests, figures, settings.say):
+                return figures
+            idle = _stretch(cluster.store, 0.0, QUIET_S, progress)[0]
+            busy, busy_us = _stretch(cluster.store, QUIET_S, BUSY_S, progress)
+            cost_us_s = (idle.hosts_cores - empty.hosts_cores) * 1e6
+            figures |= {
+                "idle_fragment_us_s": cost_us_s / (queries * REPLICAS_PER_QUERY),
+                "cpu_cores": busy.cores,
+                "hosts_cores": busy.hosts_cores,
+                "messages_s": busy.messages_s,
+            }
+            figures |= _false_alarms(cluster.store)
+            with suppress(VivaceError):
+                killed = kill_executor.run(cluster.store, None, progress)
+                figures["recovered"] = 1.0
+            time.sleep(EDGE_S)
+        if busy_us[1]:
+            delivered = [read_back(cluster.archive, output(n)) for n in range(queries)]
+            figures |= _latencies(delivered, *busy_us)
+            if killed is not None:
+                figures |= _recovery(killed, delivered)
+    return figures
+
+
+def _applied(
+    cluster: LocalCluster, manifests: Manifests, figures: dict[str, float], say: Say
+) -> bool:
+    """Apply the queries; returns whether they run."""
+    began = time.monotonic()
+    try:
+        apply(Cluster(cluster.config, cluster.store), manifests)
+    except VivaceError as refused:
+        say(str(refused)[:100])
+        return False
+    figures |= {"admitted": 1.0, "applied_s": time.monotonic() - began}
+    return True
+
+
+def _stretch(
+    store: Store, begins_s: float, lasts_s: float, progress: Callable[[str, str], None]
+) -> tuple[Rates, tuple[int, int]]:
+    """Wait for a stretch of the recording; returns what it cost, and when it was measured."""
+    start_us = read_view(store).stream_records[STREAM].start_at_us
+    assert start_us is not None, "the stream starts when the queries run"
+    until_begin_s = (begins_s + EDGE_S - (now_us() - start_us) / 1e6) % ROUND_S
+    progress("measure", f"a stretch of {lasts_s:g} s that begins in {until_begin_s:.0f} s")
+    time.sleep(until_begin_s)
+    before = Usage.read(store)
+    time.sleep(lasts_s - EDGE_S)
+    after = Usage.read(store)
+    return after.since(before), (before.at_us, after.at_us)
+
+
+def _false_alarms(store: Store) -> dict[str, float]:
+    """Suspicions, takeovers and demotions so far."""
+    counted = Usage.read(store).counters
+    return {name: float(counted[name]) for name in ("suspicions", "takeovers", "demotions")}
+
+
+def _latencies(delivered: list[Delivered], since_us: int, until_us: int) -> dict[str, float]:
+    """Of all timestamps that entered in a stretch, over all outputs."""
+    within: list[FloatArray] = []
+    for each in delivered:
+        entered_us = each.completed_column("ingestion_time_us")
+        within.append(each.latencies_ms[(entered_us >= since_us) & (entered_us < until_us)])
+    latencies_ms = np.concatenate(within)
+    if not len(latencies_ms):
+        return {"miss_pct": 100.0}
+    return {
+        "p50_ms": float(np.percentile(latencies_ms, 50)),
+        "p99_ms": float(np.percentile(latencies_ms, 99)),
+        "miss_pct": 100.0 * float((latencies_ms > BOUND_MS).mean()),
+        "silent_outputs": float(sum(not len(each) for each in within)),
+    }
+
+
+def _recovery(killed: Killed, delivered: list[Delivered]) -> dict[str, float]:
+    return {
+        "detection_ms": killed.detection_ms,
+        "recovery_ms": outage(killed, delivered).recovery_ms,
+        "restored_s": killed.redundancy_restored_s,
+    }
+
+
+def _processor_s(process: psutil.Process) -> float:
+    """Processor time that a process has used; none if it has ended."""
+    try:
+        used = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(used.user + used.system)
