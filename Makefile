@@ -46,8 +46,8 @@ build/data/.fetched: examples/fetch.py examples/data.txt examples/collision_roun
 demo: setup data ## Run the aircraft example with an executor killed; JSON=FILE keeps the verdict
 	@$(BIN)/vivace demo $(JSON_FILE)
 
-test: setup data ## Run all tests; ARGS='-k NAME' and the like go to pytest
-	@$(BIN)/pytest $(ARGS)
+test: setup data ## Run all tests in two processes; ARGS='-k NAME' and the like go to pytest, one process
+	@$(BIN)/pytest $(or $(ARGS),-p tests.two_processes)
 
 check: lint test ## What CI runs: lint, then test
 

@@ -158,13 +158,13 @@ def in_order(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in rows)
 
 
-def test_one_answer_on_made_up_flights(sql_session: SparkSession, tmp_path: Path) -> None:
+def test_one_answer_on_made_up_flights(session: SparkSession, tmp_path: Path) -> None:
     positions = flights(np.random.default_rng(1), aircraft=24, seconds=600)
-    assert_one_answer(sql_session, positions, tmp_path, least=20)
+    assert_one_answer(session, positions, tmp_path, least=20)
 
 
 def test_one_answer_on_twenty_minutes_of_the_recording(
-    sql_session: SparkSession, tmp_path: Path
+    session: SparkSession, tmp_path: Path
 ) -> None:
     paths = [fetch.DATA / f"aircraft-{site}.parquet" for site in fetch.SITES]
     if not all(path.exists() for path in paths):
@@ -173,4 +173,4 @@ def test_one_answer_on_twenty_minutes_of_the_recording(
     table = table.sort_by([("timestamp", "ascending")])
     times = table["timestamp"].to_numpy()
     twenty_minutes = table.filter(pa.array(times < times.min() + 20 * 60_000))
-    assert_one_answer(sql_session, twenty_minutes, tmp_path, least=5)
+    assert_one_answer(session, twenty_minutes, tmp_path, least=5)

@@ -91,7 +91,9 @@ def pids_of(folder: Path, node: str) -> set[int]:
 
 
 @pytest.fixture(scope="module")
-def session(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def session(
+    java: Java, tmp_path_factory: pytest.TempPathFactory, no_session: None
+) -> Iterator[SparkSession]:
     settings = SessionSettings(
         name="pool test", work_dir=tmp_path_factory.mktemp("spark"), executors=2, java=java
     )

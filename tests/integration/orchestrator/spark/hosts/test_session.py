@@ -13,7 +13,7 @@ from orchestrator.deploy.embedded.java import Java
 from orchestrator.errors import Unreachable
 from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("no_session")]
 
 
 def test_session_can_be_started_again_and_leaves_no_trace(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +10,6 @@ from pyspark.sql import SparkSession
 
 from bench.placement_methods import OURS, PAPER
 from bench.placement_workload import paper_workload
-from orchestrator.deploy.embedded.java import Java
-from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
 from orchestrator.spark.jobs.bulk_placement import place_on_spark
 from placement.bulk import BulkSettings, plan_in_rounds
 from placement.records import Request
@@ -21,21 +18,6 @@ from placement.settings import Settings
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 BULK = BulkSettings(round_size=7)
-
-
-@pytest.fixture(scope="module")
-def session(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    started = start_session(
-        SessionSettings(
-            name="bulk placement",
-            work_dir=tmp_path_factory.mktemp("spark"),
-            executors=2,
-            java=java,
-            extra={"spark.python.worker.reuse": "true"},
-        )
-    )
-    yield started
-    stop_session(started)
 
 
 @pytest.mark.parametrize("settings", [OURS, PAPER], ids=["ours", "paper"])

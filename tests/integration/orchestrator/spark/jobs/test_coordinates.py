@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from orchestrator.deploy.embedded.java import Java
 from orchestrator.errors import InvalidInput
-from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
 from orchestrator.spark.jobs.coordinates import (
-    SPARK_SETTINGS,
     CoordinateSettings,
     FoundCoordinates,
     IncompatibleJob,
@@ -39,26 +35,6 @@ SETTINGS = CoordinateSettings(
 
 class Interrupted(Exception):
     """Stands for Ctrl-C."""
-
-
-@pytest.fixture(scope="module")
-def session(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    started = start_session(
-        SessionSettings(
-            name="coordinates",
-            work_dir=tmp_path_factory.mktemp("spark"),
-            executors=2,
-            java=java,
-            extra={
-                **SPARK_SETTINGS,
-                "spark.sql.shuffle.partitions": "2",
-                # Making code for each query pays off with more rows than there are here.
-                "spark.sql.codegen.wholeStage": "false",
-            },
-        )
-    )
-    yield started
-    stop_session(started)
 
 
 @pytest.fixture(scope="module")

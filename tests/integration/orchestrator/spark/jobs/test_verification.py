@@ -41,24 +41,24 @@ def doubled(*rows: tuple[int, str | None, float | None]) -> pa.Table:
 
 
 def check(
-    sql_session: SparkSession, readings: Path, delivered: pa.Table, **options: int
+    session: SparkSession, readings: Path, delivered: pa.Table, **options: int
 ) -> OutputCheck:
     (output,) = verify(
-        sql_session, DOUBLED, {"readings": readings}, {"doubled": delivered}, through_ms=options
+        session, DOUBLED, {"readings": readings}, {"doubled": delivered}, through_ms=options
     )
     return output
 
 
-def test_equal_as_multisets_whatever_the_order(sql_session: SparkSession, readings: Path) -> None:
+def test_equal_as_multisets_whatever_the_order(session: SparkSession, readings: Path) -> None:
     delivered = doubled((3, None, None), (2, "b", 2.0), (1, "a", 0.2), (2, "b", 2.0))
-    output = check(sql_session, readings, delivered)
+    output = check(session, readings, delivered)
     assert output.equal
     assert (output.expected, output.delivered) == (4, 4)
 
 
-def test_one_lost_one_altered_one_repeated(sql_session: SparkSession, readings: Path) -> None:
+def test_one_lost_one_altered_one_repeated(session: SparkSession, readings: Path) -> None:
     delivered = doubled((1, "a", 0.2), (1, "a", 0.2), (2, "b", 2.0), (3, None, 7.0))
-    output = check(sql_session, readings, delivered)
+    output = check(session, readings, delivered)
     assert not output.equal
     assert (output.missing, output.unexpected) == (2, 2)
     assert output.first_missing == (
@@ -72,21 +72,21 @@ def test_one_lost_one_altered_one_repeated(sql_session: SparkSession, readings: 
 
 
 def test_rows_past_the_last_closed_timestamp_do_not_count(
-    sql_session: SparkSession, readings: Path
+    session: SparkSession, readings: Path
 ) -> None:
-    assert check(sql_session, readings, doubled((1, "a", 0.2), (9, "z", 0.0)), doubled=1).equal
+    assert check(session, readings, doubled((1, "a", 0.2), (9, "z", 0.0)), doubled=1).equal
 
 
 def test_delivered_rows_come_in_chunks_some_of_them_empty(
-    sql_session: SparkSession, readings: Path
+    session: SparkSession, readings: Path
 ) -> None:
     chunks = [doubled(), doubled((1, "a", 0.2)), doubled(), doubled((2, "b", 2.0))]
-    output = check(sql_session, readings, pa.concat_tables(chunks))
+    output = check(session, readings, pa.concat_tables(chunks))
     assert (output.delivered, output.missing) == (2, 2)
 
 
-def test_nothing_delivered_is_everything_missing(sql_session: SparkSession, readings: Path) -> None:
-    output = check(sql_session, readings, doubled())
+def test_nothing_delivered_is_everything_missing(session: SparkSession, readings: Path) -> None:
+    output = check(session, readings, doubled())
     assert (output.expected, output.delivered, output.missing) == (4, 0, 4)
 
 
@@ -100,13 +100,13 @@ def test_nothing_delivered_is_everything_missing(sql_session: SparkSession, read
     ],
 )
 def test_unusable_sql_is_refused(
-    sql_session: SparkSession, readings: Path, sql: str, message: str
+    session: SparkSession, readings: Path, sql: str, message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=f"(?s){message}"):
-        verify(sql_session, sql, {"readings": readings}, {"doubled": doubled()})
+        verify(session, sql, {"readings": readings}, {"doubled": doubled()})
 
 
-def test_views_do_not_outlive_a_verification(sql_session: SparkSession, readings: Path) -> None:
-    check(sql_session, readings, doubled())
-    assert not sql_session.catalog.tableExists("doubled")
-    assert not sql_session.catalog.tableExists("readings")
+def test_views_do_not_outlive_a_verification(session: SparkSession, readings: Path) -> None:
+    check(session, readings, doubled())
+    assert not session.catalog.tableExists("doubled")
+    assert not session.catalog.tableExists("readings")
