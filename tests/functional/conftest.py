@@ -37,7 +37,7 @@ def vivace(tmp_path: Path) -> Vivace:
             [sys.executable, "-m", "orchestrator.cli.main", *map(str, arguments)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             env=environment,
             check=False,
         )

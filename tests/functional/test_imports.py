@@ -27,7 +27,7 @@ def imported(home: Path, *arguments: str) -> set[str]:
         [sys.executable, "-c", PROGRAM, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         env={**os.environ, "VIVACE_HOME": str(home)},
         check=True,
     )
