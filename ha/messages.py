@@ -66,11 +66,18 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ack:
-    """The state and output of all readers on a host contain everything before `position`."""
+    """The state and output of all readers on a host contain everything before `position`.
+
+    Attributes
+    ----------
+    patient
+        As in `Subscribe`: the acknowledgement may be the first that a producer hears of the host.
+    """
 
     position: Position
     epoch: int
     generation: int
+    patient: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -318,7 +318,7 @@ def acknowledge(producer: Producer, node: str, ack: Ack) -> None:
     """
     known = ack.generation == producer.generation
     if node not in producer.log.subscribers:
-        producer.log.subscribe(node, ack.position if known else None)
+        producer.log.subscribe(node, ack.position if known else None, patient=ack.patient)
     elif known:
         producer.log.acknowledge(node, ack.position)
 

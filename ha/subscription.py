@@ -151,14 +151,14 @@ class StreamCursor:
             return Received(receipt=Receipt.GAP)
         self.position = chunk.end
         self.provisional = False
-        if (rest := _past(chunk, self.floor_ms)) is None:
+        if (rest := past(chunk, self.floor_ms)) is None:
             return Received(receipt=Receipt.DUPLICATE)
         moved = self._moved or rest is not chunk
         self._moved = False
         return Received(receipt=Receipt.ACCEPTED, chunk=rest, moved=moved)
 
 
-def _past(chunk: Chunk, floor_ms: int) -> Chunk | None:
+def past(chunk: Chunk, floor_ms: int) -> Chunk | None:
     """The part of a chunk with timestamps after `floor_ms`; None if there is none."""
     if floor_ms < chunk.watermarks_ms[0] and (
         not chunk.rows.num_rows or floor_ms < chunk.timestamps[0]
@@ -395,7 +395,7 @@ class Subscription:
             return []
         (generation,) = generations
         least = min(known, key=lambda position: position.watermark_ms)
-        ack = Ack(position=least, epoch=self.epoch, generation=generation)
+        ack = Ack(position=least, epoch=self.epoch, generation=generation, patient=self.patient)
         return [(node, ack) for node, link in self._links.items() if link.start is not None]
 
     def _lacks(self, offer: Offer) -> bool:

@@ -17,10 +17,10 @@ import numpy as np
 
 from ha.messages import Data
 from ha.output_log import OutputLog
-from ha.subscription import Receipt, StreamCursor
+from ha.subscription import Receipt, StreamCursor, past
 from orchestrator.host.events import Deliver, Durable, SourceEmitted, SourceReread
 from orchestrator.records import SinkAssignment, SinkStatus, SourceAssignment, SourceStatus
-from streams.chunk import Chunk, Position, stream_schema
+from streams.chunk import NO_WATERMARK, Chunk, Position, stream_schema
 from streams.scheduling.miss_ratio import MissRatio
 from streams.scheduling.shedder import Shedder, value_of
 
@@ -125,7 +125,11 @@ MISS_WINDOW_US = 10_000_000
 
 
 class HostedSink:
-    """The sink of one stream at this host."""
+    """The sink of one stream at this host.
+
+    Its figures count each timestamp once. A sink that is opened again is delivered again what its
+    driver had not kept.
+    """
 
     def __init__(self, assignment: SinkAssignment) -> None:
         self.assignment = assignment
@@ -138,12 +142,17 @@ class HostedSink:
         self._misses = 0
         self._lost = 0
         self._lost_before = 0
+        self._lost_now = 0
         self._repeated = 0
+        self._counted_ms = NO_WATERMARK
         self._late_rows = MissRatio(assignment.deadline_ms * 1000, MISS_WINDOW_US)
 
     def open(self, durable: Durable | None) -> None:
         """Receive everything that follows what the driver has kept for good."""
         self.is_open = True
+        self._repeated += self.cursor.repeated_tuples
+        # A loss that was not delivered will be noticed again.
+        self._lost_before = self._lost_now = 0
         self.cursor = StreamCursor()
         if durable is not None:
             self.cursor.start(durable.position, durable.generation)
@@ -152,7 +161,6 @@ class HostedSink:
     def close(self) -> None:
         """Receive nothing until the driver works again."""
         self.is_open = False
-        self._repeated += self.cursor.repeated_tuples
 
     def flushed(self, durable: Durable) -> None:
         """Note what the driver has kept for good.
@@ -172,7 +180,9 @@ class HostedSink:
 
     def lose(self, tuples: int) -> None:
         """Count tuples that no producer keeps, just before the next delivery."""
-        self._lost += tuples
+        position = self.cursor.position
+        if position is None or position.watermark_ms >= self._counted_ms:
+            self._lost_now += tuples
         self._lost_before += tuples
 
     def receive(self, data: Data, now_us: int) -> tuple[Receipt, Deliver | None]:
@@ -184,13 +194,11 @@ class HostedSink:
             return received.receipt, None
         if self.cursor.kept is None:
             self.cursor.kept = before
-        latencies_us = now_us - chunk.ingestion_times_us
-        self._latencies_us.extend(latencies_us.tolist())
-        self._rows += chunk.rows.num_rows
-        self._completed_timestamps += len(chunk.watermarks_ms)
-        self._misses += int(np.count_nonzero(latencies_us > self.assignment.deadline_ms * 1000))
-        answered_by = np.searchsorted(chunk.watermarks_ms, chunk.timestamps)
-        self._late_rows.observe(latencies_us[answered_by], now_us)
+        if (fresh := past(chunk, self._counted_ms)) is not None:
+            self._counted_ms = chunk.watermark_ms
+            self._measure(fresh, now_us)
+        self._lost += self._lost_now
+        self._lost_now = 0
         lost, self._lost_before = self._lost_before, 0
         return received.receipt, Deliver(
             stream=data.stream,
@@ -200,6 +208,16 @@ class HostedSink:
             lost=lost,
             arrived_us=now_us,
         )
+
+    def _measure(self, chunk: Chunk, now_us: int) -> None:
+        """Count what has arrived, and how late."""
+        latencies_us = now_us - chunk.ingestion_times_us
+        self._latencies_us.extend(latencies_us.tolist())
+        self._rows += chunk.rows.num_rows
+        self._completed_timestamps += len(chunk.watermarks_ms)
+        self._misses += int(np.count_nonzero(latencies_us > self.assignment.deadline_ms * 1000))
+        answered_by = np.searchsorted(chunk.watermarks_ms, chunk.timestamps)
+        self._late_rows.observe(latencies_us[answered_by], now_us)
 
     def status(self, now_us: int) -> SinkStatus:
         """Figures of the sink for the host's record."""
@@ -218,6 +236,6 @@ class HostedSink:
             late_rows=self._late_rows.misses,
             miss_pct=self._late_rows.ratio_pct or 0.0,
             recent_miss_pct=self._late_rows.recent_pct(now_us),
-            lost=self._lost,
+            lost=self._lost + self._lost_now,
             repeated=self._repeated + self.cursor.repeated_tuples,
         )

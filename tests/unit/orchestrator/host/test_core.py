@@ -19,6 +19,7 @@ from ha.messages import (
 from ha.roles import ReplicaRole
 from orchestrator.host.events import (
     Deliver,
+    Durable,
     EpochSuperseded,
     MessageArrived,
     PeerLost,
@@ -206,6 +207,25 @@ def test_output_is_kept_for_a_sink_that_was_away_for_a_moment() -> None:
     host.wait(1000)
     host.assign(assignment_of(mine))
     host.wait(ABSENT_SINK_US / MS + 1000)
+    assert set(host.core.replica_manager.replicas["f"].replica.log.subscribers) == {"exit"}
+
+
+def test_output_is_kept_for_a_sink_that_is_known_from_its_acknowledgement_only() -> None:
+    host, exit_site = Driven("one"), Driven("exit")
+    mine = assigned("primary", peer_replica="two")
+    host.assign(assignment_of(mine))
+    out = SinkAssignment(stream="f", columns=COLUMNS, deadline_ms=100)
+    exit_site.assign(
+        Assignment(incarnation="1", sinks=(out,), producers={"f": ("one",)}, peers=peers())
+    )
+    kept = Durable(generation=1, position=Position(next_seq=2, watermark_ms=10))
+    exit_site.handle(SinkOpened(stream="f", durable=kept))
+    exit_site.hear("one", subscribed(2, 10, "f"))
+    exit_site.commands.clear()
+    exit_site.wait(100)
+    host.hear("exit", exit_site.sent_to("one", Control)[0])
+    host.assign(assignment_of(mine, at=peers(("one", "two", "site"))))
+    host.wait(1000)
     assert set(host.core.replica_manager.replicas["f"].replica.log.subscribers) == {"exit"}
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from ha.messages import Data
 from ha.subscription import Receipt
+from orchestrator.host.events import Durable
 from orchestrator.host.hosted_streams import MISS_WINDOW_US, HostedSink
 from orchestrator.records import SinkAssignment
 from streams.chunk import Chunk, Position
@@ -108,3 +109,69 @@ def test_a_changed_deadline_holds_from_then_on_for_completed_timestamps_and_tupl
     made.receive(data(chunk(1, [(20, 1)])), 30_000)
     status = made.status(30_000)
     assert (status.deadline_misses, status.late_rows, status.rows) == (1, 1, 2)
+
+
+def kept(next_seq: int, watermark_ms: int) -> Durable:
+    return Durable(generation=1, position=Position(next_seq=next_seq, watermark_ms=watermark_ms))
+
+
+def test_what_is_delivered_again_to_a_reopened_sink_is_counted_once() -> None:
+    made = sink()
+    made.receive(data(chunk(0, [(10, 2), (20, 1)])), 100_000)
+    before = made.status(0)
+    made.close()
+    assert made.status(0).repeated == before.repeated
+    made.open(kept(2, 10))
+    _, delivery = made.receive(data(chunk(2, [(20, 1), (30, 4)])), 100_000)
+    assert delivery is not None
+    assert numbers([delivery.chunk]) == [2, 3, 4, 5, 6], "its driver has lost them"
+    status = made.status(0)
+    assert (status.rows, status.completed_timestamps) == (7, 3)
+    assert (status.deadline_misses, status.late_rows) == (3, 7)
+
+
+def test_repeated_tuples_are_counted_once_while_and_after_a_sink_is_closed() -> None:
+    made = sink()
+    for _ in range(2):
+        made.receive(data(chunk(0, [(10, 2)])), 0)
+    made.close()
+    assert made.status(0).repeated == 2
+    made.open(None)
+    assert made.status(0).repeated == 2
+
+
+def test_a_hole_that_a_reopened_sink_crosses_again_is_counted_once() -> None:
+    made = sink()
+    made.receive(data(chunk(0, [(10, 2)])), 0)
+    after = data(chunk(5, [(40, 1)]))
+    for _ in range(2):
+        made.lose(made.cursor.skip_to(after.chunk))
+        _, delivery = made.receive(after, 0)
+        assert delivery is not None
+        assert delivery.lost == 3, "for the archive, which did not keep the first"
+        made.close()
+        made.open(kept(2, 10))
+    assert made.status(0).lost == 3
+
+
+def test_a_loss_that_was_not_delivered_before_the_sink_failed_is_counted_when_it_is() -> None:
+    made = sink()
+    made.receive(data(chunk(0, [(10, 2)])), 0)
+    after = data(chunk(5, [(40, 1)]))
+    made.lose(made.cursor.skip_to(after.chunk))
+    made.close()
+    made.open(kept(2, 10))
+    made.lose(made.cursor.skip_to(after.chunk))
+    made.receive(after, 0)
+    assert made.status(0).lost == 3
+
+
+def test_what_a_new_generation_brings_again_to_a_reopened_sink_is_counted_once() -> None:
+    made = sink()
+    made.receive(data(chunk(0, [(10, 2), (20, 1)])), 0)
+    made.close()
+    made.open(kept(2, 10))
+    made.cursor.cross(Position(), 2)
+    anew = Data(stream="s", epoch=2, generation=2, chunk=chunk(0, [(10, 2), (20, 1), (30, 1)]))
+    made.receive(anew, 0)
+    assert (made.status(0).rows, made.status(0).completed_timestamps) == (4, 3)
