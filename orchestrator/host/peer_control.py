@@ -16,7 +16,7 @@ from ha.roles import ReplicaRole
 from orchestrator.host.events import Outbox
 from orchestrator.host.failover import Failover
 from orchestrator.host.input_processor import InputProcessor
-from orchestrator.host.replica_manager import ReplicaManager
+from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
 
 
 @dataclass(slots=True)
@@ -101,8 +101,7 @@ class PeerControl:
 
     def _follow(self, sender: str, fragment: str, watermark_ms: int, now_us: int) -> None:
         """Note how far a standby lags behind its primary's output."""
-        hosted = self.replica_manager.replicas.get(fragment)
-        if hosted is None or hosted.assignment.peer_replica != sender:
+        if (hosted := self._shared(sender, fragment)) is None:
             return
         if hosted.replica.role is not ReplicaRole.STANDBY:
             hosted.lag.reset()
@@ -113,8 +112,7 @@ class PeerControl:
 
     def _compare(self, sender: str, fragment: str, digest: OutputDigest, now_us: int) -> None:
         """Have a secondary start over if its output differs from the primary's."""
-        hosted = self.replica_manager.replicas.get(fragment)
-        if hosted is None or hosted.assignment.peer_replica != sender:
+        if (hosted := self._shared(sender, fragment)) is None:
             return
         replica = hosted.replica
         if replica.generation != digest.generation or not replica.digests.differs(digest):
@@ -124,3 +122,10 @@ class PeerControl:
             detail = f"output of event-time interval {digest.interval} differs from {sender}'s"
             self.outbox.report("diverged", fragment, detail)
             self.inputs.discard_state(hosted, now_us)
+
+    def _shared(self, sender: str, fragment: str) -> HostedReplica | None:
+        """The replica here of a fragment whose other replica is on `sender`."""
+        hosted = self.replica_manager.replicas.get(fragment)
+        if hosted is None or hosted.assignment.peer_replica != sender:
+            return None
+        return hosted
