@@ -16,7 +16,13 @@ from tests.conftest import WaitUntil
 from tests.functional.conftest import Vivace
 from tests.pairs import SITES, Input, answer
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.zookeeper,
+    pytest.mark.slow,
+    # Twenty commands: each takes up to ten seconds on a loaded machine.
+    pytest.mark.timeout(600),
+]
 
 CLUSTER = f"""kind: Cluster
 name: pairs
