@@ -21,7 +21,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -78,6 +78,9 @@ def feed() -> Generator[int]:
         yield server.getsockname()[1]
     finally:
         ended.set()
+        # Closing alone would not end the wait for a reader.
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
         server.close()
         thread.join(timeout=5)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 from bench.silence import KEYS
 from bench.spark_failover import feed
@@ -17,4 +18,5 @@ def test_feed_sends_every_tuple_once_and_in_order() -> None:
 
 def test_feed_ends_without_a_reader() -> None:
     with feed():
-        pass
+        assert "feed" in {thread.name for thread in threading.enumerate()}
+    assert "feed" not in {thread.name for thread in threading.enumerate()}
