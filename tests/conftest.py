@@ -12,6 +12,27 @@ from orchestrator.deploy.embedded.java import Java, find_java
 from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
 
 
+REAL = ("functional", "integration")
+"""Folders of tests with real parts, which run in real time and often wait."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have one process run the tests of real parts, one after the other; others compute meanwhile.
+
+    Starting Spark takes long, so its tests come first.
+    """
+
+    def folder(item: pytest.Item) -> str:
+        return item.path.relative_to(item.config.rootpath / "tests").parts[0]
+
+    for item in items:
+        if folder(item) in REAL:
+            item.add_marker(pytest.mark.xdist_group("real"))
+    items.sort(
+        key=lambda item: (folder(item) not in REAL, item.get_closest_marker("spark") is None)
+    )
+
+
 class WaitUntil(Protocol):
     """Waits for what another process must bring about."""
 
