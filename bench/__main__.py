@@ -44,6 +44,9 @@ def run(
     size: Annotated[
         list[int] | None, typer.Option(min=1, help="Measure this size; may be given repeatedly.")
     ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Measure this kind only; may be given several times.")
+    ] = None,
 ) -> None:
     """Run a benchmark, print its figures, write report and plots."""
     try:
@@ -54,6 +57,10 @@ def run(
         if size and not benchmark.takes_sizes:
             others = [each.name for each in benchmarks().values() if each.takes_sizes]
             raise _useless("--size", str(size[0]), name, others)
+        for kind in only or []:
+            if kind not in benchmark.kinds:
+                remedy = f"{name} has: {', '.join(benchmark.kinds) or 'no kinds'}."
+                raise InvalidInput("bench", "--only", kind, "is not a kind", remedy)
         folder = ROOT / "build" / "bench" / name
         folder.mkdir(parents=True, exist_ok=True)
         with err.status(name) as status:
@@ -63,6 +70,7 @@ def run(
                 say=status.update,
                 matrix=matrix,
                 sizes=tuple(size or ()),
+                only=tuple(only or ()),
             )
             result = report(name, benchmark.run(settings))
     except VivaceError as error:

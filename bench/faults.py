@@ -3,7 +3,8 @@
 The workload is that of `failover`, with the output at a site of its own. Each fault strikes a
 cluster in which every fragment has a warm secondary; the next one waits until that is so again.
 Lost and repeated tuples are counted from the content of the archive, whose tuples carry the number
-that they entered with.
+that they entered with. The last kind of fault, `large_state`, has a cluster and a workload of its
+own (`bench.large_state`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import numpy as np
 import psutil
 
 from bench.cluster import running
+from bench.large_state import measure_large_state
 from bench.ours_failover import FRAGMENT, ROUND_MS, faults, write_input
 from bench.registry import Settings, benchmark
 from bench.silence import STEADY_S, longest_silence_ms
@@ -146,9 +148,24 @@ class Struck:
     healed_us: int
 
 
-@benchmark("faults")
+LARGE_STATE = "large_state"
+
+
+@benchmark("faults", kinds=(*KINDS, LARGE_STATE))
 def measure_faults(settings: Settings) -> Mapping[str, float]:
     """Sites killed, hosts stopped, executors killed in turn, ZooKeeper away: silence and losses."""
+    wanted = settings.only or (*KINDS, LARGE_STATE)
+    figures: dict[str, float] = {}
+    if any(kind in wanted for kind in KINDS):
+        figures |= _measure_small_state(settings, [kind for kind in KINDS if kind in wanted])
+    if LARGE_STATE in wanted:
+        found = measure_large_state(settings.folder, settings.say, quick=settings.quick)
+        figures |= {f"{LARGE_STATE}.{key}": value for key, value in found.items()}
+    return figures
+
+
+def _measure_small_state(settings: Settings, kinds: Sequence[str]) -> Mapping[str, float]:
+    """Let some kinds of faults strike one after the other."""
     manifests = load([write_input(settings.folder, EXECUTORS, EXIT)])
 
     def progress(step: str, detail: str) -> None:
@@ -161,7 +178,8 @@ def measure_faults(settings: Settings) -> Mapping[str, float]:
             time.sleep(ROUNDS_BEFORE * ROUND_MS / 1000)
             struck = [
                 _strike(acting, kind, f"{kind} {run + 1} of {runs}", settings.say)
-                for kind, (_, most) in KINDS.items()
+                for kind in kinds
+                for most in [KINDS[kind][1]]
                 for runs in [min(most, QUICK_RUNS) if settings.quick else most]
                 for run in range(runs)
             ]

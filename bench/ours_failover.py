@@ -124,14 +124,22 @@ def recording() -> pa.RecordBatch:
     )
 
 
-def faults(delivered: Delivered) -> SequenceFaults:
-    """Lost and repeated tuples by sequence numbers and by the tuples' own numbers; the greater."""
+def faults(
+    delivered: Delivered, round_ms: int = ROUND_MS, round_tuples: int = ROUND_TUPLES
+) -> SequenceFaults:
+    """Lost and repeated tuples by sequence numbers and by the tuples' own numbers; the greater.
+
+    Parameters
+    ----------
+    round_ms, round_tuples
+        Length of a round of the replay, and its tuples, which are numbered from 0.
+    """
     told = sequence_faults(delivered)
     rounds, numbers = (
         np.asarray(delivered.rows[name].to_numpy(), dtype=np.int64)
         for name in (TIMESTAMP, "number")
     )
-    went_in = rounds // ROUND_MS * ROUND_TUPLES + numbers
+    went_in = rounds // round_ms * round_tuples + numbers
     distinct = len(np.unique(went_in))
     due = int(went_in.max()) + 1 if distinct else 0
     return SequenceFaults(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,8 @@ class Settings:
         A file with a latency table of the user's own, for benchmarks that take one.
     sizes
         Problem sizes to measure, for benchmarks that take them; empty: their own.
+    only
+        The kinds to measure, for benchmarks that have several; empty for all.
     """
 
     quick: bool
@@ -46,6 +48,7 @@ class Settings:
     say: Callable[[str], None]
     matrix: Path | None = None
     sizes: tuple[int, ...] = ()
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,7 @@ class Benchmark:
     run: Callable[[Settings], Figures]
     takes_matrix: bool
     takes_sizes: bool
+    kinds: tuple[str, ...] = ()
 
 
 _registered: dict[str, Benchmark] = {}
@@ -65,7 +69,11 @@ Run = Callable[[Settings], Figures]
 
 
 def benchmark(
-    name: str, *, takes_matrix: bool = False, takes_sizes: bool = False
+    name: str,
+    *,
+    takes_matrix: bool = False,
+    takes_sizes: bool = False,
+    kinds: Iterable[str] = (),
 ) -> Callable[[Run], Run]:
     """Register a function as the benchmark `name`; its docstring's first line describes it.
 
@@ -77,6 +85,8 @@ def benchmark(
         Whether it uses `Settings.matrix`.
     takes_sizes
         Whether it uses `Settings.sizes`.
+    kinds
+        What `Settings.only` may name.
     """
 
     def register(run: Run) -> Run:
@@ -89,6 +99,7 @@ def benchmark(
             run=run,
             takes_matrix=takes_matrix,
             takes_sizes=takes_sizes,
+            kinds=tuple(kinds),
         )
         return run
 

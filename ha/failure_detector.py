@@ -89,6 +89,8 @@ class FailureDetector:
         self._rests_until_us = 0
         self._lag_us = 0.0
         self._alarms = 0.0
+        self.long_silences = 0
+        """How often a peer was heard again after more than half of that silence."""
 
     @property
     def lag_us(self) -> int:
@@ -106,7 +108,10 @@ class FailureDetector:
         """Note a sign of life."""
         if (known := self._peers.get(peer)) is None:
             return
-        known.heard_us = self._at(now_us)
+        at_us = self._at(now_us)
+        if 2 * (at_us - known.heard_us) > self._suspect_after_us:
+            self.long_silences += 1
+        known.heard_us = at_us
         if known.suspected:
             self._alarms = min(self._alarms + 1, MOST_ALARMS)
         known.given_up = known.suspected = False

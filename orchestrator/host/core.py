@@ -108,7 +108,9 @@ class HostCore:
         self.counters = outbox.counters
         batch_us = round(settings.batch_ms * 1000)
         self._dispatcher = Dispatcher(manager.replicas, settings.scheduling, batch_us)
-        detector = FailureDetector(round(settings.suspect_after_ms * 1000), self._heartbeat_us)
+        self.detector = detector = FailureDetector(
+            round(settings.suspect_after_ms * 1000), self._heartbeat_us
+        )
         self._failover = Failover(manager, self._dispatcher, outbox, detector)
         self._inputs = InputProcessor(manager, self._dispatcher, outbox)
         self._peer_control = PeerControl(manager, self._failover, self._inputs, outbox)

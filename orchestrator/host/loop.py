@@ -293,6 +293,7 @@ def node_record(
             "tuples_overflowed": overflowed,
             "probes_rejected": core.prober.rejected,
             "coordinate_resets": core.prober.resets,
+            "long_silences": core.detector.long_silences,
         }
     )
     return msgspec.structs.replace(

@@ -241,6 +241,7 @@ class BulkLane:
                 return
             if following is None:
                 # The last part needs no confirmation: the next message may begin.
+                self._counters["bulk_bytes_sent"] += active.size
                 self._active = None
                 return
             active.sent += 1

@@ -42,6 +42,10 @@ MESSAGES_PER_TURN = 64
 """Messages handled before the host evaluates and looks at its timers again: evaluation goes on and
 heartbeats leave in time, however many messages wait."""
 
+LONG_TURN_NS = 50_000_000
+"""Processor time of a turn that is counted and logged: a third of the silence that makes a host
+suspected. Processor time, because a machine that is too busy makes every turn last."""
+
 _log = logging.getLogger("vivace.host")
 
 
@@ -152,6 +156,7 @@ class HostProcess:
 
     def _turn(self) -> None:
         """Wait until a message arrives or something is due, then let the loop take a turn."""
+        began_ns = time.thread_time_ns()
         waits_us = min(max(self._loop.next_due_us - now_us(), 0), LONGEST_WAIT_US)
         has_more = bool(self._arrived or self._preparations.fragments)
         arrived = self._transport.receive(0 if has_more else waits_us)
@@ -159,6 +164,10 @@ class HostProcess:
             self._loop.core.heard(sender, now_us())
         self._arrived.extend(arrived)
         self._loop.turn(self._events())
+        took_ns = time.thread_time_ns() - began_ns
+        if took_ns > LONG_TURN_NS:
+            self._loop.core.counters["long_turns"] += 1
+            _log.info("a turn took %.0f ms of processor time", took_ns / 1e6)
 
     def _events(self) -> Iterator[Event]:
         """Decode what has arrived, one message at a time, `MESSAGES_PER_TURN` at most."""

@@ -1,0 +1,225 @@
+"""A fault of benchmark `faults`: the secondary of a fragment with a large state is killed.
+
+The query keeps the newest tuple of each of very many keys. Tuples enter at a steady rate, and each
+round of the replay brings every key once, so the state is complete after the first round. Then the
+executor of the secondary is killed. A node that had no part in the fragment becomes the new
+secondary: it fetches the state of the primary while both go on, and nobody may take either of them
+for dead meanwhile.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from bench.cluster import running
+from bench.ours_failover import faults
+from bench.silence import STEADY_S
+from orchestrator.clock import now_us
+from orchestrator.control.view import ClusterView, read_view
+from orchestrator.errors import VivaceError
+from orchestrator.manifest import load
+from orchestrator.sinks import read_back
+from orchestrator.sources.replay import RECORDED_TIMESTAMP
+from orchestrator.spark.hosts.executors import kill_executor
+from orchestrator.store.protocol import Store, StoreError
+
+EXECUTORS = 3
+"""The two replicas, and one that takes the place of a secondary."""
+
+TUPLES_PER_S = 10_000
+INTERVAL_MS = 10
+PAYLOAD_BYTES = 256
+ROW_BYTES = PAYLOAD_BYTES + 32
+"""Of a row of the state: payload, key, number, timestamp and identity."""
+
+STATE_MB = 200
+QUICK_STATE_MB = 20
+RUNS = 3
+QUICK_RUNS = 1
+
+WARM_TIMEOUT_S = 180.0
+LOOK_S = 0.05
+
+FRAGMENT = "newest"
+
+MANIFESTS = """\
+kind: Cluster
+name: bench-large-state
+nodes: [{nodes}]
+sites: [edge]
+---
+kind: Stream
+name: numbers
+site: edge
+columns: {{key: int, number: int, payload: string}}
+rate: {rate} KB/s
+from:
+  replay:
+    path: {recording}
+    begin: "1970-01-01T00:00:00Z"
+    end: "{end}"
+    interval: {interval} ms
+    repeat: true
+---
+kind: Query
+name: newest-by-key
+deadline: 10 s
+recovery: 10 s
+outputs: {{{fragment}: edge}}
+statements: |
+  REGISTER QUERY {fragment} ISTREAM(
+    SELECT key, number FROM numbers [PARTITION BY key ROWS 1] WHERE payload <> '');
+"""
+
+Say = Callable[[str], None]
+
+WATCHED = {
+    "suspicions": "false_suspicions",
+    "takeovers": "takeovers_unbidden",
+    "long_turns": "long_turns",
+    "long_silences": "long_silences",
+}
+"""Counter of the hosts → figure. None of these is due to the kill: it breaks a connection."""
+
+
+def measure_large_state(folder: Path, say: Say, *, quick: bool) -> Mapping[str, float]:
+    """Kill the secondary's executor again and again; returns the figures.
+
+    Parameters
+    ----------
+    folder
+        Keeps the recording and the manifests.
+    quick
+        One kill, and a tenth of the state.
+
+    Raises
+    ------
+    VivaceError
+        The cluster does not start, or no secondary gets warm.
+    """
+    keys = (QUICK_STATE_MB if quick else STATE_MB) * 1_000_000 // ROW_BYTES
+    keys -= keys % (TUPLES_PER_S * INTERVAL_MS // 1000)
+    round_ms = keys * 1000 // TUPLES_PER_S
+    manifests = load([write_input(folder, keys, round_ms)])
+    warm_s: list[float] = []
+    sizes_mb: list[float] = []
+    totals: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="vivace-bench-") as work:
+
+        def progress(step: str, detail: str) -> None:
+            say(f"large_state: {step}: {detail}")
+
+        with running(manifests, Path(work), progress) as cluster:
+            say(f"large_state: {round_ms / 1000:.0f} s until every key has a tuple")
+            time.sleep(round_ms / 1000 + STEADY_S)
+            for run in range(QUICK_RUNS if quick else RUNS):
+                say(f"large_state: kill {run + 1}")
+                before = _counters(cluster.store)
+                warm_s.append(_kill_secondary(cluster.store))
+                time.sleep(STEADY_S)
+                counted = _grown(before, _counters(cluster.store))
+                sizes_mb.append(counted["bulk_bytes_sent"] / 1e6)
+                totals += counted
+        delivered = read_back(cluster.archive, FRAGMENT)
+    found = faults(delivered, round_ms, keys)
+    return {
+        "times": len(warm_s),
+        "state_mb": max(sizes_mb),
+        "warm_s_median": float(np.median(warm_s)),
+        "warm_s_max": max(warm_s),
+        **{figure: totals[counter] for counter, figure in WATCHED.items()},
+        "lost": found.lost,
+        "repeated": found.repeated,
+        "tuples": delivered.rows.num_rows,
+    }
+
+
+def write_input(folder: Path, keys: int, round_ms: int) -> Path:
+    """Write the recording and the manifests; returns the path of the manifests."""
+    numbers = np.arange(keys, dtype=np.int64)
+    columns = {
+        RECORDED_TIMESTAMP: pa.array(numbers * 1000 // TUPLES_PER_S // INTERVAL_MS * INTERVAL_MS),
+        "key": pa.array(numbers),
+        "number": pa.array(numbers),
+        "payload": pa.array([f"{number:0{PAYLOAD_BYTES}}" for number in numbers.tolist()]),
+    }
+    path = folder / "large-state.parquet"
+    parquet.write_table(pa.table(columns), path)
+    end_s = (round_ms - INTERVAL_MS) / 1000
+    manifests = folder / "large-state.yaml"
+    manifests.write_text(
+        MANIFESTS.format(
+            nodes=", ".join(f"node-{number}" for number in range(1, EXECUTORS + 1)),
+            rate=ROW_BYTES * TUPLES_PER_S // 1000,
+            recording=path.name,
+            end=f"1970-01-01T00:{int(end_s // 60):02}:{end_s % 60:06.3f}Z",
+            interval=INTERVAL_MS,
+            fragment=FRAGMENT,
+        )
+    )
+    return manifests
+
+
+def _kill_secondary(store: Store) -> float:
+    """Kill the secondary's executor; returns the time until another secondary is warm, s."""
+    view = _await(store, _protected)
+    (found,) = view.fragments.values()
+    killed = found.record.secondary
+    assert killed is not None, "a protected fragment has a secondary"
+    executors = set(view.executors)
+    began_us = now_us()
+    kill_executor(view.nodes[killed.node].record.pid)
+
+    def is_replaced(view: ClusterView) -> bool:
+        (found,) = view.fragments.values()
+        return found.record.secondary != killed and _protected(view)
+
+    _await(store, is_replaced)
+    warm_s = (now_us() - began_us) / 1e6
+
+    def is_back(view: ClusterView) -> bool:
+        return is_replaced(view) and executors <= {
+            node for node in view.executors if view.replica(node) != killed
+        }
+
+    _await(store, is_back)
+    return warm_s
+
+
+def _protected(view: ClusterView) -> bool:
+    return all(view.protected(found.record) for found in view.fragments.values())
+
+
+def _await(store: Store, reached: Callable[[ClusterView], bool]) -> ClusterView:
+    give_up = time.monotonic() + WARM_TIMEOUT_S
+    while time.monotonic() < give_up:
+        try:
+            view = read_view(store)
+        except StoreError:
+            continue
+        if reached(view):
+            return view
+        time.sleep(LOOK_S)
+    raise VivaceError(f"no secondary is warm after {WARM_TIMEOUT_S:.0f} s")
+
+
+def _counters(store: Store) -> dict[str, Counter[str]]:
+    """Counters of every host, by incarnation."""
+    nodes = read_view(store).nodes.values()
+    return {each.record.incarnation: Counter(each.record.counters) for each in nodes}
+
+
+def _grown(before: Mapping[str, Counter[str]], after: Mapping[str, Counter[str]]) -> Counter[str]:
+    """What the hosts have counted since; those that started since count from 0."""
+    grown: Counter[str] = Counter()
+    for incarnation, counters in after.items():
+        grown += counters - before.get(incarnation, Counter())
+    return grown
