@@ -145,14 +145,18 @@ def measure_large_state(folder: Path, say: Say, *, quick: bool) -> Mapping[str, 
 def write_input(folder: Path, keys: int, round_ms: int) -> Path:
     """Write the recording and the manifests; returns the path of the manifests."""
     numbers = np.arange(keys, dtype=np.int64)
-    columns = {
+    columns: dict[str, pa.Array] = {
         RECORDED_TIMESTAMP: pa.array(numbers * 1000 // TUPLES_PER_S // INTERVAL_MS * INTERVAL_MS),
         "key": pa.array(numbers),
         "number": pa.array(numbers),
         "payload": pa.array([f"{number:0{PAYLOAD_BYTES}}" for number in numbers.tolist()]),
     }
     path = folder / "large-state.parquet"
-    parquet.write_table(pa.table(columns), path)
+    batch = pa.RecordBatch.from_arrays(
+        list(columns.values()),
+        schema=pa.schema([(name, column.type) for name, column in columns.items()]),
+    )
+    parquet.write_table(pa.Table.from_batches([batch]), path)
     end_s = (round_ms - INTERVAL_MS) / 1000
     manifests = folder / "large-state.yaml"
     manifests.write_text(

@@ -13,7 +13,7 @@ watermarks, never on chunk boundaries.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -168,6 +168,18 @@ class Chunk:
             watermarks_ms=self.watermarks_ms[watermarks:],
             ingestion_times_us=self.ingestion_times_us[watermarks:],
         )
+
+
+def joined(chunks: Sequence[Chunk]) -> Chunk:
+    """Consecutive chunks of a stream as one; at least one."""
+    if len(chunks) == 1:
+        return chunks[0]
+    return Chunk(
+        first_seq=chunks[0].first_seq,
+        rows=pa.concat_batches([chunk.rows for chunk in chunks]),
+        watermarks_ms=np.concatenate([chunk.watermarks_ms for chunk in chunks]),
+        ingestion_times_us=np.concatenate([chunk.ingestion_times_us for chunk in chunks]),
+    )
 
 
 class RowDigest:

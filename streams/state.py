@@ -30,7 +30,7 @@ FORMAT_VERSION = 3
 _header = struct.Struct(">4sHI")
 
 PIECE_ROWS = 4096
-"""Most rows or groups in a piece."""
+"""Most rows in a piece."""
 
 
 class SnapshotError(ValueError):
@@ -182,9 +182,9 @@ def no_pieces() -> Iterator[State]:
     return iter(())
 
 
-def row_slices(rows: int) -> Iterator[slice]:
-    """The rows of each piece."""
-    return (slice(start, min(start + PIECE_ROWS, rows)) for start in range(0, rows, PIECE_ROWS))
+def row_slices(rows: int, most: int = PIECE_ROWS) -> Iterator[slice]:
+    """The rows of each piece, `most` at the most."""
+    return (slice(start, min(start + most, rows)) for start in range(0, rows, most))
 
 
 def write_snapshot(record: SnapshotRecord, saved: Mapping[str, Pieces]) -> Iterator[bytes]:

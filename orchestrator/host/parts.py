@@ -25,6 +25,9 @@ from dataclasses import dataclass, field
 PART_BYTES = 256 * 1024
 """A millisecond on a link of 2 Gbit/s, and cheap compared with the handling of a message."""
 
+PART_FRAMES = 4
+"""Most frames of a part: some are small and take long to make, such as those of many groups."""
+
 PARTS_UNDER_WAY = 16
 """4 MiB under way: 40 MB/s at a round trip of 100 ms."""
 
@@ -42,7 +45,7 @@ _log = logging.getLogger("vivace.host")
 
 
 def cut(frames: Iterable[bytes]) -> Iterator[tuple[list[bytes], bool]]:
-    """Frames in portions of about `PART_BYTES`, each with whether its last frame continues.
+    """Frames in portions of at most `PART_BYTES`, each with whether its last frame continues.
 
     Takes frames from the iterable only as they are needed.
     """
@@ -50,6 +53,9 @@ def cut(frames: Iterable[bytes]) -> Iterator[tuple[list[bytes], bool]]:
     size = 0
     for frame in frames:
         view = memoryview(frame)
+        if len(portion) == PART_FRAMES:
+            yield portion, False
+            portion, size = [], 0
         while size + len(view) > PART_BYTES and len(view) > PART_BYTES - size:
             taken = PART_BYTES - size
             portion.append(bytes(view[:taken]))
@@ -197,12 +203,14 @@ class BulkLane:
         self._active: BulkMessage | None = None
         self._number = 0
 
+    def is_sending(self, key: str) -> bool:
+        """Whether a message of this key is on its way."""
+        is_active = self._active is not None and self._active.key == key
+        return is_active or any(waiting == key for waiting, _ in self._waiting)
+
     def send(self, key: str, frames: Iterable[bytes]) -> None:
         """Send a message after those before it; if one of this key is still on its way, drop it."""
-        on_their_way = [waiting for waiting, _ in self._waiting]
-        if self._active is not None:
-            on_their_way.append(self._active.key)
-        if key in on_their_way:
+        if self.is_sending(key):
             self._counters["bulk_messages_repeated"] += 1
             return
         self._waiting.append((key, frames))

@@ -1,83 +1,92 @@
-"""Reads the states of snapshots in steps, before the host's core sees the snapshots.
+"""Reads snapshots in steps, before the host's core sees them.
 
-Restoring a state of hundreds of megabytes takes seconds, in which a host would send no heartbeat.
-The loop of the real host therefore restores it into an engine of its own, a few milliseconds a
-turn, and then hands the core the snapshot with a state that is adopted at once.
+Decoding an output log and restoring a state of hundreds of megabytes take seconds, in which a host
+would send no heartbeat. The loop of a host therefore decodes the log, and restores the state into
+an engine of its own, for a few milliseconds a turn. It then hands the core the snapshot with a
+state that is adopted at once.
 """
 
 from __future__ import annotations
 
-import gc
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from ha.messages import Snapshot
 from orchestrator.host.events import MessageArrived
+from streams.chunk import Chunk
 from streams.engine import FragmentEngine, PreparedState
 from streams.program import Program
 from streams.state import SnapshotError
 
-STEPS_PER_TURN = 2
-"""Pieces read in a turn: a few milliseconds."""
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Preparation:
     sender: str
     snapshot: Snapshot
     engine: FragmentEngine
-    steps: Iterator[None]
+    unread: Iterable[Chunk]
+    log: list[Chunk] = field(default_factory=list[Chunk])
+
+    def steps(self) -> Iterator[None]:
+        for chunk in self.unread:
+            self.log.append(chunk)
+            yield
+        self.snapshot = replace(self.snapshot, log=(*self.snapshot.log, *self.log))
+        try:
+            yield from self.engine.restoring(self.snapshot.state)
+        except SnapshotError:
+            # The core meets the damage again, and reports it.
+            return
+        prepared = PreparedState(self.snapshot.state, self.engine)
+        self.snapshot = replace(self.snapshot, state=prepared)
 
 
 class SnapshotPreparations:
-    """The snapshots whose states are being read, one after the other.
+    """The snapshots that are being read, one after the other."""
 
-    Parameters
-    ----------
-    alone
-        Whether this is the only host of its process, so that the process's garbage collector may
-        rest meanwhile.
-    """
-
-    def __init__(self, *, alone: bool = True) -> None:
-        self._alone = alone
-        self._waiting: deque[_Preparation] = deque()
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[_Preparation, Iterator[None]]] = deque()
 
     @property
     def fragments(self) -> tuple[str, ...]:
         """Fragments whose states are being read; `step` has something to do if there are any."""
-        return tuple(one.snapshot.fragment for one in self._waiting)
+        return tuple(one.snapshot.fragment for one, _ in self._waiting)
 
-    def add(self, sender: str, snapshot: Snapshot, program: Program) -> None:
-        """Read a snapshot's state; a second snapshot of the fragment meanwhile is dropped."""
+    def add(
+        self, sender: str, snapshot: Snapshot, program: Program, log: Iterable[Chunk] = ()
+    ) -> None:
+        """Read a snapshot; a second snapshot of the fragment meanwhile is dropped.
+
+        Parameters
+        ----------
+        log
+            The part of its output log that is yet to be decoded.
+        """
         if snapshot.fragment in self.fragments:
             return
-        if not self._waiting and self._alone:
-            # Each full collection would visit all objects of the states once more.
-            gc.disable()
-        engine = FragmentEngine(program)
-        steps = engine.restoring(snapshot.state)
-        self._waiting.append(_Preparation(sender, snapshot, engine, steps))
+        one = _Preparation(sender, snapshot, FragmentEngine(program), log)
+        self._waiting.append((one, one.steps()))
 
-    def step(self) -> MessageArrived | None:
-        """Read a few pieces; return the snapshot that they complete."""
+    def step(self, has_time: Callable[[], bool] = lambda: False) -> MessageArrived | None:
+        """Read a piece, and more while there is time; return the snapshot that this completes.
+
+        Raises
+        ------
+        WireError
+            A piece of the output log is damaged. The snapshot is dropped.
+        """
         if not self._waiting:
             return None
-        first = self._waiting[0]
-        snapshot = first.snapshot
+        first, steps = self._waiting[0]
         try:
-            for _ in range(STEPS_PER_TURN):
-                next(first.steps)
+            next(steps)
+            while has_time():
+                next(steps)
         except StopIteration:
-            snapshot = replace(snapshot, state=PreparedState(snapshot.state, first.engine))
-        except SnapshotError:
-            # The core meets the damage again, and reports it.
-            pass
-        else:
-            return None
-        self._waiting.popleft()
-        if not self._waiting and self._alone:
-            gc.freeze()
-            gc.enable()
-        return MessageArrived(sender=first.sender, message=snapshot)
+            self._waiting.popleft()
+            return MessageArrived(sender=first.sender, message=first.snapshot)
+        except Exception:
+            self._waiting.popleft()
+            raise
+        return None

@@ -15,12 +15,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
-from ha.messages import Message, Snapshot
+from ha.messages import Message, Snapshot, SnapshotRequest
 from ha.roles import ReplicaRole
 from orchestrator.clock import now_us
 from orchestrator.errors import InvalidInput
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Event, MessageArrived, PeerLost
+from orchestrator.host.garbage import FullCollections
 from orchestrator.host.loop import PUBLISH_US, HostLoop, Surroundings, host_identity
 from orchestrator.host.name_claim import TOKEN_BITS, claim_name
 from orchestrator.host.own_process import CpuMeter, ParentWatchdog
@@ -28,7 +29,14 @@ from orchestrator.host.preparation import SnapshotPreparations
 from orchestrator.host.store_link import StoreThread
 from orchestrator.host.transport import FramesArrived, Keys, Transport
 from orchestrator.host.warm_up import warm_up
-from orchestrator.host.wire import UnknownStream, WireError, decode, encode, encode_frames
+from orchestrator.host.wire import (
+    UnknownStream,
+    UnreadSnapshot,
+    WireError,
+    begin_decoding,
+    encode,
+    encode_frames,
+)
 from orchestrator.records import HostSpec, SinkAssignment
 from orchestrator.sinks.driver import OpenSink
 from orchestrator.sinks.sink_drivers import SinkDrivers
@@ -41,6 +49,9 @@ LONGEST_WAIT_US = 100_000
 MESSAGES_PER_TURN = 64
 """Messages handled before the host evaluates and looks at its timers again: evaluation goes on and
 heartbeats leave in time, however many messages wait."""
+
+PREPARED_US = 10_000
+"""Time of a turn that is spent on reading snapshots; the last piece may take a little longer."""
 
 LONG_TURN_NS = 50_000_000
 """Processor time of a turn that is counted and logged: a third of the silence that makes a host
@@ -81,6 +92,7 @@ class HostProcess:
         self._transport = Transport(spec.node, keys, spec.bind, now_us)
         self._arrived: deque[FramesArrived | PeerLost] = deque()
         self._preparations = SnapshotPreparations()
+        self._full_collections = FullCollections(now_us())
         self._busy_until_us = 0
         self._is_busy = False
         identity = host_identity(
@@ -164,6 +176,7 @@ class HostProcess:
             self._loop.core.heard(sender, now_us())
         self._arrived.extend(arrived)
         self._loop.turn(self._events())
+        self._full_collections.attend(now_us())
         took_ns = time.thread_time_ns() - began_ns
         if took_ns > LONG_TURN_NS:
             self._loop.core.counters["long_turns"] += 1
@@ -174,32 +187,48 @@ class HostProcess:
         core = self._loop.core
         for fragment in self._preparations.fragments:
             core.snapshot_is_here(fragment, now_us())
-        if (prepared := self._preparations.step()) is not None:
-            yield prepared
+        try:
+            until_us = now_us() + PREPARED_US
+            prepared = self._preparations.step(lambda: now_us() < until_us)
+        except WireError as error:
+            self._refuse("a snapshot", error)
+        else:
+            if prepared is not None:
+                yield prepared
         for _ in range(min(len(self._arrived), MESSAGES_PER_TURN)):
             arrived = self._arrived.popleft()
             if isinstance(arrived, PeerLost):
                 yield arrived
                 continue
             try:
-                message = decode(arrived.frames, core.replica_manager.schema_of)
+                message = begin_decoding(arrived.frames, core.replica_manager.schema_of)
             except UnknownStream:
                 # The message was under way when the stream was unassigned.
                 core.counters["chunks_unasked"] += 1
             except WireError as error:
-                core.counters["frames_refused"] += 1
-                _log.debug("frames from %s refused: %s", arrived.sender, error)
+                self._refuse(f"frames from {arrived.sender}", error)
             else:
-                if isinstance(message, Snapshot):
+                if isinstance(message, UnreadSnapshot):
                     self._prepare(arrived.sender, message)
-                else:
+                elif not self._is_answered(arrived.sender, message):
                     yield MessageArrived(sender=arrived.sender, message=message)
 
-    def _prepare(self, sender: str, snapshot: Snapshot) -> None:
-        """Read a snapshot's state, if a replica waits for it."""
-        hosted = self._loop.core.replica_manager.replicas.get(snapshot.fragment)
+    def _refuse(self, refused: str, error: WireError) -> None:
+        self._loop.core.counters["frames_refused"] += 1
+        _log.debug("%s refused: %s", refused, error)
+
+    def _prepare(self, sender: str, unread: UnreadSnapshot) -> None:
+        """Read a snapshot, if a replica waits for it."""
+        hosted = self._loop.core.replica_manager.replicas.get(unread.snapshot.fragment)
         if hosted is not None and hosted.replica.role is ReplicaRole.WARMING:
-            self._preparations.add(sender, snapshot, hosted.replica.program)
+            program = hosted.replica.program
+            self._preparations.add(sender, unread.snapshot, program, unread.log)
+
+    def _is_answered(self, sender: str, message: Message) -> bool:
+        """Whether the answer is on its way already: taking a snapshot is not cheap."""
+        return isinstance(message, SnapshotRequest) and self._transport.is_sending(
+            sender, message.fragment
+        )
 
 
 def run_host(spec: HostSpec) -> None:

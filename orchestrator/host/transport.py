@@ -43,7 +43,11 @@ MAX_FRAME_BYTES = 64 * 1024 * 1024
 """Larger frames are refused. Legitimate ones are far smaller, and memory is finite."""
 
 PARTS_PER_FLUSH = 4
-"""Most parts of a bulky message that are made at once: making a part takes up to a millisecond."""
+"""Most parts of a bulky message that are made at once."""
+
+FLUSHED_US = 5_000
+"""Time after which a flush makes no second part of a bulky message for a peer. Making a part takes
+a millisecond, and several if it contains groups or texts."""
 
 PART_FLAG = 1 << 31
 """Added to the number of frames of a message in a bundle that is a part of a larger one."""
@@ -218,13 +222,21 @@ class Transport:
             return
         outlet.bulk.send(key, frames)
 
+    def is_sending(self, to: str, key: str) -> bool:
+        """Whether a bulky message of this key is on its way to a peer."""
+        outlet = self._outlets.get(to)
+        return outlet is not None and outlet.bulk.is_sending(key)
+
     def flush(self) -> None:
         """Send all waiting messages, and some parts of bulky ones."""
+        until_us = self._clock_us() + FLUSHED_US
         for outlet in self._outlets.values():
             self._flush(outlet)
             if outlet.bulk.ready:
                 for part in outlet.bulk.due(self._clock_us(), PARTS_PER_FLUSH):
                     self._send_part(outlet, part)
+                    if self._clock_us() >= until_us:
+                        break
 
     def _flush(self, outlet: Outlet) -> None:
         if outlet.lengths:

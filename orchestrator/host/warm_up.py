@@ -7,13 +7,12 @@ the next. Together they would silence a host for so long that its peers would su
 
 from __future__ import annotations
 
-import gc
-
 import numpy as np
 import pyarrow as pa
 
 from ha.messages import Data
 from ha.output_log import OutputLog
+from orchestrator.host.garbage import collect_young_only
 from orchestrator.host.wire import decode, encode
 from streams.chunk import TIMESTAMP, Chunk, stream_schema
 from streams.compiler import compile_statement
@@ -32,10 +31,7 @@ COLUMNS = {"key": "string", "value": "float"}
 
 
 def warm_up() -> None:
-    """Compile, read, evaluate, log and encode; then exclude loaded objects from garbage collection.
-
-    Loaded modules never become garbage. The collector would stop the host to scan all of them.
-    """
+    """Compile, read, evaluate, log and encode; then have full garbage collections cost little."""
     for statement in parse(STATEMENTS):
         engine = FragmentEngine(compile_statement(statement, {"heard": COLUMNS}))
         log = OutputLog(engine.schema)
@@ -45,8 +41,7 @@ def warm_up() -> None:
             assert evaluated is not None, "the chunk completes a timestamp group"
             log.append(evaluated.rows, evaluated.watermarks_ms, evaluated.ingestion_times_us)
         FragmentEngine(compile_statement(statement, {"heard": COLUMNS})).restore(engine.snapshot())
-    gc.collect()
-    gc.freeze()
+    collect_young_only()
 
 
 def _received(number: int) -> Chunk:

@@ -9,6 +9,7 @@ chunk, raise `WireError`; the caller counts and drops them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import get_args
 
 import msgspec
@@ -17,11 +18,14 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from ha.messages import Data, Message, Snapshot
-from streams.chunk import Chunk, Position
-from streams.state import SavedState
+from streams.chunk import Chunk, Position, joined
+from streams.state import PIECE_ROWS, SavedState
 from topology.arrays import IntArray
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
+
+PORTION_CHUNKS = 256
+"""Most chunks of an output log that a snapshot contains as one."""
 
 SchemaOf = Callable[[str], pa.Schema | None]
 """Finds a stream's schema; None for a stream that the host neither reads nor produces."""
@@ -53,15 +57,34 @@ class DataHeader(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
 
 class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """`Snapshot` without the log's rows and the state's pieces, which follow as frames."""
+    """`Snapshot` without its log and its state's pieces, which follow as frames.
+
+    The log is written as `log` chunks, each as the frame of its header and the frame of its rows.
+    """
 
     fragment: str
     epoch: int
     generation: int
     inputs: dict[str, tuple[int, Position]]
     log_base: Position
-    log: tuple[ChunkHeader, ...]
+    log: int
     consumers: tuple[tuple[str, Position, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadSnapshot:
+    """A snapshot of which the output log is yet to be decoded.
+
+    Attributes
+    ----------
+    snapshot
+        The snapshot, with an empty log.
+    log
+        The log's chunks, each decoded when it is asked for. Raises `WireError`.
+    """
+
+    snapshot: Snapshot
+    log: Iterator[Chunk]
 
 
 class Bodiless(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -78,6 +101,7 @@ BODILESS: dict[str, type[Message]] = {
 Header = DataHeader | SnapshotHeader | Bodiless
 
 _headers: msgspec.msgpack.Decoder[Header] = msgspec.msgpack.Decoder(Header)
+_chunk_headers = msgspec.msgpack.Decoder(ChunkHeader)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -100,6 +124,7 @@ def encode_frames(message: Message) -> Iterator[bytes]:
             )
             yield _rows(message.chunk)
         case Snapshot():
+            log = list(_portions(message.log))
             yield _header_frame(
                 SnapshotHeader(
                     message.fragment,
@@ -107,11 +132,13 @@ def encode_frames(message: Message) -> Iterator[bytes]:
                     message.generation,
                     message.inputs,
                     message.log_base,
-                    tuple(_chunk_header(chunk) for chunk in message.log),
+                    len(log),
                     message.consumers,
                 )
             )
-            for chunk in message.log:
+            for portion in log:
+                chunk = joined(portion)
+                yield _encoder.encode(_chunk_header(chunk))
                 yield _rows(chunk)
             yield from message.state.pieces()
         case _:
@@ -131,6 +158,20 @@ def decode(frames: Sequence[bytes], schema_of: SchemaOf) -> Message:
     WireError
         If they hold none; the message names the fault.
     """
+    found = begin_decoding(frames, schema_of)
+    if isinstance(found, UnreadSnapshot):
+        return replace(found.snapshot, log=tuple(found.log))
+    return found
+
+
+def begin_decoding(frames: Sequence[bytes], schema_of: SchemaOf) -> Message | UnreadSnapshot:
+    """The message that frames hold; of a snapshot, as much as takes no longer than a small one.
+
+    Raises
+    ------
+    WireError
+        If they hold none; the message names the fault.
+    """
     if not frames or not frames[0] or frames[0][0] != WIRE_VERSION:
         version = frames[0][0] if frames and frames[0] else None
         raise WireError(f"wire version {version!r}, expected {WIRE_VERSION}")
@@ -144,7 +185,9 @@ def decode(frames: Sequence[bytes], schema_of: SchemaOf) -> Message:
         raise WireError(repr(error)) from error
 
 
-def _message(header: Header, bodies: Sequence[bytes], schema_of: SchemaOf) -> Message:
+def _message(
+    header: Header, bodies: Sequence[bytes], schema_of: SchemaOf
+) -> Message | UnreadSnapshot:
     match header:
         case DataHeader():
             (body,) = bodies
@@ -156,22 +199,45 @@ def _message(header: Header, bodies: Sequence[bytes], schema_of: SchemaOf) -> Me
             )
         case SnapshotHeader():
             schema = _known(header.fragment, schema_of)
-            count = len(header.log)
-            chunks = zip(header.log, bodies[:count], strict=True)
-            return Snapshot(
+            frames = 2 * header.log
+            if not 0 <= frames <= len(bodies):
+                raise WireError(f"{len(bodies)} frames after a snapshot with {header.log} chunks")
+            snapshot = Snapshot(
                 fragment=header.fragment,
                 epoch=header.epoch,
                 generation=header.generation,
-                state=SavedState.of(bodies[count:]),
+                state=SavedState.of(bodies[frames:]),
                 inputs=header.inputs,
                 log_base=header.log_base,
-                log=tuple(_chunk(chunk, body, schema) for chunk, body in chunks),
+                log=(),
                 consumers=header.consumers,
             )
+            return UnreadSnapshot(snapshot, _log(bodies[:frames], schema))
         case Bodiless(kind=kind):
             if bodies or kind not in BODILESS:
                 raise WireError(f"{kind!r} with {len(bodies)} more frames")
             return msgspec.msgpack.decode(header.body, type=BODILESS[kind])
+
+
+def _portions(log: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
+    """Runs of chunks that are written as one: as a chunk each, a long log would take too long."""
+    begin = rows = 0
+    for at, chunk in enumerate(log):
+        rows += chunk.rows.num_rows
+        if at > begin and (rows > PIECE_ROWS or at - begin == PORTION_CHUNKS):
+            yield log[begin:at]
+            begin, rows = at, chunk.rows.num_rows
+    if log:
+        yield log[begin:]
+
+
+def _log(frames: Sequence[bytes], schema: pa.Schema) -> Iterator[Chunk]:
+    for header, body in zip(frames[::2], frames[1::2], strict=True):
+        try:
+            yield _chunk(_chunk_headers.decode(header), body, schema)
+        except Exception as error:
+            # Damage may show as any error of the libraries that read the frames.
+            raise WireError(repr(error)) from error
 
 
 def _known(stream: str, schema_of: SchemaOf) -> pa.Schema:

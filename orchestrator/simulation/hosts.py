@@ -101,7 +101,7 @@ class SimulatedHost:
         self._world = world
         self._inbox: list[Event] = []
         self._results: list[Callable[[], None]] = []
-        self._preparations = SnapshotPreparations(alone=False)
+        self._preparations = SnapshotPreparations()
         self._next_step_us = 0
         self._busy_until_us = self._next_check_us = 0
         self._next_run_us: int | None = None

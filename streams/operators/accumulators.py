@@ -46,6 +46,8 @@ class Accumulator(Protocol):
 class Count:
     """How many values."""
 
+    __slots__ = ("_count",)
+
     def __init__(self) -> None:
         self._count = 0
 
@@ -80,6 +82,8 @@ class Count:
 
 class Sum:
     """Exact sum, or mean, of integers or floats."""
+
+    __slots__ = ("_count", "_mean", "_of_floats", "_total")
 
     def __init__(self, *, of_floats: bool, mean: bool) -> None:
         self._of_floats = of_floats
@@ -134,6 +138,8 @@ class Sum:
 
 class Extreme:
     """Least or greatest value. Keeps all values in order."""
+
+    __slots__ = ("_at", "_values")
 
     def __init__(self, *, greatest: bool) -> None:
         self._at = -1 if greatest else 0

@@ -21,21 +21,27 @@ from streams.vector import Delta, from_tuples
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]
 
+PIECE_GROUPS = 256
+"""Most groups in a piece: a group takes as long to write as tens of rows."""
+
 
 class _Group:
     """The rows with one key. Copied before it changes if it has been saved since `version`."""
 
-    __slots__ = ("accumulators", "rows", "version")
+    __slots__ = ("accumulators", "key", "row", "rows", "version")
 
-    def __init__(self, accumulators: list[Accumulator], version: int) -> None:
+    def __init__(self, key: Key, accumulators: list[Accumulator], version: int) -> None:
+        self.key = key
         self.rows = 0
+        self.row: Row | None = None
+        """Its row in the relation, as of the last timestamp."""
         self.accumulators = accumulators
         self.version = version
 
     def copy(self, version: int) -> _Group:
         """A group that goes its own way from here."""
-        made = _Group([one.copy() for one in self.accumulators], version)
-        made.rows = self.rows
+        made = _Group(self.key, [one.copy() for one in self.accumulators], version)
+        made.rows, made.row = self.rows, self.row
         return made
 
 
@@ -52,29 +58,27 @@ class Aggregate:
         self._groups: dict[Key, _Group] = {}
         self._version = 0
         """How often the groups have been saved."""
-        self._rows: dict[Key, Row] = {}
-        """The rows of the relation, by key."""
 
     def step(self, changes: Sequence[Delta]) -> Delta:
         """Apply the changes of one timestamp; return the change of the groups' rows."""
         touched: dict[Key, None] = {}
-        if not self._keys and not self._rows:
+        if not self._keys and not self._groups:
+            self._groups[()] = self._new_group(())
             touched[()] = None
         for change in changes:
             self._apply(change, touched)
         removed: list[Row] = []
         inserted: list[Row] = []
         for key in touched:
-            before, after = self._rows.get(key), self._row(key)
+            group = self._groups[key]
+            before, after = group.row, self._row(group)
             if before == after:
                 continue
             if before is not None:
                 removed.append(before)
-            if after is None:
-                del self._rows[key]
-            else:
+            if after is not None:
                 inserted.append(after)
-                self._rows[key] = after
+                group.row = after
         rows = removed + inserted
         return Delta(from_tuples(rows, self._kinds), np.arange(len(rows)) >= len(removed))
 
@@ -93,7 +97,7 @@ class Aggregate:
             touched[key] = None
             group = self._groups.get(key)
             if group is None:
-                group = self._groups[key] = self._new_group()
+                group = self._groups[key] = self._new_group(key)
             elif group.version != self._version:
                 group = self._groups[key] = group.copy(self._version)
             group.rows += 1 if entering else -1
@@ -106,29 +110,27 @@ class Aggregate:
                 else:
                     one.leave(value)
 
-    def _new_group(self) -> _Group:
-        return _Group([accumulator(one) for one in self._plan.aggregates], self._version)
+    def _new_group(self, key: Key) -> _Group:
+        return _Group(key, [accumulator(one) for one in self._plan.aggregates], self._version)
 
-    def _row(self, key: Key) -> Row | None:
+    def _row(self, group: _Group) -> Row | None:
         """The group's row; removes the group if GROUP BY has emptied it."""
-        group = self._groups.get(key)
-        if self._keys and (group is None or not group.rows):
-            self._groups.pop(key, None)
+        if self._keys and not group.rows:
+            del self._groups[group.key]
             return None
-        if group is None:
-            group = self._groups[key] = self._new_group()
-        return (*key, *(one.result() for one in group.accumulators))
+        return (*group.key, *(one.result() for one in group.accumulators))
 
     def save(self) -> Pieces:
         """Every group with a row in the relation."""
         self._version += 1
-        keys, groups = list(self._groups), list(self._groups.values())
+        # The garbage collector would visit all of a new list, but no array.
+        groups = np.fromiter(self._groups.values(), dtype=np.object_, count=len(self._groups))
 
         def pieces() -> Iterator[State]:
-            for piece in row_slices(len(keys)):
+            for piece in row_slices(len(groups), PIECE_GROUPS):
                 saved = [
-                    [list(key), group.rows, [one.save() for one in group.accumulators]]
-                    for key, group in zip(keys[piece], groups[piece], strict=True)
+                    [list(group.key), group.rows, [one.save() for one in group.accumulators]]
+                    for group in groups[piece].tolist()
                 ]
                 yield State(values={"groups": saved})
 
@@ -145,14 +147,12 @@ class Aggregate:
         for saved in state.values["groups"]:
             match saved:
                 case [[*key], int(rows), [*accumulators]]:
-                    group = self._new_group()
+                    group = self._new_group(tuple(key))
                     group.rows = rows
                     for one, value in zip(group.accumulators, accumulators, strict=True):
                         one.load(value)
-                    self._groups[tuple(key)] = group
-                    row = self._row(tuple(key))
-                    if row is not None:
-                        self._rows[tuple(key)] = row
+                    self._groups[group.key] = group
+                    group.row = self._row(group)
                 case _:
                     raise SnapshotError(f"not a group: {saved!r}")
 

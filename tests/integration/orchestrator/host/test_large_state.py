@@ -14,7 +14,7 @@ from orchestrator.host.events import PeerLost
 from orchestrator.host.parts import PART_BYTES, PARTS_UNDER_WAY
 from orchestrator.host.preparation import SnapshotPreparations
 from orchestrator.host.transport import FramesArrived, Keys, Transport
-from orchestrator.host.wire import decode, encode, encode_frames
+from orchestrator.host.wire import UnreadSnapshot, begin_decoding, encode, encode_frames
 from orchestrator.records import Peer
 from streams.chunk import Chunk, Position, stream_schema
 from streams.engine import FragmentEngine
@@ -85,9 +85,9 @@ def test_a_state_of_200_megabytes_arrives_among_heartbeats() -> None:
             assert not any(isinstance(item, PeerLost) for item in one.receive(1000))
             for item in other.receive(1000):
                 assert isinstance(item, FramesArrived)
-                message = decode(item.frames, lambda _: stream_schema(COLUMNS))
-                if isinstance(message, Snapshot):
-                    preparations.add(item.sender, message, STATEMENT)
+                message = begin_decoding(item.frames, lambda _: stream_schema(COLUMNS))
+                if isinstance(message, UnreadSnapshot):
+                    preparations.add(item.sender, message.snapshot, STATEMENT, message.log)
                 else:
                     assert message == Control(epochs={"q": heard})
                     heard += 1

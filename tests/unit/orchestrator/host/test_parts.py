@@ -12,6 +12,7 @@ from orchestrator.host.parts import (
     BULK,
     IN_ORDER,
     PART_BYTES,
+    PART_FRAMES,
     PARTS_UNDER_WAY,
     STALLED_US,
     BulkLane,
@@ -113,6 +114,25 @@ def test_one_message_follows_the_other_and_repeated_ones_are_dropped() -> None:
     assert not lane.ready
 
 
+def test_many_small_frames_make_many_parts() -> None:
+    frames = [b"small"] * (2 * PART_FRAMES + 1)
+    made = list(parts(BULK, 1, frames))
+    assert [len(part) - 1 for part in made] == [PART_FRAMES, PART_FRAMES, 1]
+    assert joined(Joiner(Counter()), made) == [frames]
+
+
+def test_a_message_is_on_its_way_until_its_last_part_is_made() -> None:
+    lane = BulkLane(Counter())
+    assert not lane.is_sending("a")
+    lane.send("a", LARGE)
+    lane.send("b", [b"second"])
+    assert (lane.is_sending("a"), lane.is_sending("b"), lane.is_sending("c")) == (True, True, False)
+    assert len(list(lane.due(0, 1))) == 1
+    assert lane.is_sending("a")
+    list(lane.due(0, 100))
+    assert (lane.is_sending("a"), lane.is_sending("b")) == (False, True)
+
+
 def test_a_message_that_nobody_confirms_is_given_up() -> None:
     counters: Counter[str] = Counter()
     lane = BulkLane(counters)
@@ -121,4 +141,4 @@ def test_a_message_that_nobody_confirms_is_given_up() -> None:
     assert len(list(lane.due(0, 100))) == PARTS_UNDER_WAY
     assert list(lane.due(STALLED_US, 100)) == []
     assert len(list(lane.due(STALLED_US + 1, 100))) == 1
-    assert counters == {"bulk_messages_given_up": 1}
+    assert counters["bulk_messages_given_up"] == 1

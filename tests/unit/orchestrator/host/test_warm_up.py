@@ -12,7 +12,9 @@ from orchestrator.host.warm_up import warm_up
 
 @pytest.fixture
 def collected_again() -> Iterator[None]:
+    before = gc.get_threshold()
     yield
+    gc.set_threshold(*before)
     gc.unfreeze()
 
 

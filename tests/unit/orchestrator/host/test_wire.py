@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 import msgspec
 import pyarrow as pa
 import pytest
 
 from ha.messages import Control, Data, Snapshot
-from orchestrator.host.wire import WIRE_VERSION, WireError, decode, encode
+from orchestrator.host.wire import (
+    PORTION_CHUNKS,
+    WIRE_VERSION,
+    UnreadSnapshot,
+    WireError,
+    begin_decoding,
+    decode,
+    encode,
+)
 from streams.chunk import Position, stream_schema
-from streams.state import SavedState
+from streams.state import PIECE_ROWS, SavedState
 from tests.streams_of_numbers import chunk, schema
 
 DATA = Data(stream="s", epoch=2, generation=1, chunk=chunk(3, [(10, 2), (20, 0)]))
@@ -47,12 +56,46 @@ def test_data_comes_back_tuple_by_tuple() -> None:
 def test_snapshot_comes_back_with_its_log() -> None:
     back = decode(encode(SNAPSHOT), only_s)
     assert isinstance(back, Snapshot)
-    assert [kept.first_seq for kept in back.log] == [3, 5]
+    (kept,) = back.log
+    assert (kept.first_seq, kept.watermarks_ms.tolist()) == (3, [10, 20, 30])
+    assert kept.rows.num_rows == 3
     assert (back.state, back.inputs, back.consumers) == (
         SNAPSHOT.state,
         SNAPSHOT.inputs,
         SNAPSHOT.consumers,
     )
+
+
+def test_the_log_of_a_snapshot_is_written_and_read_in_pieces() -> None:
+    count = 3 * PORTION_CHUNKS - 1
+    long = replace(SNAPSHOT, log=tuple(chunk(at, [(at + 1, 1)]) for at in range(count)))
+    frames = encode(long)
+    unread = begin_decoding(frames, only_s)
+    assert isinstance(unread, UnreadSnapshot)
+    assert unread.snapshot.log == ()
+    read = list(unread.log)
+    assert [len(one.watermarks_ms) for one in read] == [PORTION_CHUNKS] * 2 + [PORTION_CHUNKS - 1]
+    assert [one.first_seq for one in read] == [0, PORTION_CHUNKS, 2 * PORTION_CHUNKS]
+    assert read[-1].end == long.log[-1].end
+    # Damage in the log is met when that piece is read.
+    frames[3] = b"damaged"
+    unread = begin_decoding(frames, only_s)
+    assert isinstance(unread, UnreadSnapshot)
+    assert next(unread.log).first_seq == 0
+    with pytest.raises(WireError):
+        next(unread.log)
+
+
+def test_many_rows_make_a_piece_of_the_log_of_their_own() -> None:
+    sizes = [1, PIECE_ROWS - 1, 2 * PIECE_ROWS, 1]
+    starts = [sum(sizes[:at]) for at in range(len(sizes))]
+    log = tuple(
+        chunk(start, [(at + 1, size)])
+        for at, (start, size) in enumerate(zip(starts, sizes, strict=True))
+    )
+    back = decode(encode(replace(SNAPSHOT, log=log)), only_s)
+    assert isinstance(back, Snapshot)
+    assert [one.rows.num_rows for one in back.log] == [PIECE_ROWS, 2 * PIECE_ROWS, 1]
 
 
 def test_a_chunk_without_rows_costs_no_body() -> None:
