@@ -11,7 +11,6 @@ import pytest
 from orchestrator.deploy.embedded.java import Java, find_java
 from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
 
-
 REAL = ("functional", "integration")
 """Folders of tests with real parts, which run in real time and often wait."""
 
