@@ -11,6 +11,9 @@ import pytest
 from orchestrator.deploy.embedded.java import Java, find_java
 from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
 
+PATIENCE_S = 120.0
+"""For what another process must bring about: far more than it takes, since machines are busy."""
+
 REAL = ("functional", "integration")
 """Folders of tests with real parts, which run in real time and often wait."""
 
@@ -35,14 +38,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class WaitUntil(Protocol):
     """Waits for what another process must bring about."""
 
-    def __call__(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None: ...
+    def __call__(self, condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None: ...
 
 
 @pytest.fixture(scope="session")
 def wait_until() -> WaitUntil:
     """Poll a condition until it holds; the test fails if it does not in time."""
 
-    def wait(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    def wait(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, f"not within {timeout_s:g} s"

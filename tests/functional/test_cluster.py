@@ -77,7 +77,7 @@ def test_up_apply_status_tail_drill_down(
     def flows() -> bool:
         return any(row["completed_timestamps"] for row in sinks(vivace))
 
-    wait_until(flows, 40.0)
+    wait_until(flows)
     lines = ok(vivace, "tail", "pairs", "--limit", 5, "--json").splitlines()
     assert len(lines) == 5
     assert all({"_seq", "_ts"} <= json.loads(line).keys() for line in lines)
@@ -93,7 +93,7 @@ def test_up_apply_status_tail_drill_down(
     for sites in (("west-site",), ("exit",), ("west-site", "exit")):
         kill_sites(data, *sites)
         before = min(row["watermark_ms"] or 0 for row in sinks(vivace))
-        wait_until(lambda before=before: resumed(vivace, before), 40.0)
+        wait_until(lambda before=before: resumed(vivace, before))
 
     ok(vivace, "down")
     assert processes(data) == []

@@ -35,6 +35,7 @@ from orchestrator.store.protocol import (
     VersionConflict,
 )
 from orchestrator.store.zookeeper import ZooKeeperStore
+from tests.conftest import PATIENCE_S
 
 SECRET = "secret"
 # The folder of all clusters, /vivace, belongs to the secret of the first one.
@@ -60,7 +61,7 @@ def node(incarnation: str) -> NodeRecord:
     )
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "did not come to be"
@@ -114,7 +115,7 @@ class ZooKeeperWorld:
     def plant(self, path: str, data: bytes) -> None:
         with raw_client(self._hosts) as client:
             full_path = f"/vivace/{self._cluster}/{path}"
-            client.create_async(full_path, data, makepath=True).get(timeout=10)
+            client.create_async(full_path, data, makepath=True).get(timeout=PATIENCE_S)
 
     def expire(self, store: Store) -> None:
         """End the session at the server, as another client that knows its password can."""
@@ -395,9 +396,9 @@ def test_every_znode_is_closed_to_who_lacks_the_secret(zookeeper: EmbeddedZooKee
         pending = [f"/vivace/{cluster}"]
         while pending:
             path = pending.pop()
-            acls, _ = client.get_acls_async(path).get(timeout=10)
+            acls, _ = client.get_acls_async(path).get(timeout=PATIENCE_S)
             assert [acl.id.scheme for acl in acls] == ["digest"], path
-            children = client.get_children_async(path).get(timeout=10)
+            children = client.get_children_async(path).get(timeout=PATIENCE_S)
             pending += [f"{path}/{child}" for child in children]
     store.close()
     stranger.close()

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -18,6 +18,7 @@ from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.records import NodeKind
 from orchestrator.store.protocol import CLUSTER, LEADER, NODES
 from orchestrator.store.zookeeper import ZooKeeperStore
+from tests.conftest import PATIENCE_S, WaitUntil
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
 
@@ -29,10 +30,6 @@ sites: [{name: north, region: x}, {name: south, region: y}]
 """
 
 SECRET = "never-to-be-shown"
-
-PATIENCE_S = 120.0
-
-WaitUntil = Callable[[Callable[[], bool], float], None]
 
 
 class Processes:
@@ -88,13 +85,13 @@ def test_coordinator_and_sites_appear_in_the_store_and_end_in_order(
     # The sites come first: they wait for the coordinator.
     north = processes.start("site", VIVACE_SITE="north")
     south = processes.start("site", VIVACE_SITE="south", VIVACE_DOMAIN="mast")
-    wait_until(lambda: processes.log.count("waiting for a coordinator") == 2, PATIENCE_S)
+    wait_until(lambda: processes.log.count("waiting for a coordinator") == 2)
     coordinator = processes.start("coordinator")
 
     store = ZooKeeperStore(zookeeper.connect_string, "entry", SECRET)
     try:
-        wait_until(lambda: len(store.list(NODES).records) == 2, PATIENCE_S)
-        wait_until(lambda: store.get(LEADER) is not None, PATIENCE_S)
+        wait_until(lambda: len(store.list(NODES).records) == 2)
+        wait_until(lambda: store.get(LEADER) is not None)
         settings = store.get(CLUSTER)
         assert settings is not None
         assert settings.record.name == "entry"
@@ -107,7 +104,7 @@ def test_coordinator_and_sites_appear_in_the_store_and_end_in_order(
         assert "cannot be accessed with the cluster's secret" in processes.log
 
         assert [end(process) for process in (north, south)] == [0, 0]
-        wait_until(lambda: not store.list(NODES).records, PATIENCE_S)
+        wait_until(lambda: not store.list(NODES).records)
         assert end(coordinator) == 0
         assert store.get(LEADER) is None
     finally:
@@ -125,7 +122,7 @@ def test_host_pool_runs_a_host_on_each_node_and_ends_them_in_order(
     )
     store = ZooKeeperStore(zookeeper.connect_string, "pool", SECRET)
     try:
-        wait_until(lambda: {*store.list(NODES).records} == {"a", "b"}, PATIENCE_S)
+        wait_until(lambda: {*store.list(NODES).records} == {"a", "b"})
         hosts = [found.record for found in store.list(NODES).records.values()]
         assert {host.kind for host in hosts} == {NodeKind.EXECUTOR}
         assert {host.domain for host in hosts} == {"rack"}
@@ -133,7 +130,7 @@ def test_host_pool_runs_a_host_on_each_node_and_ends_them_in_order(
         assert {host.pid for host in hosts} <= {process.pid for process in below}
 
         assert end(pool) == 0
-        assert not psutil.wait_procs(below, 10)[1]
+        assert not psutil.wait_procs(below, PATIENCE_S)[1]
         assert not (processes.folder / "spark" / "scratch").exists()
         assert end(coordinator) == 0
     finally:

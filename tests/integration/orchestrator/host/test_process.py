@@ -32,7 +32,7 @@ from orchestrator.sources.driver import SourceDriver
 from orchestrator.sources.replay import Replay
 from orchestrator.store.protocol import ASSIGNMENTS, CLUSTER, NODES
 from streams.chunk import stream_schema
-from tests.conftest import WaitUntil
+from tests.conftest import PATIENCE_S, WaitUntil
 from tests.drivers import Numbers
 from tests.quiet_host import COLUMNS, fragment
 
@@ -62,7 +62,7 @@ class RunningHost:
     def end(self) -> None:
         self._ended.set()
         self._process.wake()
-        self._thread.join(timeout=10)
+        self._thread.join(timeout=PATIENCE_S)
         assert not self._thread.is_alive()
 
 

@@ -31,13 +31,9 @@ from orchestrator.spark.hosts.session import (
     start_session,
     stop_session,
 )
+from tests.conftest import PATIENCE_S, WaitUntil
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-WaitUntil = Callable[[Callable[[], bool], float], None]
-
-PATIENCE_S = 120.0
-"""Executors share two cores with all other processes."""
 
 
 class Recorder:
@@ -102,7 +98,7 @@ def session(
     yield session
     below = psutil.Process().children(recursive=True)
     stop_session(session)
-    _, alive = psutil.wait_procs(below, 10)
+    _, alive = psutil.wait_procs(below, PATIENCE_S)
     assert not alive
     # Where Spark's executors work unless told otherwise.
     assert not (Path(pyspark.__file__).parent / "work" / application).exists()
@@ -116,15 +112,15 @@ def test_killed_executor_comes_back_under_its_node_and_spares_the_other(
     pool.start()
     try:
         for node in ("paris", "berlin"):
-            wait_until(lambda node=node: len(pids_of(tmp_path, node)) == 1, PATIENCE_S)
+            wait_until(lambda node=node: len(pids_of(tmp_path, node)) == 1)
         (first,) = pids_of(tmp_path, "paris")
         (other,) = pids_of(tmp_path, "berlin")
         assert not set(executor_pids(first)) & set(executor_pids(other))
 
         killed = kill_executor(first)
 
-        wait_until(lambda: not any(psutil.pid_exists(pid) for pid in killed), PATIENCE_S)
-        wait_until(lambda: len(pids_of(tmp_path, "paris")) == 2, PATIENCE_S)
+        wait_until(lambda: not any(psutil.pid_exists(pid) for pid in killed))
+        wait_until(lambda: len(pids_of(tmp_path, "paris")) == 2)
         assert pids_of(tmp_path, "berlin") == {other}
         assert psutil.pid_exists(other)
         submitted, lost, *rest = recorder.about("paris")
@@ -147,10 +143,10 @@ def test_host_dies_when_only_its_java_process_is_killed(
     pool = HostPool(session, [spec("paris")], counting_host(tmp_path), recorder)
     pool.start()
     try:
-        wait_until(lambda: len(pids_of(tmp_path, "paris")) == 1, PATIENCE_S)
+        wait_until(lambda: len(pids_of(tmp_path, "paris")) == 1)
         (host,) = pids_of(tmp_path, "paris")
         os.kill(executor_pids(host)[0], 9)
-        wait_until(lambda: not psutil.pid_exists(host), PATIENCE_S)
+        wait_until(lambda: not psutil.pid_exists(host))
     finally:
         pool.stop()
 
@@ -166,7 +162,7 @@ def test_failing_host_is_reported_and_tried_again(
     pool = HostPool(session, [spec("paris")], run, recorder)
     pool.start()
     try:
-        wait_until(lambda: HostSubmitted(node="paris", attempt=2) in recorder.events, PATIENCE_S)
+        wait_until(lambda: HostSubmitted(node="paris", attempt=2) in recorder.events)
     finally:
         pool.stop()
     cause = "ValueError: nothing to do on paris"
@@ -194,10 +190,10 @@ time.sleep(600)
 
 def test_executors_die_with_a_killed_parent(tmp_path: Path, wait_until: WaitUntil) -> None:
     run = subprocess.Popen([sys.executable, "-c", parent], cwd=tmp_path)
-    wait_until(lambda: (tmp_path / "started").exists(), PATIENCE_S)
+    wait_until(lambda: (tmp_path / "started").exists())
     below = psutil.Process(run.pid).children(recursive=True)
     backends = [child for child in below if child.status() != psutil.STATUS_ZOMBIE]
     assert any("ExecutorBackend" in part for child in backends for part in child.cmdline())
     run.kill()
     run.wait()
-    wait_until(lambda: not any(child.is_running() for child in below), PATIENCE_S)
+    wait_until(lambda: not any(child.is_running() for child in below))

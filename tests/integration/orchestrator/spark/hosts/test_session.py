@@ -12,6 +12,7 @@ import pytest
 from orchestrator.deploy.embedded.java import Java
 from orchestrator.errors import Unreachable
 from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
+from tests.conftest import PATIENCE_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("no_session")]
 
@@ -44,7 +45,7 @@ def test_session_can_be_started_again_and_leaves_no_trace(
         assert all(f"-Djava.io.tmpdir={scratch}" in command for command in java_commands)
         assert signal.getsignal(signal.SIGINT) is interrupt
         stop_session(session)
-        assert not psutil.wait_procs(below, 10)[1]
+        assert not psutil.wait_procs(below, PATIENCE_S)[1]
         assert not scratch.exists()
     assert {name for name in os.environ if os.environ[name] != before.get(name)} <= {
         # Set by Spark for the Python processes it starts.
