@@ -6,6 +6,10 @@ Messages about a stream carry the *epoch* (fencing number) and the *generation* 
 fragment's state) that their sender knows. A deposed primary thus learns of its successor from the
 first consumer or peer replica that has heard of it.
 
+The types bound every number, name and count, and the decoder refuses what lies beyond: a peer
+that has gone wrong must not bring down this host too. `orchestrator.host.access_control` says who
+may send which message.
+
 Links deliver in the order of sending. `Control` relies on that: data that it says was sent before
 it has arrived before it, or was lost with a connection.
 """
@@ -13,18 +17,33 @@ it has arrived before it, or was lost with a connection.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated, TypeVar
 
+from msgspec import Meta
+
+from streams.bounds import EventTime, Name, Number
 from streams.chunk import Chunk, Position
 from streams.state import SavedState
+
+T = TypeVar("T")
+
+MOST_ENTRIES = 65_536
+"""Fragments and streams that two hosts can have in common, and subscribers of a stream."""
+
+MOST_DIMENSIONS = 16
+"""Of a Vivaldi coordinate."""
+
+Told = Annotated[dict[Name, T], Meta(max_length=MOST_ENTRIES)]
+"""What a control message says of each fragment or stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
     """A run of a stream, from a producer to one host that reads it."""
 
-    stream: str
-    epoch: int
-    generation: int
+    stream: Name
+    epoch: Number
+    generation: Number
     chunk: Chunk
 
 
@@ -40,9 +59,9 @@ class Subscribe:
         Keep output for the host while it is away for a while: a sink there reads the stream.
     """
 
-    stream: str
+    stream: Name
     position: Position | None
-    generation: int | None
+    generation: Number | None
     feed: bool = False
     patient: bool = False
 
@@ -51,17 +70,17 @@ class Subscribe:
 class Subscribed:
     """The replica's answer: it keeps its output from `position` on until that is acknowledged."""
 
-    stream: str
+    stream: Name
     position: Position
-    epoch: int
-    generation: int
+    epoch: Number
+    generation: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsubscribe:
     """The host no longer reads this stream."""
 
-    stream: str
+    stream: Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +94,8 @@ class Ack:
     """
 
     position: Position
-    epoch: int
-    generation: int
+    epoch: Number
+    generation: Number
     patient: bool = False
 
 
@@ -92,9 +111,9 @@ class Offer:
         Whether it has sent all of that to this subscriber.
     """
 
-    generation: int
-    epoch: int
-    watermark_ms: int
+    generation: Number
+    epoch: Number
+    watermark_ms: EventTime
     sent: bool
 
 
@@ -110,10 +129,10 @@ class OutputDigest:
         Digest of its tuples.
     """
 
-    generation: int
-    interval: int
-    first_seq: int
-    rows: int
+    generation: Number
+    interval: EventTime
+    first_seq: Number
+    rows: Annotated[int, Meta(ge=0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,19 +156,19 @@ class Control:
         By how much the sender's ticks have been late lately: its silence proves less.
     """
 
-    epochs: dict[str, int] = field(default_factory=dict[str, int])
-    watermarks_ms: dict[str, int] = field(default_factory=dict[str, int])
-    digests: dict[str, OutputDigest] = field(default_factory=dict[str, OutputDigest])
-    acks: dict[str, Ack] = field(default_factory=dict[str, Ack])
-    offers: dict[str, Offer] = field(default_factory=dict[str, Offer])
-    lag_us: int = 0
+    epochs: Told[Number] = field(default_factory=dict[str, int])
+    watermarks_ms: Told[EventTime] = field(default_factory=dict[str, int])
+    digests: Told[OutputDigest] = field(default_factory=dict[str, OutputDigest])
+    acks: Told[Ack] = field(default_factory=dict[str, Ack])
+    offers: Told[Offer] = field(default_factory=dict[str, Offer])
+    lag_us: Number = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRequest:
     """A new secondary asks its peer replica for the fragment's state."""
 
-    fragment: str
+    fragment: Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,9 +188,9 @@ class Snapshot:
         away.
     """
 
-    fragment: str
-    epoch: int
-    generation: int
+    fragment: Name
+    epoch: Number
+    generation: Number
     state: SavedState
     inputs: dict[str, tuple[int, Position]]
     log_base: Position
@@ -183,15 +202,15 @@ class Snapshot:
 class Ping:
     """A latency probe."""
 
-    sent_us: int
+    sent_us: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pong:
     """A probe's answer, with the answering host's Vivaldi coordinate."""
 
-    sent_us: int
-    position_ms: tuple[float, ...] = field(default=())
+    sent_us: Number
+    position_ms: Annotated[tuple[float, ...], Meta(max_length=MOST_DIMENSIONS)] = ()
     error: float = 1.0
 
 

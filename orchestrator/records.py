@@ -418,6 +418,8 @@ class Assignment(Record, frozen=True, kw_only=True):
     sinks: tuple[SinkAssignment, ...] = ()
     producers: dict[str, tuple[str, ...]] = {}
     """Stream read here → nodes that hold it, primary first."""
+    consumers: dict[str, tuple[str, ...]] = {}
+    """Stream produced here → nodes that may read it."""
     peers: tuple[Peer, ...] = ()
     """Every live host: links go to these and to no others."""
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from streams.bounds import EventTime, Number
 from topology.arrays import IntArray
 
 type_names = {
@@ -56,8 +57,8 @@ class Position:
         The last watermark before the cut.
     """
 
-    next_seq: int = 0
-    watermark_ms: int = NO_WATERMARK
+    next_seq: Number = 0
+    watermark_ms: EventTime = NO_WATERMARK
 
 
 class ChunkError(ValueError):

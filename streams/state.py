@@ -20,8 +20,9 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 import numpy as np
 import pyarrow as pa
-from pyarrow import ipc
 
+from streams.arrow_frame import FrameRefused, read_batch
+from streams.bounds import Number
 from streams.chunk import Position, type_names
 from streams.vector import Frame, Vector, fillers, from_arrow, storage, to_arrow
 
@@ -93,7 +94,7 @@ class SavedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     position: Position
-    taken: int
+    taken: Number
 
 
 class SnapshotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -163,9 +164,8 @@ def read_frame(rows: Rows, kinds: Sequence[str]) -> Frame:
         The bytes are not those of a frame with such columns.
     """
     try:
-        batch = ipc.read_record_batch(pa.py_buffer(rows.arrow), _schema(kinds))
-        batch.validate(full=True)
-    except (pa.ArrowException, OSError) as failed:
+        batch = read_batch(rows.arrow, _schema(kinds))
+    except FrameRefused as failed:
         raise SnapshotError(f"rows in the snapshot cannot be read: {failed}") from failed
     if kinds and batch.num_rows != rows.length:
         raise SnapshotError(f"{batch.num_rows} rows in the snapshot where {rows.length} belong")

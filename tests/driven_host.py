@@ -82,6 +82,7 @@ def assignment_of(*fragments: FragmentAssignment, at: Sequence[Peer] = ()) -> As
         incarnation="1",
         fragments=fragments,
         producers={"s": ("site",)} if fragments else {},
+        consumers={"f": ("exit",)} if fragments else {},
         peers=tuple(at) or peers(),
     )
 

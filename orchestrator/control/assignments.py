@@ -7,6 +7,8 @@ present assignment that follows from it stays as it is.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 import msgspec
 
 from orchestrator.control.planning.planner import Planning
@@ -30,7 +32,8 @@ from orchestrator.store.protocol import FRAGMENTS, NODES, STREAMS
 
 def assignments(planning: Planning) -> dict[str, Assignment]:
     """The assignment of every live node, by the records as they will be."""
-    return {name: _assignment(planning, name) for name in sorted(planning.view.nodes)}
+    readers = _readers(planning)
+    return {name: _assignment(planning, name, readers) for name in sorted(planning.view.nodes)}
 
 
 def follows(planning: Planning, name: str) -> bool:
@@ -49,7 +52,9 @@ def follows(planning: Planning, name: str) -> bool:
     return all(here not in (record.primary, record.secondary) for record in unknown)
 
 
-def _assignment(planning: Planning, name: str) -> Assignment:
+def _assignment(
+    planning: Planning, name: str, readers: Mapping[str, Collection[str]]
+) -> Assignment:
     view = planning.view
     node = view.nodes[name].record
     here = view.replica(name)
@@ -64,14 +69,46 @@ def _assignment(planning: Planning, name: str) -> Assignment:
     )
     sinks = _sinks(planning, node, before)
     read = {stream for replica in running for stream in replica.inputs} | {s.stream for s in sinks}
+    sources = _sources(planning, node, before)
+    made = {replica.fragment for replica in running} | {source.stream for source in sources}
     return Assignment(
         incarnation=node.incarnation,
         fragments=running,
-        sources=_sources(planning, node, before),
+        sources=sources,
         sinks=sinks,
         producers={stream: _holders(planning, stream, before) for stream in sorted(read)},
+        consumers={
+            stream: _allowed(view, readers.get(stream, ()), before.consumers.get(stream, ()))
+            for stream in sorted(made)
+        },
         peers=_peers(view, node, before),
     )
+
+
+def _readers(planning: Planning) -> dict[str, set[str]]:
+    """Stream → nodes that may read it: those of replicas and sinks that do, and observers."""
+    view = planning.view
+    readers: dict[str, set[str]] = {}
+    for record in planning.fragments.values():
+        work = planning.work.fragments.get(record.fragment)
+        replicas = (record.primary, record.secondary)
+        nodes = {replica.node for replica in replicas if replica is not None}
+        for stream in () if work is None else work.fragment.inputs:
+            readers.setdefault(stream, set()).update(nodes)
+    for query in view.query_records.values():
+        for stream, site in query.outputs.items():
+            readers.setdefault(stream, set()).add(site)
+    for name, found in view.nodes.items():
+        for stream in found.record.wants if found.record.kind is NodeKind.OBSERVER else ():
+            readers.setdefault(stream, set()).add(name)
+    return readers
+
+
+def _allowed(
+    view: ClusterView, readers: Collection[str], before: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Who may read a stream; as long as some record cannot be read, also those who might before."""
+    return tuple(sorted({*readers, *(before if view.invalid else ())}))
 
 
 def _replica_in(

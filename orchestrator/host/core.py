@@ -7,8 +7,8 @@ no later than `next_tick_us`. Times are µs on the cluster's clock.
 
 `HostCore` routes events, messages and timers to its parts: `replica_manager` holds what the host
 runs, `failover` decides who is primary, `input_processor` receives streams, `peer_control`
-exchanges regular messages with related hosts, `dispatcher` says what to evaluate next, and `prober`
-measures latencies.
+exchanges regular messages with related hosts, `dispatcher` says what to evaluate next, `prober`
+measures latencies, and `access_control` refuses messages that their sender may not send.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ha import messages
 from ha.failure_detector import FailureDetector
 from ha.messages import Message
 from ha.output_log import subscribe
+from orchestrator.host.access_control import AccessControl
 from orchestrator.host.dispatcher import Dispatch, Dispatcher
 from orchestrator.host.events import (
     AssignmentReceived,
@@ -114,12 +115,17 @@ class HostCore:
         self._failover = Failover(manager, self._dispatcher, outbox, detector)
         self._inputs = InputProcessor(manager, self._dispatcher, outbox)
         self._peer_control = PeerControl(manager, self._failover, self._inputs, outbox)
+        self._access = AccessControl(manager, outbox)
         self._emulate_costs = settings.emulate_costs
         self._next_heartbeat_us = self._next_ack_us = self._next_probe_us = now_us
 
     def heard(self, node: str, now_us: int) -> None:
         """Note that a message of another host has arrived; it may wait until it is handled."""
         self._failover.heard(node, now_us)
+
+    def admits(self, sender: str, message: Message, now_us: int) -> bool:
+        """Whether a host may send a message; counts a refusal."""
+        return self._access.admit(sender, message, now_us) is not None
 
     def snapshot_is_here(self, fragment: str, now_us: int) -> None:
         """Note that a snapshot has come and is being read: it need not be asked for again yet."""
@@ -131,7 +137,8 @@ class HostCore:
         self._talk_to_itself(now_us)
         match event:
             case MessageArrived(sender=sender, message=message):
-                self._on_message(sender, message, now_us)
+                if (admitted := self._access.admit(sender, message, now_us)) is not None:
+                    self._on_message(sender, admitted, now_us)
             case PeerLost(node=node):
                 self.counters["peers_lost"] += 1
                 self._failover.on_peer_lost(node, now_us)
@@ -179,6 +186,7 @@ class HostCore:
             self._failover.suspect_silent_peers(now_us)
             self._inputs.request(now_us)
             self.replica_manager.drop_absent(now_us)
+            self._access.expire(now_us)
         if now_us >= self._next_probe_us:
             self._next_probe_us = now_us + self.prober.interval_us
             if (probe := self.prober.next_probe(now_us)) is not None:
@@ -285,6 +293,8 @@ class HostCore:
             self._outbox.feed(producer)
         self._inputs.request(now_us)
         self._dispatcher.rebuild_tasks(now_us)
+        for sender, request in self._access.use(assignment):
+            self._on_message(sender, request, now_us)
 
     def _on_message(self, sender: str, message: Message, now_us: int) -> None:
         match message:

@@ -24,6 +24,7 @@ from orchestrator.host.events import (
     CpuMeasured,
     Deliver,
     Event,
+    MessageArrived,
     RecordLoss,
     RecordTakeover,
     Report,
@@ -84,6 +85,9 @@ class Surroundings:
         calls its last argument when that time has passed.
     cpu_load
         CPU use of this host at a time, in cores; None if there is no new measurement.
+    message_failed
+        Told of a message that could not be handled; the host goes on. None: the error is raised,
+        as simulations and tests want it.
     """
 
     clock_us: Callable[[], int]
@@ -95,6 +99,7 @@ class Surroundings:
     flush: Callable[[], None] = lambda: None
     cpu_load: Callable[[int], float | None] = lambda _: None
     link_counters: Counter[str] = field(default_factory=Counter[str])
+    message_failed: Callable[[MessageArrived, Exception], None] | None = None
 
 
 class HostLoop:
@@ -202,7 +207,17 @@ class HostLoop:
             self._problems[report.subject] = f"{report.subject}: {report.kind}: {report.detail}"
 
     def _handle(self, event: Event) -> None:
-        self.execute(self.core.handle(event, self._clock_us()))
+        try:
+            commands = self.core.handle(event, self._clock_us())
+        except Exception as error:
+            # What another host says must not end this one.
+            failed = self._surroundings.message_failed
+            if failed is None or not isinstance(event, MessageArrived):
+                raise
+            self.core.counters["messages_failed"] += 1
+            failed(event, error)
+            return
+        self.execute(commands)
 
     def _attend_sources(self) -> None:
         """Read sources, also what consumers lack."""

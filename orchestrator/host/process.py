@@ -30,6 +30,7 @@ from orchestrator.host.store_link import StoreThread
 from orchestrator.host.transport import FramesArrived, Keys, Transport
 from orchestrator.host.warm_up import warm_up
 from orchestrator.host.wire import (
+    CompressedRows,
     UnknownStream,
     UnreadSnapshot,
     WireError,
@@ -114,6 +115,7 @@ class HostProcess:
             report=lambda r: _log.info("%s: %s %s", r.subject, r.kind, r.detail),
             finish=self._finish,
             cpu_load=CpuMeter(now_us(), least_us=PUBLISH_US // 2).load,
+            message_failed=_log_failure,
         )
         self._loop = HostLoop(surroundings, found.record, store, identity, claimed)
         self._store_thread = StoreThread(self._loop.link, self._transport.wake)
@@ -214,13 +216,19 @@ class HostProcess:
                     yield MessageArrived(sender=arrived.sender, message=message)
 
     def _refuse(self, refused: str, error: WireError) -> None:
-        self._loop.core.counters["frames_refused"] += 1
+        kind = "compressed" if isinstance(error, CompressedRows) else "frames"
+        self._loop.core.counters[f"{kind}_refused"] += 1
         _log.debug("%s refused: %s", refused, error)
 
     def _prepare(self, sender: str, unread: UnreadSnapshot) -> None:
         """Read a snapshot, if a replica waits for it."""
-        hosted = self._loop.core.replica_manager.replicas.get(unread.snapshot.fragment)
-        if hosted is not None and hosted.replica.role is ReplicaRole.WARMING:
+        core = self._loop.core
+        hosted = core.replica_manager.replicas.get(unread.snapshot.fragment)
+        if (
+            hosted is not None
+            and hosted.replica.role is ReplicaRole.WARMING
+            and core.admits(sender, unread.snapshot, now_us())
+        ):
             program = hosted.replica.program
             self._preparations.add(sender, unread.snapshot, program, unread.log)
 
@@ -229,6 +237,11 @@ class HostProcess:
         return isinstance(message, SnapshotRequest) and self._transport.is_sending(
             sender, message.fragment
         )
+
+
+def _log_failure(event: MessageArrived, error: Exception) -> None:
+    kind = type(event.message).__name__
+    _log.error("a %s from %s could not be handled", kind, event.sender, exc_info=error)
 
 
 def run_host(spec: HostSpec) -> None:

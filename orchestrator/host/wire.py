@@ -3,22 +3,25 @@
 The first frame is a version byte and a msgpack header (msgspec, strictly typed: nothing is ever
 unpickled or evaluated). Rows follow as Arrow IPC record batches, one a frame, without their schema:
 the receiver knows the stream's schema. Frames that cannot be decoded, or that decode to an invalid
-chunk, raise `WireError`; the caller counts and drops them.
+chunk, raise `WireError`; the caller counts and drops them. So do compressed rows, whose size would
+not say what memory they take, and numbers and names beyond the bounds of `streams.bounds`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Annotated, get_args
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-from pyarrow import ipc
+from msgspec import Meta
 
-from ha.messages import Data, Message, Snapshot
-from streams.chunk import Chunk, Position, joined
+from ha.messages import MOST_ENTRIES, Data, Message, Snapshot
+from streams.arrow_frame import CompressedFrame, read_batch
+from streams.bounds import MAX_NUMBER, Name, Number
+from streams.chunk import NO_WATERMARK, Chunk, Position, joined
 from streams.state import PIECE_ROWS, SavedState
 from topology.arrays import IntArray
 
@@ -35,6 +38,10 @@ class WireError(ValueError):
     """Frames that are not a message of this version."""
 
 
+class CompressedRows(WireError):
+    """Rows that are compressed: no host of this version sends such."""
+
+
 class UnknownStream(WireError):
     """A message about a stream that this host does not, or no longer, read or produce."""
 
@@ -42,7 +49,7 @@ class UnknownStream(WireError):
 class ChunkHeader(msgspec.Struct, frozen=True, array_like=True):
     """A chunk without its rows; watermarks and ingestion times are little-endian int64."""
 
-    first_seq: int
+    first_seq: Number
     watermarks_ms: bytes
     ingestion_times_us: bytes
 
@@ -50,9 +57,9 @@ class ChunkHeader(msgspec.Struct, frozen=True, array_like=True):
 class DataHeader(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """`Data` without its rows."""
 
-    stream: str
-    epoch: int
-    generation: int
+    stream: Name
+    epoch: Number
+    generation: Number
     chunk: ChunkHeader
 
 
@@ -62,13 +69,13 @@ class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True, tag=1):
     The log is written as `log` chunks, each as the frame of its header and the frame of its rows.
     """
 
-    fragment: str
-    epoch: int
-    generation: int
-    inputs: dict[str, tuple[int, Position]]
+    fragment: Name
+    epoch: Number
+    generation: Number
+    inputs: Annotated[dict[Name, tuple[Number, Position]], Meta(max_length=MOST_ENTRIES)]
     log_base: Position
-    log: int
-    consumers: tuple[tuple[str, Position, bool], ...]
+    log: Number
+    consumers: Annotated[tuple[tuple[Name, Position, bool], ...], Meta(max_length=MOST_ENTRIES)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,7 @@ class UnreadSnapshot:
 class Bodiless(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Any message that consists of a header only."""
 
-    kind: str
+    kind: Name
     body: msgspec.Raw
 
 
@@ -178,11 +185,8 @@ def begin_decoding(frames: Sequence[bytes], schema_of: SchemaOf) -> Message | Un
     try:
         header = _headers.decode(memoryview(frames[0])[1:])
         return _message(header, frames[1:], schema_of)
-    except WireError:
-        raise
     except Exception as error:
-        # Damage may show as any error of the libraries that read the frames.
-        raise WireError(repr(error)) from error
+        raise _fault(error) from error
 
 
 def _message(
@@ -236,8 +240,14 @@ def _log(frames: Sequence[bytes], schema: pa.Schema) -> Iterator[Chunk]:
         try:
             yield _chunk(_chunk_headers.decode(header), body, schema)
         except Exception as error:
-            # Damage may show as any error of the libraries that read the frames.
-            raise WireError(repr(error)) from error
+            raise _fault(error) from error
+
+
+def _fault(error: Exception) -> WireError:
+    """What to say of an error: damage may show as any of the libraries that read the frames."""
+    if isinstance(error, WireError):
+        return error
+    return (CompressedRows if isinstance(error, CompressedFrame) else WireError)(repr(error))
 
 
 def _known(stream: str, schema_of: SchemaOf) -> pa.Schema:
@@ -261,11 +271,7 @@ def _rows(chunk: Chunk) -> bytes:
 
 
 def _chunk(header: ChunkHeader, body: bytes, schema: pa.Schema) -> Chunk:
-    if body:
-        rows = ipc.read_record_batch(pa.py_buffer(body), schema)
-        rows.validate(full=True)
-    else:
-        rows = pa.RecordBatch.from_pylist([], schema=schema)
+    rows = read_batch(body, schema) if body else pa.RecordBatch.from_pylist([], schema=schema)
     chunk = Chunk(
         first_seq=header.first_seq,
         rows=rows,
@@ -273,7 +279,21 @@ def _chunk(header: ChunkHeader, body: bytes, schema: pa.Schema) -> Chunk:
         ingestion_times_us=_integers(header.ingestion_times_us),
     )
     chunk.check(schema)
+    _check_bounds(chunk)
     return chunk
+
+
+def _check_bounds(chunk: Chunk) -> None:
+    """Refuse numbers and times that later sums could not hold."""
+    if chunk.next_seq > MAX_NUMBER:
+        raise WireError(f"sequence numbers up to {chunk.next_seq}")
+    times_us = chunk.ingestion_times_us
+    if times_us.min() < 0 or times_us.max() > MAX_NUMBER:
+        raise WireError(f"ingestion times of {times_us.min()} to {times_us.max()} µs")
+    if chunk.watermarks_ms[0] <= NO_WATERMARK:
+        raise WireError(f"watermark {chunk.watermarks_ms[0]} ms lies before all timestamps")
+    if chunk.rows.num_rows and chunk.timestamps[0] <= NO_WATERMARK:
+        raise WireError(f"timestamp {chunk.timestamps[0]} ms lies before all others")
 
 
 def _integers(encoded: bytes) -> IntArray:

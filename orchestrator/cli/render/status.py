@@ -25,6 +25,18 @@ noteworthy = {
     "states_broken": "states that had to be built anew",
     "snapshots_unusable": "snapshots that came too late",
     "frames_refused": "frames refused",
+    "compressed_refused": "compressed frames refused",
+    "data_refused": "chunks from hosts that do not produce them",
+    "responses_refused": "responses of hosts that do not produce the stream",
+    "subscribes_refused": "subscriptions of hosts that may not read",
+    "epochs_refused": "epochs from hosts that may not tell them",
+    "watermarks_refused": "watermarks from hosts that may not tell them",
+    "digests_refused": "digests from hosts that may not tell them",
+    "acks_refused": "acknowledgements of hosts that may not read",
+    "offers_refused": "offers of hosts that do not produce the stream",
+    "snapshot_requests_refused": "requests for a state by hosts that may not have it",
+    "snapshots_refused": "states from hosts that may not send them",
+    "messages_failed": "messages that could not be handled",
     "sends_to_full_queue": "messages dropped at a full queue",
 }
 """Counters that status shows to people when they are not 0; `--json` has all of them."""

@@ -115,6 +115,7 @@ class Pair:
                 sources=(entering,) if at_edge else (),
                 sinks=(sink,) if at_edge else (),
                 producers={"s": ("edge",), "f": ("worker",)},
+                consumers={"s": ("worker",), "f": ("edge",)},
                 peers=peers,
             )
             self._store.create(ASSIGNMENTS.key(peer.node), assignment)

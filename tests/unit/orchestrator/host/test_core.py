@@ -63,7 +63,9 @@ from tests.streams_of_numbers import chunk, numbers
 def test_source_sends_its_tuples_to_subscribers() -> None:
     host = Driven("site")
     source = SourceAssignment(stream="s", columns=COLUMNS, source=None, start_at_us=None)
-    host.assign(Assignment(incarnation="1", sources=(source,), peers=peers()))
+    host.assign(
+        Assignment(incarnation="1", sources=(source,), consumers={"s": ("one",)}, peers=peers())
+    )
     part = chunk(0, [(10, 2)])
     entered = SourceEmitted(
         stream="s",
@@ -489,6 +491,7 @@ def chained(settings: ClusterRecord = SETTINGS) -> Driven:
             incarnation="1",
             fragments=(first, second),
             producers={"s": ("site",), "f": ("one", "two")},
+            consumers={"f": ("one",), "g": ("exit",)},
             peers=peers(),
         )
     )
@@ -591,7 +594,9 @@ def test_takeover_makes_its_work_urgent() -> None:
 def entering(shed: Shed | None) -> Driven:
     host = Driven("site")
     source = SourceAssignment(stream="s", columns=COLUMNS, source=None, start_at_us=None, shed=shed)
-    host.assign(Assignment(incarnation="1", sources=(source,), peers=peers()))
+    host.assign(
+        Assignment(incarnation="1", sources=(source,), consumers={"s": ("one",)}, peers=peers())
+    )
     host.hear("one", Subscribe(stream="s", position=None, generation=None))
     host.commands.clear()
     return host

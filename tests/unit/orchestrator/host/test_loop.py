@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from orchestrator.host.events import Report
+from ha.messages import Ping
+from orchestrator.host.events import MessageArrived, Report
 from orchestrator.host.loop import HostLoop, Surroundings, host_identity
 from orchestrator.host.name_claim import Claimed
 from orchestrator.records import (
@@ -31,7 +33,9 @@ SPEC = HostSpec(
 class Host:
     """A loop on a store in memory, and its published problems."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, message_failed: Callable[[MessageArrived, Exception], None] | None = None
+    ) -> None:
         self.store = MemoryServer().connect()
         self.now_us = 1
         settings = ClusterRecord(name="c", delays_ms={})
@@ -43,6 +47,7 @@ class Host:
             sinks=SinkDrivers(lambda _assignment: Handover(lambda _delivery: None)),
             report=lambda _report: None,
             finish=lambda _worked, _began_us, _then: 0.0,
+            message_failed=message_failed,
         )
         claimed = Claimed(replica_of=ReplicaId(node="desk", incarnation="1"), precondition=None)
         self.loop = HostLoop(nowhere, settings, self.store, identity, claimed)
@@ -88,3 +93,24 @@ def test_source_that_cannot_be_opened_does_not_end_its_host(host: Host, tmp_path
     assert "gone.parquet cannot be read" in problem
     host.store.update(ASSIGNMENTS.key("desk"), Assignment(incarnation="1"), 0)
     assert host.problems() == ()
+
+
+def test_a_message_that_cannot_be_handled_does_not_end_its_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures: list[str] = []
+    for survives in (True, False):
+        host = Host((lambda _, error: failures.append(str(error))) if survives else None)
+
+        def broken(*_: object) -> None:
+            raise OverflowError("too great")
+
+        monkeypatch.setattr(host.loop.core.prober, "answer", broken)
+        ping = MessageArrived(sender="other", message=Ping(sent_us=1))
+        if survives:
+            host.loop.turn([ping])
+            assert host.loop.core.counters["messages_failed"] == 1
+        else:
+            with pytest.raises(OverflowError):
+                host.loop.turn([ping])
+    assert failures == ["too great"]

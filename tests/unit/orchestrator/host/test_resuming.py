@@ -93,7 +93,9 @@ def resumed_source() -> Driven:
     source = SourceAssignment(
         stream="s", columns=COLUMNS, source=RECORDED, start_at_us=1, generation=9
     )
-    host.assign(Assignment(incarnation="1", sources=(source,), peers=peers()))
+    host.assign(
+        Assignment(incarnation="1", sources=(source,), consumers={"s": ("one",)}, peers=peers())
+    )
     asked = Subscribe(stream="s", position=Position(next_seq=2, watermark_ms=10), generation=9)
     host.hear("one", asked)
     assert host.take(Subscribed) == [], "it is not known yet where the log begins"
@@ -166,7 +168,9 @@ def test_a_source_of_another_generation_begins_anew() -> None:
     source = SourceAssignment(
         stream="s", columns=COLUMNS, source=RECORDED, start_at_us=None, generation=12
     )
-    host.assign(Assignment(incarnation="1", sources=(source,), peers=peers()))
+    host.assign(
+        Assignment(incarnation="1", sources=(source,), consumers={"s": ("one",)}, peers=peers())
+    )
     host.handle(SourceOpened(stream="s", position=Position()))
     host.commands.clear()
     known = Position(next_seq=5, watermark_ms=40)

@@ -4,21 +4,41 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from io import BytesIO
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import ipc
 
-from ha.messages import Control, Data, Snapshot
+from ha.messages import (
+    MOST_ENTRIES,
+    Ack,
+    Control,
+    Data,
+    Message,
+    Offer,
+    OutputDigest,
+    Ping,
+    Pong,
+    Snapshot,
+    SnapshotRequest,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
 from orchestrator.host.wire import (
     PORTION_CHUNKS,
     WIRE_VERSION,
+    CompressedRows,
     UnreadSnapshot,
     WireError,
     begin_decoding,
     decode,
     encode,
 )
+from streams.bounds import MAX_NAME, MAX_NUMBER
 from streams.chunk import Position, stream_schema
 from streams.state import PIECE_ROWS, SavedState
 from tests.streams_of_numbers import chunk, schema
@@ -169,3 +189,101 @@ def test_rows_whose_metadata_point_past_their_end() -> None:
             damaged = body[:at] + bytes([value]) + body[at + 1 :]
             with suppress(WireError):
                 decode([header, damaged], only_s)
+
+
+def foreign(
+    rows: pa.RecordBatch, codec: str | None = None, metadata: dict[str, str] | None = None
+) -> list[bytes]:
+    """The messages of a stream of rows as another program may write it: schema, …, rows."""
+    file = BytesIO()
+    options = ipc.IpcWriteOptions(compression=codec)
+    writer = ipc.new_stream(file, rows.schema, options=options)
+    writer.write_batch(rows, custom_metadata=metadata)
+    writer.close()
+    reader = ipc.MessageReader.open_stream(pa.py_buffer(file.getvalue()))
+    count = 3 if "dictionary" in str(rows.schema) else 2
+    return [reader.read_next_message().serialize().to_pybytes() for _ in range(count)]
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_compressed_rows(codec: str) -> None:
+    header, _ = encode(DATA)
+    _, body = foreign(DATA.chunk.rows, codec)
+    with pytest.raises(CompressedRows):
+        decode([header, body], only_s)
+
+
+def test_rows_that_are_a_schema_or_a_dictionary() -> None:
+    header, _ = encode(DATA)
+    coded = pa.array(["a", "b"]).dictionary_encode()
+    columns = pa.RecordBatch.from_arrays([coded], names=["c"])
+    for body in foreign(columns)[:2]:
+        refused([header, body], "something other than rows")
+
+
+def test_rows_with_metadata() -> None:
+    header, _ = encode(DATA)
+    _, body = foreign(DATA.chunk.rows, metadata={"more": "than rows"})
+    refused([header, body], "metadata")
+
+
+def test_rows_with_bytes_after_their_end() -> None:
+    header, body = encode(DATA)
+    refused([header, body + b"12345678"], "announced")
+
+
+@pytest.mark.parametrize("first_seq", [2**62, MAX_NUMBER + 1, -1])
+def test_sequence_numbers_beyond_all_bounds(first_seq: int) -> None:
+    refused(encode(replace(DATA, chunk=replace(DATA.chunk, first_seq=first_seq))), "Expected `int`")
+
+
+def test_a_chunk_that_ends_beyond_all_bounds() -> None:
+    last = replace(DATA.chunk, first_seq=MAX_NUMBER - 1)
+    refused(encode(replace(DATA, chunk=last)), "sequence numbers")
+
+
+@pytest.mark.parametrize("time_us", [-1, MAX_NUMBER + 1, 2**63 - 1])
+def test_ingestion_times_beyond_all_bounds(time_us: int) -> None:
+    times_us = np.full(2, time_us)
+    wrong = replace(DATA.chunk, ingestion_times_us=times_us)
+    refused(encode(replace(DATA, chunk=wrong)), "ingestion times")
+
+
+def test_watermarks_beyond_all_bounds() -> None:
+    for watermark_ms in (-(2**62), -(2**63)):
+        early = np.array([watermark_ms, 20])
+        refused(encode(replace(DATA, chunk=replace(DATA.chunk, watermarks_ms=early))), "watermark")
+
+
+POSITION = Position(next_seq=1, watermark_ms=1)
+LONG = "x" * (MAX_NAME + 1)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        replace(DATA, stream=LONG),
+        replace(DATA, epoch=MAX_NUMBER + 1),
+        replace(DATA, generation=-1),
+        replace(SNAPSHOT, consumers=((LONG, POSITION, True),)),
+        replace(SNAPSHOT, inputs={"in": (MAX_NUMBER + 1, POSITION)}),
+        replace(SNAPSHOT, log_base=replace(POSITION, next_seq=2**62)),
+        Subscribe(stream="s", position=replace(POSITION, next_seq=-1), generation=1),
+        Subscribe(stream="s", position=replace(POSITION, watermark_ms=2**62 + 1), generation=1),
+        Subscribe(stream="s", position=None, generation=MAX_NUMBER + 1),
+        Subscribed(stream="s", position=POSITION, epoch=MAX_NUMBER + 1, generation=1),
+        Unsubscribe(stream=""),
+        SnapshotRequest(fragment=LONG),
+        Control(epochs={"f": MAX_NUMBER + 1}),
+        Control(epochs={LONG: 1}),
+        Control(epochs={f"f{n}": 1 for n in range(MOST_ENTRIES + 1)}),
+        Control(acks={"f": Ack(position=POSITION, epoch=-1, generation=1)}),
+        Control(offers={"f": Offer(generation=1, epoch=1, watermark_ms=2**63 - 1, sent=True)}),
+        Control(digests={"f": OutputDigest(generation=1, interval=0, first_seq=-1, rows=0)}),
+        Ping(sent_us=-1),
+        Pong(sent_us=1, position_ms=(0.0,) * 17),
+    ],
+)
+def test_numbers_names_and_counts_beyond_all_bounds(message: Message) -> None:
+    with pytest.raises(WireError):
+        decode(encode(message), only_s)
