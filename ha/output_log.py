@@ -137,7 +137,8 @@ class OutputLog:
                 f"log ends at {self.end}, chunk begins at sequence {chunk.first_seq} "
                 f"with watermark {chunk.watermarks_ms[0]}"
             )
-        size = chunk.rows.nbytes
+        # Most chunks have no rows, and Arrow takes long to say that these take no bytes.
+        size = chunk.rows.nbytes if chunk.rows.num_rows else 0
         self._chunks.append(chunk)
         self._sizes.append(size)
         self.end = chunk.end

@@ -133,7 +133,9 @@ class Chunk:
                 f"{len(self.watermarks_ms)} watermarks with "
                 f"{len(self.ingestion_times_us)} ingestion times"
             )
-        if np.any(self.watermarks_ms[1:] <= self.watermarks_ms[:-1]):
+        if len(self.watermarks_ms) > 1 and np.any(
+            self.watermarks_ms[1:] <= self.watermarks_ms[:-1]
+        ):
             raise ChunkError("watermarks do not rise")
         if self.watermarks_ms[-1] >= FOREVER_MS:
             raise ChunkError(f"the watermark {self.watermark_ms} ms lies beyond all timestamps")
@@ -157,9 +159,11 @@ class Chunk:
 
     def after(self, cut: Position) -> Chunk | None:
         """The part of the chunk that lies after a cut; None if there is none."""
-        watermarks = int(np.searchsorted(self.watermarks_ms, cut.watermark_ms, side="right"))
-        if watermarks == len(self.watermarks_ms):
-            return None
+        watermarks = 0
+        if self.watermarks_ms[0] <= cut.watermark_ms:
+            watermarks = int(self.watermarks_ms.searchsorted(cut.watermark_ms, side="right"))
+            if watermarks == len(self.watermarks_ms):
+                return None
         rows = min(max(cut.next_seq - self.first_seq, 0), self.rows.num_rows)
         if not rows and not watermarks:
             return self

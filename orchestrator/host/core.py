@@ -182,7 +182,7 @@ class HostCore:
             acks_are_due = now_us >= self._next_ack_us
             if acks_are_due:
                 self._next_ack_us = now_us + self._ack_interval_us
-            self._peer_control.send(everybody=acks_are_due)
+            self._peer_control.send(everything=acks_are_due)
             self._failover.suspect_silent_peers(now_us)
             self._inputs.request(now_us)
             self.replica_manager.drop_absent(now_us)

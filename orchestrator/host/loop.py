@@ -88,6 +88,9 @@ class Surroundings:
     message_failed
         Told of a message that could not be handled; the host goes on. None: the error is raised,
         as simulations and tests want it.
+    evaluates_for_us
+        How long a turn may go on evaluating batches. A turn costs as much as several small batches,
+        and what they send travels together.
     """
 
     clock_us: Callable[[], int]
@@ -98,6 +101,7 @@ class Surroundings:
     finish: Callable[[Worked, int, Callable[[], None]], float]
     flush: Callable[[], None] = lambda: None
     cpu_load: Callable[[int], float | None] = lambda _: None
+    evaluates_for_us: int = 0
     link_counters: Counter[str] = field(default_factory=Counter[str])
     message_failed: Callable[[MessageArrived, Exception], None] | None = None
 
@@ -150,7 +154,7 @@ class HostLoop:
         return min(due_us for due_us in due if due_us is not None)
 
     def turn(self, events: Iterable[Event]) -> None:
-        """Handle events, read sources, do what the timers ask for, and evaluate one batch."""
+        """Handle events, read sources, do what the timers ask for, and evaluate some batches."""
         for event in events:
             self._handle(event)
         while self.link.events:
@@ -243,13 +247,19 @@ class HostLoop:
             self._handle(event)
 
     def _work(self) -> None:
-        began_us = self._clock_us()
-        due_us = self.core.next_work_us
-        if due_us is None or due_us > began_us:
-            return
-        worked = self.core.work(began_us)
-        took_us = self._surroundings.finish(worked, began_us, lambda: self.execute(worked.commands))
-        self.core.charge(worked, took_us)
+        until_us = self._clock_us() + self._surroundings.evaluates_for_us
+        while True:
+            began_us = self._clock_us()
+            due_us = self.core.next_work_us
+            if due_us is None or due_us > began_us:
+                return
+            worked = self.core.work(began_us)
+            took_us = self._surroundings.finish(
+                worked, began_us, lambda commands=worked.commands: self.execute(commands)
+            )
+            self.core.charge(worked, took_us)
+            if worked.fragment is None or self._clock_us() >= until_us:
+                return
 
     def _assigned_sources(self) -> list[SourceAssignment]:
         return [source.assignment for source in self.core.replica_manager.sources.values()]

@@ -2,8 +2,10 @@
 
 One `Control` message carries everything that two hosts tell each other regularly: epochs, output
 watermarks and digests of the fragments they share, acknowledgements of what one reads of the other,
-and the end of what one produces for the other. Hosts of peer replicas exchange it every heartbeat,
-since they watch each other; all others every acknowledgement interval.
+and the end of what one produces for the other. Related hosts exchange it every acknowledgement
+interval. Hosts of peer replicas watch each other, and exchange it every heartbeat; those in between
+are signs of life and say only how late the host is, so that their cost does not grow with the
+number of fragments.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass, field
 
 from ha.messages import Ack, Control, Offer, OutputDigest
 from ha.output_log import acknowledge, overdue_offer
+from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.events import Outbox
 from orchestrator.host.failover import Failover
@@ -49,22 +52,15 @@ class PeerControl:
     inputs: InputProcessor
     outbox: Outbox
 
-    def send(self, *, everybody: bool) -> None:
-        """Send to the hosts of peer replicas, or to all related hosts."""
+    def send(self, *, everything: bool) -> None:
+        """Send a heartbeat to the hosts of peer replicas, or everything to all related hosts."""
         drafts: dict[str, _Draft] = {}
         for name, hosted in self.replica_manager.replicas.items():
             if (peer := hosted.assignment.peer_replica) is not None:
                 draft = drafts.setdefault(peer, _Draft())
-                replica = hosted.replica
-                draft.epochs[name] = replica.epoch
-                if (end_ms := replica.output_watermark_ms) is not None and (
-                    replica.role is ReplicaRole.PRIMARY
-                ):
-                    draft.watermarks_ms[name] = end_ms
-                digest = replica.digests.newest(replica.generation)
-                if digest is not None:
-                    draft.digests[name] = digest
-        if everybody:
+                if everything:
+                    _tell_of_replica(draft, name, hosted.replica)
+        if everything:
             for node, stream, ack in self.inputs.acknowledgements():
                 drafts.setdefault(node, _Draft()).acks[stream] = ack
             for producer in self.replica_manager.producers():
@@ -129,3 +125,14 @@ class PeerControl:
         if hosted is None or hosted.assignment.peer_replica != sender:
             return None
         return hosted
+
+
+def _tell_of_replica(draft: _Draft, name: str, replica: Replica) -> None:
+    """Tell the host of the peer replica how far a replica here has come."""
+    draft.epochs[name] = replica.epoch
+    end_ms = replica.output_watermark_ms
+    if end_ms is not None and replica.role is ReplicaRole.PRIMARY:
+        draft.watermarks_ms[name] = end_ms
+    digest = replica.digests.newest(replica.generation)
+    if digest is not None:
+        draft.digests[name] = digest

@@ -58,6 +58,10 @@ LONG_TURN_NS = 50_000_000
 """Processor time of a turn that is counted and logged: a third of the silence that makes a host
 suspected. Processor time, because a machine that is too busy makes every turn last."""
 
+EVALUATES_FOR_US = 1_000
+"""How long a turn goes on evaluating: small beside deadlines, long enough for several batches of
+little data."""
+
 _log = logging.getLogger("vivace.host")
 
 
@@ -114,6 +118,7 @@ class HostProcess:
             sinks=sinks,
             report=lambda r: _log.info("%s: %s %s", r.subject, r.kind, r.detail),
             finish=self._finish,
+            evaluates_for_us=EVALUATES_FOR_US,
             cpu_load=CpuMeter(now_us(), least_us=PUBLISH_US // 2).load,
             message_failed=_log_failure,
         )

@@ -284,8 +284,32 @@ def test_an_older_epoch_is_no_reason_to_step_down() -> None:
 def test_heartbeats_tell_the_peer_replica_the_epoch() -> None:
     host = primary()
     host.commands.clear()
-    host.wait(25)
-    assert host.sent_to("two", Control)[0] == Control(epochs={"f": 1})
+    host.wait(SETTINGS.ack_interval_ms)
+    assert Control(epochs={"f": 1}) in host.sent_to("two", Control)
+
+
+def test_heartbeats_between_two_acknowledgement_intervals_are_mere_signs_of_life() -> None:
+    host = primary()
+    host.commands.clear()
+    host.wait(4 * SETTINGS.ack_interval_ms)
+    told = host.sent_to("two", Control)
+    assert len(told) >= 8
+    assert sum(each == Control() for each in told) >= 4
+
+
+def test_a_host_that_is_late_tells_its_peer_replica_and_is_given_more_time() -> None:
+    host, peer = primary(), standby()
+    host.wait(SETTINGS.heartbeat_ms)
+    host.now_us += 200_000
+    host.commands.clear()
+    host.wait(2 * SETTINGS.heartbeat_ms)
+    told = host.sent_to("two", Control)[-1]
+    assert told.lag_us > 150_000
+    peer.hear("one", told)
+    peer.wait(SETTINGS.suspect_after_ms + 4 * SETTINGS.heartbeat_ms)
+    assert peer.role is ReplicaRole.STANDBY
+    peer.wait(8 * SETTINGS.suspect_after_ms)
+    assert peer.role is ReplicaRole.PRIMARY
 
 
 def test_new_secondary_joins_the_snapshot_to_input_received_meanwhile() -> None:
