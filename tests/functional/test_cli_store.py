@@ -234,7 +234,8 @@ def test_status_of_a_running_query(store: ZooKeeperStore, vivace: Vivace, manife
     (output,) = document["outputs"]
     assert (output["rows"], output["latency_ms_p99"], output["lost"]) == (7, 41.5, 0)
     shown = vivace("status").stdout
-    assert "✓ every fragment has a warm standby" in shown
+    assert "! nothing has entered: positions" in shown.splitlines()[0]
+    assert "✓ every fragment has a warm standby" not in shown
     assert "14.29 %" in shown
     assert "80.0 ms" in shown
     assert "2 takeovers" in shown

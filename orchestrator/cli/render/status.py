@@ -41,9 +41,15 @@ noteworthy = {
 }
 """Counters that status shows to people when they are not 0; `--json` has all of them."""
 
+LATE_PCT = 1.0
+"""Share of late tuples from which on the first line names an output, %."""
+
+MOST_NAMED = 3
+"""Names of a kind in the first line; the tables below have all."""
+
 
 def status_view(document: api.StatusDocument) -> RenderableType:
-    """The state as tables, problems first."""
+    """The state as tables; the first line tells the worst."""
     parts: list[RenderableType] = [_headline(document)]
     parts += [Text(f"! {problem}", style="bold red") for problem in document.problems]
     parts.append(_nodes_table(document.nodes))
@@ -65,14 +71,46 @@ def status_view(document: api.StatusDocument) -> RenderableType:
 
 
 def _headline(document: api.StatusDocument) -> Text:
-    bare = [each.fragment for each in document.fragments if not each.redundant]
     text = Text.assemble("Cluster ", (document.cluster, "bold"), ": ")
     text.append(f"{len(document.nodes)} hosts, {len(document.fragments)} fragments")
-    if bare:
-        text.append(f"; ! without a warm standby: {', '.join(bare)}", "yellow")
-    elif document.fragments:
+    found = concerns(document)
+    for position, concern in enumerate(found):
+        text.append(f"; ! {concern}", "bold red" if position == 0 else "yellow")
+    if document.fragments and not found:
         text.append("; ✓ every fragment has a warm standby", "green")
     return text
+
+
+def concerns(document: api.StatusDocument) -> list[str]:
+    """What is wrong now, in a phrase each, the worst first; empty if all is well."""
+    dead = [each.fragment for each in document.fragments if not each.primary_alive]
+    late = sorted(
+        ((_late_pct(each), each.stream) for each in document.outputs),
+        key=lambda pair: (-pair[0], pair[1]),
+    )
+    late = [(pct, stream) for pct, stream in late if pct > LATE_PCT]
+    bare = [each.fragment for each in document.fragments if not each.redundant]
+    empty = [each.stream for each in document.streams if not each.entered]
+    phrases = {
+        "without a primary": _some(dead),
+        "late": _some([f"{stream} {pct:.1f} %" for pct, stream in late]),
+        "problems": str(len(document.problems)) if document.problems else "",
+        "without a warm standby": _some(bare),
+        "nothing has entered": _some(empty),
+    }
+    return [f"{what}: {which}" for what, which in phrases.items() if which]
+
+
+def _late_pct(output: api.OutputStatus) -> float:
+    """Share of late tuples lately, or since the start if none has come lately, %."""
+    lately = output.recent_miss_pct
+    return output.miss_pct if lately is None else lately
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of some names, and how many there are more."""
+    shown = ", ".join(names[:MOST_NAMED])
+    return shown + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
 
 
 def _nodes_table(nodes: Sequence[api.NodeStatus]) -> Table:

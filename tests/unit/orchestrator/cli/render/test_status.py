@@ -1,0 +1,115 @@
+"""The first line of the status: the worst that can be said of the cluster now."""
+
+from __future__ import annotations
+
+import msgspec
+from rich.console import Console
+
+from orchestrator import api
+from orchestrator.cli.render.status import concerns, status_view
+
+FRAGMENT = api.FragmentStatus(
+    query="q",
+    fragment="count",
+    epoch=1,
+    primary="one",
+    primary_alive=True,
+    sub_deadline_ms=100.0,
+    secondary="two",
+    secondary_state="warm",
+    redundant=True,
+)
+STREAM = api.StreamStatus(stream="readings", site="edge", entered=5, shed=0)
+OUTPUT = api.OutputStatus(
+    query="q",
+    stream="count",
+    site="exit",
+    deadline_ms=300.0,
+    next_seq=5,
+    watermark_ms=10,
+    rows=5,
+    latency_ms_p50=10.0,
+    latency_ms_p99=20.0,
+    deadline_misses=0,
+    completed_timestamps=5,
+    recent_miss_pct=0.0,
+    lost=0,
+    repeated=0,
+)
+
+
+def document(
+    *,
+    fragments: tuple[api.FragmentStatus, ...] = (FRAGMENT,),
+    streams: tuple[api.StreamStatus, ...] = (STREAM,),
+    outputs: tuple[api.OutputStatus, ...] = (OUTPUT,),
+    problems: tuple[str, ...] = (),
+) -> api.StatusDocument:
+    return api.StatusDocument(
+        cluster="c",
+        problems=problems,
+        nodes=(),
+        fragments=fragments,
+        streams=streams,
+        outputs=outputs,
+        history=(),
+    )
+
+
+def first_line(shown: api.StatusDocument) -> str:
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(status_view(shown))
+    return captured.get().splitlines()[0]
+
+
+def late(pct: float | None, *, stream: str = "count", ever: float = 0.0) -> api.OutputStatus:
+    return msgspec.structs.replace(OUTPUT, stream=stream, recent_miss_pct=pct, miss_pct=ever)
+
+
+def test_a_healthy_cluster_gets_a_tick() -> None:
+    assert concerns(document()) == []
+    assert "✓ every fragment has a warm standby" in first_line(document())
+
+
+def test_no_tick_stands_above_late_outputs() -> None:
+    shown = first_line(document(outputs=(late(60.0),)))
+    assert "! late: count 60.0 %" in shown
+    assert "✓" not in shown
+
+
+def test_the_latest_output_comes_first_and_of_many_only_some_are_named() -> None:
+    outputs = tuple(late(float(pct), stream=f"o{pct}") for pct in (0, 2, 30, 50, 40))
+    assert concerns(document(outputs=outputs)) == [
+        "late: o50 50.0 %, o40 40.0 %, o30 30.0 % and 1 more"
+    ]
+
+
+def test_outputs_that_were_late_long_ago_or_hardly_ever_are_no_concern() -> None:
+    assert concerns(document(outputs=(late(0.5, ever=60.0),))) == []
+
+
+def test_an_output_without_recent_tuples_is_judged_by_all_of_them() -> None:
+    assert concerns(document(outputs=(late(None, ever=60.0),))) == ["late: count 60.0 %"]
+
+
+def test_a_stream_that_nothing_has_entered_is_named() -> None:
+    empty = msgspec.structs.replace(STREAM, entered=0)
+    assert concerns(document(streams=(empty,))) == ["nothing has entered: readings"]
+
+
+def test_the_worst_comes_first() -> None:
+    bare = msgspec.structs.replace(FRAGMENT, redundant=False, secondary_state="none")
+    dead = msgspec.structs.replace(bare, fragment="dead", primary_alive=False)
+    empty = msgspec.structs.replace(STREAM, entered=0)
+    shown = document(
+        fragments=(bare, dead), streams=(empty,), outputs=(late(60.0),), problems=("it hurts",)
+    )
+    assert concerns(shown) == [
+        "without a primary: dead",
+        "late: count 60.0 %",
+        "problems: 1",
+        "without a warm standby: count, dead",
+        "nothing has entered: readings",
+    ]
+    assert "; ! without a primary: dead; ! late" in first_line(shown)
