@@ -52,11 +52,11 @@ _log = logging.getLogger(__name__)
 class Election:
     """One candidate's part in electing a leader.
 
-    A candidate that finds the record of another one just waits. Leadership goes with the session:
-    in SUSPENDED the record may still be there, but another candidate may have taken its place, so
-    the leader publishes nothing; after LOST it no longer leads and stands for election anew. Two
-    leaders that overlap for a moment cannot undo each other's work, since every write names a
-    version.
+    A candidate that finds the record of another one waits until a watch tells of a change.
+    Leadership goes with the session: in SUSPENDED the record may still be there, but another
+    candidate may have taken its place, so the leader publishes nothing; after LOST it no longer
+    leads and stands for election anew. Two leaders that overlap for a moment cannot undo each
+    other's work, since every write names a version.
 
     Parameters
     ----------
@@ -64,12 +64,20 @@ class Election:
         Its own session.
     candidate
         A name that no other process has or will have.
+    wake
+        Called on the store's thread when the leader may have changed.
     """
 
-    def __init__(self, store: Store, candidate: str) -> None:
+    def __init__(
+        self, store: Store, candidate: str, wake: Callable[[], None] = lambda: None
+    ) -> None:
         self._store = store
         self._candidate = candidate
         self._elected_in = 0
+        self._wake = wake
+        self._may_be_vacant = True
+        self._tried_us = 0
+        store.watch(LEADER, self._changed)
 
     @property
     def leads(self) -> bool:
@@ -80,8 +88,10 @@ class Election:
             and self._elected_in == self._store.session
         )
 
-    def stand(self) -> bool:
+    def stand(self, now_us: int) -> bool:
         """Become leader if nobody is; returns `leads`.
+
+        The store is asked if the watch has fired, and at least every `READ_WHOLE_US`.
 
         Raises
         ------
@@ -90,15 +100,31 @@ class Election:
         """
         if self.leads:
             return True
+        if not self._may_be_vacant and 0 <= now_us - self._tried_us < READ_WHOLE_US:
+            return False
+        self._tried_us = now_us
+        # The watch may fire at any time, also between the attempt and its answer.
+        self._may_be_vacant = False
+        try:
+            self._attempt()
+        except StoreError:
+            self._may_be_vacant = True
+            raise
+        return self.leads
+
+    def _attempt(self) -> None:
         session = self._store.session
         record = LeaderRecord(candidate=self._candidate)
         try:
             self._store.create(LEADER, record, ephemeral=True)
         except RecordExists:
             self._clear_former_self()
-            return False
-        self._elected_in = session
-        return self.leads
+        else:
+            self._elected_in = session
+
+    def _changed(self) -> None:
+        self._may_be_vacant = True
+        self._wake()
 
     def resign(self) -> None:
         """Let another candidate lead."""
@@ -141,7 +167,7 @@ class Coordination:
         settings: DecisionSettings | None = None,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
-        self.election = Election(store, candidate)
+        self.election = Election(store, candidate, wake)
         self.problems: tuple[str, ...] = ()
         """Problems that the last decision could not solve."""
         self.internal_errors = 0
@@ -167,7 +193,7 @@ class Coordination:
         a problem; the next step tries again.
         """
         try:
-            if not self.election.stand():
+            if not self.election.stand(now_us):
                 self._before = None
                 return False
             return self._step(now_us)
@@ -302,7 +328,6 @@ class Coordinator:
         store = self._make_store()
         self._coordination = Coordination(store, self._candidate, self._settings, self._wake.set)
         store.on_state(self._state_changed)
-        store.watch(LEADER, self._wake.set)
         self._thread = threading.Thread(
             target=self._run, args=(store, self._coordination), name="coordinator", daemon=True
         )

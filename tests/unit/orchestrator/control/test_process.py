@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from orchestrator.control import decide as deciding
@@ -10,7 +12,9 @@ from orchestrator.control import process as loop
 from orchestrator.control.decision import PendingDecision
 from orchestrator.control.healing import heal
 from orchestrator.control.process import LONGEST_RETRY_S, Coordination
-from orchestrator.store.protocol import LEADER, PROBLEMS, QUERIES, LeaderRecord
+from orchestrator.records import Record
+from orchestrator.simulation.memory_store import MemoryStore
+from orchestrator.store.protocol import LEADER, PROBLEMS, QUERIES, Key, LeaderRecord
 from streams.language import parse
 from streams.language.ast import Statement
 from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest
@@ -75,6 +79,44 @@ def test_resigned_leader_makes_way() -> None:
     cluster.settle()
     second = second_candidate(cluster)
     cluster.coordination.election.resign()
+    second.run_once(cluster.now_us)
+    assert second.election.leads
+
+
+def test_candidate_that_does_not_lead_asks_the_store_only_when_the_leader_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = ObedientCluster()
+    cluster.settle()
+    store = cluster.server.connect()
+    woken: list[bool] = []
+    second = Coordination(store, "coordinator-2", wake=lambda: woken.append(True))
+    attempts: list[str] = []
+    create = MemoryStore.create
+
+    def counted(self: MemoryStore, key: Key[Record], *given: Any, **more: Any) -> int:
+        if self is store:
+            attempts.append(key.path)
+        return create(self, key, *given, **more)
+
+    monkeypatch.setattr(MemoryStore, "create", counted)
+    for _ in range(20):
+        assert not second.run_once(cluster.now_us)
+    assert attempts == [LEADER.path]
+    woken.clear()
+    cluster.coordination.election.resign()
+    assert woken
+    second.run_once(cluster.now_us)
+    assert second.election.leads
+
+
+def test_candidate_whose_attempt_was_cut_off_tries_again() -> None:
+    cluster = ObedientCluster()
+    store = cluster.server.connect()
+    second = Coordination(store, "coordinator-2")
+    store.suspend()
+    assert not second.run_once(cluster.now_us)
+    store.resume()
     second.run_once(cluster.now_us)
     assert second.election.leads
 
