@@ -18,6 +18,7 @@ REAL = ("functional", "integration")
 """Folders of tests with real parts, which run in real time and often wait."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have one process run the tests of real parts, one after the other; others compute meanwhile.
 
