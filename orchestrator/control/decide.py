@@ -17,6 +17,7 @@ from orchestrator.control.decision import DecisionSettings, PendingDecision, Wri
 from orchestrator.control.healing import heal
 from orchestrator.control.placing import place_new
 from orchestrator.control.view import ClusterView
+from orchestrator.records import NodeRecord
 from orchestrator.store.protocol import ASSIGNMENTS, NODES, STREAMS
 
 
@@ -130,22 +131,38 @@ def _start_streams(pending: PendingDecision) -> None:
 
 
 def _renew_streams(pending: PendingDecision) -> None:
-    """Have streams begin anew whose site was started again and cannot continue their numbering."""
+    """Have streams begin anew whose site cannot continue their numbering.
+
+    The site was started again, or is assigned a stream that it was relieved of: then its host has
+    discarded the log with the numbers.
+    """
     view, known = pending.view, pending.planning.streams
     for name, stream in known.items():
         site = view.nodes.get(stream.site)
         if stream.incarnation is None or site is None:
             continue
-        if site.record.incarnation == stream.incarnation:
+        if site.record.incarnation != stream.incarnation:
+            why = "was started again"
+        elif _relieved(view, site.record, name):
+            why = "was relieved of it for a while"
+        else:
             continue
         renewed = msgspec.structs.replace(
             stream, generation=stream.generation + 1, incarnation=site.record.incarnation
         )
         known[name] = renewed
-        detail = f"{stream.site} was started again and its source cannot resume; "
+        detail = f"{stream.site} {why} and its source cannot resume; "
         detail += f"generation {renewed.generation}"
         event = pending.event("stream begins anew", name, detail)
         pending.write(STREAMS.key(name), renewed, view.streams[name].version, event)
+
+
+def _relieved(view: ClusterView, site: NodeRecord, stream: str) -> bool:
+    """Whether a site's present assignment leaves out a stream that enters there."""
+    found = view.assignments.get(site.node)
+    if found is None or found.record.incarnation != site.incarnation:
+        return False
+    return all(source.stream != stream for source in found.record.sources)
 
 
 def _connected_streams(view: ClusterView) -> list[tuple[list[str], set[str]]]:

@@ -9,7 +9,7 @@ from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings
 from orchestrator.manifest import Manifests
 from orchestrator.records import Record, Shed, SourceSpec
-from orchestrator.store.protocol import QUERIES, STREAMS, Key
+from orchestrator.store.protocol import ASSIGNMENTS, QUERIES, STREAMS, Key
 from tests.obedient_cluster import ObedientCluster, aircraft, places_ms, query_manifest, replica
 
 ALERTS = "proximity.alerts"
@@ -370,6 +370,40 @@ def test_stream_begins_anew_only_if_its_restarted_site_cannot_resume_it(
         events = cluster.history().count("stream begins anew: north")
         assert events == raised
     cluster.check_invariants()
+
+
+@pytest.mark.parametrize(("source", "anew"), [(RECORDED, 0), (SourceSpec(driver="sensor"), 1)])
+def test_stream_that_its_site_was_relieved_of_begins_anew_unless_it_resumes(
+    source: SourceSpec, anew: int
+) -> None:
+    # Its host has discarded the log, and would number the tuples from 0 again.
+    cluster = ObedientCluster()
+    cluster.apply(with_source(source, None))
+    cluster.settle()
+    before = generations(cluster)
+    site = ASSIGNMENTS.key("north-receiver")
+    found = cluster.store.get(site)
+    assert found is not None
+    without = msgspec.structs.replace(found.record, sources=())
+    cluster.store.update(site, without, found.version)
+    cluster.settle()
+    assert generations(cluster) == {"north": before["north"] + anew, "south": before["south"]}
+    assert cluster.history().count("stream begins anew: north") == anew
+    cluster.check_invariants()
+
+
+def test_stream_whose_site_has_lost_its_session_only_does_not_begin_anew() -> None:
+    cluster = ObedientCluster()
+    cluster.apply(with_source(SourceSpec(driver="sensor"), None))
+    cluster.settle()
+    before = generations(cluster)
+    host = cluster.hosts["north-receiver"]
+    host.store.expire()
+    cluster.settle_coordinator()
+    host.store.resume()
+    host.tell()
+    cluster.settle()
+    assert generations(cluster) == before
 
 
 def test_stream_that_has_not_started_does_not_begin_anew() -> None:
