@@ -9,7 +9,8 @@ what it has started. After each batch another task may have become more urgent.
 
 A task rests for the cluster's batch interval after its first operator has run, so that input
 arriving meanwhile is evaluated together. After a pause a task starts at once, and a task with a
-backlog does not rest.
+backlog does not rest. If the host is late, a task rests for longer, standbys first: a batch of few
+tuples costs hardly less than one of many, so longer batches make room where processors are short.
 """
 
 from __future__ import annotations
@@ -38,6 +39,15 @@ batch."""
 BATCH_US = (1_000.0, 10_000.0)
 """Least and greatest length of a batch: dispatching costs more than shorter batches gain, and
 heartbeats wait for longer ones."""
+
+REST_SHARE = 1 / 4
+STANDBY_REST_SHARE = 1 / 2
+"""Most of its sub-deadline for which a primary rests when the host is late, and most of its lag for
+which a standby does. Results of a chain are thereby late by no more than a quarter of its
+deadline."""
+
+STANDBY_YIELDS = 4
+"""A standby rests for this many times as long as the host is late."""
 
 WORTHWHILE = 8.0
 MOST_WORTHWHILE_US = 5_000.0
@@ -99,6 +109,11 @@ class Dispatcher:
         Order in which tasks run.
     batch_us
         Least time between two starts of a task.
+
+    Attributes
+    ----------
+    lag_us
+        By how much the host has been late lately, beyond what a busy host is.
     """
 
     def __init__(
@@ -107,6 +122,7 @@ class Dispatcher:
         self._replicas = replicas
         self._policy = policy
         self._batch_us = batch_us
+        self.lag_us = 0
         self._tasks: dict[str, _Task] = {}
         self._task_of: dict[str, _Task] = {}
         self._queue = RunQueue(policy)
@@ -183,7 +199,7 @@ class Dispatcher:
         self._update_ready(fragment)
         if fragment == task.name and fragment not in self._ready:
             # With a backlog, there is nothing to wait for.
-            task.rests_until_us = now_us + self._batch_us
+            task.rests_until_us = now_us + self._rest_us(task)
         left_ms = self._left_ms(task)
         while task.entered and task.entered[0][0] <= left_ms:
             task.entered.popleft()
@@ -269,6 +285,13 @@ class Dispatcher:
                 cost_us=self._pending_us(task),
             )
         )
+
+    def _rest_us(self, task: _Task) -> int:
+        if task.standby:
+            share, late_us = STANDBY_REST_SHARE, STANDBY_YIELDS * self.lag_us
+        else:
+            share, late_us = REST_SHARE, self.lag_us
+        return max(self._batch_us, min(late_us, round(share * task.sub_deadline_us)))
 
     def _has_work(self, task: _Task, *, after_first: bool = False) -> bool:
         return not self._ready.isdisjoint(task.operators[after_first:])

@@ -161,6 +161,35 @@ def test_a_task_rests_between_two_beginnings_and_not_after_a_pause() -> None:
     assert host.steps() == ["a"]
 
 
+def rested_ms(host: QuietHost) -> float:
+    """How long the only task rests after an evaluation."""
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.steps() == ["a"]
+    began_us = host.now_us
+    host.arrive("s", chunk(1, [(2, 1)]))
+    until_us = host.dispatcher.next_us
+    assert until_us is not None
+    return (until_us - began_us) / MS
+
+
+@pytest.mark.parametrize(("lag_ms", "rests_ms"), [(0, 10), (5, 10), (30, 30), (10_000, 50)])
+def test_a_primary_on_a_late_host_rests_longer_up_to_a_quarter_of_its_sub_deadline(
+    lag_ms: int, rests_ms: float
+) -> None:
+    host = QuietHost(fragment("a", sub_deadline_ms=200.0), batch_ms=10)
+    host.dispatcher.lag_us = lag_ms * MS
+    assert rested_ms(host) == rests_ms
+
+
+@pytest.mark.parametrize(("lag_ms", "rests_ms"), [(0, 10), (10, 40), (10_000, 60)])
+def test_a_standby_on_a_late_host_yields_first_and_keeps_half_of_its_lag(
+    lag_ms: int, rests_ms: float
+) -> None:
+    host = QuietHost(fragment("a", role="secondary", standby_lag_ms=120.0), batch_ms=10)
+    host.dispatcher.lag_us = lag_ms * MS
+    assert rested_ms(host) == rests_ms
+
+
 def test_a_backlog_does_not_rest() -> None:
     host = QuietHost(fragment("a"), batch_ms=10)
     host.arrive("s", chunk(0, [(t, 1) for t in range(1, 2 * TIMESTAMPS_PER_DISPATCH + 2)]))
