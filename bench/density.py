@@ -57,6 +57,9 @@ EDGE_S = 2.0
 """Left out at the beginning of a stretch: what the one before has left is still under way. Hosts
 report their counters once a second."""
 
+START_TIMEOUT_S = 60.0
+LOOK_S = 0.2
+
 Say = Callable[[str], None]
 
 
@@ -184,8 +187,7 @@ def _stretch(
     store: Store, begins_s: float, lasts_s: float, progress: Callable[[str, str], None]
 ) -> tuple[Rates, tuple[int, int]]:
     """Wait for a stretch of the recording; returns what it cost, and when it was measured."""
-    start_us = read_view(store).stream_records[STREAM].start_at_us
-    assert start_us is not None, "the stream starts when the queries run"
+    start_us = _start_us(store)
     until_begin_s = (begins_s + EDGE_S - (now_us() - start_us) / 1e6) % ROUND_S
     progress("measure", f"a stretch of {lasts_s:g} s that begins in {until_begin_s:.0f} s")
     time.sleep(until_begin_s)
@@ -193,6 +195,23 @@ def _stretch(
     time.sleep(lasts_s - EDGE_S)
     after = Usage.read(store)
     return after.since(before), (before.at_us, after.at_us)
+
+
+def _start_us(store: Store) -> int:
+    """When the recording starts: the leader says so once every fragment has been protected.
+
+    Raises
+    ------
+    VivaceError
+        It does not.
+    """
+    give_up = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < give_up:
+        start_us = read_view(store).stream_records[STREAM].start_at_us
+        if start_us is not None:
+            return start_us
+        time.sleep(LOOK_S)
+    raise VivaceError(f"the stream has not started within {START_TIMEOUT_S:.0f} s")
 
 
 def _false_alarms(store: Store) -> dict[str, float]:
