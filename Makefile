@@ -47,7 +47,7 @@ demo: setup data ## Run the aircraft example with an executor killed; JSON=FILE 
 	@$(BIN)/vivace demo $(JSON_FILE)
 
 test: setup data ## Run all tests in two processes; ARGS='-k NAME' and the like go to pytest, one process
-	@$(BIN)/pytest $(or $(ARGS),-n 2 --dist loadgroup)
+	@$(BIN)/pytest $(or $(ARGS),-n 2 --dist worksteal)
 
 check: lint test ## What CI runs: lint, then test
 

@@ -18,22 +18,18 @@ REAL = ("functional", "integration")
 """Folders of tests with real parts, which run in real time and often wait."""
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have one process run the tests of real parts, one after the other; others compute meanwhile.
+    """Put tests of real parts first, and those that start Spark first of all.
 
-    Starting Spark takes long, so its tests come first.
+    The first of two processes begins with them. The second one begins in the middle, with tests
+    that compute; when it is done, it takes over some from the end of what is left to the first.
     """
 
-    def folder(item: pytest.Item) -> str:
-        return item.path.relative_to(item.config.rootpath / "tests").parts[0]
+    def place(item: pytest.Item) -> tuple[bool, bool]:
+        folder = item.path.relative_to(item.config.rootpath / "tests").parts[0]
+        return folder not in REAL, item.get_closest_marker("spark") is None
 
-    for item in items:
-        if folder(item) in REAL:
-            item.add_marker(pytest.mark.xdist_group("real"))
-    items.sort(
-        key=lambda item: (folder(item) not in REAL, item.get_closest_marker("spark") is None)
-    )
+    items.sort(key=place)
 
 
 class WaitUntil(Protocol):
