@@ -45,7 +45,7 @@ ROWS = [
 
 
 def packed(rows: object) -> bytes:
-    return gzip.compress(json.dumps(rows).encode())
+    return gzip.compress(json.dumps(rows).encode(), mtime=0)
 
 
 def wheel_with(folder: Path, member: fetch.Member, content: bytes) -> fetch.Member:
@@ -103,11 +103,12 @@ def test_each_position_is_in_exactly_one_site_and_aircraft_may_cross() -> None:
     "content",
     [
         b"not gzip",
-        gzip.compress(b"[{]"),
+        gzip.compress(b"[{]", mtime=0),
         packed([{"timestamp": "noon"}]),
         packed([3]),
         packed(ROWS)[:-9],
     ],
+    ids=["not gzip", "not JSON", "no time", "no object", "cut"],
 )
 def test_malformed_recording_is_refused(content: bytes) -> None:
     with pytest.raises(fetch.FetchError, match="malformed"):
