@@ -1,7 +1,7 @@
 """A fault of benchmark `faults`: the secondary of a fragment with a large state is killed.
 
-The query keeps the newest tuple of each of very many keys. Tuples enter at a steady rate, and each
-round of the replay brings every key once, so the state is complete after the first round. Then the
+The query keeps the newest tuple of each of very many keys. Tuples enter at a steady rate, and bring
+one key after the other, so the state is complete when every key has been brought once. Then the
 executor of the secondary is killed. A node that had no part in the fragment becomes the new
 secondary: it fetches the state of the primary while both go on, and nobody may take either of them
 for dead meanwhile.
@@ -107,8 +107,10 @@ def measure_large_state(folder: Path, say: Say, *, quick: bool) -> Mapping[str, 
     """
     keys = (QUICK_STATE_MB if quick else STATE_MB) * 1_000_000 // ROW_BYTES
     keys -= keys % (TUPLES_PER_S * INTERVAL_MS // 1000)
-    round_ms = keys * 1000 // TUPLES_PER_S
-    manifests = load([write_input(folder, keys, round_ms)])
+    # Each key comes twice a round: the newest tuple of a key is another one each time.
+    tuples = 2 * keys
+    round_ms = tuples * 1000 // TUPLES_PER_S
+    manifests = load([write_input(folder, keys, tuples)])
     warm_s: list[float] = []
     sizes_mb: list[float] = []
     totals: Counter[str] = Counter()
@@ -118,8 +120,8 @@ def measure_large_state(folder: Path, say: Say, *, quick: bool) -> Mapping[str, 
             say(f"large_state: {step}: {detail}")
 
         with running(manifests, Path(work), progress) as cluster:
-            say(f"large_state: {round_ms / 1000:.0f} s until every key has a tuple")
-            time.sleep(round_ms / 1000 + STEADY_S)
+            say(f"large_state: {keys / TUPLES_PER_S:.0f} s until every key has a tuple")
+            time.sleep(keys / TUPLES_PER_S + STEADY_S)
             for run in range(QUICK_RUNS if quick else RUNS):
                 say(f"large_state: kill {run + 1}")
                 before = _counters(cluster.store)
@@ -129,7 +131,7 @@ def measure_large_state(folder: Path, say: Say, *, quick: bool) -> Mapping[str, 
                 sizes_mb.append(counted["bulk_bytes_sent"] / 1e6)
                 totals += counted
         delivered = read_back(cluster.archive, FRAGMENT)
-    found = faults(delivered, round_ms, keys)
+    found = faults(delivered, round_ms, tuples)
     return {
         "times": len(warm_s),
         "state_mb": max(sizes_mb),
@@ -142,12 +144,12 @@ def measure_large_state(folder: Path, say: Say, *, quick: bool) -> Mapping[str, 
     }
 
 
-def write_input(folder: Path, keys: int, round_ms: int) -> Path:
+def write_input(folder: Path, keys: int, tuples: int) -> Path:
     """Write the recording and the manifests; returns the path of the manifests."""
-    numbers = np.arange(keys, dtype=np.int64)
+    numbers = np.arange(tuples, dtype=np.int64)
     columns: dict[str, pa.Array] = {
         RECORDED_TIMESTAMP: pa.array(numbers * 1000 // TUPLES_PER_S // INTERVAL_MS * INTERVAL_MS),
-        "key": pa.array(numbers),
+        "key": pa.array(numbers % keys),
         "number": pa.array(numbers),
         "payload": pa.array([f"{number:0{PAYLOAD_BYTES}}" for number in numbers.tolist()]),
     }
@@ -157,7 +159,7 @@ def write_input(folder: Path, keys: int, round_ms: int) -> Path:
         schema=pa.schema([(name, column.type) for name, column in columns.items()]),
     )
     parquet.write_table(pa.Table.from_batches([batch]), path)
-    end_s = (round_ms - INTERVAL_MS) / 1000
+    end_s = tuples / TUPLES_PER_S - INTERVAL_MS / 1000
     manifests = folder / "large-state.yaml"
     manifests.write_text(
         MANIFESTS.format(

@@ -27,7 +27,7 @@ from streams.chunk import Position, type_names
 from streams.vector import Frame, Vector, fillers, from_arrow, storage, to_arrow
 
 MAGIC = b"VVST"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 _header = struct.Struct(">4sHI")
 
 PIECE_ROWS = 4096

@@ -161,3 +161,14 @@ def test_a_peer_that_was_unwatched_meanwhile_is_suspected_anew() -> None:
     made.watch({"peer"}, 2 * SECOND)
     assert ticked(made, 2 * SECOND, 2 * SECOND + LIMIT) == []
     assert ticked(made, 2 * SECOND + LIMIT, 4 * SECOND) == ["peer"]
+
+
+def test_counts_silences_that_nearly_made_a_peer_suspected() -> None:
+    made = detector()
+    assert ticked(made, 0, 100_000) == []
+    made.heard("peer", 100_000)
+    assert made.long_silences == 1
+    assert ticked(made, 100_000, 150_000) == []
+    made.heard("peer", 150_000)
+    made.heard("stranger", 300_000)
+    assert made.long_silences == 1
