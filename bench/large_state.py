@@ -34,9 +34,9 @@ from orchestrator.store.protocol import Store, StoreError
 EXECUTORS = 3
 """The two replicas, and one that takes the place of a secondary."""
 
-TUPLES_PER_S = 10_000
+TUPLES_PER_S = 5_000
 INTERVAL_MS = 10
-PAYLOAD_BYTES = 256
+PAYLOAD_BYTES = 512
 ROW_BYTES = PAYLOAD_BYTES + 32
 """Of a row of the state: payload, key, number, timestamp and identity."""
 
