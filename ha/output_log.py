@@ -183,6 +183,8 @@ class OutputLog:
         subscriber = self.subscribers[node]
         if self._rereadable and _before(subscriber.sent, self.base):
             return []
+        if subscriber.sent == self.end:
+            return []
         fresh = list(self._after(subscriber.sent))
         subscriber.sent = self.end
         return fresh
@@ -311,8 +313,8 @@ def subscribe(producer: Producer, node: str, request: Subscribe) -> Subscribed:
     )
 
 
-def acknowledge(producer: Producer, node: str, ack: Ack) -> None:
-    """Note the position before which a host needs nothing any more.
+def acknowledge(producer: Producer, node: str, ack: Ack) -> bool:
+    """Note the position before which a host needs nothing any more; returns whether it is new here.
 
     The host may be unknown here: it subscribed before this replica had its state, or it started
     anew under the same name. It then counts as subscribed from the position that it acknowledges.
@@ -321,8 +323,10 @@ def acknowledge(producer: Producer, node: str, ack: Ack) -> None:
     known = ack.generation == producer.generation
     if node not in producer.log.subscribers:
         producer.log.subscribe(node, ack.position if known else None, patient=ack.patient)
-    elif known:
+        return True
+    if known:
         producer.log.acknowledge(node, ack.position)
+    return False
 
 
 def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:

@@ -89,8 +89,8 @@ class PeerControl:
             self._compare(sender, fragment, digest, now_us)
         for stream, ack in message.acks.items():
             self.failover.on_epoch(stream, ack.epoch, now_us)
-            if (producer := self.replica_manager.producer(stream)) is not None:
-                acknowledge(producer, sender, ack)
+            producer = self.replica_manager.producer(stream)
+            if producer is not None and acknowledge(producer, sender, ack):
                 self.outbox.feed(producer)
         for stream, offered in message.offers.items():
             self.inputs.on_offer(sender, stream, offered, now_us)
