@@ -10,7 +10,7 @@ JSON_FILE := $(if $(JSON),--json-file $(JSON))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup data demo test check lint format simulate mutate clean
+.PHONY: help setup data demo test check lint format simulate mutate fuzz clean
 
 help: ## List the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -71,6 +71,9 @@ simulate: setup ## Play random schedules of faults; SEEDS=300, FROM=0; ARGS='--k
 
 mutate: setup data ## Break the product one line at a time, and check that a test notices
 	@$(BIN)/python -m scripts.mutate $(ARGS)
+
+fuzz: setup ## Send two hosts random and damaged frames; SECONDS=60
+	@$(BIN)/python -m scripts.fuzz $(or $(SECONDS),60) $(ARGS)
 
 clean: ## Remove all that was built or fetched, but .venv
 	@rm -rf build .pytest_cache .ruff_cache .hypothesis .import_linter_cache

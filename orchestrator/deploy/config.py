@@ -29,6 +29,7 @@ from orchestrator.manifest import ClusterManifest, PlaceManifest, load
 from orchestrator.manifest.document import documents, slug
 from orchestrator.records import HostSpec, NodeKind
 from orchestrator.store.zookeeper import ZooKeeperStore
+from streams.bounds import MAX_NAME
 from topology.suggestions import nearest
 
 _texts = ("cluster", "zookeeper", "site", "region", "domain", "bind", "sparkMaster")
@@ -205,8 +206,8 @@ def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> Proc
 def _check_names(file: Path, given: Mapping[str, str]) -> None:
     for name in ("cluster", "site"):
         value = given.get(name, "")
-        if slug(value) != value:
-            remedy = "Use small letters, digits and single hyphens."
+        if slug(value) != value or len(value) > MAX_NAME:
+            remedy = f"Use small letters, digits and single hyphens, {MAX_NAME} at most."
             raise InvalidInput(str(file), name, value, "cannot be a name", remedy)
     servers = given["zookeeper"].partition("/")[0]
     for server in servers.split(","):

@@ -18,6 +18,7 @@ import msgspec
 import psutil
 
 from orchestrator.errors import EXIT_UNREACHABLE, Unreachable, VivaceError
+from orchestrator.folders import path_part, private_folder
 
 if TYPE_CHECKING:
     from orchestrator.store.zookeeper import ZooKeeperStore
@@ -133,7 +134,7 @@ def claim(context: ClusterContext, folder: Path) -> None:
         One of that name runs already.
     """
     _read(_path(folder, context.cluster))  # Removes the file of a dead cluster.
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(folder)
     fresh = _write_aside(context, folder)
     try:
         # A link rather than a new file: nobody reads half a context.
@@ -186,7 +187,7 @@ def find(name: str | None, folder: Path) -> ClusterContext:
 
 
 def _path(folder: Path, cluster: str) -> Path:
-    return folder / f"{cluster}.json"
+    return folder / f"{path_part(cluster)}.json"
 
 
 def _read(path: Path) -> ClusterContext | None:

@@ -18,6 +18,7 @@ import yaml
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest.units import UnitError
 from orchestrator.manifest.yaml_errors import explain_yaml
+from streams.bounds import MAX_NAME
 from topology.suggestions import closest, nearest
 
 T = TypeVar("T", float, int)
@@ -73,7 +74,7 @@ class Field:
 
     def identifier(self) -> str:
         """A name that can stand in a query."""
-        value = self.text()
+        value = self._short(self.text())
         if not _identifier.fullmatch(value):
             self.refuse(
                 "cannot be a name in a query",
@@ -83,7 +84,7 @@ class Field:
 
     def slug(self) -> str:
         """A name that can stand in a path."""
-        value = self.text()
+        value = self._short(self.text())
         if not _slug.fullmatch(value):
             self.refuse(
                 "cannot be a name",
@@ -91,6 +92,13 @@ class Field:
                 f"{slug(value) or 'north-receiver'}.",
             )
         return value
+
+    def _short(self, name: str) -> str:
+        if len(name) > MAX_NAME:
+            self.refuse(
+                f"has {len(name)} characters", f"Use at most {MAX_NAME}: names become file names."
+            )
+        return name
 
     def choice(self, known: Iterable[str]) -> str:
         """One of the known words."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.drivers import Registry, options_of
+from orchestrator.folders import PRIVATE
 from orchestrator.records import DriverSpec, SinkAssignment
 from orchestrator.sinks.delivered import Delivered
 from orchestrator.sinks.driver import OpenSink, SinkDriver
@@ -50,5 +51,6 @@ def opener(folder: Path) -> Callable[[SinkAssignment], OpenSink]:
     folder
         The host's own, for sinks that keep files; made if missing.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    # Whoever made it before decides who may enter.
+    folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     return lambda a: restore(a.sink or DEFAULT).open(a, folder)

@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
+from orchestrator.folders import path_part
 from orchestrator.host.events import Deliver, Durable
 from orchestrator.records import SinkAssignment
 from orchestrator.sinks.delivered import Delivered, completed_timestamps, numbered
@@ -181,7 +182,7 @@ def _continued(parts: list[_Part]) -> list[_Part]:
 
 def _committed(folder: Path, stream: str) -> Iterator[_Part]:
     """Files with completed timestamps, in the order in which they were begun."""
-    name = f"{stream}.{COMPLETED}"
+    name = f"{path_part(stream)}.{COMPLETED}"
     for number in sorted(int(p.name.split(".")[-2]) for p in folder.glob(f"{name}.*.arrows")):
         table = _read(_file(folder, stream, COMPLETED, number))
         if table is not None and table.num_rows:
@@ -199,7 +200,7 @@ def _sync(path: Path) -> None:
 
 
 def _file(folder: Path, stream: str, series: str, number: int) -> Path:
-    return folder / f"{stream}.{series}.{number}.arrows"
+    return folder / f"{path_part(stream)}.{series}.{number}.arrows"
 
 
 def _read(file: Path) -> pa.Table | None:

@@ -19,6 +19,7 @@ from orchestrator.deploy.embedded.java import LOGGING, SMALL_JVM, Java
 from orchestrator.deploy.embedded.packages import pyspark_folder
 from orchestrator.deploy.embedded.ports import LOOPBACK, PortTaken, free_port, is_free
 from orchestrator.errors import Unreachable
+from orchestrator.folders import private_folder
 
 TICK_MS = 200
 """ZooKeeper looks for expired sessions once per tick."""
@@ -100,7 +101,8 @@ class EmbeddedZooKeeper:
         if self.process is not None and self.process.poll() is None:
             return
         self.stop()
-        (self._folder / "data").mkdir(parents=True, exist_ok=True)
+        private_folder(self._folder)
+        private_folder(self._folder / "data")
         attempts = 1 if self._port is not None else START_ATTEMPTS
         for attempt in range(1, attempts + 1):
             port = free_port() if self._port is None else self._port

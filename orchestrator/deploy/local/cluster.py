@@ -32,6 +32,7 @@ from orchestrator.deploy.host_pool import SparkLost, start_hosts, start_spark
 from orchestrator.deploy.local.readiness import LOOK_EVERY_S, await_ready
 from orchestrator.deploy.local.sites import Site
 from orchestrator.errors import Unreachable, VivaceError
+from orchestrator.folders import private_folder
 from orchestrator.manifest import ClusterManifest
 from orchestrator.progress import Progress, silent
 from orchestrator.records import Record
@@ -173,7 +174,7 @@ class LocalCluster:
 
     def _start(self) -> None:
         for folder in (self.logs, self.archive):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(folder)
         secret_file = self.folder / "secret"
         config = ProcessConfig(
             file=self.manifest.file,

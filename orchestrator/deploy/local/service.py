@@ -23,6 +23,7 @@ import psutil
 
 from orchestrator.deploy.context import ClusterContext, claim, publish, started_s, withdraw
 from orchestrator.errors import VivaceError
+from orchestrator.folders import PRIVATE, path_part, private_folder
 from orchestrator.manifest import ClusterManifest
 from orchestrator.progress import Progress
 
@@ -147,14 +148,15 @@ def serve(order: Order, on_progress: Progress, on_ready: Callable[[ClusterContex
 
 def _folder(order: Order) -> Path:
     if order.data is not None:
-        order.data.mkdir(parents=True, exist_ok=True)
+        # One that exists may hold other things too; all that is put into it is closed.
+        order.data.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         return order.data.absolute()
-    return Path(tempfile.mkdtemp(prefix=f"vivace-{order.manifest.name}-"))
+    return Path(tempfile.mkdtemp(prefix=f"vivace-{path_part(order.manifest.name)}-"))
 
 
 def _log_to(file: Path) -> None:
     """Send the log of this process to a file of the cluster."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(file.parent)
     handler = logging.FileHandler(file, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
     logging.getLogger().addHandler(handler)

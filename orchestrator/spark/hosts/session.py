@@ -7,12 +7,20 @@ Spark would write executors' folders into its own installation, its logs to the 
 temporary files to the machine's temporary folder. A local cluster therefore gets a Spark home of
 its own, with links to the installed one. Its settings and all files that Spark writes are below
 `work_dir`.
+
+Whoever can reach a Spark master can have it run programs, and every user of a machine can reach its
+loopback interface. The processes of a local cluster therefore prove to each other that they know a
+secret, which each session draws, and encrypt what they exchange (Spark's security guide,
+"Spark RPC"). Spark's web pages ask for a token that nobody has. The driver is told its secrets
+through its gateway and gives its executors theirs in their environment, so that none appears in the
+arguments of a process, which everybody can read.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -30,9 +38,15 @@ from orchestrator.deploy.embedded.java import LOGGING, SMALL_JVM, Java, find_jav
 from orchestrator.deploy.embedded.packages import pyspark_folder, source_root
 from orchestrator.deploy.embedded.ports import LOOPBACK
 from orchestrator.errors import Unreachable, VivaceError
+from orchestrator.folders import private_folder
 
 OWNER = "spark.vivace.owner"
 """Setting that names the process which started the session, and alone may end it."""
+
+SECRET_BYTES = 32
+
+PAGES_FILTER = "org.apache.spark.ui.JWSFilter"
+"""Servlet filter of Spark that refuses requests without a signed token."""
 
 WORK_FOLDER = "spark.vivace.workFolder"
 """Setting that names the session's folder."""
@@ -133,12 +147,30 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
             "spark.driver.bindAddress": LOOPBACK,
             "spark.driver.host": LOOPBACK,
             "spark.local.dir": str(scratch),
+            "spark.authenticate": "true",
+            "spark.network.crypto.enabled": "true",
+            "spark.network.crypto.authEngineVersion": "2",
+            "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+            "spark.ui.filters": PAGES_FILTER,
+            "spark.ui.killEnabled": "false",
+            "spark.master.ui.decommission.allow.mode": "DENY",
             "spark.executor.defaultJavaOptions": temporary_files,
             "spark.executor.extraJavaOptions": _small_jvm,
             # Executors import the package from where this process did, installed or not.
             "spark.executorEnv.PYTHONPATH": str(source_root()),
         }
     return configuration | dict(settings.extra)
+
+
+def session_secrets(settings: SessionSettings) -> dict[str, str]:
+    """Settings that must not be told in the arguments of a process."""
+    if not settings.is_local:
+        return {}
+    return {
+        "spark.authenticate.secret": secrets.token_urlsafe(SECRET_BYTES),
+        # As URL-safe base64.
+        f"spark.{PAGES_FILTER}.param.secretKey": secrets.token_urlsafe(SECRET_BYTES),
+    }
 
 
 def start_session(settings: SessionSettings) -> SparkSession:
@@ -162,15 +194,19 @@ def start_session(settings: SessionSettings) -> SparkSession:
     work = settings.work_dir.absolute()
     # A session that was killed left its own temporary files there.
     shutil.rmtree(work / SCRATCH, ignore_errors=True)
-    (work / SCRATCH).mkdir(parents=True)
+    private_folder(work)
+    (work / SCRATCH).mkdir()
     log = work / "spark.log"
-    configuration = SparkConf(loadDefaults=False).setAll(list(spark_settings(settings).items()))
+    public = spark_settings(settings)
+    launched = SparkConf(loadDefaults=False).setAll(list(public.items()))
+    everything = session_secrets(settings) | public
+    configuration = SparkConf(loadDefaults=False).setAll(list(everything.items()))
     gateway = None
     with _environment(_variables(settings, work)), _signal_handlers_kept():
         try:
             with log.open("ab") as output:
                 gateway = _launch_gateway(
-                    configuration,
+                    launched,
                     {"stdout": output, "stderr": output, "start_new_session": True},
                 )
             _discard_driver()

@@ -1,0 +1,39 @@
+"""Folders that only their owner can enter, and names that become parts of paths.
+
+Archives, logs and the store's data hold the content of streams, and some files hold secrets. Names
+come from manifests, which check them, but also from configuration files, command lines and the
+store. Whatever turns a name into a path therefore asks `path_part`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from streams.bounds import MAX_NAME
+
+PRIVATE = 0o700
+
+_part = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def private_folder(folder: Path) -> Path:
+    """Make a folder if it is missing, and close it and its files to everybody else."""
+    folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    if folder.stat().st_mode & 0o777 != PRIVATE:
+        folder.chmod(PRIVATE)
+    return folder
+
+
+def path_part(name: str) -> str:
+    """The name, if it can be a part of a path and leads nowhere else.
+
+    Raises
+    ------
+    ValueError
+        It is empty, too long, begins with a dot, or has other characters than letters, digits,
+        underscores, hyphens and dots.
+    """
+    if len(name) > MAX_NAME or not _part.fullmatch(name):
+        raise ValueError(f"{name[: MAX_NAME + 1]!r} cannot be a part of a path")
+    return name

@@ -1,0 +1,556 @@
+"""Sends two hosts random frames and mutated valid ones, under keys that they accept.
+
+A site and a node run a query between them: real `HostProcess`es on loopback, with a store in
+memory. Two more processes of the cluster go wrong and send whatever they can. `stranger` has
+nothing to do with any stream; `partner` has the peer replicas of two further fragments on the node
+and produces their input, so that its frames get past the first checks. Meanwhile the query's
+output must go on, each tuple once.
+
+`make fuzz SECONDS=60`, or `python -m scripts.fuzz SECONDS [SEED]`. The exit status is 1 if a host
+ended, a message raised an error in one, the output stopped or was wrong, or memory grew.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from io import BytesIO
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import zmq
+from pyarrow import ipc, parquet
+from rich.console import Console
+
+from ha.messages import (
+    Ack,
+    Control,
+    Data,
+    Message,
+    Offer,
+    OutputDigest,
+    Ping,
+    Pong,
+    SnapshotRequest,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+from ha.replica import Replica
+from ha.roles import RoleEvent
+from orchestrator.clock import now_us
+from orchestrator.host.events import Deliver
+from orchestrator.host.process import HostProcess
+from orchestrator.host.transport import PART_FLAG, Keys, Transport
+from orchestrator.host.wire import encode
+from orchestrator.records import (
+    Assignment,
+    ClusterRecord,
+    FragmentAssignment,
+    HostSpec,
+    NodeKind,
+    Peer,
+    SinkAssignment,
+    SourceAssignment,
+)
+from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
+from orchestrator.sinks.sink_drivers import Handover, SinkDrivers
+from orchestrator.sources import spec_of
+from orchestrator.sources.replay import Replay
+from orchestrator.store.protocol import ASSIGNMENTS, CLUSTER, NODES
+from streams.bounds import MAX_NUMBER
+from streams.chunk import Chunk, Position, stream_schema
+from streams.compiler import compile_statement
+from streams.language import parse
+
+COLUMNS = {"number": "int", "name": "string"}
+EVERY_MS = 10
+HOSTS = ("edge", "worker")
+WRONG = ("stranger", "partner")
+
+WARM_UP_S = 2.0
+"""Time in which the hosts reach the memory that they need anyway."""
+
+SILENCE_S = 10.0
+"""Longest pause of the output that counts as service: machines may be busy."""
+
+MORE_MEMORY_MB = 100
+"""What allocators may keep, and what one message being joined may take."""
+
+BURST = 50
+"""Messages between two looks at the clock."""
+
+_sent_at = struct.Struct("<q")
+_length = struct.Struct("<I")
+_part = struct.Struct("<BBQI")
+
+EXTREMES = (0, 1, -1, 2**31, 2**53, MAX_NUMBER + 1, 2**62, 2**63 - 1, -(2**62), -(2**63))
+
+
+def fragment(name: str, reads: str, role: str) -> FragmentAssignment:
+    """A replica that passes on a stream."""
+    return FragmentAssignment(
+        query="q",
+        fragment=name,
+        statement=f"REGISTER QUERY {name} RSTREAM(SELECT number, name FROM {reads} [NOW]);",
+        inputs={reads: COLUMNS},
+        role="primary" if role == "primary" else "secondary",
+        epoch=1,
+        generation=1,
+        peer_replica=None if name == "f" else "partner",
+        sub_deadline_ms=50.0,
+        standby_lag_ms=1000.0,
+        readers_ms={f"sink:{name}": 100.0},
+        cost_us=10.0,
+    )
+
+
+def chunk(rng: random.Random, first_seq: int = 0) -> Chunk:
+    """A few tuples."""
+    begin_ms, rows = rng.randrange(1, 10**6), rng.randrange(0, 20)
+    timestamps = [begin_ms + n for n in range(rows)]
+    ends = pa.array([begin_ms + rows, begin_ms + rows + 1], pa.int64())
+    schema = stream_schema(COLUMNS)
+    names = [f"name-{n}" for n in range(rows)]
+    columns = {"_ts": timestamps, "number": list(range(rows)), "name": names}
+    return Chunk(
+        first_seq=first_seq,
+        rows=pa.RecordBatch.from_pydict(columns, schema=schema),
+        watermarks_ms=ends.to_numpy(),
+        ingestion_times_us=ends.to_numpy() * 1000,
+    )
+
+
+class Messages:
+    """Frames of messages of every kind, right and wrong."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        (statement,) = parse(fragment("h", "t", "secondary").statement)
+        schema = stream_schema(COLUMNS)
+        replica = Replica(
+            compile_statement(statement, {"t": COLUMNS}), {"t": schema}, epoch=1, generation=1
+        )
+        replica.apply(RoleEvent.FOUNDED, 1)
+        replica.inputs["t"].cursor.start(Position(), 1)
+        replica.receive(Data(stream="t", epoch=1, generation=1, chunk=chunk(rng)))
+        replica.evaluate(100)
+        snapshot = replica.snapshot()
+        assert snapshot is not None
+        self._snapshot = snapshot
+
+    def _number(self) -> int:
+        rng = self._rng
+        kind = rng.random()
+        if kind < 0.94:
+            return rng.randrange(0, 4)
+        return rng.choice(EXTREMES) if kind < 0.97 else rng.randrange(0, 2**53)
+
+    def _name(self) -> str:
+        if self._rng.random() < 0.95:
+            return self._rng.choice(("s", "f", "t", "g", "h"))
+        return self._rng.choice(("", "x" * 200, "../../etc", "\n\x1b[31m", "sink:f"))
+
+    def _position(self) -> Position:
+        return Position(next_seq=self._number(), watermark_ms=self._number())
+
+    def message(self) -> Message:
+        """A message of a random kind."""
+        rng, number, name = self._rng, self._number, self._name
+        kinds: tuple[Callable[[], Message], ...] = (
+            lambda: Data(
+                stream=name(),
+                epoch=number(),
+                generation=number(),
+                chunk=chunk(rng, self._number()),
+            ),
+            lambda: Subscribe(
+                stream=name(),
+                position=rng.choice((None, self._position())),
+                generation=rng.choice((None, number())),
+                feed=rng.random() < 0.5,
+                patient=rng.random() < 0.5,
+            ),
+            lambda: Subscribed(
+                stream=name(), position=self._position(), epoch=number(), generation=number()
+            ),
+            lambda: Unsubscribe(stream=name()),
+            lambda: Control(
+                epochs={name(): number()},
+                watermarks_ms={name(): number()},
+                digests={
+                    name(): OutputDigest(
+                        generation=number(), interval=number(), first_seq=number(), rows=number()
+                    )
+                },
+                acks={name(): Ack(position=self._position(), epoch=number(), generation=number())},
+                offers={
+                    name(): Offer(
+                        generation=number(),
+                        epoch=number(),
+                        watermark_ms=number(),
+                        sent=rng.random() < 0.5,
+                    )
+                },
+            ),
+            lambda: SnapshotRequest(fragment=name()),
+            lambda: replace(
+                self._snapshot,
+                fragment=name(),
+                epoch=number(),
+                generation=number(),
+                inputs={name(): (number(), self._position()), "t": (1, self._position())},
+                log_base=self._position(),
+                consumers=((name(), self._position(), rng.random() < 0.5),),
+            ),
+            lambda: replace(self._snapshot, epoch=rng.choice((1, number()))),
+            lambda: Ping(sent_us=number()),
+            lambda: Pong(
+                sent_us=number(),
+                position_ms=tuple(rng.choice((0.0, 1e308, float("nan"))) for _ in range(3)),
+                error=rng.choice((0.5, -1.0, float("inf"), float("nan"))),
+            ),
+        )
+        return rng.choice(kinds)()
+
+    def frames(self) -> list[bytes]:
+        """Frames of a message, often damaged; or nothing but noise."""
+        rng = self._rng
+        if rng.random() < 0.1:
+            return [rng.randbytes(rng.randrange(0, 200)) for _ in range(rng.randrange(1, 5))]
+        try:
+            frames = encode(self.message())
+        except (OverflowError, ValueError):
+            return [rng.randbytes(20)]
+        if rng.random() < 0.05:
+            frames[-1] = self._compressed()
+        for _ in range(rng.choice((0, 0, 0, 1, 1, 2, 5))):
+            self._damage(frames)
+        return frames
+
+    def _compressed(self) -> bytes:
+        file = BytesIO()
+        schema = stream_schema(COLUMNS)
+        options = ipc.IpcWriteOptions(compression="zstd")
+        writer = ipc.new_stream(file, schema, options=options)
+        writer.write_batch(chunk(self._rng).rows)
+        writer.close()
+        reader = ipc.MessageReader.open_stream(pa.py_buffer(file.getvalue()))
+        reader.read_next_message()
+        return reader.read_next_message().serialize().to_pybytes()
+
+    def _damage(self, frames: list[bytes]) -> None:
+        rng = self._rng
+        at = rng.randrange(len(frames))
+        frame = bytearray(frames[at])
+        match rng.randrange(6):
+            case 0 if frame:
+                frame[rng.randrange(len(frame))] ^= 1 << rng.randrange(8)
+            case 1 if frame:
+                del frame[rng.randrange(len(frame)) :]
+            case 2 if len(frame) >= 8:
+                # A number of eight bytes somewhere, in the flatbuffer or in the values.
+                place = rng.randrange(len(frame) - 7)
+                frame[place : place + 8] = struct.pack("<q", rng.choice(EXTREMES))
+            case 3:
+                frame += rng.randbytes(rng.randrange(1, 50))
+            case 4:
+                frames.insert(at, frames[rng.randrange(len(frames))])
+            case _:
+                frame[:0] = rng.randbytes(1)
+        frames[at] = bytes(frame)
+
+    def bundle(self) -> list[bytes]:
+        """A multipart message: some messages, or parts of one, under a head that may be wrong."""
+        rng = self._rng
+        messages = [self.frames() for _ in range(rng.randrange(1, 6))]
+        lengths = [len(frames) for frames in messages]
+        if rng.random() < 0.1:
+            part = _part.pack(
+                rng.randrange(3), rng.randrange(8), rng.randrange(4), rng.randrange(3)
+            )
+            messages, lengths = [[part, *messages[0]]], [(len(messages[0]) + 1) | PART_FLAG]
+        if rng.random() < 0.05:
+            lengths[0] = rng.choice((0, 7, 2**31, 2**32 - 1))
+        head = _sent_at.pack(rng.choice((now_us(), now_us(), *EXTREMES)))
+        head += b"".join(_length.pack(length) for length in lengths)
+        if rng.random() < 0.03:
+            head = rng.randbytes(rng.randrange(0, 40))
+        return [head, *(frame for frames in messages for frame in frames)]
+
+
+class Host:
+    """A host process on a thread; counts the tuples that its sink is handed."""
+
+    def __init__(self, server: MemoryServer, node: str, kind: NodeKind) -> None:
+        self.store = server.connect()
+        self.numbers: Counter[str] = Counter()
+        self.error: BaseException | None = None
+        self._ended = threading.Event()
+        self._next = 0
+        sinks = SinkDrivers(lambda _: Handover(self._deliver))
+        spec = HostSpec(
+            cluster="c", node=node, kind=kind, region="", domain=node, zookeeper="", secret=""
+        )
+        self._process = HostProcess(spec, self.store, sinks)
+        self.thread = threading.Thread(target=self._run, name=node)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._process.run(self._ended.is_set)
+        except BaseException as error:  # noqa: BLE001  It is reported as the finding.
+            self.error = error
+
+    def _deliver(self, delivery: Deliver) -> None:
+        for number in delivery.chunk.rows.column("number").to_pylist():
+            self.numbers["delivered"] += 1
+            self.numbers["wrong"] += number != self._next
+            self._next = number + 1
+
+    def end(self) -> None:
+        """End the host, unless it has ended."""
+        self._ended.set()
+        self._process.wake()
+        self.thread.join(timeout=30)
+        self.store.close()
+
+
+class Wrong:
+    """A process of the cluster that has gone wrong."""
+
+    def __init__(self, node: str) -> None:
+        self.keys = Keys.generate()
+        self.transport = Transport(node, self.keys, "127.0.0.1", now_us)
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._sockets: list[zmq.Socket[bytes]] = []
+
+    def connect(self, peers: tuple[Peer, ...]) -> None:
+        """Be linked with all hosts, and able to send each of them anything."""
+        self.transport.set_peers(peers)
+        for peer in peers:
+            if peer.node in HOSTS:
+                dealer = self._context.socket(zmq.DEALER)
+                dealer.setsockopt(zmq.LINGER, 0)
+                dealer.setsockopt(zmq.SNDHWM, 100)
+                dealer.curve_serverkey = peer.public_key.encode()
+                dealer.curve_publickey = self.keys.public
+                dealer.curve_secretkey = self.keys.secret
+                dealer.connect(peer.endpoint)
+                self._sockets.append(dealer)
+
+    def send(self, rng: random.Random, bundle: list[bytes]) -> bool:
+        """Send one of the hosts a bundle; returns False if it does not keep up."""
+        try:
+            rng.choice(self._sockets).send_multipart(bundle, flags=zmq.DONTWAIT)
+        except zmq.Again:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close all sockets."""
+        self.transport.close()
+        self._context.destroy(0)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What fuzzing has shown."""
+
+    seconds: float = 0.0
+    frames: int = 0
+    delivered: int = 0
+    before_mb: float = 0.0
+    after_mb: float = 0.0
+    counters: Counter[str] = field(default_factory=Counter[str])
+    faults: list[str] = field(default_factory=list[str])
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """What the hosts refused, by kind."""
+        return {name: n for name, n in sorted(self.counters.items()) if name.endswith("_refused")}
+
+
+def fuzz(seconds: float, seed: int = 0) -> Findings:
+    """Send frames for some seconds; say what came of it."""
+    rng = random.Random(seed)
+    messages = Messages(rng)
+    found = Findings()
+    server = MemoryServer()
+    store = server.connect()
+    store.create(CLUSTER, ClusterRecord(name="c", delays_ms={}))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vivace-fuzz-")))
+        edge = Host(server, "edge", NodeKind.SITE)
+        stack.callback(edge.end)
+        worker = Host(server, "worker", NodeKind.EXECUTOR)
+        stack.callback(worker.end)
+        wrong = [Wrong(node) for node in WRONG]
+        for each in wrong:
+            stack.callback(each.close)
+        while not all(store.get(NODES.key(node)) for node in HOSTS):
+            time.sleep(0.05)
+        peers = _peers(store, wrong)
+        for each in wrong:
+            each.connect(peers)
+        _assign(store, peers, folder, seconds + WARM_UP_S + 3 * SILENCE_S)
+        _wait(lambda: edge.numbers["delivered"] > 0, found, "no output before the first frame")
+        time.sleep(WARM_UP_S)
+        found.before_mb = _memory_mb()
+        began = heard = time.monotonic()
+        delivered = 0
+        while (now := time.monotonic()) - began < seconds:
+            for _ in range(BURST):
+                bundle = messages.bundle()
+                if rng.choice(wrong).send(rng, bundle):
+                    found.frames += len(bundle)
+                else:
+                    time.sleep(0.001)
+            for each in wrong:
+                each.transport.receive(0)
+            if edge.numbers["delivered"] > delivered:
+                delivered, heard = edge.numbers["delivered"], now
+            elif now - heard > SILENCE_S:
+                found.faults.append(f"no output for {SILENCE_S:g} s")
+                break
+            if not (edge.thread.is_alive() and worker.thread.is_alive()):
+                break
+        found.seconds = time.monotonic() - began
+        delivered = edge.numbers["delivered"]
+        _wait(lambda: edge.numbers["delivered"] > delivered, found, "no output afterwards")
+        time.sleep(1.5)
+        gc.collect()
+        found.after_mb = _memory_mb()
+        _judge(found, store, edge, worker)
+    return found
+
+
+def _judge(found: Findings, store: MemoryStore, edge: Host, worker: Host) -> None:
+    for node, host in zip(HOSTS, (edge, worker), strict=True):
+        record = store.get(NODES.key(node))
+        if not host.thread.is_alive():
+            found.faults.append(f"{node} ended: {host.error!r}")
+        if record is not None:
+            found.counters.update(record.record.counters)
+    found.delivered = edge.numbers["delivered"]
+    if edge.numbers["wrong"]:
+        found.faults.append(f"{edge.numbers['wrong']} tuples lost, repeated or out of order")
+    if found.counters["messages_failed"]:
+        found.faults.append(f"{found.counters['messages_failed']} messages raised errors")
+    if found.after_mb - found.before_mb > MORE_MEMORY_MB:
+        found.faults.append(f"memory grew by more than {MORE_MEMORY_MB} MB")
+
+
+def _wait(until: Callable[[], bool], found: Findings, fault: str) -> None:
+    deadline = time.monotonic() + SILENCE_S
+    while not until():
+        if time.monotonic() > deadline:
+            found.faults.append(fault)
+            return
+        time.sleep(0.05)
+
+
+def _memory_mb() -> float:
+    return psutil.Process().memory_info().rss / 1e6
+
+
+def _peers(store: MemoryStore, wrong: list[Wrong]) -> tuple[Peer, ...]:
+    made: list[Peer] = []
+    for node in HOSTS:
+        found = store.get(NODES.key(node))
+        assert found is not None
+        record = found.record
+        made.append(
+            Peer(
+                node=node,
+                incarnation=record.incarnation,
+                endpoint=record.endpoint,
+                public_key=record.public_key,
+                delay_ms=0.0,
+            )
+        )
+    made += [
+        Peer(
+            node=each.transport.node,
+            incarnation="1",
+            endpoint=each.transport.endpoint,
+            public_key=each.keys.public.decode(),
+            delay_ms=0.0,
+        )
+        for each in wrong
+    ]
+    return tuple(made)
+
+
+def _assign(store: MemoryStore, peers: tuple[Peer, ...], folder: Path, lasts_s: float) -> None:
+    """`f` passes on `s`, undisturbed; `g` and `h` have their peer replicas at `partner`."""
+    path = folder / "s.parquet"
+    timestamps = list(range(EVERY_MS, round(lasts_s * 1000), EVERY_MS))
+    columns = {
+        "timestamp": timestamps,
+        "number": list(range(len(timestamps))),
+        "name": [str(timestamp) for timestamp in timestamps],
+    }
+    parquet.write_table(pa.Table.from_pydict(columns), path)
+    replay = Replay(path=str(path), begin_ms=0, end_ms=timestamps[-1], interval_ms=EVERY_MS)
+    source = SourceAssignment(
+        stream="s",
+        columns=COLUMNS,
+        source=spec_of("replay", replay),
+        start_at_us=now_us() + 500_000,
+    )
+    sink = SinkAssignment(stream="f", columns=COLUMNS, deadline_ms=100.0)
+    for peer in peers[:2]:
+        at_edge = peer.node == "edge"
+        fragments = (
+            fragment("f", "s", "primary"),
+            fragment("g", "t", "primary"),
+            fragment("h", "t", "secondary"),
+        )
+        assignment = Assignment(
+            incarnation=peer.incarnation,
+            fragments=() if at_edge else fragments,
+            sources=(source,) if at_edge else (),
+            sinks=(sink,) if at_edge else (),
+            producers={"f": ("worker",)} if at_edge else {"s": ("edge",), "t": ("partner",)},
+            consumers={"s": ("worker",)}
+            if at_edge
+            else {"f": ("edge",), "g": ("partner",), "h": ("partner",)},
+            peers=peers,
+        )
+        store.create(ASSIGNMENTS.key(peer.node), assignment)
+
+
+def main() -> int:
+    """Run it from the command line."""
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(10**6)
+    console = Console(soft_wrap=True)
+    console.print(f"Sending frames for {seconds:g} s, seed {seed}")
+    found = fuzz(seconds, seed)
+    console.print(
+        f"{found.frames / max(found.seconds, 1e-3):,.0f} frames a second, "
+        f"{found.delivered} tuples delivered meanwhile, "
+        f"memory {found.before_mb:.0f} MB before, {found.after_mb:.0f} MB after"
+    )
+    for name, times in found.refusals.items():
+        console.print(f"  {times:9,} {name}")
+    for fault in found.faults:
+        console.print(f"! {fault}", style="bold red")
+    if not found.faults:
+        console.print("✓ no host ended, the output went on, memory stayed")
+    return 1 if found.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

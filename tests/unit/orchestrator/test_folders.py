@@ -1,0 +1,50 @@
+"""Folders are closed to others, and names lead nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.folders import path_part, private_folder
+from orchestrator.records import SinkAssignment
+from orchestrator.sinks.archive import Archive
+from streams.bounds import MAX_NAME
+
+
+def mode(folder: Path) -> int:
+    return folder.stat().st_mode & 0o777
+
+
+def test_new_folders_are_closed(tmp_path: Path) -> None:
+    assert mode(private_folder(tmp_path / "a" / "b")) == 0o700
+
+
+def test_folders_that_were_open_are_closed(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o755)
+    assert mode(private_folder(folder)) == 0o700
+
+
+@pytest.mark.parametrize("name", ["north", "north-receiver", "q.f", "_x", "X1", "x" * MAX_NAME])
+def test_names_that_are_parts_of_paths(name: str) -> None:
+    assert path_part(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "../up", "a/b", "/etc", ".hidden", "a\\b", "a b", "a\n", "ä", "x" * 129, "a\0"],
+)
+def test_names_that_are_not(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be a part of a path"):
+        path_part(name)
+
+
+def test_an_archive_writes_nothing_outside_of_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    assignment = SinkAssignment(stream="../out", columns={"a": "int"}, deadline_ms=1.0)
+    with pytest.raises(ValueError, match="cannot be a part of a path"):
+        Archive().open(assignment, folder)
+    assert list(tmp_path.rglob("*")) == [folder]
