@@ -83,7 +83,7 @@ def finds_master(jvm: Any, port: int) -> bool:
 
 
 def page(port: int) -> int | None:
-    """The status with which a web page at a port answers; None if there is none."""
+    """The status of the web page at a port; None if there is none."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2) as response:
             return response.status
