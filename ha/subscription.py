@@ -219,11 +219,14 @@ class Subscription:
         Reader → its cursor.
     patient
         Whether producers keep output while this host is away.
+    least_generation
+        Earlier ones are over: a producer that is still in one has not heard of it.
     """
 
     stream: str
     readers: Mapping[str, StreamCursor] = field(default_factory=dict[str, StreamCursor])
     patient: bool = False
+    least_generation: int = 0
     _links: dict[str, Link] = field(default_factory=dict[str, Link])
     _moved_us: int = 0
 
@@ -283,7 +286,7 @@ class Subscription:
         may have trimmed older output.
         """
         link = self._links.get(node)
-        if link is None:
+        if link is None or answer.generation < self.least_generation:
             return []
         link.start, link.generation = answer.position, answer.generation
         link.waits_since_us = None

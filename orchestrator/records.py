@@ -268,7 +268,8 @@ class FragmentRecord(Record, frozen=True, kw_only=True):
     query: str
     fragment: str
     epoch: int
-    """Fencing number; rises with every change of primary."""
+    """Fencing number; rises with every change of primary. The first one is the store's number of
+    the query's creation."""
     generation: int
     """Epoch in which the present state started empty; sequence numbers begin anew there."""
     primary: ReplicaId
@@ -420,6 +421,8 @@ class Assignment(Record, frozen=True, kw_only=True):
     """Stream read here → nodes that hold it, primary first."""
     consumers: dict[str, tuple[str, ...]] = {}
     """Stream produced here → nodes that may read it."""
+    generations: dict[str, int] = {}
+    """Stream read here → its generation; earlier ones are over."""
     peers: tuple[Peer, ...] = ()
     """Every live host: links go to these and to no others."""
 

@@ -17,7 +17,7 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.plans import PlanDocument, plan_document
 from orchestrator.clock import now_us
 from orchestrator.control.admission import admit
-from orchestrator.control.placing import PLANNED_AGAIN
+from orchestrator.control.placing import PLANNED_AGAIN, with_first_epochs
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
@@ -250,7 +250,11 @@ def _planned_again(
 ) -> dict[str, str]:
     """Query whose plan was not carried out → why, as the history says."""
     running = [found.record for found in view.fragments.values()]
-    others = {plan.query for plan in plans if any(made not in running for made in plan.created)}
+    others = {
+        plan.query
+        for plan in plans
+        if any(made not in running for made in with_first_epochs(view, plan))
+    }
     # The history is long; it is read only if something runs otherwise than it was planned.
     events = [entry.event for entry in store.history()] if others else []
     return {

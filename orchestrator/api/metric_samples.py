@@ -78,7 +78,7 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
     ))  # fmt: skip
     yield from _tabled(document.fragments, "fragment", ("query", "fragment"), (
         ("redundant", "1 with a warm standby, else 0.", "redundant", 1),
-        ("epoch", "Primaries that the fragment has had.", "epoch", 1),
+        ("epoch", "Fencing number, which rises with each change of primary.", "epoch", 1),
         ("sub_deadline_seconds", "Time within which it must evaluate.", "sub_deadline_ms", 1000),
     ))  # fmt: skip
     yield from _tabled(document.streams, "stream", ("stream", "site"), (

@@ -81,6 +81,7 @@ def _assignment(
             stream: _allowed(view, readers.get(stream, ()), before.consumers.get(stream, ()))
             for stream in sorted(made)
         },
+        generations={stream: _generation(planning, stream, before) for stream in sorted(read)},
         peers=_peers(view, node, before),
     )
 
@@ -177,9 +178,7 @@ def _sources(
             source=stream.source,
             start_at_us=stream.start_at_us,
             shed=stream.shed,
-            # Beginning anew is a change of the store, so a stream that is deleted and applied again
-            # has a greater number than it ever had before.
-            generation=planning.view.streams[name].created + stream.generation,
+            generation=_entering_generation(planning, name),
         )
         for name, stream in sorted(streams.items())
         if stream.site == node.node
@@ -248,6 +247,22 @@ def _holders(planning: Planning, stream: str, before: Assignment) -> tuple[str, 
     return tuple(
         replica.node for replica in replicas if replica is not None and view.alive(replica)
     )
+
+
+def _entering_generation(planning: Planning, stream: str) -> int:
+    """Generation of a stream that enters from outside.
+
+    Beginning anew is a change of the store, so a stream that is deleted and applied again has a
+    greater number than it ever had before.
+    """
+    return planning.view.streams[stream].created + planning.streams[stream].generation
+
+
+def _generation(planning: Planning, stream: str, before: Assignment) -> int:
+    if stream in planning.streams:
+        return _entering_generation(planning, stream)
+    record = next((r for r in planning.fragments.values() if r.fragment == stream), None)
+    return before.generations.get(stream, 0) if record is None else record.generation
 
 
 def _peers(view: ClusterView, node: NodeRecord, before: Assignment) -> tuple[Peer, ...]:

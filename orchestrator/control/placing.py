@@ -8,6 +8,10 @@ Sub-deadlines of fragments that run are written before the records of new fragme
 change come first, all of it is decided again. A submitted plan is deleted after its records are
 written, or before the leader's own plan is. So every prefix of the writes is legal, and a successor
 finds either the plan or what it was to make.
+
+The first epoch of a fragment is the store's number of its query's creation. Epochs and generations
+of a query that was deleted and applied again are thus newer than all that it ever had before: a
+host that has not heard of it, and runs the former query's replica, is fenced off.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from orchestrator.control.dataflow import InvalidQuery
 from orchestrator.control.decision import PendingDecision
 from orchestrator.control.planning.planner import Planning, order
 from orchestrator.control.planning.task import MIN_EXECUTORS, settled
+from orchestrator.control.view import ClusterView
 from orchestrator.records import FragmentRecord, PlanFigures, PlanRecord, Record
 from orchestrator.store.protocol import (
     CLUSTER,
@@ -33,6 +38,9 @@ from orchestrator.store.protocol import (
 )
 from placement.errors import PlacementError
 from placement.records import Plan
+
+UNISSUED = 1
+"""The epoch of a fragment in a plan that is not carried out yet."""
 
 PLANNED_AGAIN = "planned again"
 """Kind of the event that says why a submitted plan was not carried out."""
@@ -121,17 +129,30 @@ def _carry_out(pending: PendingDecision, plan: PlanRecord) -> None:
     )
     put_retimed(pending, plan.updated)
     # Another leader may have begun to carry the plan out.
-    created = [record for record in plan.created if pending.fragments.get(record.key) != record]
+    issued = with_first_epochs(pending.view, plan)
+    created = [record for record in issued if pending.fragments.get(record.key) != record]
     for record in created:
         pending.put_fragment(record, event if record is created[-1] else None)
 
 
+def with_first_epochs(view: ClusterView, plan: PlanRecord) -> tuple[FragmentRecord, ...]:
+    """The new records of a plan in the epoch that the store has issued, once the query is there."""
+    query = view.queries.get(plan.query)
+    epoch = UNISSUED if query is None else query.created
+    return tuple(
+        msgspec.structs.replace(record, epoch=epoch, generation=epoch) for record in plan.created
+    )
+
+
 def propose(planning: Planning, plan: Plan) -> PlanRecord:
-    """The records that carry out the plan of one query, which `planning` has made."""
+    """The records that carry out the plan of one query, which `planning` has made.
+
+    The plan of a client comes before its query, so the first epochs are issued by the leader.
+    """
     (figures,) = plan.queries
     query, flow = figures.query, planning.flow
     epochs = {
-        placed.operator: 1
+        placed.operator: UNISSUED
         for placed in plan.placements
         if flow.fragments[placed.operator].key not in planning.fragments
     }
@@ -192,7 +213,9 @@ def basis(planning: Planning, query: str, nodes: Iterable[str]) -> dict[str, str
     entering = {stream for name in connected for stream in flow.entering_streams(name)}
     records: dict[str, Record] = {
         **{QUERIES.key(name).path: planning.queries[name] for name in connected},
-        **{FRAGMENTS.key(name).path: record for name, record in planning.fragments.items()},
+        **{
+            FRAGMENTS.key(name).path: _placed(record) for name, record in planning.fragments.items()
+        },
     }
     for name in entering:
         # When a stream starts, or begins anew, changes no plan.
@@ -218,12 +241,17 @@ def changes_since(planning: Planning, plan: PlanRecord) -> list[str]:
     prefix = f"{NODES.path}/"
     nodes = [path.removeprefix(prefix) for path in plan.basis if path.startswith(prefix)]
     now = basis(planning, plan.query, nodes)
-    made = {FRAGMENTS.key(r.key).path: _digest(r) for r in (*plan.updated, *plan.created)}
+    made = {FRAGMENTS.key(r.key).path: _digest(_placed(r)) for r in (*plan.updated, *plan.created)}
     return sorted(
         path
         for path in plan.basis.keys() | now.keys()
         if now.get(path) not in (plan.basis.get(path), made.get(path, plan.basis.get(path)))
     )
+
+
+def _placed(record: FragmentRecord) -> FragmentRecord:
+    """A fragment's place and timing, whatever its epoch: plans do not rest on that."""
+    return msgspec.structs.replace(record, epoch=UNISSUED, generation=UNISSUED)
 
 
 def _digest(record: Record) -> str:

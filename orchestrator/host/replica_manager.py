@@ -89,6 +89,7 @@ class ReplicaManager:
         self.subscriptions: dict[str, Subscription] = {}
         self.incarnations: dict[str, str] = {}
         self._producers: Mapping[str, tuple[str, ...]] = {}
+        self._generations: Mapping[str, int] = {}
         self._absent_since_us: dict[str, int] = {}
 
     def producers(self) -> Iterator[Producer]:
@@ -135,7 +136,7 @@ class ReplicaManager:
             *self._sources(assignment.sources),
             *self._sinks(assignment.sinks),
         ]
-        self._producers = assignment.producers
+        self._producers, self._generations = assignment.producers, assignment.generations
         commands += self._subscribe(renewed)
         return commands, set(gone)
 
@@ -156,6 +157,7 @@ class ReplicaManager:
             reading = readers.get(stream, {})
             subscription = self.subscriptions.setdefault(stream, Subscription(stream))
             subscription.read_by(reading, patient=stream in self.sinks)
+            subscription.least_generation = self._generations.get(stream, 0)
             left = subscription.use(self._producers.get(stream, ()), renewed)
             yield from _unsubscribe_from(subscription, tuple(left))
 

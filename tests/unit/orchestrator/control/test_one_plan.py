@@ -14,6 +14,7 @@ from orchestrator.control import admission
 from orchestrator.control.admission import admit
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings
+from orchestrator.control.placing import with_first_epochs
 from orchestrator.control.planning import replicas
 from orchestrator.control.planning.planner import Planning
 from orchestrator.deploy.context import ClusterContext
@@ -311,7 +312,7 @@ def test_plan_that_waits_for_its_query_is_carried_out(
     cluster.apply(aircraft())
     cluster.settle()
     assert planned == ["proximity"]
-    created = {f"proximity.{record.fragment}": record for record in plan.created}
+    created = {record.key: record for record in with_first_epochs(cluster.view(), plan)}
     assert {name: found.record for name, found in cluster.view().fragments.items()} == created
 
 
