@@ -14,7 +14,7 @@ from orchestrator.simulation.scenario import Scenario
 from orchestrator.store.protocol import QUERIES
 from tests.pairs import BEGIN_MS, Input
 
-SECONDS = 30
+SECONDS = 14
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_a_host_that_does_not_hear_of_it_runs_nothing_of_the_former_query(
     scenario.run_for(4)
     scenario.heal()
     played = scenario.finish()
-    assert_correct_from(played.deliveries["pairs"], recording, BEGIN_MS + 12_000)
+    assert_correct_from(played.deliveries["pairs"], recording, BEGIN_MS + 10_500)
 
 
 def assert_correct_from(kept: list[Deliver], recording: Input, from_ms: int) -> None:
