@@ -121,6 +121,31 @@ class SourceStatus(Record, frozen=True, kw_only=True):
     next_seq: int
     shed: int = 0
     """Tuples that its load shedder dropped."""
+    skipped: Skipped | None = None
+    """What the stream left out when it began anew."""
+
+
+class Skipped(Record, frozen=True, kw_only=True):
+    """Input that is lost, because its site was away when it came due and cannot bring it in later.
+
+    Attributes
+    ----------
+    after_ms, until_ms
+        Its range of timestamps; the first is excluded.
+    tuples
+        How many there were; None if the source cannot tell.
+    """
+
+    after_ms: int
+    until_ms: int
+    tuples: int | None = None
+
+    @property
+    def detail(self) -> str:
+        """A sentence for people."""
+        count = "an unknown number of" if self.tuples is None else str(self.tuples)
+        span = f"with timestamps after {self.after_ms} ms up to {self.until_ms} ms"
+        return f"{count} tuples {span} came due while the site was away"
 
 
 class NodeRecord(Record, frozen=True, kw_only=True):

@@ -11,7 +11,14 @@ from orchestrator.api.connection import Cluster
 from orchestrator.clock import now_us
 from orchestrator.control.audit_events import LOST, RESTORED
 from orchestrator.control.view import ClusterView, read_view
-from orchestrator.records import FragmentRecord, NodeRecord, ReplicaId, SinkStatus, SourceStatus
+from orchestrator.records import (
+    FragmentRecord,
+    NodeRecord,
+    ReplicaId,
+    SinkStatus,
+    Skipped,
+    SourceStatus,
+)
 from orchestrator.store.protocol import LEADER, PROBLEMS, HistoryEntry, Store
 
 RECENT = 6
@@ -64,12 +71,16 @@ class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream where it enters: tuples let in, and tuples that its load shedder dropped."""
+    """A stream where it enters: tuples let in, and tuples that its load shedder dropped.
+
+    `skipped` is the input that it left out when it last began anew, because its site was away.
+    """
 
     stream: str
     site: str
     entered: int
     shed: int
+    skipped: Skipped | None = None
 
 
 class OutputStatus(SinkStatus, frozen=True, kw_only=True):
@@ -209,7 +220,13 @@ def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
         for name, stream in sorted(view.stream_records.items())
     ]
     return tuple(
-        StreamStatus(stream=name, site=site, entered=source.next_seq, shed=source.shed)
+        StreamStatus(
+            stream=name,
+            site=site,
+            entered=source.next_seq,
+            shed=source.shed,
+            skipped=source.skipped,
+        )
         for name, site, source in found
     )
 

@@ -19,8 +19,13 @@ RESTORED = "redundancy restored"
 
 
 def audit_events(before: ClusterView, after: ClusterView, now_us: int) -> tuple[HistoryEvent, ...]:
-    """Events in the order of their subjects: nodes, takeovers, failures, redundancy."""
-    found = (*_nodes(before, after), *_takeovers(before, after), *_failures(before, after))
+    """Events by subject: nodes, takeovers, failures, lost input, redundancy."""
+    found = (
+        *_nodes(before, after),
+        *_takeovers(before, after),
+        *_failures(before, after),
+        *_skipped(before, after),
+    )
     happened = [
         HistoryEvent(at_us=now_us, kind=kind, subject=subject, detail=detail)
         for kind, subject, detail in found
@@ -66,6 +71,16 @@ def _failures(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, st
                 continue
             if old is None or (old.failure, old.epoch) != (new.failure, new.epoch):
                 yield "replica failed", name, f"on {replica.node}: {new.failure}"
+
+
+def _skipped(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:
+    """Input that streams left out when they began anew."""
+    for node, host in sorted(after.hosts.items()):
+        known = before.hosts[node].sources if node in before.hosts else {}
+        for stream, status in sorted(host.sources.items()):
+            old = known.get(stream)
+            if status.skipped is not None and (old is None or old.skipped != status.skipped):
+                yield "input lost", stream, status.skipped.detail
 
 
 def _redundancy(before: ClusterView, after: ClusterView, now_us: int) -> Iterator[HistoryEvent]:

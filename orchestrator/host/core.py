@@ -29,6 +29,7 @@ from orchestrator.host.events import (
     CpuMeasured,
     EpochSuperseded,
     Event,
+    InputSkipped,
     MessageArrived,
     Outbox,
     PeerLost,
@@ -47,7 +48,7 @@ from orchestrator.host.input_processor import InputProcessor
 from orchestrator.host.peer_control import PeerControl
 from orchestrator.host.prober import Prober
 from orchestrator.host.replica_manager import ReplicaManager
-from orchestrator.records import Assignment, ClusterRecord, ReplicaStatus
+from orchestrator.records import Assignment, ClusterRecord, ReplicaStatus, Skipped
 
 BATCHES_PER_TURN = 32
 """Batches without tuples that are evaluated before the host listens again: a watermark alone passes
@@ -156,6 +157,10 @@ class HostCore:
                 if source is not None and (data := source.reread(event)) is not None:
                     self._outbox.send(node, data)
                     self._outbox.feed(source)
+            case InputSkipped(stream=stream, skipped=skipped):
+                if (source := self.replica_manager.sources.get(stream)) is not None:
+                    source.skipped = skipped
+                    self._outbox.report("input lost", stream, skipped.detail)
             case SinkOpened(stream=stream, durable=durable):
                 self._outbox.add(*self.replica_manager.open_sink(stream, durable))
                 self._inputs.request(now_us)
@@ -254,6 +259,11 @@ class HostCore:
             part for source in self.replica_manager.sources.values() for part in source.wanted()
         ]
 
+    def unexplained(self) -> dict[str, Skipped]:
+        """Ranges that streams left out when they began anew, and that nobody has looked at yet."""
+        sources = self.replica_manager.sources.items()
+        return {s: skipped for s, each in sources if (skipped := each.unexplained()) is not None}
+
     def charge(self, worked: Worked, took_us: float) -> None:
         """Learn how long a batch took."""
         if worked.fragment is not None:
@@ -306,6 +316,8 @@ class HostCore:
             case messages.Control():
                 self._peer_control.receive(sender, message, now_us)
             case messages.Subscribe(stream=stream):
+                if (source := self.replica_manager.sources.get(stream)) is not None:
+                    source.asked(message)
                 if (producer := self.replica_manager.producer(stream)) is not None:
                     self._outbox.send(sender, subscribe(producer, sender, message))
                     self._outbox.feed(producer)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ha.messages import Message
 from ha.output_log import Producer, feed_subscribers
-from orchestrator.records import Assignment, Peer
+from orchestrator.records import Assignment, Peer, Skipped
 from streams.chunk import Chunk, Position
 from topology.arrays import IntArray
 
@@ -77,6 +77,14 @@ class SourceReread:
     node: str
     after: Position
     emitted: SourceEmitted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSkipped:
+    """The source of a stream has looked at what it left out when the stream began anew."""
+
+    stream: str
+    skipped: Skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +157,7 @@ Event = (
     | SourceEmitted
     | SourceOpened
     | SourceReread
+    | InputSkipped
     | SinkOpened
     | SinkFlushed
     | SinkFailed

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ha.messages import Data
+from ha.messages import Data, Subscribe
 from ha.output_log import OutputLog
 from ha.subscription import Receipt, StreamCursor, past
 from orchestrator.host.events import Deliver, Durable, SourceEmitted, SourceReread
-from orchestrator.records import SinkAssignment, SinkStatus, SourceAssignment, SourceStatus
+from orchestrator.records import SinkAssignment, SinkStatus, Skipped, SourceAssignment, SourceStatus
 from streams.chunk import NO_WATERMARK, Chunk, Position, stream_schema
 from streams.scheduling.miss_ratio import MissRatio
 from streams.scheduling.shedder import Shedder, value_of
@@ -52,6 +52,8 @@ class HostedSource:
     ----------
     accepts_subscribers
         Whether it is known where the log begins.
+    skipped
+        What the stream left out when it began anew.
     """
 
     feeds_subscribers = True
@@ -65,6 +67,9 @@ class HostedSource:
         self.log = OutputLog(schema, rereadable=assignment.resumes)
         self._shedder: Shedder | None = None
         self._shed = 0
+        self._had_ms = NO_WATERMARK
+        self._begins_after_ms: int | None = None
+        self.skipped: Skipped | None = None
         if (shed := assignment.shed) is not None:
             value = None if shed.value is None else value_of(shed.value, schema)
             self._shedder = Shedder(shed.tuples, round(shed.per_ms * 1000), value)
@@ -76,6 +81,26 @@ class HostedSource:
         self.accepts_subscribers = True
         if self.assignment.resumes:
             self.log = OutputLog(self.log.schema, base=position, rereadable=True)
+        elif position.watermark_ms != NO_WATERMARK:
+            self._begins_after_ms = position.watermark_ms
+
+    def asked(self, request: Subscribe) -> None:
+        """Note how far a consumer has come in a former generation of a stream that began anew."""
+        generation, position = request.generation, request.position
+        if self.assignment.resumes or generation is None or position is None:
+            return
+        if generation < self.generation:
+            self._had_ms = max(self._had_ms, position.watermark_ms)
+
+    def unexplained(self) -> Skipped | None:
+        """The range that the stream left out when it began anew, if nobody has looked at it yet."""
+        had_ms, until_ms = self._had_ms, self._begins_after_ms
+        if had_ms == NO_WATERMARK or until_ms is None or until_ms <= had_ms:
+            return None
+        known = self.skipped
+        if known is not None and (known.after_ms, known.until_ms) == (had_ms, until_ms):
+            return None
+        return Skipped(after_ms=had_ms, until_ms=until_ms)
 
     def wanted(self) -> Iterator[Wanted]:
         """Parts of the stream that must be read again."""
@@ -101,6 +126,9 @@ class HostedSource:
         Shed tuples are never numbered, so consumers see no gap.
         """
         rows = emitted.rows
+        if self._begins_after_ms is None:
+            first_ms = rows.column(0)[0].as_py() if rows.num_rows else emitted.watermarks_ms[0]
+            self._begins_after_ms = min(int(first_ms), int(emitted.watermarks_ms[0])) - 1
         if self._shedder is not None:
             admitted = self._shedder.admit(rows, now_us)
             rows = admitted.kept
@@ -110,7 +138,7 @@ class HostedSource:
     @property
     def status(self) -> SourceStatus:
         """Figures of the source for the host's record."""
-        return SourceStatus(next_seq=self.log.end.next_seq, shed=self._shed)
+        return SourceStatus(next_seq=self.log.end.next_seq, shed=self._shed, skipped=self.skipped)
 
 
 SINK_PREFIX = "sink:"

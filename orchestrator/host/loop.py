@@ -235,6 +235,8 @@ class HostLoop:
             self._handle(event)
         for piece in self._source_drivers.reread(sources, self.core.wanted(), now_us):
             self._handle(piece)
+        for counted in self._source_drivers.count(self.core.unexplained()):
+            self._handle(counted)
 
     def _attend_sinks(self) -> None:
         """Open and flush sinks."""

@@ -75,6 +75,15 @@ class ResumableSource(OpenSource, Protocol):
         ...
 
 
+@runtime_checkable
+class CountingSource(OpenSource, Protocol):
+    """An open source that can tell how many tuples it has left out."""
+
+    def tuples_between(self, after_ms: int, until_ms: int) -> int:
+        """Number of tuples with timestamps after `after_ms` up to `until_ms`."""
+        ...
+
+
 class SourceDriver(Driver, frozen=True, kw_only=True):
     """Options of a source, read out of the section `from` of a stream's manifest.
 

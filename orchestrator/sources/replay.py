@@ -233,6 +233,11 @@ class OpenReplay:
         last = self._index(number, until.watermark_ms)
         return self._piece(start_at_us, number, first, last)[0] if first < last else None
 
+    def tuples_between(self, after_ms: int, until_ms: int) -> int:
+        """Number of tuples with timestamps after `after_ms` up to `until_ms`."""
+        ends = [self._position(*self._place(at_ms)).next_seq for at_ms in (after_ms, until_ms)]
+        return ends[1] - ends[0]
+
     def _piece(
         self, start_at_us: int, number: int, first: int, last: int
     ) -> tuple[SourceEmitted, int]:

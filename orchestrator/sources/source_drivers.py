@@ -8,18 +8,19 @@ any other source the timestamps are dropped that were complete before.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from orchestrator.drivers import DriverError, Failures, failure
-from orchestrator.host.events import SourceEmitted, SourceOpened, SourceReread
+from orchestrator.host.events import InputSkipped, SourceEmitted, SourceOpened, SourceReread
 from orchestrator.host.hosted_streams import Wanted
-from orchestrator.records import SourceAssignment
+from orchestrator.records import Skipped, SourceAssignment
 from orchestrator.sources import restore
-from orchestrator.sources.driver import OpenSource, ResumableSource
+from orchestrator.sources.driver import CountingSource, OpenSource, ResumableSource
 from streams.chunk import NO_WATERMARK, Chunk, ChunkError, Position, stream_schema
 
 
@@ -128,6 +129,23 @@ class SourceDrivers:
                 continue
             events.append(SourceReread(node=part.node, after=part.after, emitted=piece))
         return events
+
+    def count(self, skipped: Mapping[str, Skipped]) -> list[InputSkipped]:
+        """The tuples of each range that a stream has left out, as far as its source can tell."""
+        return [
+            InputSkipped(stream=stream, skipped=self._counted(stream, each))
+            for stream, each in skipped.items()
+        ]
+
+    def _counted(self, stream: str, skipped: Skipped) -> Skipped:
+        each = self._attended.get(stream)
+        if each is None or not isinstance(each.source, CountingSource):
+            return skipped
+        try:
+            tuples = each.source.tuples_between(skipped.after_ms, skipped.until_ms)
+        except Exception:  # noqa: BLE001  The range is known all the same.
+            return skipped
+        return msgspec.structs.replace(skipped, tuples=tuples)
 
     def next_due_us(self, assigned: Iterable[SourceAssignment]) -> int | None:
         """When `feed` will have something to do; None if nothing is in sight."""

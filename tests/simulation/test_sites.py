@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.records import Shed
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.sinks.delivered import Delivered
 from tests.pairs import BEGIN_MS, Input, answer
@@ -91,3 +93,32 @@ def test_source_site_killed_together_with_a_primary_that_reads_it(
     scenario.run_for(6.0)
     scenario.heal()
     assert_exact_and_alive(scenario, recording)
+
+
+def test_what_came_due_while_a_site_with_a_shedder_was_away_counts_as_lost(tmp_path: Path) -> None:
+    recording = Input.random(seed=11, seconds=12)
+    manifests = recording.manifests(tmp_path)
+    # It never sheds, but whether a tuple is admitted could depend on when it arrives.
+    shed = Shed(tuples=1000, per_ms=100.0)
+    streams = [
+        msgspec.structs.replace(m.record, shed=shed if m.record.name == "west" else None)
+        for m in manifests.streams
+    ]
+    scenario = Scenario(manifests, seed=3, streams=streams)
+    scenario.begin()
+    scenario.run_for(4)
+    kill_for_a_while(scenario, "west-site")
+    skipped = read_view(scenario.store).hosts["west-site"].sources["west"].skipped
+    assert skipped is not None
+    gone = [row for row in recording.west if skipped.after_ms < row[0] <= skipped.until_ms]
+    assert skipped.tuples == len(gone) > 0
+    (lost,) = [e.event for e in scenario.store.history() if e.event.kind == "input lost"]
+    assert lost.subject == "west"
+    assert lost.detail.startswith(f"{len(gone)} tuples")
+    for stamp in (skipped.after_ms, skipped.until_ms):
+        assert str(stamp) in lost.detail
+    scenario.finish()
+    # Nothing else is missing.
+    kept = [row for row in recording.west if row not in gone]
+    expected = Input(west=kept, east=recording.east, seconds=recording.seconds).expected()
+    assert answer(delivered(scenario, "pairs")) == expected["pairs"]

@@ -147,12 +147,23 @@ def _fragments_table(fragments: Sequence[api.FragmentStatus]) -> Table:
 
 
 def _streams_table(streams: Sequence[api.StreamStatus]) -> Table:
-    table = _table("\nStreams", ("stream", "site"), ("entered", "shed"))
+    table = _table("\nStreams", ("stream", "site"), ("entered", "shed", "lost"))
     for each in streams:
         table.add_row(
-            each.stream, each.site, count(each.entered), _bad(each.shed, count(each.shed))
+            each.stream,
+            each.site,
+            count(each.entered),
+            _bad(each.shed, count(each.shed)),
+            _lost(each),
         )
     return table
+
+
+def _lost(stream: api.StreamStatus) -> str | Text:
+    if stream.skipped is None:
+        return count(0)
+    tuples = stream.skipped.tuples
+    return _bad(1, "some") if tuples is None else _bad(tuples, count(tuples))
 
 
 def _outputs_table(outputs: Sequence[api.OutputStatus]) -> Table:

@@ -8,6 +8,8 @@ from ha.messages import Ack, Control, Data, Subscribe, Subscribed
 from orchestrator.host.events import (
     Deliver,
     Durable,
+    InputSkipped,
+    Report,
     SinkFailed,
     SinkFlushed,
     SinkOpened,
@@ -16,7 +18,7 @@ from orchestrator.host.events import (
     SourceReread,
 )
 from orchestrator.host.hosted_streams import Wanted
-from orchestrator.records import Assignment, SinkAssignment, SourceAssignment, SourceSpec
+from orchestrator.records import Assignment, SinkAssignment, Skipped, SourceAssignment, SourceSpec
 from streams.chunk import Chunk, Position
 from tests.driven_host import COLUMNS, Driven, data, peers, subscribed
 from tests.streams_of_numbers import chunk, numbers
@@ -177,3 +179,59 @@ def test_a_source_of_another_generation_begins_anew() -> None:
     host.hear("one", Subscribe(stream="s", position=known, generation=9))
     (answer,) = host.take(Subscribed)
     assert (answer.position, answer.generation) == (Position(), 12)
+
+
+def begun_anew(position: Position) -> Driven:
+    """A site that was started again, with a source that does not resume."""
+    host = Driven("site")
+    source = SourceAssignment(
+        stream="s", columns=COLUMNS, source=SourceSpec(driver="sensor"), start_at_us=1, generation=9
+    )
+    host.assign(
+        Assignment(
+            incarnation="1",
+            sources=(source,),
+            consumers={"s": ("one", "two")},
+            peers=peers(),
+        )
+    )
+    host.handle(SourceOpened(stream="s", position=position))
+    return host
+
+
+def had(watermark_ms: int, generation: int = 8) -> Subscribe:
+    position = Position(next_seq=2, watermark_ms=watermark_ms)
+    return Subscribe(stream="s", position=position, generation=generation)
+
+
+def test_what_a_stream_left_out_lies_between_its_consumers_and_its_new_beginning() -> None:
+    host = begun_anew(Position())
+    host.hear("one", had(10))
+    assert host.core.unexplained() == {}, "it has not begun"
+    emit(host, chunk(0, [(50, 2)]))
+    assert host.core.unexplained() == {"s": Skipped(after_ms=10, until_ms=49)}
+    host.hear("two", had(20))
+    (left_out,) = host.core.unexplained().values()
+    assert left_out == Skipped(after_ms=20, until_ms=49), "it did enter as far as anybody has it"
+    host.handle(InputSkipped(stream="s", skipped=left_out))
+    assert host.core.unexplained() == {}
+    assert host.core.replica_manager.sources["s"].status.skipped == left_out
+    (said,) = [r for r in host.take(Report) if r.kind == "input lost"]
+    assert said.detail.startswith("an unknown number of tuples")
+
+
+def test_a_source_that_skips_to_the_present_left_out_what_came_due_before() -> None:
+    host = begun_anew(Position(next_seq=5, watermark_ms=40))
+    host.hear("one", had(10))
+    assert host.core.unexplained() == {"s": Skipped(after_ms=10, until_ms=40)}
+
+
+def test_nothing_is_left_out_if_the_stream_goes_on_or_if_consumers_had_it() -> None:
+    host = resumed_source()
+    host.hear("one", had(10))
+    assert host.core.unexplained() == {}
+    host = begun_anew(Position(next_seq=5, watermark_ms=40))
+    host.hear("one", had(10, generation=9))
+    host.hear("one", Subscribe(stream="s", position=None, generation=None))
+    host.hear("two", had(40))
+    assert host.core.unexplained() == {}

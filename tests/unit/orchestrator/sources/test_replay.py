@@ -121,6 +121,14 @@ def test_interval_of_no_whole_number_of_microseconds_is_never_early(tmp_path: Pa
         assert emitted.watermarks_ms.tolist() == [1000 + number]
 
 
+def test_tuples_of_a_range_are_counted_across_rounds(tmp_path: Path) -> None:
+    recording = replay_of(source(tmp_path, [1010, 1020, 1020, 1390], repeat=True))
+    # A round takes 500 ms.
+    assert recording.tuples_between(1010, 1390) == 3
+    assert recording.tuples_between(1020, 1520) == 4
+    assert recording.tuples_between(1400, 1400) == 0
+
+
 def test_empty_recording_still_tells_the_time(tmp_path: Path) -> None:
     replay = replay_of(source(tmp_path, []))
     assert content(replay.emit(START_US, START_US + 10**6)) == (
