@@ -178,6 +178,7 @@ def _applied(
         apply(Cluster(cluster.config, cluster.store), manifests)
     except VivaceError as refused:
         say(str(refused)[:100])
+        figures |= _false_alarms(cluster.store)
         return False
     figures |= {"admitted": 1.0, "applied_s": time.monotonic() - began}
     return True
