@@ -183,8 +183,10 @@ class Replica:
         }
 
     def _has_passed(self, stream: str, position: Position) -> bool:
-        moved_at_ms = self.inputs[stream].moved_at_ms
-        return moved_at_ms is None or position.watermark_ms >= moved_at_ms
+        entry = self.inputs[stream]
+        if entry.cursor.crossing:
+            return False
+        return entry.moved_at_ms is None or position.watermark_ms >= entry.moved_at_ms
 
     def snapshot(self) -> Snapshot | None:
         """The state, for a new peer replica.

@@ -73,6 +73,9 @@ class StreamCursor:
         Nothing with this timestamp or an earlier one is accepted, whatever its number.
     repeated_tuples
         Tuples dropped because they had been received before.
+    crossing
+        Whether it has crossed a discontinuity, and nothing from beyond has been accepted. What the
+        reader has processed is then no position of the new numbering.
     kept
         The cut before which a sink has kept everything for good, in `generation`; None for a reader
         that loses its state when its host ends, and before a sink has received anything.
@@ -90,7 +93,7 @@ class StreamCursor:
         self.repeated_tuples = 0
         self.provisional = False
         self.kept: Position | None = None
-        self._moved = False
+        self.crossing = self._moved = False
 
     @property
     def needs_from(self) -> Position | None:
@@ -107,6 +110,7 @@ class StreamCursor:
         self.provisional = provisional
         self.generation = generation
         self.kept = None
+        self.crossing = False
         self._moved = True
 
     def resume(self, position: Position, generation: int) -> None:
@@ -122,6 +126,7 @@ class StreamCursor:
         if self.position is not None:
             self.floor_ms = max(self.floor_ms, self.position.watermark_ms)
         self.start(position, generation)
+        self.crossing = True
 
     def skip_to(self, chunk: Chunk) -> int:
         """Cross a hole: move to just before `chunk`, and return the number of tuples skipped.
@@ -130,7 +135,7 @@ class StreamCursor:
         """
         before = self.position or Position()
         self.position = Position(next_seq=chunk.first_seq, watermark_ms=before.watermark_ms)
-        self._moved = True
+        self.crossing = self._moved = True
         return chunk.first_seq - before.next_seq
 
     def receive(self, data: Data) -> Received:
@@ -154,7 +159,7 @@ class StreamCursor:
         if (rest := past(chunk, self.floor_ms)) is None:
             return Received(receipt=Receipt.DUPLICATE)
         moved = self._moved or rest is not chunk
-        self._moved = False
+        self.crossing = self._moved = False
         return Received(receipt=Receipt.ACCEPTED, chunk=rest, moved=moved)
 
 

@@ -155,6 +155,28 @@ def test_a_state_from_before_the_crossing_is_not_installed_after_it() -> None:
     assert host.core.counters["snapshots_unusable"] == 1
 
 
+def test_between_two_generations_nobody_is_given_the_state_and_nothing_is_acknowledged() -> None:
+    """Positions of the old numbering would be taken for those of the new one."""
+    host = primary()
+    host.hear("site", data(chunk(0, [(10, 2)])))
+    host.work()
+    host.hear("site", began_anew())
+    host.commands.clear()
+    # All of it was complete before.
+    for part in (None, chunk(0, [(10, 1)])):
+        if part is not None:
+            host.hear("site", anew(part))
+        host.hear("two", SnapshotRequest(fragment="f"))
+        assert host.sent_to("two", Snapshot) == []
+        host.wait(200)
+        assert not any(control.acks for control in host.sent_to("site", Control))
+    host.hear("site", anew(chunk(1, [(20, 1)])))
+    host.work()
+    host.hear("two", SnapshotRequest(fragment="f"))
+    (snapshot,) = host.sent_to("two", Snapshot)
+    assert snapshot.inputs["s"] == (2, Position(next_seq=2, watermark_ms=20))
+
+
 def test_a_state_of_an_earlier_generation_of_the_fragment_is_not_installed() -> None:
     """Snapshots may be overtaken: this one was under way when the fragment started over."""
     other = primary()
