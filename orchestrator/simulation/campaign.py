@@ -91,7 +91,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 def check(schedule: Schedule) -> tuple[Observed, list[str]]:
     """Play a schedule, and check everything that is promised."""
     seen = play(schedule)
-    return seen, findings(seen, expected(seen.setting))
+    return seen, findings(seen, expected(seen.setting, seen.entered))
 
 
 def judge(seed: int, selection: Selection, *, shrunk: bool = True) -> TrialVerdict:

@@ -30,6 +30,8 @@ def findings(seen: Observed, expected: dict[str, Expected]) -> list[str]:
         *_redundancy(seen),
         *_state_lost(seen),
         *(finding for stream in seen.arrivals for finding in _sink(seen, expected, stream)),
+        *_shed(seen),
+        *(each for name, stream in seen.watched for each in _watched(seen, expected, name, stream)),
         *_replicas(seen, expected),
         *_acknowledged(seen),
         *_diverged(seen),
@@ -45,6 +47,32 @@ def losses_us(seen: Observed) -> dict[str, int]:
         for entry in seen.entries
         if entry.subject == "history" and entry.text.startswith("state lost ")
     }
+
+
+def began_anew_us(seen: Observed) -> dict[str, int]:
+    """Stream → when it was last said to begin anew."""
+    return {
+        entry.text.split(":")[0].rpartition(" ")[2]: entry.at_us
+        for entry in seen.entries
+        if entry.subject == "history" and entry.text.startswith("stream begins anew ")
+    }
+
+
+def _interrupted(seen: Observed, stream: str) -> bool:
+    """Whether a site was started again whose source does not emit everything again."""
+    recording = seen.setting.recordings.get(stream)
+    return recording is not None and not recording.gapless and stream in seen.anew_us
+
+
+def _shed(seen: Observed) -> Iterator[str]:
+    """A load shedder counts every tuple that it drops, and admits no more than its limit."""
+    for stream, recording in seen.setting.recordings.items():
+        if recording.shed is None or stream in seen.anew_us or not seen.entered.get(stream):
+            continue
+        entered = sum(chunk.rows.num_rows for chunk in seen.entered[stream])
+        counted = entered + seen.shed[stream]
+        if counted != recording.rows.num_rows:
+            yield f"truth: {stream} counts {counted} tuples of {recording.rows.num_rows}"
 
 
 def _redundancy(seen: Observed) -> Iterator[str]:
@@ -75,7 +103,8 @@ def _sink(seen: Observed, expected: dict[str, Expected], stream: str) -> Iterato
     if any(after[0] < before[0] for before, after in pairwise(rows)):
         yield f"order: timestamps of {stream} fall at its sink"
     told_lost = sum(arrival.delivery.lost for arrival in arrivals)
-    excused = [name for name in seen.setting.upstream(stream) if name in seen.exposed_us]
+    upstream = seen.setting.upstream(stream)
+    excused = [name for name in upstream if name in seen.exposed_us or _interrupted(seen, name)]
     if rows == wanted:
         if told_lost and not excused:
             yield f"truth: {told_lost} tuples of {stream} are reported lost, and none is"
@@ -83,8 +112,8 @@ def _sink(seen: Observed, expected: dict[str, Expected], stream: str) -> Iterato
     if not excused:
         yield f"content: {stream}: {_difference(rows, wanted)}; {told_lost} reported lost"
         return
-    said = losses_us(seen)
-    if not told_lost and not any(name in said for name in seen.setting.upstream(stream)):
+    said = losses_us(seen) | began_anew_us(seen)
+    if not told_lost and not any(name in said for name in upstream):
         yield f"truth: {stream}: {_difference(rows, wanted)}, and nothing says so"
     settled_ms = _settled_ms(seen, stream)
     late = [row for row in rows if row[0] > settled_ms]
@@ -92,9 +121,28 @@ def _sink(seen: Observed, expected: dict[str, Expected], stream: str) -> Iterato
         yield f"content: {stream} is wrong long after the loss: {_difference(late, right)}"
 
 
+def _watched(
+    seen: Observed, expected: dict[str, Expected], observer: str, stream: str
+) -> Iterator[str]:
+    """What an observer has received is a part of the stream, each tuple once and in order."""
+    upstream = seen.setting.upstream(stream)
+    if any(name in seen.exposed_us or name in seen.anew_us for name in upstream):
+        return
+    chunks = [arrival.delivery.chunk for arrival in seen.watched[observer, stream]]
+    if not chunks:
+        return
+    rows = [row for chunk in chunks for row in rows_of(chunk.rows)]
+    # The first chunk may begin with timestamps of which there is no tuple.
+    first_ms = rows[0][0] if rows else chunks[-1].watermark_ms
+    first_ms = min(first_ms, int(chunks[0].watermarks_ms[0]))
+    wanted = [row for row in expected[stream].rows if first_ms <= row[0] <= chunks[-1].watermark_ms]
+    if rows != wanted:
+        yield f"observer: {observer} of {stream}: {_difference(rows, wanted)}"
+
+
 def _settled_ms(seen: Observed, stream: str) -> int:
     """Timestamp after which no window holds anything of the time of a loss."""
-    said = losses_us(seen)
+    said = losses_us(seen) | began_anew_us(seen)
     upstream = seen.setting.upstream(stream)
     last_us = max((at for name, at in said.items() if name in upstream), default=seen.began_us)
     depth = sum(name in seen.setting.programs for name in upstream)
@@ -159,6 +207,8 @@ def _acknowledged(seen: Observed) -> Iterator[str]:
         logs |= {name: source.log for name, source in manager.sources.items()}
         for name, log in logs.items():
             for reader, subscriber in log.subscribers.items():
+                if (read_by := seen.world.hosts.get(reader)) is None or not read_by.alive:
+                    continue
                 if subscriber.acknowledged.next_seq != log.end.next_seq:
                     yield (
                         f"reader: {reader} has acknowledged {subscriber.acknowledged.next_seq} of "

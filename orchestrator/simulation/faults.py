@@ -1,4 +1,4 @@
-"""The faults that a schedule may contain, as records: they replay from JSON.
+"""The faults and observers that a schedule may contain, as records: they replay from JSON.
 
 Times count from the moment the streams begin. A *target* is a node, or a role such as
 `primary:pairs`: the node that has this role when the fault strikes. A fault whose target does not
@@ -165,6 +165,29 @@ class Break(Linked, frozen=True, kw_only=True, tag="connection"):
 AnyFault = (
     Crash | Pause | StoreCut | Slow | Clock | CoordinatorCrash | StoreAway | Cut | Delay | Break
 )
+
+
+class Observe(msgspec.Struct, frozen=True, kw_only=True):
+    """An observer, such as `vivace tail`, reads streams for a while.
+
+    Attributes
+    ----------
+    name
+        Of its node.
+    region
+        It observes from there.
+    at_ms, until_ms
+        When it comes, and when it goes; None: it stays.
+    orderly
+        Whether it leaves in order, instead of being killed.
+    """
+
+    name: str
+    streams: tuple[str, ...]
+    region: str
+    at_ms: int
+    until_ms: int | None
+    orderly: bool
 
 
 def fault_text(fault: AnyFault) -> str:

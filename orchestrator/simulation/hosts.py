@@ -15,6 +15,7 @@ from ha.messages import Message, Snapshot
 from ha.roles import ReplicaRole
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Event, MessageArrived, Report
+from orchestrator.host.hosted_streams import HostedSource
 from orchestrator.host.loop import HostLoop, Surroundings, host_identity
 from orchestrator.host.name_claim import Claimed
 from orchestrator.host.preparation import SnapshotPreparations
@@ -24,6 +25,7 @@ from orchestrator.simulation.clocks import HostClock
 from orchestrator.simulation.memory_store import MemoryStore, OutOfWrites
 from orchestrator.sinks.sink_drivers import SinkDrivers
 from orchestrator.store.protocol import ASSIGNMENTS, StoreError
+from streams.chunk import Chunk, Position
 
 if TYPE_CHECKING:
     from orchestrator.simulation.world import World
@@ -37,6 +39,9 @@ RETRY_US = 200_000
 LOOK_US = 2_000_000
 """A host looks at the store this often even if no watch has fired."""
 
+
+Entered = Callable[["SimulatedHost", HostedSource, list[Chunk]], None]
+"""Takes the chunks that a source has numbered in a turn of its host."""
 
 MOST_TURNS = 1_000
 """A host that takes more turns at one moment never rests."""
@@ -106,6 +111,7 @@ class SimulatedHost:
         self._busy_until_us = self._next_check_us = 0
         self._next_run_us: int | None = None
         self._last_run_us = self._turns = 0
+        self._entered: dict[str, Position] = {}
         self._next_exchange_us: int | None = None
         self.core = self._loop.core
         self.link = self._loop.link
@@ -196,6 +202,12 @@ class SimulatedHost:
             return
         self._exchange_at(next_us)
 
+    def shut_down(self) -> None:
+        """End in order."""
+        if self.runs:
+            self._loop.execute(self.core.shut_down())
+            self._leave()
+
     def _leave(self) -> None:
         """End as `HostProcess.run` does when another process has claimed the host's name."""
         self.alive = False
@@ -228,6 +240,8 @@ class SimulatedHost:
         try:
             self._count_turn()
             self._loop.turn(self._events(inbox))
+            if self._world.on_entered is not None and self.core.replica_manager.sources:
+                self._tell_entered(self._world.on_entered)
             if self._world.check_invariants and self._world.now_us >= self._next_check_us:
                 self._next_check_us = self._world.now_us + self._world.check_every_us
                 self.core.check_invariants()
@@ -235,6 +249,22 @@ class SimulatedHost:
             self._break(error)
             return
         self.schedule(self._next_turn_us())
+
+    def _tell_entered(
+        self, tell: Callable[[SimulatedHost, HostedSource, list[Chunk]], None]
+    ) -> None:
+        """Tell what the sources have numbered in this turn."""
+        for stream, source in self.core.replica_manager.sources.items():
+            known = self._entered.get(stream)
+            if source.log.end == known:
+                continue
+            self._entered[stream] = source.log.end
+            fresh: list[Chunk] = []
+            for chunk in reversed(source.log.chunks()):
+                if known is not None and chunk.watermark_ms <= known.watermark_ms:
+                    break
+                fresh.insert(0, chunk)
+            tell(self, source, fresh)
 
     def _count_turn(self) -> None:
         now_us = self._world.now_us

@@ -9,6 +9,7 @@ from orchestrator.records import ReplicaId
 from orchestrator.simulation.schedule import Schedule
 from orchestrator.simulation.setting import Setting
 from orchestrator.simulation.world import World
+from streams.chunk import Chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,17 @@ class Observed:
         Fragment, epoch → primaries that the store has listed under it.
     exposed_us
         Fragment → when a fault took its last warm replica.
+    entered
+        Stream → what its site has numbered, in order; only of streams whose content depends on
+        what happens.
+    shed
+        Stream → how many tuples its site's processes say that they have shed.
+    anew_us
+        Stream → when it last began anew.
     struck
         Nodes that faults hit, as they were resolved.
+    watched
+        Observer, stream → what it has received.
     stuck
         What did not come about in time.
     """
@@ -60,7 +70,13 @@ class Observed:
         default_factory=dict[tuple[str, int], set[ReplicaId]]
     )
     exposed_us: dict[str, int] = field(default_factory=dict[str, int])
+    entered: dict[str, list[Chunk]] = field(default_factory=dict[str, list[Chunk]])
+    shed: dict[str, int] = field(default_factory=dict[str, int])
+    anew_us: dict[str, int] = field(default_factory=dict[str, int])
     struck: dict[str, int] = field(default_factory=dict[str, int])
+    watched: dict[tuple[str, str], list[Arrival]] = field(
+        default_factory=dict[tuple[str, str], list[Arrival]]
+    )
     stuck: list[str] = field(default_factory=list[str])
     entries: list[Entry] = field(default_factory=list[Entry])
     healed: bool = False

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from orchestrator.simulation.setting import Setting
-from streams.chunk import Chunk
+from streams.chunk import NO_WATERMARK, Chunk, Position
 from streams.engine import FragmentEngine
 
 Row = tuple[int, ...]
@@ -26,8 +27,16 @@ class Expected:
     end_ms: int
 
 
-def expected(setting: Setting) -> dict[str, Expected]:
-    """Every stream of a setting, as a fault-free evaluation makes it."""
+def expected(
+    setting: Setting, entered: Mapping[str, Sequence[Chunk]] | None = None
+) -> dict[str, Expected]:
+    """Every stream of a setting, as a fault-free evaluation makes it.
+
+    Parameters
+    ----------
+    entered
+        Stream → what its site has numbered, if that is not the whole recording.
+    """
     whole = {
         name: Chunk(
             first_seq=0,
@@ -37,6 +46,9 @@ def expected(setting: Setting) -> dict[str, Expected]:
         )
         for name, recording in setting.recordings.items()
     }
+    for name, chunks in (entered or {}).items():
+        if chunks:
+            whole[name] = _joined(chunks)
     for name, program in setting.programs.items():
         engine = FragmentEngine(program)
         for stream in program.inputs:
@@ -52,6 +64,26 @@ def expected(setting: Setting) -> dict[str, Expected]:
     return {
         name: Expected(rows_of(chunk.rows), chunk.watermark_ms) for name, chunk in whole.items()
     }
+
+
+def _joined(chunks: Sequence[Chunk]) -> Chunk:
+    """A stream in one chunk, without timestamps that were complete before."""
+    parts: list[Chunk] = []
+    reached_ms = NO_WATERMARK
+    for chunk in chunks:
+        known = int(np.searchsorted(chunk.timestamps, reached_ms, side="right"))
+        cut = Position(next_seq=chunk.first_seq + known, watermark_ms=reached_ms)
+        if (rest := chunk.after(cut)) is not None:
+            parts.append(rest)
+            reached_ms = rest.watermark_ms
+    table = pa.Table.from_batches([part.rows for part in parts]).combine_chunks()
+    (rows,) = table.to_batches() or [parts[0].rows]
+    return Chunk(
+        first_seq=0,
+        rows=rows,
+        watermarks_ms=np.concatenate([part.watermarks_ms for part in parts]),
+        ingestion_times_us=np.concatenate([part.ingestion_times_us for part in parts]),
+    )
 
 
 def rows_of(rows: pa.RecordBatch) -> list[Row]:

@@ -26,6 +26,8 @@ from orchestrator.simulation.faults import (
     Crash,
     Cut,
     Delay,
+    Linked,
+    Observe,
     Pause,
     Slow,
     StoreAway,
@@ -56,12 +58,15 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         Of the setting and of everything else that is random.
     queries
         How many of the setting's queries run, the first ones; None: all.
+    observers
+        Who reads streams besides the sinks.
     """
 
     seed: int
     shape: Shape
     faults: tuple[AnyFault, ...]
     queries: int | None = None
+    observers: tuple[Observe, ...] = ()
 
     @property
     def setting(self) -> Setting:
@@ -287,4 +292,35 @@ def random_schedule(
             count = 1 if shape is Shape.SINGLE else int(rng.integers(2, 4))
             drawn = [str(name) for name in rng.choice(names, count, p=weights / weights.sum())]
             faults = [KINDS[name](rng, setting, ms) for name, ms in zip(drawn, at_ms, strict=False)]
-    return Schedule(seed=seed, shape=shape, faults=tuple(faults))
+    more = np.random.default_rng((seed, 5))
+    observers = _observers(more, setting)
+    for observer in observers:
+        faults = [_turned(more, fault, observer.name) for fault in faults]
+    return Schedule(seed=seed, shape=shape, faults=tuple(faults), observers=observers)
+
+
+def _observers(rng: np.random.Generator, setting: Setting) -> tuple[Observe, ...]:
+    """In some schedules one observer, which comes before the faults, or meanwhile."""
+    if rng.random() >= 0.2:
+        return ()
+    read = {name for program in setting.programs.values() for name in program.inputs}
+    streams = sorted(read | setting.programs.keys())
+    count = int(rng.integers(1, 3))
+    at_ms = _round(rng.uniform(0, LAST_FAULT_MS))
+    observer = Observe(
+        name="watch",
+        streams=tuple(sorted({str(name) for name in rng.choice(streams, count)})),
+        region=_pick(rng, [spec.region for spec in setting.specs]),
+        at_ms=at_ms,
+        until_ms=_round(at_ms + rng.uniform(500, 4000)) if rng.random() < 0.4 else None,
+        orderly=bool(rng.random() < 0.5),
+    )
+    return (observer,)
+
+
+def _turned(rng: np.random.Generator, fault: AnyFault, observer: str) -> AnyFault:
+    """A fault of a link as it is, or between one of its ends and the observer."""
+    if not isinstance(fault, Linked) or rng.random() < 0.7:
+        return fault
+    here, there = (fault.here, observer) if rng.random() < 0.5 else (observer, fault.there)
+    return msgspec.structs.replace(fault, here=here, there=there)

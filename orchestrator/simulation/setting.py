@@ -8,6 +8,7 @@ fragments read one stream, also across queries.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,11 @@ from orchestrator.records import (
     HostSpec,
     NodeKind,
     QueryRecord,
+    Shed,
+    SourceSpec,
     StreamRecord,
 )
+from orchestrator.simulation.sensor import Sensor
 from orchestrator.sources import spec_of
 from orchestrator.sources.replay import RECORDED_TIMESTAMP, Replay
 from streams.chunk import stream_schema
@@ -37,6 +41,17 @@ LONGEST_WINDOW_MS = 3_000
 """No window of a statement holds tuples for longer."""
 
 
+class Played(Enum):
+    """How a recording is played when its site has been started again."""
+
+    REPLAY = "replay"
+    """It resumes."""
+    SENSOR = "sensor"
+    """It goes on with what is due from then on."""
+    REWINDING = "rewinding"
+    """It begins again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """The recording of one stream.
@@ -47,12 +62,44 @@ class Recording:
         With the stream's schema, in order.
     watermarks_ms
         As the driver will give them, rising, shape (m,).
+    driver
+        How it is played.
+    shed
+        Limits of the stream's load shedder, if it has one.
     """
 
     site: str
     rows: pa.RecordBatch
     interval_ms: int
     watermarks_ms: IntArray
+    driver: Played = Played.REPLAY
+    shed: Shed | None = None
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a site that is started again continues the stream."""
+        return self.driver is Played.REPLAY and self.shed is None
+
+    @property
+    def gapless(self) -> bool:
+        """Whether everything enters, whatever becomes of the site."""
+        return self.shed is None and self.driver is not Played.SENSOR
+
+    def source(self, path: str, end_ms: int) -> SourceSpec:
+        """The driver that plays the recording."""
+        if self.driver is Played.REPLAY:
+            replay = Replay(
+                path=path, begin_ms=BEGIN_MS, end_ms=end_ms, interval_ms=self.interval_ms
+            )
+            return spec_of("replay", replay)
+        sensor = Sensor(
+            path=path,
+            begin_ms=BEGIN_MS,
+            end_ms=end_ms,
+            interval_ms=self.interval_ms,
+            rewinds=self.driver is Played.REWINDING,
+        )
+        return spec_of("sensor", sensor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,19 +185,14 @@ class Setting:
             fields[0] = pa.field(RECORDED_TIMESTAMP, pa.int64())
             rows = pa.RecordBatch.from_arrays(recording.rows.columns, schema=pa.schema(fields))
             parquet.write_table(pa.Table.from_batches([rows]), path)
-            source = Replay(
-                path=str(path),
-                begin_ms=BEGIN_MS,
-                end_ms=self.end_ms,
-                interval_ms=recording.interval_ms,
-            )
             records.append(
                 StreamRecord(
                     name=name,
                     site=recording.site,
                     columns=COLUMNS,
                     rate_bytes_s=1000.0,
-                    source=spec_of("replay", source),
+                    shed=recording.shed,
+                    source=recording.source(str(path), self.end_ms),
                 )
             )
         return records
@@ -186,7 +228,7 @@ def random_setting(seed: int) -> Setting:
         ),
         specs=tuple(_spec(place, NodeKind.EXECUTOR) for place in nodes)
         + tuple(_spec(place, NodeKind.SITE) for place in sites),
-        recordings=recordings,
+        recordings=_played(more, recordings),
         queries=queries,
         programs=programs,
         query_of=query_of,
@@ -218,6 +260,19 @@ def _recording(rng: np.random.Generator, site: str, seconds: int, interval_ms: i
         interval_ms=interval_ms,
         watermarks_ms=np.union1d(ends_ms, times),
     )
+
+
+def _played(rng: np.random.Generator, recordings: dict[str, Recording]) -> dict[str, Recording]:
+    """The recordings, one of which may have a load shedder or a source that cannot resume."""
+    chance, name = rng.random(), str(rng.choice(sorted(recordings)))
+    one = recordings[name]
+    if chance < 0.15:
+        value = "value" if rng.random() < 0.5 else None
+        shed = Shed(tuples=int(rng.integers(1, 4)), per_ms=500.0, value=value)
+        one = replace(one, shed=shed)
+    elif chance < 0.3:
+        one = replace(one, driver=Played.SENSOR if rng.random() < 0.5 else Played.REWINDING)
+    return {**recordings, name: one}
 
 
 def _statement(rng: np.random.Generator, name: str, known: list[str]) -> str:

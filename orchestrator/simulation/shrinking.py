@@ -1,7 +1,7 @@
 """Makes a failing schedule smaller, as long as it fails in the same way.
 
-Tried in this order, again and again until nothing helps: fewer queries, one fault less, shorter
-faults, plainer faults.
+Tried in this order, again and again until nothing helps: fewer queries, no observer, one fault
+less, shorter faults, plainer faults.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
     count = len(schedule.setting.queries)
     if count > 1:
         yield msgspec.structs.replace(schedule, queries=count - 1)
+    if schedule.observers:
+        yield msgspec.structs.replace(schedule, observers=())
     faults = schedule.faults
     for i in range(len(faults)):
         if len(faults) > 1:

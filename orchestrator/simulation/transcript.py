@@ -19,6 +19,10 @@ def transcript(seen: Observed, found: Sequence[str]) -> str:
         lines += [f"{query.name}: {statement.text}" for statement in parse(query.statements)]
         leaving = ", ".join(f"{stream} at {site}" for stream, site in query.outputs.items())
         lines.append(f"{query.name} delivers {leaving}")
+    lines += [
+        f"{each.name} reads {' '.join(each.streams)} from {each.at_ms} to {each.until_ms or '…'} ms"
+        for each in schedule.observers
+    ]
     lines += [f"planned at {fault.at_ms} ms: {fault_text(fault)}" for fault in schedule.faults]
     lines.append("")
     lines += [_line(seen, entry) for entry in seen.entries if entry.at_us >= seen.began_us]

@@ -8,7 +8,7 @@ took the last warm replica, so that its state was lost by right.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,8 @@ from orchestrator.control.decision import DecisionSettings
 from orchestrator.control.process import Coordination
 from orchestrator.control.view import read_view
 from orchestrator.host.events import Deliver, Report
-from orchestrator.records import FragmentRecord, HistoryEvent, ReplicaId
+from orchestrator.host.hosted_streams import HostedSource
+from orchestrator.records import FragmentRecord, HistoryEvent, HostSpec, NodeKind, ReplicaId
 from orchestrator.simulation.faults import (
     AnyFault,
     Break,
@@ -27,6 +28,7 @@ from orchestrator.simulation.faults import (
     Crash,
     Cut,
     Delay,
+    Observe,
     Pause,
     Slow,
     StoreAway,
@@ -40,6 +42,7 @@ from orchestrator.simulation.schedule import Schedule
 from orchestrator.simulation.setting import BEGIN_MS
 from orchestrator.simulation.world import World
 from orchestrator.store.protocol import FRAGMENTS, QUERIES, STREAMS
+from streams.chunk import Chunk
 
 START_LIMIT_S = 30.0
 """Virtual time within which the queries must run and be protected."""
@@ -98,6 +101,8 @@ class Trial:
         self.world.on_broken = self._broken
         self.world.on_kill = self._expose
         self.world.on_bad_decision = self._bad_decision
+        if not all(recording.resumes for recording in setting.recordings.values()):
+            self.world.on_entered = self._enter
         self.world.server.on_change = self._store_changed
         self.observed = Observed(
             setting, schedule, self.world, {stream: [] for stream in setting.outputs}
@@ -105,6 +110,9 @@ class Trial:
         self.store = self.world.server.connect()
         self._candidates: list[tuple[MemoryStore, Coordination]] = []
         self._restart_us: dict[str, int] = {}
+        self._nodes = [spec.node for spec in setting.specs]
+        self._newest_generation: dict[str, int] = {}
+        self._shed_before: dict[str, int] = {}
         self._stood = 0
         for _ in range(CANDIDATES):
             self._stand()
@@ -125,6 +133,8 @@ class Trial:
         self._supervise()
         for fault in self.schedule.faults:
             self._later(fault.at_ms, lambda fault=fault: self._strike(fault))
+        for observer in self.schedule.observers:
+            self._observe(observer)
         ends_ms = max(
             [self.setting.seconds * 1000, *(fault.ends_ms for fault in self.schedule.faults)]
         )
@@ -134,6 +144,11 @@ class Trial:
             f"{stream} stopped at {self._reached_ms(stream)} of {self.setting.seconds * 1000} ms"
             for stream in self.setting.outputs
             if not self._complete(stream)
+        ]
+        seen.stuck += [
+            f"{name} stopped at {_reached_ms(kept)} of {self.setting.seconds * 1000} ms of {stream}"
+            for name, stream, kept in self._watching()
+            if _reached_ms(kept) < self.setting.seconds * 1000
         ]
         seen.healed = self._healed()
         self._run_for(CALM_S)
@@ -156,7 +171,26 @@ class Trial:
 
     def _deliver(self, node: str, delivery: Deliver, arrived_us: int) -> None:
         arrival = Arrival(arrived_us, node, delivery)
-        self.observed.arrivals[delivery.stream].append(arrival)
+        if (node, delivery.stream) in self.observed.watched:
+            self.observed.watched[node, delivery.stream].append(arrival)
+        else:
+            self.observed.arrivals[delivery.stream].append(arrival)
+
+    def _enter(self, host: SimulatedHost, source: HostedSource, chunks: list[Chunk]) -> None:
+        if self.setting.recordings[source.stream].resumes:
+            return
+        seen = self.observed
+        generation = self._newest_generation.get(source.stream, 0)
+        if source.generation < generation:
+            # A process that was replaced: nobody hears it.
+            return
+        if source.generation > generation:
+            self._newest_generation[source.stream] = source.generation
+            self._shed_before[source.stream] = seen.shed.get(source.stream, 0)
+            if generation:
+                seen.anew_us[source.stream] = self.world.now_us
+        seen.entered.setdefault(source.stream, []).extend(chunks)
+        seen.shed[source.stream] = self._shed_before[source.stream] + source.status.shed
 
     def _broken(self, host: SimulatedHost, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
@@ -305,7 +339,8 @@ class Trial:
             record = self._fragment(f"{self.setting.query_of[fragment]}.{fragment}")
             replica = None if record is None else getattr(record, role)
             node = None if replica is None else replica.node
-        return node if node is not None and self.world.hosts[node].alive else None
+        host = None if node is None else self.world.hosts.get(node)
+        return node if host is not None and host.alive else None
 
     def _fragment(self, name: str) -> FragmentRecord | None:
         """A fragment's record as the store's server has it, also while that does not answer."""
@@ -324,7 +359,8 @@ class Trial:
 
     def _supervise(self) -> None:
         """Start every host again that has ended, some time later."""
-        for node, host in self.world.hosts.items():
+        for node in self._nodes:
+            host = self.world.hosts[node]
             if host.alive:
                 continue
             if host.store.writes_left == 0:
@@ -335,6 +371,42 @@ class Trial:
                 self._note(node, "starts again")
                 self.world.restart(node)
         self.world.at(self.world.now_us + SUPERVISE_US, self._supervise)
+
+    def _observe(self, observer: Observe) -> None:
+        """Have an observer come, and go."""
+        spec = HostSpec(
+            cluster=self.setting.cluster.name,
+            node=observer.name,
+            kind=NodeKind.OBSERVER,
+            region=observer.region,
+            domain=observer.name,
+            zookeeper="",
+            secret="",
+        )
+
+        def come() -> None:
+            for stream in observer.streams:
+                self.observed.watched[observer.name, stream] = []
+            self.world.start_host(spec, observer.streams)
+
+        def leave() -> None:
+            host = self.world.hosts.get(observer.name)
+            if host is None or not host.alive:
+                return
+            if observer.orderly:
+                host.shut_down()
+            else:
+                self.world.kill(observer.name)
+
+        self._later(observer.at_ms, come)
+        if observer.until_ms is not None:
+            self._later(observer.until_ms, leave)
+
+    def _watching(self) -> Iterator[tuple[str, str, list[Arrival]]]:
+        """Observers that stay, the streams that they read, and what they have received."""
+        for observer in self.schedule.observers:
+            for stream in observer.streams if observer.until_ms is None else ():
+                yield observer.name, stream, self.observed.watched.get((observer.name, stream), [])
 
     # Time.
 
@@ -370,30 +442,37 @@ class Trial:
         return max(known) if len(known) == len(starts) else 0
 
     def _finished(self) -> bool:
-        return all(self._complete(stream) for stream in self.setting.outputs)
+        end_ms = self.setting.seconds * 1000
+        return all(self._complete(stream) for stream in self.setting.outputs) and all(
+            _reached_ms(kept) >= end_ms for _, _, kept in self._watching()
+        )
 
     def _complete(self, stream: str) -> bool:
         return self._reached_ms(stream) >= self.setting.seconds * 1000
 
     def _reached_ms(self, stream: str) -> int:
         """Timestamp up to which a sink has everything, counted from the streams' begin."""
-        kept = self.observed.arrivals[stream]
-        return kept[-1].delivery.chunk.watermark_ms - BEGIN_MS if kept else 0
+        return _reached_ms(self.observed.arrivals[stream])
 
     def _healed(self) -> bool:
         if self.world.server.away:
             return False
         view = read_view(self.store)
-        lives = {node: host.incarnation for node, host in self.world.hosts.items() if host.runs}
+        hosts = [self.world.hosts[node] for node in self._nodes]
+        known = {found.record.incarnation for found in view.nodes.values()}
         return (
-            lives.keys() == self.world.hosts.keys()
-            and lives == {node: found.record.incarnation for node, found in view.nodes.items()}
+            all(host.runs and host.incarnation in known for host in hosts)
             and len(view.fragments) == len(self.setting.programs)
             and all(view.protected(found.record) for found in view.fragments.values())
         )
 
     def _note(self, subject: str, text: str) -> None:
         self.observed.entries.append(Entry(self.world.now_us, subject, text))
+
+
+def _reached_ms(kept: list[Arrival]) -> int:
+    """Timestamp up to which everything has arrived, counted from the streams' begin."""
+    return kept[-1].delivery.chunk.watermark_ms - BEGIN_MS if kept else 0
 
 
 def _told(said: Report | HistoryEvent) -> str:

@@ -25,7 +25,7 @@ from orchestrator.host.name_claim import claim_name
 from orchestrator.host.parts import STALLED_US
 from orchestrator.host.wire import encode, encode_frames
 from orchestrator.records import ClusterRecord, HostSpec, SinkAssignment
-from orchestrator.simulation.hosts import SimulatedHost
+from orchestrator.simulation.hosts import Entered, SimulatedHost
 from orchestrator.simulation.links import Lane, Links
 from orchestrator.simulation.memory_sink import Deliveries, MemorySinks
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore, OutOfWrites
@@ -116,6 +116,8 @@ class World:
         error is raised.
     on_kill
         Told of a host that is about to be killed.
+    on_entered
+        Told of the chunks that a source has numbered in a turn.
     on_bad_decision
         Told of an error in a coordinator's round; None: it is raised.
     """
@@ -146,6 +148,7 @@ class World:
         self.frames = frames
         self.on_broken: Callable[[SimulatedHost, Exception], None] | None = None
         self.on_kill: Callable[[SimulatedHost], None] = lambda _: None
+        self.on_entered: Entered | None = None
         self.on_bad_decision: Callable[[Exception], None] | None = None
         self.links = Links(self.at, lambda: self.now_us)
         self._session_timeout_us = session_timeout_us

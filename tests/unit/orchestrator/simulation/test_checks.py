@@ -46,7 +46,10 @@ def _with_arrivals(seen: Observed, tamper: Callable[[list[Arrival]], list[Arriva
 
 
 def _found(seen: Observed) -> set[str]:
-    return {finding.partition(":")[0] for finding in findings(seen, expected(seen.setting))}
+    return {
+        finding.partition(":")[0]
+        for finding in findings(seen, expected(seen.setting, seen.entered))
+    }
 
 
 def _middle(arrivals: list[Arrival]) -> int:

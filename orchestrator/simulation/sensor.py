@@ -1,0 +1,68 @@
+"""A source that cannot resume: a recording, read as a sensor would measure it.
+
+Its site may be killed. A *live* sensor then goes on with what is measured from now on. One that
+*rewinds* begins again with everything since the streams' start, under new numbers.
+"""
+
+from __future__ import annotations
+
+from orchestrator import sources
+from orchestrator.host.events import SourceEmitted
+from orchestrator.records import SourceAssignment
+from orchestrator.sources.driver import SourceDriver
+from orchestrator.sources.replay import OpenReplay, Recording, Replay
+
+
+class Sensor(SourceDriver, frozen=True, kw_only=True):
+    """Options as those of a replay.
+
+    Attributes
+    ----------
+    rewinds
+        Whether it begins again when it is opened again.
+    """
+
+    path: str
+    begin_ms: int
+    end_ms: int
+    interval_ms: int
+    rewinds: bool
+
+    @property
+    def together_ms(self) -> float:
+        """An interval."""
+        return self.interval_ms
+
+    def open(self, assignment: SourceAssignment) -> OpenSensor:
+        """Read the file."""
+        replay = Replay(
+            path=self.path,
+            begin_ms=self.begin_ms,
+            end_ms=self.end_ms,
+            interval_ms=self.interval_ms,
+        )
+        recording = Recording.load(replay, assignment.columns)
+        return OpenSensor(OpenReplay(assignment.stream, replay, recording), rewinds=self.rewinds)
+
+
+class OpenSensor:
+    """Emits what is due, and reads nothing again."""
+
+    def __init__(self, replay: OpenReplay, *, rewinds: bool) -> None:
+        self._replay = replay
+        self._waits = not rewinds
+
+    def next_due_us(self, start_at_us: int) -> int | None:
+        """When the next watermark is due."""
+        return self._replay.next_due_us(start_at_us)
+
+    def emit(self, start_at_us: int, now_us: int) -> SourceEmitted | None:
+        """A piece of what is due by now."""
+        if self._waits and now_us >= start_at_us:
+            self._waits = False
+            position = self._replay.due_position(start_at_us, now_us)
+            self._replay.seek(position.watermark_ms)
+        return self._replay.emit(start_at_us, now_us)
+
+
+sources.register("sensor", Sensor)
