@@ -105,7 +105,9 @@ def test_each_false_alarm_makes_it_more_patient_up_to_a_limit() -> None:
         after = suspected_after(made, now)
         assert after is not None
         taken.append(after)
-        now += after + TICK
+        # The time that must lie between two suspicions passes, and the peer is well.
+        ticked(made, now + after, now + after + SECOND, "peer")
+        now += after + SECOND
     assert taken == sorted(taken)
     assert taken[1] > 1.5 * taken[0]
     assert taken[-1] <= MOST_PATIENCE * LIMIT + TICK
@@ -152,6 +154,13 @@ def test_ignores_peers_it_does_not_watch() -> None:
     made.lost("peer")
     made.told_lag("peer", 1)
     assert ticked(made, 0, SECOND) == []
+
+
+def test_an_assignment_that_names_a_peer_again_is_no_sign_of_life() -> None:
+    made = detector()
+    ticked(made, 0, 100_000)
+    made.watch({"peer", "other"}, 100_000)
+    assert ticked(made, 100_000, LIMIT + 2 * TICK, "other") == ["peer"]
 
 
 def test_a_peer_that_was_unwatched_meanwhile_is_suspected_anew() -> None:
