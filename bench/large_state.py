@@ -34,9 +34,9 @@ from orchestrator.store.protocol import Store, StoreError
 EXECUTORS = 3
 """The two replicas, and one that takes the place of a secondary."""
 
-TUPLES_PER_S = 5_000
+TUPLES_PER_S = 1_500
 INTERVAL_MS = 10
-PAYLOAD_BYTES = 512
+PAYLOAD_BYTES = 2048
 ROW_BYTES = PAYLOAD_BYTES + 32
 """Of a row of the state: payload, key, number, timestamp and identity."""
 
@@ -206,6 +206,7 @@ def _protected(view: ClusterView) -> bool:
 
 def _await(store: Store, reached: Callable[[ClusterView], bool]) -> ClusterView:
     give_up = time.monotonic() + WARM_TIMEOUT_S
+    said = "the store does not answer"
     while time.monotonic() < give_up:
         try:
             view = read_view(store)
@@ -213,8 +214,17 @@ def _await(store: Store, reached: Callable[[ClusterView], bool]) -> ClusterView:
             continue
         if reached(view):
             return view
+        said = _described(view)
         time.sleep(LOOK_S)
-    raise VivaceError(f"no secondary is warm after {WARM_TIMEOUT_S:.0f} s")
+    raise VivaceError(f"no secondary is warm after {WARM_TIMEOUT_S:.0f} s: {said}")
+
+
+def _described(view: ClusterView) -> str:
+    """Who runs the replicas, and what the hosts say about them."""
+    said = [f"{name}: {found.record}" for name, found in view.fragments.items()]
+    for name, node in view.executors.items():
+        said += [f"{name}: {node.replicas}, {node.counters}, {', '.join(node.problems)}"]
+    return "; ".join(said)
 
 
 def _counters(store: Store) -> dict[str, Counter[str]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tests.unit.streams.running import run
+from streams.engine import FragmentEngine
+from tests.unit.streams.running import chunk, program, run, sensor
 
 
 def test_a_global_aggregate_has_a_row_even_of_nothing() -> None:
@@ -43,6 +44,39 @@ def test_groups_come_and_go_with_their_rows() -> None:
         (3, "a", 4),
         (3, None, 2),
         (4, "a", 3),
+    ]
+
+
+def test_a_group_without_rows_leaves_nothing_behind() -> None:
+    engine = FragmentEngine(program("ISTREAM(SELECT k, sum(i) AS t FROM s [NOW] GROUP BY k)"))
+    engine.offer("s", chunk(sensor, [(1, "a", 1, None, None)], [1]))
+    engine.advance(1)
+    kept = len(list(engine.snapshot().pieces()))
+    engine.offer("s", chunk(sensor, [], [9], 1))
+    engine.advance(1)
+    # Neither the window nor the aggregate has anything to save.
+    assert len(list(engine.snapshot().pieces())) == kept - 2
+
+
+def test_what_was_saved_does_not_change_while_groups_do() -> None:
+    engine = FragmentEngine(program("ISTREAM(SELECT k, sum(i) AS t FROM s [UNBOUNDED] GROUP BY k)"))
+    engine.offer("s", chunk(sensor, [(1, "a", 1, None, None), (1, "b", 2, None, None)], [1]))
+    engine.advance(1)
+    saved = engine.snapshot()
+    before = list(saved.pieces())
+    engine.offer("s", chunk(sensor, [(2, "a", 5, None, None), (2, "c", 5, None, None)], [2], 2))
+    engine.advance(1)
+    assert list(saved.pieces()) == before
+    restored = FragmentEngine(
+        program("ISTREAM(SELECT k, sum(i) AS t FROM s [UNBOUNDED] GROUP BY k)")
+    )
+    restored.restore(saved)
+    restored.offer("s", chunk(sensor, [(2, "a", 5, None, None), (2, "c", 5, None, None)], [2], 2))
+    evaluated = restored.advance(1)
+    assert evaluated is not None
+    assert [tuple(row.values()) for row in evaluated.rows.to_pylist()] == [
+        (2, "a", 6),
+        (2, "c", 5),
     ]
 
 
