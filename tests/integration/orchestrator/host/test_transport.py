@@ -12,8 +12,9 @@ import zmq
 
 from orchestrator.clock import now_us
 from orchestrator.host.events import PeerLost
-from orchestrator.host.parts import PART_BYTES
+from orchestrator.host.parts import PART_BYTES, PART_FRAMES
 from orchestrator.host.transport import (
+    FLUSHED_US,
     MAX_FRAME_BYTES,
     FramesArrived,
     Keys,
@@ -405,3 +406,28 @@ def test_a_bulky_message_to_a_peer_that_dies_is_given_up(
         return one.transport.counters["bulk_messages_given_up"] == 1
 
     wait_until(given_up)
+
+
+def test_parts_that_take_long_to_make_are_made_one_a_flush() -> None:
+    at_us, made = 0, list[int]()
+
+    def slow() -> Iterator[bytes]:
+        nonlocal at_us
+        for number in range(100):
+            at_us += FLUSHED_US
+            made.append(number)
+            yield b"groups"
+
+    keys, other = Keys.generate(), Host("other")
+    with closing(other.transport), closing(Transport("one", keys, "127.0.0.1", lambda: at_us)) as t:
+        t.set_peers([other.peer()])
+        t.send_bulk("other", "state", slow())
+        assert t.is_sending("other", "state")
+        assert not t.is_sending("other", "else")
+        assert not t.is_sending("nobody", "state")
+        t.flush()
+        # A part is sent when it is known whether another one follows.
+        first = len(made)
+        assert first == 2 * PART_FRAMES + 1
+        t.flush()
+        assert len(made) == first + PART_FRAMES
