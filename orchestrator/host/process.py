@@ -17,7 +17,7 @@ from contextlib import closing
 
 from ha.messages import Message, Snapshot, SnapshotRequest
 from ha.roles import ReplicaRole
-from orchestrator.clock import now_us
+from orchestrator.clock import now_us, thread_us
 from orchestrator.errors import InvalidInput
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Event, MessageArrived, PeerLost
@@ -52,9 +52,10 @@ MESSAGES_PER_TURN = 64
 heartbeats leave in time, however many messages wait."""
 
 PREPARED_US = 10_000
-"""Time of a turn that is spent on reading snapshots; the last piece may take a little longer."""
+"""Processor time of a turn that is spent on reading snapshots; the last piece may take a little
+longer."""
 
-LONG_TURN_NS = 50_000_000
+LONG_TURN_US = 50_000
 """Processor time of a turn that is counted and logged: a third of the silence that makes a host
 suspected. Processor time, because a machine that is too busy makes every turn last."""
 
@@ -175,7 +176,7 @@ class HostProcess:
 
     def _turn(self) -> None:
         """Wait until a message arrives or something is due, then let the loop take a turn."""
-        began_ns = time.thread_time_ns()
+        began_us = thread_us()
         waits_us = min(max(self._loop.next_due_us - now_us(), 0), LONGEST_WAIT_US)
         has_more = bool(self._arrived or self._preparations.fragments)
         arrived = self._transport.receive(0 if has_more else waits_us)
@@ -184,10 +185,10 @@ class HostProcess:
         self._arrived.extend(arrived)
         self._loop.turn(self._events())
         self._full_collections.attend(now_us())
-        took_ns = time.thread_time_ns() - began_ns
-        if took_ns > LONG_TURN_NS:
+        took_us = thread_us() - began_us
+        if took_us > LONG_TURN_US:
             self._loop.core.counters["long_turns"] += 1
-            _log.info("a turn took %.0f ms of processor time", took_ns / 1e6)
+            _log.info("a turn took %.0f ms of processor time", took_us / 1000)
 
     def _events(self) -> Iterator[Event]:
         """Decode what has arrived, one message at a time, `MESSAGES_PER_TURN` at most."""
@@ -195,8 +196,8 @@ class HostProcess:
         for fragment in self._preparations.fragments:
             core.snapshot_is_here(fragment, now_us())
         try:
-            until_us = now_us() + PREPARED_US
-            prepared = self._preparations.step(lambda: now_us() < until_us)
+            until_us = thread_us() + PREPARED_US
+            prepared = self._preparations.step(lambda: thread_us() < until_us)
         except WireError as error:
             self._refuse("a snapshot", error)
         else:

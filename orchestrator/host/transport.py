@@ -35,6 +35,7 @@ import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
+from orchestrator.clock import thread_us
 from orchestrator.host.events import PeerLost
 from orchestrator.host.parts import IN_ORDER, PART_BYTES, BulkLane, Joiner, parts
 from orchestrator.records import Peer
@@ -46,8 +47,9 @@ PARTS_PER_FLUSH = 4
 """Most parts of a bulky message that are made at once."""
 
 FLUSHED_US = 5_000
-"""Time after which a flush makes no second part of a bulky message for a peer. Making a part takes
-a millisecond, and several if it contains groups or texts."""
+"""Processor time after which a flush makes no second part of a bulky message for a peer. Making a
+part takes a millisecond, and several if it contains groups or texts. Time in which other processes
+have the processor does not count: a state would hardly move on a machine that is too busy."""
 
 PART_FLAG = 1 << 31
 """Added to the number of frames of a message in a bundle that is a part of a larger one."""
@@ -132,13 +134,23 @@ class Transport:
         name stands for.
     clock_us
         The cluster's clock.
+    used_us
+        The processor time that this thread has used, µs.
     """
 
-    def __init__(self, node: str, keys: Keys, address: str, clock_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        node: str,
+        keys: Keys,
+        address: str,
+        clock_us: Callable[[], int],
+        used_us: Callable[[], int] = thread_us,
+    ) -> None:
         self.node = node
         self.counters: Counter[str] = Counter()
         self._keys = keys
         self._clock_us = clock_us
+        self._used_us = used_us
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._outlets: dict[str, Outlet] = {}
         self._owners: dict[bytes, str] = {}
@@ -229,13 +241,13 @@ class Transport:
 
     def flush(self) -> None:
         """Send all waiting messages, and some parts of bulky ones."""
-        until_us = self._clock_us() + FLUSHED_US
+        until_us = self._used_us() + FLUSHED_US
         for outlet in self._outlets.values():
             self._flush(outlet)
             if outlet.bulk.ready:
                 for part in outlet.bulk.due(self._clock_us(), PARTS_PER_FLUSH):
                     self._send_part(outlet, part)
-                    if self._clock_us() >= until_us:
+                    if self._used_us() >= until_us:
                         break
 
     def _flush(self, outlet: Outlet) -> None:

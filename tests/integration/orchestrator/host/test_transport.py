@@ -409,17 +409,20 @@ def test_a_bulky_message_to_a_peer_that_dies_is_given_up(
 
 
 def test_parts_that_take_long_to_make_are_made_one_a_flush() -> None:
-    at_us, made = 0, list[int]()
+    used_us, made = 0, list[int]()
 
     def slow() -> Iterator[bytes]:
-        nonlocal at_us
+        nonlocal used_us
         for number in range(100):
-            at_us += FLUSHED_US
+            used_us += FLUSHED_US
             made.append(number)
             yield b"groups"
 
     keys, other = Keys.generate(), Host("other")
-    with closing(other.transport), closing(Transport("one", keys, "127.0.0.1", lambda: at_us)) as t:
+    with (
+        closing(other.transport),
+        closing(Transport("one", keys, "127.0.0.1", now_us, lambda: used_us)) as t,
+    ):
         t.set_peers([other.peer()])
         t.send_bulk("other", "state", slow())
         assert t.is_sending("other", "state")
