@@ -33,6 +33,12 @@ _header = struct.Struct(">4sHI")
 PIECE_ROWS = 4096
 """Most rows in a piece."""
 
+PIECE_BYTES = 1 << 20
+"""About the most bytes in a piece."""
+
+SAMPLED_ROWS = 64
+"""Rows by whose texts the size of a piece is estimated."""
+
 
 class SnapshotError(ValueError):
     """A snapshot that is damaged, of another format, or of another statement."""
@@ -180,6 +186,15 @@ def _schema(kinds: Sequence[str]) -> pa.Schema:
 def no_pieces() -> Iterator[State]:
     """The pieces of an operator that keeps nothing."""
     return iter(())
+
+
+def piece_rows(first: Frame) -> int:
+    """Most rows of a piece, judged by its first rows: long texts take their time."""
+    texts = [column.values for column in first.columns if column.values.dtype == np.object_]
+    length = sum(len(text) for values in texts for text in values[:SAMPLED_ROWS].tolist())
+    sampled = max(min(first.length, SAMPLED_ROWS), 1)
+    row_bytes = 8 * (len(first.columns) + 1) + length / sampled
+    return max(min(int(PIECE_BYTES / row_bytes), PIECE_ROWS), 1)
 
 
 def row_slices(rows: int, most: int = PIECE_ROWS) -> Iterator[slice]:

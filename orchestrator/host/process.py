@@ -51,6 +51,9 @@ MESSAGES_PER_TURN = 64
 """Messages handled before the host evaluates and looks at its timers again: evaluation goes on and
 heartbeats leave in time, however many messages wait."""
 
+HANDLED_US = 15_000
+"""Processor time of a turn after which no further message is handled."""
+
 PREPARED_US = 10_000
 """Processor time of a turn that is spent on reading snapshots; the last piece may take a little
 longer."""
@@ -203,7 +206,10 @@ class HostProcess:
         else:
             if prepared is not None:
                 yield prepared
+        until_us = thread_us() + HANDLED_US
         for _ in range(min(len(self._arrived), MESSAGES_PER_TURN)):
+            if thread_us() >= until_us:
+                break
             arrived = self._arrived.popleft()
             if isinstance(arrived, PeerLost):
                 yield arrived

@@ -10,6 +10,7 @@ from streams.state import (
     Pieces,
     SnapshotError,
     State,
+    piece_rows,
     read_frame,
     row_slices,
     write_frame,
@@ -57,7 +58,7 @@ class Relation:
         ids, rows = Frame((Vector(self._ids, None),), len(self._ids)), self.new
 
         def pieces() -> Iterator[State]:
-            for piece in row_slices(rows.length):
+            for piece in row_slices(rows.length, piece_rows(rows)):
                 saved = rows.slice(piece.start, piece.stop)
                 saved_ids = ids.slice(piece.start, piece.stop)
                 yield State(

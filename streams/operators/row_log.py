@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from streams.state import (
-    PIECE_ROWS,
+    SAMPLED_ROWS,
     Pieces,
     SnapshotError,
     State,
+    piece_rows,
     read_frame,
     write_frame,
 )
@@ -294,7 +295,7 @@ class RowLog:
         def pieces() -> Iterator[State]:
             keys: list[Frame] = []
             rows: list[Frame] = []
-            room = PIECE_ROWS
+            most = room = piece_rows(_first(saved)) if saved else 0
             for alive, their_keys, their_rows in saved:
                 living = np.flatnonzero(alive)
                 begin = 0
@@ -305,7 +306,7 @@ class RowLog:
                     begin, room = begin + len(places), room - len(places)
                     if not room:
                         yield self._piece(keys, rows)
-                        keys, rows, room = [], [], PIECE_ROWS
+                        keys, rows, room = [], [], most
             if keys:
                 yield self._piece(keys, rows)
 
@@ -349,6 +350,19 @@ def _saved(segment: _Segment) -> tuple[BoolArray, Frame, Frame]:
     length = segment.tail - segment.head
     keys = (Vector(segment.ids[part], None), Vector(segment.timestamps[part], None))
     return segment.alive[part].copy(), Frame(keys, length), segment.rows(part, length)
+
+
+def _first(saved: Sequence[tuple[BoolArray, Frame, Frame]]) -> Frame:
+    """The first living rows of segments, of which there are some."""
+    found: list[Frame] = []
+    missing = SAMPLED_ROWS
+    for alive, _, rows in saved:
+        living = np.flatnonzero(alive)[:missing]
+        found.append(rows.take(living))
+        missing -= len(living)
+        if not missing:
+            break
+    return concat_frames(found)
 
 
 def _capacity(rows: int) -> int:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams.operators.row_log import FIRST_CAPACITY, RowLog
-from streams.state import SnapshotError, State
+from streams.state import PIECE_BYTES, SnapshotError, State
 from streams.vector import Frame, from_tuples
 
 KINDS = ("int", "string")
@@ -127,6 +127,14 @@ def test_a_few_rows_take_little_room() -> None:
         log.append(np.array([at]), at, frame([(at, at, (at, None))]))
         log.discard(log.oldest(max(len(log) - 3, 0)))
     assert (len(log), log.segments, log.capacity) == (3, 1, FIRST_CAPACITY)
+
+
+def test_long_texts_make_small_pieces() -> None:
+    rows: list[Row] = [(at, at, (at, "x" * (PIECE_BYTES // 4))) for at in range(20)]
+    log = made(rows, 4)
+    assert len(pieces(log)) == 7
+    assert pieces(log) == pieces(made(rows, 65536))
+    check(reloaded(log, 4), rows)
 
 
 def test_rows_out_of_order_are_refused() -> None:
