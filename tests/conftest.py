@@ -11,7 +11,7 @@ import pytest
 from orchestrator.deploy.embedded.java import Java, find_java
 from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
 
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 """For what another process must bring about: far more than it takes, since machines are busy."""
 
 REAL = ("functional", "integration")
