@@ -16,7 +16,12 @@ from ha.roles import ReplicaRole
 from orchestrator.simulation.observed import Arrival, Observed
 from orchestrator.simulation.oracle import Expected, Row, rows_of
 from orchestrator.simulation.schedule import Shape
-from orchestrator.simulation.setting import BEGIN_MS, LONGEST_WINDOW_MS, RECOVERY_BOUND_MS
+from orchestrator.simulation.setting import (
+    BEGIN_MS,
+    LONGEST_WINDOW_MS,
+    RECOVERY_BOUND_MS,
+    VISITORS_WINDOW_MS,
+)
 
 SHOWN = 3
 """Tuples that a finding shows."""
@@ -32,6 +37,7 @@ def findings(seen: Observed, expected: dict[str, Expected]) -> list[str]:
         *(finding for stream in seen.arrivals for finding in _sink(seen, expected, stream)),
         *_shed(seen),
         *(each for name, stream in seen.watched for each in _watched(seen, expected, name, stream)),
+        *(each for stream in seen.visited for each in _visited(seen, expected, stream)),
         *_replicas(seen, expected),
         *_acknowledged(seen),
         *_diverged(seen),
@@ -140,12 +146,33 @@ def _watched(
         yield f"observer: {observer} of {stream}: {_difference(rows, wanted)}"
 
 
+def _visited(seen: Observed, expected: dict[str, Expected], stream: str) -> Iterator[str]:
+    """The visitor's results are exact once its windows hold nothing from before it came."""
+    arrivals = seen.visited[stream]
+    upstream = seen.setting.upstream(stream)
+    if any(name in seen.exposed_us or _interrupted(seen, name) for name in upstream):
+        return
+    if not arrivals:
+        return
+    chunks = [arrival.delivery.chunk for arrival in arrivals]
+    watermarks = [int(each) for chunk in chunks for each in chunk.watermarks_ms]
+    if any(after <= before for before, after in pairwise(watermarks)):
+        yield f"order: completed timestamps of {stream} repeat or fall at its sink"
+    depth = sum(name in seen.setting.visiting for name in upstream)
+    came_ms = BEGIN_MS + (arrivals[0].at_us - seen.began_us) // 1000
+    from_ms = came_ms + depth * VISITORS_WINDOW_MS
+    rows = [row for chunk in chunks for row in rows_of(chunk.rows) if row[0] > from_ms]
+    wanted = [row for row in expected[stream].rows if from_ms < row[0] <= watermarks[-1]]
+    if rows != wanted:
+        yield f"visitor: {stream}: {_difference(rows, wanted)}"
+
+
 def _settled_ms(seen: Observed, stream: str) -> int:
     """Timestamp after which no window holds anything of the time of a loss."""
     said = losses_us(seen) | began_anew_us(seen)
     upstream = seen.setting.upstream(stream)
     last_us = max((at for name, at in said.items() if name in upstream), default=seen.began_us)
-    depth = sum(name in seen.setting.programs for name in upstream)
+    depth = sum(name in seen.setting.every_program for name in upstream)
     return BEGIN_MS + (last_us - seen.began_us) // 1000 + depth * LONGEST_WINDOW_MS + 3000
 
 
@@ -176,7 +203,7 @@ def _replicas(seen: Observed, expected: dict[str, Expected]) -> Iterator[str]:
             for host in seen.world.hosts.values()
             if (hosted := host.core.replica_manager.replicas.get(name)) is not None
         ]
-        for name in seen.setting.programs
+        for name in sorted(seen.running)
     }
     for name, pair in replicas.items():
         roles = sorted(replica.role.value for replica in pair)

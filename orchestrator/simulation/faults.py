@@ -190,6 +190,13 @@ class Observe(msgspec.Struct, frozen=True, kw_only=True):
     orderly: bool
 
 
+class Visit(msgspec.Struct, frozen=True, kw_only=True):
+    """The setting's visitor is applied, and deleted later; None: it stays."""
+
+    at_ms: int
+    until_ms: int | None
+
+
 def fault_text(fault: AnyFault) -> str:
     """A fault in a line, without its time."""
     fields = msgspec.to_builtins(fault)

@@ -55,6 +55,10 @@ class Observed:
         Nodes that faults hit, as they were resolved.
     watched
         Observer, stream → what it has received.
+    visited
+        Stream of the visitor → what its sink has received.
+    visits
+        Whether the visitor is there.
     stuck
         What did not come about in time.
     """
@@ -77,6 +81,14 @@ class Observed:
     watched: dict[tuple[str, str], list[Arrival]] = field(
         default_factory=dict[tuple[str, str], list[Arrival]]
     )
+    visited: dict[str, list[Arrival]] = field(default_factory=dict[str, list[Arrival]])
+    visits: bool = False
     stuck: list[str] = field(default_factory=list[str])
     entries: list[Entry] = field(default_factory=list[Entry])
     healed: bool = False
+
+    @property
+    def running(self) -> set[str]:
+        """Fragments that run at present."""
+        visiting = self.setting.visiting if self.visits else {}
+        return self.setting.programs.keys() | visiting.keys()

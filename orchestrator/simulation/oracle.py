@@ -49,7 +49,7 @@ def expected(
     for name, chunks in (entered or {}).items():
         if chunks:
             whole[name] = _joined(chunks)
-    for name, program in setting.programs.items():
+    for name, program in setting.every_program.items():
         engine = FragmentEngine(program)
         for stream in program.inputs:
             engine.offer(stream, whole[stream])

@@ -32,6 +32,7 @@ from orchestrator.simulation.faults import (
     Slow,
     StoreAway,
     StoreCut,
+    Visit,
 )
 from orchestrator.simulation.links import Fate
 from orchestrator.simulation.setting import Setting, random_setting
@@ -60,6 +61,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         How many of the setting's queries run, the first ones; None: all.
     observers
         Who reads streams besides the sinks.
+    visit
+        When the setting's visitor is applied and deleted, if it is.
     """
 
     seed: int
@@ -67,6 +70,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[AnyFault, ...]
     queries: int | None = None
     observers: tuple[Observe, ...] = ()
+    visit: Visit | None = None
 
     @property
     def setting(self) -> Setting:
@@ -296,7 +300,22 @@ def random_schedule(
     observers = _observers(more, setting)
     for observer in observers:
         faults = [_turned(more, fault, observer.name) for fault in faults]
-    return Schedule(seed=seed, shape=shape, faults=tuple(faults), observers=observers)
+    return Schedule(
+        seed=seed,
+        shape=shape,
+        faults=tuple(faults),
+        observers=observers,
+        visit=_visit(np.random.default_rng((seed, 6))),
+    )
+
+
+def _visit(rng: np.random.Generator) -> Visit | None:
+    """In some schedules, a visit around the time of the faults."""
+    if rng.random() >= 0.15:
+        return None
+    at_ms = _round(rng.uniform(100, 2500))
+    leaves = rng.random() < 0.5
+    return Visit(at_ms=at_ms, until_ms=_round(at_ms + rng.uniform(800, 3500)) if leaves else None)
 
 
 def _observers(rng: np.random.Generator, setting: Setting) -> tuple[Observe, ...]:

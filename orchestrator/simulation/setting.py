@@ -7,7 +7,7 @@ fragments read one stream, also across queries.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
@@ -120,6 +120,10 @@ class Setting:
         Greatest time that a snapshot takes beyond the link delay.
     step_ms
         Time between two steps in which a host reads a snapshot's state.
+    visitor
+        A query that may be applied while the streams run.
+    visiting
+        Its fragments by name.
     """
 
     cluster: ClusterRecord
@@ -133,6 +137,13 @@ class Setting:
     frames: bool
     bulk_ms: int = 0
     step_ms: int = 0
+    visitor: QueryRecord | None = None
+    visiting: dict[str, Program] = field(default_factory=dict[str, Program])
+
+    @property
+    def every_program(self) -> dict[str, Program]:
+        """The fragments of all queries, producers first."""
+        return self.programs | self.visiting
 
     @property
     def end_ms(self) -> int:
@@ -160,14 +171,22 @@ class Setting:
         names = {query.name for query in queries}
         query_of = {name: query for name, query in self.query_of.items() if query in names}
         programs = {name: self.programs[name] for name in query_of}
-        return replace(self, queries=queries, programs=programs, query_of=query_of)
+        return replace(
+            self,
+            queries=queries,
+            programs=programs,
+            query_of=query_of,
+            visitor=None,
+            visiting={},
+        )
 
     def upstream(self, stream: str) -> set[str]:
         """The stream and all that it is made from."""
         found = {stream}
-        for name in reversed(self.programs):
+        programs = self.every_program
+        for name in reversed(programs):
             if name in found:
-                found.update(self.programs[name].inputs)
+                found.update(programs[name].inputs)
         return found
 
     def depth(self, stream: str) -> int:
@@ -217,6 +236,7 @@ def random_setting(seed: int) -> Setting:
         one: {other: round(0.5 + float(np.linalg.norm(at[one] - at[other])), 3) for other in places}
         for one in places
     }
+    visitor, visiting = _visitor(more, programs, sites)
     return Setting(
         cluster=ClusterRecord(
             name="random",
@@ -231,7 +251,9 @@ def random_setting(seed: int) -> Setting:
         recordings=_played(more, recordings),
         queries=queries,
         programs=programs,
-        query_of=query_of,
+        query_of=query_of | dict.fromkeys(visiting, visitor.name),
+        visitor=visitor,
+        visiting=visiting,
         seconds=seconds,
         session_timeout_us=int(rng.choice([2_000_000, 4_000_000])),
         frames=bool(rng.random() < 0.2),
@@ -275,11 +297,45 @@ def _played(rng: np.random.Generator, recordings: dict[str, Recording]) -> dict[
     return {**recordings, name: one}
 
 
-def _statement(rng: np.random.Generator, name: str, known: list[str]) -> str:
+VISITORS_WINDOW_MS = 1_000
+"""No window of a visitor's statement holds tuples for longer."""
+
+
+def _visitor(
+    rng: np.random.Generator, programs: dict[str, Program], sites: list[str]
+) -> tuple[QueryRecord, dict[str, Program]]:
+    """One or two fragments that read what runs already."""
+    known = sorted({name for program in programs.values() for name in program.inputs} | {*programs})
+    visiting: dict[str, Program] = {}
+    statements: list[str] = []
+    for number in range(int(rng.integers(1, 3))):
+        name = f"g{number + 1}"
+        text = _statement(rng, name, known, VISITORS_WINDOW_MS // 1000)
+        (statement,) = parse(text)
+        visiting[name] = compile_statement(statement, {each: dict(COLUMNS) for each in known})
+        known.append(name)
+        statements.append(text)
+    query = QueryRecord(
+        name="visitor",
+        statements="\n".join(statements),
+        outputs={name: str(rng.choice(sites)) for name in visiting},
+        sinks={name: DriverSpec(driver="archive") for name in visiting},
+        deadline_ms=5_000.0,
+        recovery_bound_ms=RECOVERY_BOUND_MS,
+    )
+    return query, visiting
+
+
+def _statement(
+    rng: np.random.Generator,
+    name: str,
+    known: list[str],
+    longest_s: int = LONGEST_WINDOW_MS // 1000,
+) -> str:
     """A random statement that reads one or two known streams, the newest more often."""
     weights = np.arange(1, len(known) + 1, dtype=np.float64)
     one, other = (str(rng.choice(known, p=weights / weights.sum())) for _ in range(2))
-    window_s = int(rng.integers(1, LONGEST_WINDOW_MS // 1000 + 1))
+    window_s = int(rng.integers(1, longest_s + 1))
     kind = rng.choice(["filter", "join", "sum", "newest", "union"], p=[0.2, 0.3, 0.25, 0.15, 0.1])
     match str(kind):
         case "filter":

@@ -1,7 +1,7 @@
 """Makes a failing schedule smaller, as long as it fails in the same way.
 
-Tried in this order, again and again until nothing helps: fewer queries, no observer, one fault
-less, shorter faults, plainer faults.
+Tried in this order, again and again until nothing helps: fewer queries, no observer, no visit, one
+fault less, shorter faults, plainer faults.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ def shrink(schedule: Schedule, still_fails: Callable[[Schedule], bool]) -> Sched
 def _smaller(schedule: Schedule) -> Iterator[Schedule]:
     count = len(schedule.setting.queries)
     if count > 1:
-        yield msgspec.structs.replace(schedule, queries=count - 1)
+        yield msgspec.structs.replace(schedule, queries=count - 1, visit=None)
     if schedule.observers:
         yield msgspec.structs.replace(schedule, observers=())
+    if schedule.visit is not None:
+        yield msgspec.structs.replace(schedule, visit=None)
     faults = schedule.faults
     for i in range(len(faults)):
         if len(faults) > 1:

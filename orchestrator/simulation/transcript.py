@@ -23,6 +23,9 @@ def transcript(seen: Observed, found: Sequence[str]) -> str:
         f"{each.name} reads {' '.join(each.streams)} from {each.at_ms} to {each.until_ms or '…'} ms"
         for each in schedule.observers
     ]
+    if schedule.visit is not None and setting.visitor is not None:
+        lines += [f"visitor: {each.text}" for each in parse(setting.visitor.statements)]
+        lines.append(f"visitor from {schedule.visit.at_ms} to {schedule.visit.until_ms or '…'} ms")
     lines += [f"planned at {fault.at_ms} ms: {fault_text(fault)}" for fault in schedule.faults]
     lines.append("")
     lines += [_line(seen, entry) for entry in seen.entries if entry.at_us >= seen.began_us]

@@ -19,7 +19,14 @@ from orchestrator.control.process import Coordination
 from orchestrator.control.view import read_view
 from orchestrator.host.events import Deliver, Report
 from orchestrator.host.hosted_streams import HostedSource
-from orchestrator.records import FragmentRecord, HistoryEvent, HostSpec, NodeKind, ReplicaId
+from orchestrator.records import (
+    FragmentRecord,
+    HistoryEvent,
+    HostSpec,
+    NodeKind,
+    QueryRecord,
+    ReplicaId,
+)
 from orchestrator.simulation.faults import (
     AnyFault,
     Break,
@@ -33,6 +40,7 @@ from orchestrator.simulation.faults import (
     Slow,
     StoreAway,
     StoreCut,
+    Visit,
     fault_text,
 )
 from orchestrator.simulation.hosts import SimulatedHost
@@ -135,6 +143,8 @@ class Trial:
             self._later(fault.at_ms, lambda fault=fault: self._strike(fault))
         for observer in self.schedule.observers:
             self._observe(observer)
+        if self.schedule.visit is not None and self.setting.visitor is not None:
+            self._visit(self.schedule.visit, self.setting.visitor)
         ends_ms = max(
             [self.setting.seconds * 1000, *(fault.ends_ms for fault in self.schedule.faults)]
         )
@@ -173,6 +183,8 @@ class Trial:
         arrival = Arrival(arrived_us, node, delivery)
         if (node, delivery.stream) in self.observed.watched:
             self.observed.watched[node, delivery.stream].append(arrival)
+        elif delivery.stream in self.setting.visiting:
+            self.observed.visited[delivery.stream].append(arrival)
         else:
             self.observed.arrivals[delivery.stream].append(arrival)
 
@@ -402,11 +414,39 @@ class Trial:
         if observer.until_ms is not None:
             self._later(observer.until_ms, leave)
 
+    def _visit(self, visit: Visit, query: QueryRecord) -> None:
+        """Have the visitor applied, and deleted, as soon as the store answers."""
+        seen, key = self.observed, QUERIES.key(query.name)
+
+        def come() -> None:
+            if self.world.server.away:
+                self.world.at(self.world.now_us + SUPERVISE_US, come)
+                return
+            self._note("client", f"applies {query.name}")
+            seen.visits = True
+            seen.visited.update({stream: [] for stream in query.outputs})
+            self.store.create(key, query)
+
+        def leave() -> None:
+            found = None if self.world.server.away else self.store.get(key)
+            if found is None:
+                self.world.at(self.world.now_us + SUPERVISE_US, leave)
+                return
+            self._note("client", f"deletes {query.name}")
+            seen.visits = False
+            self.store.delete(key, found.version)
+
+        self._later(visit.at_ms, come)
+        if visit.until_ms is not None:
+            self._later(visit.until_ms, leave)
+
     def _watching(self) -> Iterator[tuple[str, str, list[Arrival]]]:
-        """Observers that stay, the streams that they read, and what they have received."""
+        """Observers and visitors that stay, their streams, and what they have received."""
         for observer in self.schedule.observers:
             for stream in observer.streams if observer.until_ms is None else ():
                 yield observer.name, stream, self.observed.watched.get((observer.name, stream), [])
+        for stream, kept in self.observed.visited.items() if self.observed.visits else ():
+            yield "visitor", stream, kept
 
     # Time.
 
@@ -462,7 +502,7 @@ class Trial:
         known = {found.record.incarnation for found in view.nodes.values()}
         return (
             all(host.runs and host.incarnation in known for host in hosts)
-            and len(view.fragments) == len(self.setting.programs)
+            and len(view.fragments) == len(self.observed.running)
             and all(view.protected(found.record) for found in view.fragments.values())
         )
 
