@@ -415,7 +415,7 @@ class Trial:
             self._later(observer.until_ms, leave)
 
     def _visit(self, visit: Visit, query: QueryRecord) -> None:
-        """Have the visitor applied, and deleted, as soon as the store answers."""
+        """Have the visitor applied, and deleted, as soon as the store can be reached."""
         seen, key = self.observed, QUERIES.key(query.name)
 
         def come() -> None:

@@ -126,3 +126,12 @@ def test_output_that_resumes_too_late(kept: Observed) -> None:
 
 def test_redundancy_that_is_not_restored(kept: Observed) -> None:
     assert "redundancy" in _found(replace(kept, healed=False))
+
+
+def test_an_observer_that_lacks_a_tuple(kept: Observed) -> None:
+    stream = _fullest(kept)
+    arrivals = kept.arrivals[stream]
+    i = _middle(arrivals)
+    watched = {("watch", stream): arrivals[:i] + arrivals[i + 1 :]}
+    assert _found(replace(kept, watched={("watch", stream): arrivals})) == set()
+    assert _found(replace(kept, watched=watched)) == {"observer"}
