@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ha.failure_detector import MOST_PATIENCE, RATION, FailureDetector
 
 TICK, LIMIT = 25_000, 150_000
-PEERS = ("a", "b", "c")
+PEERS: tuple[str, ...] = ("a", "b", "c")
 
 steps = st.lists(
     st.tuples(
