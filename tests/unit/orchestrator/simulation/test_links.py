@@ -50,7 +50,9 @@ def test_messages_arrive_in_order_one_delay_later(network: Network) -> None:
 
 def test_messages_overtake_a_bulky_one_and_share_its_fate(network: Network) -> None:
     def send_bulky() -> None:
-        arrive = lambda: network.arrived.append((network.now_us, "bulky"))  # noqa: E731
+        def arrive() -> None:
+            network.arrived.append((network.now_us, "bulky"))
+
         network.links.carry("a", "b", 30, arrive, Lane.BULK)
 
     send_bulky()
