@@ -134,7 +134,8 @@ def measure_large_state(folder: Path, say: Say, *, quick: bool) -> Mapping[str, 
     found = faults(delivered, round_ms, tuples)
     return {
         "times": len(warm_s),
-        "state_mb": max(sizes_mb),
+        # A transfer that had to be repeated counts twice.
+        "state_mb": min(sizes_mb),
         "warm_s_median": float(np.median(warm_s)),
         "warm_s_max": max(warm_s),
         **{figure: totals[counter] for counter, figure in WATCHED.items()},
