@@ -19,6 +19,11 @@ detection* (arXiv 1707.00788):
   they share than with each of them. Thresholds grow with the number of silent peers, and after one
   suspicion the next one waits for `RATION` thresholds.
 
+- *Nobody else is heard.* A host that hears nobody is more likely cut off than left alone, and could
+  reach no consumer anyway. A peer is suspected only if another host was heard when it had been
+  silent for half a threshold, and `GRACE_TICKS` have passed since: whoever is cut off no longer
+  hears all others again within that time.
+
 Lag and false alarms are forgotten: half of them each `LAG_HALF_LIFE_US` and `ALARM_HALF_LIFE_US`.
 A healthy host suspects a healthy peer after the threshold `suspect_after_us`. Whatever happens, no
 threshold exceeds `MOST_PATIENCE` times that.
@@ -43,6 +48,9 @@ MOST_PATIENCE = 8
 MOST_ALARMS = 3
 """False alarms that count: they make the threshold `MOST_PATIENCE` times as long."""
 
+GRACE_TICKS = 2
+"""Peers send a heartbeat in each."""
+
 RATION = 4
 """Thresholds between two suspicions: long enough for a takeover to be done."""
 
@@ -55,6 +63,8 @@ class _Peer:
     ----------
     heard_us
         Time on the detector's own scale (`FailureDetector._listened_us`) of the last sign of life.
+    others_us
+        When another host was first heard after this one had been silent for half a threshold.
     lag_us
         What it said of its own lag, bounded.
     given_up
@@ -64,6 +74,7 @@ class _Peer:
     """
 
     heard_us: int
+    others_us: int | None = None
     lag_us: int = 0
     given_up: bool = False
     suspected: bool = False
@@ -105,13 +116,17 @@ class FailureDetector:
         self._peers = {peer: self._peers.get(peer, _Peer(heard_us)) for peer in sorted(peers)}
 
     def heard(self, peer: str, now_us: int) -> None:
-        """Note a sign of life."""
+        """Note a sign of life, also of a host that is not watched."""
+        at_us = self._at(now_us)
+        for name, other in self._peers.items():
+            silent_us = at_us - other.heard_us
+            if other.others_us is None and name != peer and 2 * silent_us > self._suspect_after_us:
+                other.others_us = at_us
         if (known := self._peers.get(peer)) is None:
             return
-        at_us = self._at(now_us)
         if 2 * (at_us - known.heard_us) > self._suspect_after_us:
             self.long_silences += 1
-        known.heard_us = at_us
+        known.heard_us, known.others_us = at_us, None
         if known.suspected:
             self._alarms = min(self._alarms + 1, MOST_ALARMS)
         known.given_up = known.suspected = False
@@ -139,6 +154,7 @@ class FailureDetector:
             (silence_us, name)
             for name, silence_us in silences_us.items()
             if silence_us > self._patience_us(self._peers[name], silent)
+            and self._hears_others(self._peers[name])
         ]
         if not overdue or self._listened_us < self._rests_until_us:
             return []
@@ -147,6 +163,11 @@ class FailureDetector:
         self._peers[name].given_up = self._peers[name].suspected = True
         self._rests_until_us = self._listened_us + RATION * self._suspect_after_us
         return [name]
+
+    def _hears_others(self, peer: _Peer) -> bool:
+        """Whether others are heard while the peer is silent, and not only since a moment ago."""
+        graced_us = self._listened_us - GRACE_TICKS * self._tick_us
+        return peer.others_us is not None and peer.others_us <= graced_us
 
     def _patience_us(self, peer: _Peer, silent: int) -> float:
         """How long a peer may be silent now, if so many peers are."""

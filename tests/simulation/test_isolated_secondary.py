@@ -22,12 +22,6 @@ def recording() -> Input:
     return Input.random(seed=7, seconds=10)
 
 
-RECORDED = pytest.mark.xfail(
-    strict=True,
-    reason="it records its takeover, and the healthy replica is given up",
-)
-
-
 @pytest.mark.parametrize(
     ("name", "for_s", "reaches_store"),
     [
@@ -36,7 +30,7 @@ RECORDED = pytest.mark.xfail(
         ("strong", 2.0, False),
         ("pairs", 2.0, True),
         ("pairs", 2.0, False),
-        pytest.param("strong", 2.0, True, marks=RECORDED),
+        ("strong", 2.0, True),
     ],
 )
 def test_isolated_secondary_that_takes_over_in_vain_keeps_nobody_waiting(

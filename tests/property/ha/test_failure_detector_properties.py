@@ -65,7 +65,7 @@ def test_every_peer_that_stays_silent_is_suspected_within_the_bound(
     bound_us = (MOST_PATIENCE + RATION * len(silent)) * LIMIT
     suspected: set[str] = set()
     for at in range(now + TICK, now + bound_us + 3 * TICK, TICK):
-        for peer in set(PEERS) - silent:
+        for peer in {*PEERS, "consumer"} - silent:
             detector.heard(peer, at)
         suspected.update(detector.suspects(at))
     assert suspected == silent

@@ -7,6 +7,9 @@ from ha.failure_detector import MOST_PATIENCE, RATION, FailureDetector
 TICK, LIMIT = 25_000, 150_000
 SECOND = 1_000_000
 
+CONSUMER = "consumer"
+"""A host that is not watched, and is always heard."""
+
 
 def detector(now: int = 0, *peers: str) -> FailureDetector:
     made = FailureDetector(LIMIT, TICK)
@@ -18,7 +21,7 @@ def ticked(made: FailureDetector, begin: int, end: int, *heard: str) -> list[str
     """Who is suspected between two times, if some peers are heard all the time."""
     suspected: list[str] = []
     for now in range(begin, end, TICK):
-        for peer in heard:
+        for peer in (CONSUMER, *heard):
             made.heard(peer, now)
         suspected += made.suspects(now)
     return suspected
@@ -28,6 +31,7 @@ def suspected_after(made: FailureDetector, begin: int, peer: str = "peer") -> in
     """Time until a peer that was heard at `begin` is suspected; None: not within a minute."""
     made.heard(peer, begin)
     for now in range(begin, begin + 60 * SECOND, TICK):
+        made.heard(CONSUMER, now)
         if peer in made.suspects(now):
             return now - begin
     return None
@@ -61,7 +65,10 @@ def test_does_not_blame_peers_for_its_own_hang() -> None:
 def test_a_host_whose_ticks_all_come_late_is_as_much_more_patient() -> None:
     made = detector()
     late = 3 * TICK
-    suspected = [now for now in range(0, SECOND, late) for _ in made.suspects(now)]
+    suspected: list[int] = []
+    for now in range(0, SECOND, late):
+        made.heard(CONSUMER, now)
+        suspected += [now for _ in made.suspects(now)]
     assert suspected == [525_000], "the first tick after six that lasted 75 ms each"
 
 
@@ -122,7 +129,9 @@ def test_false_alarms_are_forgotten() -> None:
 
 def test_several_silent_peers_are_suspected_later_and_one_at_a_time() -> None:
     made = detector(0, "a", "b", "c")
-    suspected = {peer: now for now in range(0, 10 * SECOND, TICK) for peer in made.suspects(now)}
+    suspected: dict[str, int] = {}
+    for now in range(0, 10 * SECOND, TICK):
+        suspected |= dict.fromkeys(ticked(made, now, now + TICK), now)
     assert list(suspected) == ["a", "b", "c"]
     assert suspected["a"] > 3 * LIMIT
     times = list(suspected.values())
@@ -145,6 +154,28 @@ def test_a_lost_peer_that_comes_back_was_no_false_alarm() -> None:
     made = detector()
     made.lost("peer")
     assert suspected_after(made, 0) == LIMIT + TICK
+
+
+def test_a_host_that_hears_nobody_suspects_nobody() -> None:
+    made = detector(0, "a", "b")
+    for name in ("a", "b", CONSUMER):
+        made.heard(name, 0)
+    # The last that arrives before a host is cut off is no proof.
+    made.heard(CONSUMER, LIMIT // 2)
+    assert [now for now in range(0, 60 * SECOND, TICK) if made.suspects(now)] == []
+    # Nor is the first after that, since the next may have been sent at the same time.
+    made.heard("a", 60 * SECOND)
+    assert made.suspects(60 * SECOND) == []
+    made.heard("b", 60 * SECOND + TICK)
+    assert ticked(made, 60 * SECOND + TICK, 61 * SECOND, "a", "b") == []
+
+
+def test_a_peer_that_stays_silent_when_others_are_heard_again_is_suspected() -> None:
+    made = detector(0, "a", "b")
+    for name in ("a", "b", CONSUMER):
+        made.heard(name, 0)
+    assert [now for now in range(0, SECOND, TICK) if made.suspects(now)] == []
+    assert ticked(made, SECOND, SECOND + 4 * TICK, "a") == ["b"]
 
 
 def test_ignores_peers_it_does_not_watch() -> None:
