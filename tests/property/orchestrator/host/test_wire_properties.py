@@ -33,7 +33,7 @@ schema = stream_schema({"count": "int", "level": "float", "name": "string", "up"
 int64 = st.integers(-(2**63), 2**63 - 1)
 times = st.integers(-(2**40), 2**40)
 counts = st.integers(0, 2**40)
-names = st.text(max_size=8)
+names = st.text(min_size=1, max_size=8)
 positions = st.builds(Position, next_seq=counts, watermark_ms=times)
 
 
