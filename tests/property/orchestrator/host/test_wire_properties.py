@@ -53,7 +53,7 @@ def chunks(draw: st.DrawFn) -> Chunk:
     )
     rows = [{"_ts": ts, **draw(row)} for ts in at]
     ingestion_times_us = draw(
-        st.lists(int64, min_size=len(watermarks_ms), max_size=len(watermarks_ms))
+        st.lists(counts, min_size=len(watermarks_ms), max_size=len(watermarks_ms))
     )
     return Chunk(
         first_seq=draw(counts),
