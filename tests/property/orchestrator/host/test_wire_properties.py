@@ -65,7 +65,7 @@ def chunks(draw: st.DrawFn) -> Chunk:
 
 acks = st.builds(Ack, position=positions, epoch=counts, generation=counts)
 offers = st.builds(Offer, generation=counts, epoch=counts, watermark_ms=times, sent=st.booleans())
-digests = st.builds(OutputDigest, generation=counts, interval=int64, first_seq=counts, rows=counts)
+digests = st.builds(OutputDigest, generation=counts, interval=times, first_seq=counts, rows=counts)
 
 messages = st.one_of(
     st.builds(Data, stream=names, epoch=counts, generation=counts, chunk=chunks()),
@@ -99,10 +99,10 @@ messages = st.one_of(
         log=st.lists(chunks(), max_size=1).map(tuple),
         consumers=st.lists(st.tuples(names, positions, st.booleans()), max_size=3).map(tuple),
     ),
-    st.builds(Ping, sent_us=int64),
+    st.builds(Ping, sent_us=counts),
     st.builds(
         Pong,
-        sent_us=int64,
+        sent_us=counts,
         position_ms=st.lists(st.floats(allow_nan=False), max_size=4).map(tuple),
         error=st.floats(allow_nan=False),
     ),
