@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from orchestrator.spark.hosts.pool import HostPool
 
+GENTLE_DAEMON = "orchestrator.spark.hosts.gentle_daemon"
+"""The daemon of the executors' Python processes; a name, because it is imported there only."""
+
 _log = logging.getLogger("vivace.cluster")
 
 
@@ -54,7 +57,7 @@ def start_spark(config: ProcessConfig, java: Java | None = None) -> SparkSession
             executor_memory_mb=manifest.executor_memory_bytes // 2**20,
             master=config.spark_master,
             java=java,
-            extra=config.spark_settings,
+            extra={"spark.python.daemon.module": GENTLE_DAEMON} | config.spark_settings,
         )
     )
 
