@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     from orchestrator.spark.hosts.pool import HostPool
 
-GENTLE_DAEMON = "orchestrator.spark.hosts.gentle_daemon"
-"""The daemon of the executors' Python processes; a name, because it is imported there only."""
-
 _log = logging.getLogger("vivace.cluster")
 
 
@@ -57,7 +54,7 @@ def start_spark(config: ProcessConfig, java: Java | None = None) -> SparkSession
             executor_memory_mb=manifest.executor_memory_bytes // 2**20,
             master=config.spark_master,
             java=java,
-            extra={"spark.python.daemon.module": GENTLE_DAEMON} | config.spark_settings,
+            extra=config.spark_settings,
         )
     )
 

@@ -23,7 +23,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from orchestrator.records import HostSpec
-from orchestrator.spark.hosts.gentle_daemon import work_on
 
 LEAST_PAUSE_S = 0.1
 """Pause before a lost host is submitted again: Spark needs a moment to notice the loss."""
@@ -190,7 +189,6 @@ class HostPool:
         run = self._run
 
         def host(_partition: Iterable[int]) -> None:
-            work_on()
             run(spec)
 
         context = self._context
