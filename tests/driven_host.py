@@ -112,11 +112,13 @@ class Driven:
             self.commands += self.core.work(self.now_us).commands
             self.core.check_invariants()
 
-    def wait(self, ms: float) -> None:
-        """Time passes, with a tick whenever one is due."""
+    def wait(self, ms: float, *, hearing: str | None = None) -> None:
+        """Time passes, with a tick whenever one is due; another host may be heard all the time."""
         end_us = self.now_us + round(ms * MS)
         while self.core.next_tick_us <= end_us:
             self.now_us = max(self.now_us, self.core.next_tick_us)
+            if hearing is not None:
+                self.core.heard(hearing, self.now_us)
             self.commands += self.core.tick(self.now_us)
         self.now_us = end_us
 

@@ -115,7 +115,7 @@ def test_a_file_without_a_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "rtt.txt").write_text("0 fast\n1 0\n")
     with pytest.raises(InvalidInput, match=r"rtt\.txt.*'fast'"):
         read_own(tmp_path / "rtt.txt")
-    with pytest.raises(InvalidInput, match=r"none\.npy.*cannot be read: No such file"):
+    with pytest.raises(InvalidInput, match=r"cannot be read: No such file"):
         read_own(tmp_path / "none.npy")
 
 

@@ -178,9 +178,15 @@ def test_silence_of_the_peer_replica_is_a_loss_and_a_heartbeat_is_not_silence() 
         host.wait(25)
         host.hear("one", Control(epochs={"f": 1}))
     assert host.role is ReplicaRole.STANDBY
-    host.wait(SETTINGS.suspect_after_ms + 2 * SETTINGS.heartbeat_ms)
+    host.wait(SETTINGS.suspect_after_ms + 2 * SETTINGS.heartbeat_ms, hearing="exit")
     (takeover,) = host.take(RecordTakeover)
     assert takeover.cause == "silent"
+
+
+def test_a_host_that_hears_nobody_is_cut_off_and_does_not_take_over() -> None:
+    host = standby()
+    host.wait(60_000)
+    assert host.role is ReplicaRole.STANDBY
 
 
 def test_peer_replica_gone_from_the_store_is_a_loss() -> None:
@@ -306,9 +312,9 @@ def test_a_host_that_is_late_tells_its_peer_replica_and_is_given_more_time() -> 
     told = host.sent_to("two", Control)[-1]
     assert told.lag_us > 150_000
     peer.hear("one", told)
-    peer.wait(SETTINGS.suspect_after_ms + 4 * SETTINGS.heartbeat_ms)
+    peer.wait(SETTINGS.suspect_after_ms + 4 * SETTINGS.heartbeat_ms, hearing="exit")
     assert peer.role is ReplicaRole.STANDBY
-    peer.wait(8 * SETTINGS.suspect_after_ms)
+    peer.wait(8 * SETTINGS.suspect_after_ms, hearing="exit")
     assert peer.role is ReplicaRole.PRIMARY
 
 
@@ -677,10 +683,10 @@ def test_a_value_that_cannot_be_understood_is_reported_and_the_rest_begins() -> 
 def test_a_message_counts_as_a_sign_of_life_when_it_arrives_not_when_it_is_handled() -> None:
     host = standby()
     message = MessageArrived(sender="one", message=Control(epochs={"f": 1}))
-    host.wait(140)
+    host.wait(140, hearing="exit")
     host.core.heard("one", host.now_us)
-    host.wait(140)
+    host.wait(140, hearing="exit")
     assert host.take(RecordTakeover) == []
     host.handle(message)
-    host.wait(50)
+    host.wait(50, hearing="exit")
     assert len(host.take(RecordTakeover)) == 1
