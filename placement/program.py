@@ -20,7 +20,7 @@ Term = tuple[int, float]
 ANY_NODES = 2**31 - 1
 """HiGHS's own limit of search nodes."""
 
-OPTIMAL, INFEASIBLE = 0, 2
+OPTIMAL, INFEASIBLE, FAILED = 0, 2, 4
 """The status codes of `scipy.optimize.milp`."""
 
 
@@ -162,17 +162,22 @@ class Program:
             scale = largest_cost / float(cost.max())
         entries = np.array(self._values), (np.array(self._rows), np.array(self._columns))
         matrix = csr_array(entries, shape=(len(self._lower), len(self._cost)))
-        found = milp(
-            cost * scale,
-            integrality=np.array(self._whole),
-            bounds=Bounds(np.array(self._low), np.array(self._high)),
-            constraints=LinearConstraint(matrix, np.array(self._lower), np.array(self._upper)),
-            options={
-                "mip_rel_gap": settings.gap,
-                "time_limit": settings.time_limit_s,
-                "node_limit": ANY_NODES if settings.node_limit is None else settings.node_limit,
-            },
-        )
+        for presolve in (True, False):
+            found = milp(
+                cost * scale,
+                integrality=np.array(self._whole),
+                bounds=Bounds(np.array(self._low), np.array(self._high)),
+                constraints=LinearConstraint(matrix, np.array(self._lower), np.array(self._upper)),
+                options={
+                    "mip_rel_gap": settings.gap,
+                    "time_limit": settings.time_limit_s,
+                    "node_limit": ANY_NODES if settings.node_limit is None else settings.node_limit,
+                    "presolve": presolve,
+                },
+            )
+            # A solution of the presolved program may miss a tolerance of the program itself.
+            if found.status != FAILED:
+                break
         bound = found.mip_dual_bound
         if bound is None:
             # A linear program's optimum is its own bound.
