@@ -6,7 +6,7 @@ that vanished. It also occurs where nothing has failed and processors are short.
 loses nothing, but the takeover that follows is more work for hosts that have too much already, and
 their silence causes the next one: a metastable failure. The threshold therefore adapts, as in
 Dadgar, Phillips and Currey (2017), *Lifeguard: local health awareness for more accurate failure
-detection* (arXiv 1707.00788):
+detection* (arXiv 1707.00788), from which the first two rules are:
 
 - *The detector's own lag.* Silence is measured in ticks of its own: a tick counts for the time
   between two ticks that come in time, however late it was. A host that is held up suspects nobody
@@ -18,15 +18,15 @@ detection* (arXiv 1707.00788):
 - *Several at once.* If several peers fall silent together, the fault more likely lies with what
   they share than with each of them. Thresholds grow with the number of silent peers, and after one
   suspicion the next one waits for `RATION` thresholds.
-
 - *Nobody else is heard.* A host that hears nobody is more likely cut off than left alone, and could
   reach no consumer anyway. A peer is suspected only if another host was heard when it had been
-  silent for half a threshold, and `GRACE_TICKS` have passed since: whoever is cut off no longer
-  hears all others again within that time.
+  silent for half a threshold, and `GRACE_TICKS` have passed since. Within that time, a host whose
+  links are mended hears all others again. A host that never hears a third one learns of its peer's
+  end from a broken connection or from the store.
 
 Lag and false alarms are forgotten: half of them each `LAG_HALF_LIFE_US` and `ALARM_HALF_LIFE_US`.
-A healthy host suspects a healthy peer after the threshold `suspect_after_us`. Whatever happens, no
-threshold exceeds `MOST_PATIENCE` times that.
+A healthy host suspects a healthy peer after the threshold `suspect_after_us`. No threshold exceeds
+`MOST_PATIENCE` times that.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ class HostCore:
             self._peer_control.send(everything=acks_are_due)
             self._failover.suspect_silent_peers(now_us)
             # A busy host is late by a batch; only what is worse is a sign of overload.
-            lag_us = self._failover.detector.lag_us - self._heartbeat_us
+            lag_us = self.detector.lag_us - self._heartbeat_us
             self._dispatcher.lag_us = max(lag_us, 0)
             self._inputs.request(now_us)
             self.replica_manager.drop_absent(now_us)

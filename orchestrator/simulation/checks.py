@@ -87,11 +87,7 @@ def _redundancy(seen: Observed) -> Iterator[str]:
 
 
 def _state_lost(seen: Observed) -> Iterator[str]:
-    visitor = seen.setting.visitor
     for fragment, at_us in losses_us(seen).items():
-        # A visitor may be placed on a host that is stopped already: it never had a warm replica.
-        if visitor is not None and seen.setting.query_of[fragment] == visitor.name:
-            continue
         if not any(name in seen.exposed_us for name in seen.setting.upstream(fragment)):
             yield (
                 f"state: {fragment} began from nothing at {_ms(seen, at_us)}, "

@@ -220,6 +220,11 @@ class Trial:
         if folder == FRAGMENTS.path and (record := self._fragment(name)) is not None:
             accepted = self.observed.accepted.setdefault((name, record.epoch), set())
             accepted.add(record.primary)
+            host = self.world.hosts.get(record.primary.node)
+            founds = record.epoch == record.generation
+            if founds and (host is None or not host.runs):
+                # It is placed on a host that is stopped already: nobody has its state.
+                self.observed.exposed_us.setdefault(record.fragment, self.world.now_us)
 
     # Faults.
 

@@ -31,6 +31,7 @@ class _Attended:
     life: int
     sink: OpenSink | None = None
     told: Durable | None = None
+    flushed: bool = False
     failures: Failures = field(default_factory=Failures)
 
 
@@ -129,7 +130,7 @@ class SinkDrivers:
         except Exception as error:  # noqa: BLE001
             each.failures.add(failure(a.stream, "sink", error), now_us)
             return
-        each.sink, each.told = sink, durable
+        each.sink, each.told, each.flushed = sink, durable, False
         each.failures.mended()
         yield SinkOpened(stream=a.stream, durable=durable)
 
@@ -144,6 +145,11 @@ class SinkDrivers:
                 each.sink.flush()
             except Exception as error:  # noqa: BLE001
                 self._fail(each, stream, error, now_us)
+                continue
+            if each.flushed:
+                # The flush before has not failed, whether or not the sink says what is durable.
+                each.failures.overcome()
+            each.flushed = True
 
     def _progress(self, now_us: int) -> list[SinkEvent]:
         """What sinks have kept for good since the last call: a flush may last long."""
@@ -158,7 +164,6 @@ class SinkDrivers:
                 continue
             if durable is not None and durable != each.told:
                 each.told = durable
-                each.failures.overcome()
                 events.append(SinkFlushed(stream=stream, durable=durable))
         return events
 

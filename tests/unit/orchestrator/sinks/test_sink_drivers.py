@@ -139,11 +139,30 @@ def test_a_sink_that_raises_is_opened_again_and_the_others_go_on(
     assert (tmp_path / "b.txt").read_text() == "10 0\n20 1\n"
 
 
-def test_retries_become_rarer_and_a_flush_makes_them_frequent_again() -> None:
-    def refuse(_: SinkAssignment) -> drivers.OpenTextFile:
-        raise OSError("gone")
+def test_retries_become_rarer_and_a_flush_that_holds_makes_them_frequent_again() -> None:
+    gone = True
 
-    made, now_us, waits = SinkDrivers(refuse), 0, list[int]()
+    class Forgetful:
+        """A sink that cannot tell what it has kept."""
+
+        durable = None
+
+        def keep(self, delivery: Deliver) -> None:
+            if gone:
+                raise OSError("gone")
+
+        def flush(self) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    def open_sink(_: SinkAssignment) -> Forgetful:
+        if gone:
+            raise OSError("gone")
+        return Forgetful()
+
+    made, now_us, waits = SinkDrivers(open_sink), 0, list[int]()
     for _ in range(10):
         made.attend([assignment("a")], now_us)
         due_us = made.next_due_us
@@ -152,3 +171,12 @@ def test_retries_become_rarer_and_a_flush_makes_them_frequent_again() -> None:
         now_us = due_us
     assert waits[:3] == [500_000, 1_000_000, 2_000_000]
     assert waits[-1] == 30_000_000
+    gone = False
+    made.attend([assignment("a")], now_us)
+    for number in range(2):
+        made.keep(delivery("a", chunk(number, [(number, 1)])), now_us)
+        now_us += FLUSH_EVERY_US
+        made.attend([assignment("a")], now_us)
+    gone = True
+    made.keep(delivery("a", chunk(2, [(2, 1)])), now_us)
+    assert made.next_due_us == now_us + 500_000
