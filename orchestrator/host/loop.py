@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from ha.messages import Message
+from ha.messages import Message, Snapshot
+from ha.roles import ReplicaRole
 from orchestrator.host.core import HostCore, Worked
 from orchestrator.host.events import (
     Command,
@@ -32,6 +33,7 @@ from orchestrator.host.events import (
     SetPeers,
 )
 from orchestrator.host.name_claim import Claimed
+from orchestrator.host.preparation import SnapshotPreparations
 from orchestrator.host.store_link import StoreLink
 from orchestrator.records import (
     ClusterRecord,
@@ -43,6 +45,7 @@ from orchestrator.records import (
 from orchestrator.sinks.sink_drivers import SinkDrivers
 from orchestrator.sources.source_drivers import SourceDrivers
 from orchestrator.store.protocol import Store
+from streams.chunk import Chunk
 
 PUBLISH_US = 1_000_000
 """Interval between two versions of a host's record, unless its readiness changes earlier."""
@@ -138,6 +141,7 @@ class HostLoop:
         self.core = HostCore(identity.node, settings, rng, self._clock_us())
         self.link = StoreLink(store, claimed)
         self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000))
+        self._preparations = SnapshotPreparations()
         self._problems: dict[str, str] = {}
         self._published: object = None
         self._next_publish_us = 0
@@ -167,6 +171,39 @@ class HostLoop:
         self._surroundings.flush()
         self._work()
         self.publish()
+
+    @property
+    def reads_snapshots(self) -> bool:
+        """Whether `read_snapshots` has something to do."""
+        return bool(self._preparations.fragments)
+
+    def prepare(self, sender: str, snapshot: Snapshot, log: Iterable[Chunk] = ()) -> None:
+        """Have a snapshot read in steps, if a replica waits for it.
+
+        Parameters
+        ----------
+        log
+            The part of its output log that is yet to be decoded.
+        """
+        hosted = self.core.replica_manager.replicas.get(snapshot.fragment)
+        if (
+            hosted is not None
+            and hosted.replica.role is ReplicaRole.WARMING
+            and self.core.admits(sender, snapshot, self._clock_us())
+        ):
+            self._preparations.add(sender, snapshot, hosted.replica.program, log)
+
+    def read_snapshots(self, has_time: Callable[[], bool] = lambda: False) -> MessageArrived | None:
+        """Read a piece, and more while there is time; return the snapshot that this completes.
+
+        Raises
+        ------
+        WireError
+            A piece of the output log is damaged. The snapshot is dropped.
+        """
+        for fragment in self._preparations.fragments:
+            self.core.snapshot_is_here(fragment, self._clock_us())
+        return self._preparations.step(has_time)
 
     def publish(self) -> None:
         """Give the store the host's record if it is due, or if the host's readiness has changed."""

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 from ha.messages import Message, Snapshot, SnapshotRequest
-from ha.roles import ReplicaRole
 from orchestrator.clock import now_us, thread_us
 from orchestrator.errors import InvalidInput
 from orchestrator.host.core import Worked
@@ -25,7 +24,6 @@ from orchestrator.host.garbage import FullCollections
 from orchestrator.host.loop import PUBLISH_US, HostLoop, Surroundings, host_identity
 from orchestrator.host.name_claim import TOKEN_BITS, claim_name
 from orchestrator.host.own_process import CpuMeter, ParentWatchdog
-from orchestrator.host.preparation import SnapshotPreparations
 from orchestrator.host.store_link import StoreThread
 from orchestrator.host.transport import FramesArrived, Keys, Transport
 from orchestrator.host.warm_up import warm_up
@@ -100,7 +98,6 @@ class HostProcess:
         keys = Keys.generate()
         self._transport = Transport(spec.node, keys, spec.bind, now_us)
         self._arrived: deque[FramesArrived | PeerLost] = deque()
-        self._preparations = SnapshotPreparations()
         self._full_collections = FullCollections(now_us())
         self._busy_until_us = 0
         self._is_busy = False
@@ -181,7 +178,7 @@ class HostProcess:
         """Wait until a message arrives or something is due, then let the loop take a turn."""
         began_us = thread_us()
         waits_us = min(max(self._loop.next_due_us - now_us(), 0), LONGEST_WAIT_US)
-        has_more = bool(self._arrived or self._preparations.fragments)
+        has_more = bool(self._arrived or self._loop.reads_snapshots)
         arrived = self._transport.receive(0 if has_more else waits_us)
         for sender in {each.sender for each in arrived if isinstance(each, FramesArrived)}:
             self._loop.core.heard(sender, now_us())
@@ -196,11 +193,9 @@ class HostProcess:
     def _events(self) -> Iterator[Event]:
         """Decode what has arrived, one message at a time, `MESSAGES_PER_TURN` at most."""
         core = self._loop.core
-        for fragment in self._preparations.fragments:
-            core.snapshot_is_here(fragment, now_us())
         try:
             until_us = thread_us() + PREPARED_US
-            prepared = self._preparations.step(lambda: thread_us() < until_us)
+            prepared = self._loop.read_snapshots(lambda: thread_us() < until_us)
         except WireError as error:
             self._refuse("a snapshot", error)
         else:
@@ -223,7 +218,7 @@ class HostProcess:
                 self._refuse(f"frames from {arrived.sender}", error)
             else:
                 if isinstance(message, UnreadSnapshot):
-                    self._prepare(arrived.sender, message)
+                    self._loop.prepare(arrived.sender, message.snapshot, message.log)
                 elif not self._is_answered(arrived.sender, message):
                     yield MessageArrived(sender=arrived.sender, message=message)
 
@@ -231,18 +226,6 @@ class HostProcess:
         kind = "compressed" if isinstance(error, CompressedRows) else "frames"
         self._loop.core.counters[f"{kind}_refused"] += 1
         _log.debug("%s refused: %s", refused, error)
-
-    def _prepare(self, sender: str, unread: UnreadSnapshot) -> None:
-        """Read a snapshot, if a replica waits for it."""
-        core = self._loop.core
-        hosted = core.replica_manager.replicas.get(unread.snapshot.fragment)
-        if (
-            hosted is not None
-            and hosted.replica.role is ReplicaRole.WARMING
-            and core.admits(sender, unread.snapshot, now_us())
-        ):
-            program = hosted.replica.program
-            self._preparations.add(sender, unread.snapshot, program, unread.log)
 
     def _is_answered(self, sender: str, message: Message) -> bool:
         """Whether the answer is on its way already: taking a snapshot is not cheap."""

@@ -12,13 +12,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ha.messages import Message, Snapshot
-from ha.roles import ReplicaRole
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Event, MessageArrived, Report
 from orchestrator.host.hosted_streams import HostedSource
 from orchestrator.host.loop import HostLoop, Surroundings, host_identity
 from orchestrator.host.name_claim import Claimed
-from orchestrator.host.preparation import SnapshotPreparations
 from orchestrator.host.wire import UnknownStream, decode
 from orchestrator.records import HostSpec, Peer
 from orchestrator.simulation.clocks import HostClock
@@ -106,7 +104,6 @@ class SimulatedHost:
         self._world = world
         self._inbox: list[Event] = []
         self._results: list[Callable[[], None]] = []
-        self._preparations = SnapshotPreparations()
         self._next_step_us = 0
         self._busy_until_us = self._next_check_us = 0
         self._next_run_us: int | None = None
@@ -275,26 +272,19 @@ class SimulatedHost:
 
     def _next_turn_us(self) -> int:
         due_us = self.clock.world_time_us(self._loop.next_due_us)
-        return min(due_us, self._next_step_us) if self._preparations.fragments else due_us
+        return min(due_us, self._next_step_us) if self._loop.reads_snapshots else due_us
 
     def _events(self, inbox: list[Event]) -> Iterator[Event]:
         """What has arrived; the states of snapshots are read in steps, as `HostProcess` does."""
-        for fragment in self._preparations.fragments:
-            self.core.snapshot_is_here(fragment, self.clock.now_us())
-        if self._preparations.fragments and self._world.now_us >= self._next_step_us:
+        if self._loop.reads_snapshots and self._world.now_us >= self._next_step_us:
             self._next_step_us = self._world.now_us + self._world.step_us
-            if (prepared := self._preparations.step()) is not None:
+            if (prepared := self._loop.read_snapshots()) is not None:
                 yield prepared
         for event in inbox:
             if isinstance(event, MessageArrived) and isinstance(event.message, Snapshot):
-                self._prepare(event.sender, event.message)
+                self._loop.prepare(event.sender, event.message)
             else:
                 yield event
-
-    def _prepare(self, sender: str, snapshot: Snapshot) -> None:
-        hosted = self.core.replica_manager.replicas.get(snapshot.fragment)
-        if hosted is not None and hosted.replica.role is ReplicaRole.WARMING:
-            self._preparations.add(sender, snapshot, hosted.replica.program)
 
     def _break(self, error: Exception) -> None:
         """Tell of a bug; in the real world most bugs end the process."""
