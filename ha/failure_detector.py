@@ -100,6 +100,7 @@ class FailureDetector:
         self._rests_until_us = 0
         self._lag_us = 0.0
         self._alarms = 0.0
+        self._heard_us: int | None = None
         self.long_silences = 0
         """How often a peer was heard again after more than half of that silence."""
 
@@ -115,9 +116,18 @@ class FailureDetector:
         heard_us = self._at(now_us)
         self._peers = {peer: self._peers.get(peer, _Peer(heard_us)) for peer in sorted(peers)}
 
+    def hears_others(self, since_us: int) -> bool:
+        """Whether any host has been heard later than `GRACE_TICKS` after a time.
+
+        A host that lost a peer and has heard nobody since is more likely cut off than left alone.
+        """
+        graced_us = since_us + GRACE_TICKS * self._tick_us
+        return self._heard_us is not None and self._heard_us >= graced_us
+
     def heard(self, peer: str, now_us: int) -> None:
         """Note a sign of life, also of a host that is not watched."""
         at_us = self._at(now_us)
+        self._heard_us = now_us
         for name, other in self._peers.items():
             silent_us = at_us - other.heard_us
             if other.others_us is None and name != peer and 2 * silent_us > self._suspect_after_us:

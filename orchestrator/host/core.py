@@ -189,6 +189,7 @@ class HostCore:
                 self._next_ack_us = now_us + self._ack_interval_us
             self._peer_control.send(everything=acks_are_due)
             self._failover.suspect_silent_peers(now_us)
+            self._failover.record_losses()
             # A busy host is late by a batch; only what is worse is a sign of overload.
             lag_us = self.detector.lag_us - self._heartbeat_us
             self._dispatcher.lag_us = max(lag_us, 0)

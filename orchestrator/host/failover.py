@@ -5,17 +5,29 @@ is gone from the store, or it is silent for `suspectAfter`, for longer where hos
 (`ha.failure_detector`). The takeover is local and immediate; the store records it afterwards. A
 primary steps down when it learns of a newer epoch of its fragment: from its peer replica's control
 messages, from a consumer's acknowledgement or from the store.
+
+A host whose links all break loses every peer too. If it still reaches the store, its records would
+depose healthy primaries, for whom it cannot stand in. Takeovers and lost secondaries are therefore
+recorded only when this host has heard another one since, or when the store itself says that the
+peer is gone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ha.failure_detector import FailureDetector
 from ha.roles import RoleEvent
 from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox, RecordLoss, RecordTakeover
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
+
+
+Recorded = RecordTakeover | RecordLoss
+
+
+def _nothing() -> list[tuple[str, Recorded]]:
+    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,8 @@ class Failover:
     dispatcher: Dispatcher
     outbox: Outbox
     detector: FailureDetector
+    _unrecorded: list[tuple[str, Recorded]] = field(default_factory=_nothing)
+    """Each with the host that was lost."""
 
     def heard(self, node: str, now_us: int) -> None:
         """Note a sign of life of a host."""
@@ -58,6 +72,7 @@ class Failover:
             peer = hosted.assignment.peer_replica
             if peer is not None and (peer in gone or peer not in alive):
                 self._take_over(hosted, "gone from the store", now_us)
+        self._record({lost for lost, _ in self._unrecorded if lost in gone or lost not in alive})
 
     def told_lag(self, node: str, lag_us: int) -> None:
         """Note by how much a host says that it has been late lately."""
@@ -74,6 +89,16 @@ class Failover:
             self.outbox.counters["suspicions"] += 1
             self._lose(node, "silent", now_us)
 
+    def record_losses(self) -> None:
+        """Have recorded what followed from losses since which this host has heard others."""
+        self._record(
+            {
+                lost
+                for lost, change in self._unrecorded
+                if self.detector.hears_others(change.detected_at_us)
+            }
+        )
+
     def on_epoch(self, fragment: str, epoch: int, now_us: int) -> None:
         """Step down if another host knows a newer epoch of a fragment."""
         hosted = self.replica_manager.replicas.get(fragment)
@@ -81,6 +106,12 @@ class Failover:
             self.outbox.counters["demotions"] += 1
             self.outbox.report("stepped down", fragment, f"epoch {epoch} has another primary")
             self.dispatcher.rebuild_tasks(now_us)
+
+    def _record(self, lost: set[str]) -> None:
+        if not lost:
+            return
+        self.outbox.add(*(change for node, change in self._unrecorded if node in lost))
+        self._unrecorded[:] = [each for each in self._unrecorded if each[0] not in lost]
 
     def _lose(self, node: str, cause: str, now_us: int) -> None:
         """Take over every fragment whose peer replica was on a lost host."""
@@ -92,17 +123,16 @@ class Failover:
             self._take_over(hosted, cause, now_us)
 
     def _report_loss(self, hosted: HostedReplica, cause: str, now_us: int) -> None:
-        a = hosted.assignment
-        self.outbox.add(
-            RecordLoss(
-                query=a.query,
-                fragment=a.fragment,
-                epoch=hosted.replica.epoch,
-                lost=a.peer_replica or "",
-                cause=cause,
-                detected_at_us=now_us,
-            )
+        a, lost = hosted.assignment, hosted.assignment.peer_replica or ""
+        loss = RecordLoss(
+            query=a.query,
+            fragment=a.fragment,
+            epoch=hosted.replica.epoch,
+            lost=lost,
+            cause=cause,
+            detected_at_us=now_us,
         )
+        self._unrecorded.append((lost, loss))
 
     def _hosted(self) -> list[HostedReplica]:
         return list(self.replica_manager.replicas.values())
@@ -113,15 +143,15 @@ class Failover:
             return
         self.outbox.counters["takeovers"] += 1
         self.outbox.report("took over", a.fragment, f"{cause}; epoch {replica.epoch}")
-        self.outbox.add(
-            RecordTakeover(
-                query=a.query,
-                fragment=a.fragment,
-                epoch=replica.epoch,
-                previous=a.peer_replica or "",
-                cause=cause,
-                detected_at_us=now_us,
-            )
+        lost = a.peer_replica or ""
+        takeover = RecordTakeover(
+            query=a.query,
+            fragment=a.fragment,
+            epoch=replica.epoch,
+            previous=lost,
+            cause=cause,
+            detected_at_us=now_us,
         )
+        self._unrecorded.append((lost, takeover))
         self.outbox.feed(replica)
         self.dispatcher.rebuild_tasks(now_us)

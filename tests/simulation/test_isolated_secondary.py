@@ -23,18 +23,24 @@ def recording() -> Input:
 
 
 @pytest.mark.parametrize(
-    ("name", "for_s", "reaches_store"),
+    ("name", "for_s", "reaches_store", "noticed"),
     [
-        ("strong", 0.3, True),
-        ("strong", 0.3, False),
-        ("strong", 2.0, False),
-        ("pairs", 2.0, True),
-        ("pairs", 2.0, False),
-        ("strong", 2.0, True),
+        ("strong", 0.3, True, False),
+        ("strong", 0.3, False, False),
+        ("strong", 2.0, False, False),
+        ("pairs", 2.0, True, False),
+        ("pairs", 2.0, False, False),
+        ("strong", 2.0, True, False),
+        ("strong", 0.3, True, True),
+        ("strong", 2.0, True, True),
+        ("strong", 2.0, False, True),
+        ("pairs", 0.3, True, True),
+        ("pairs", 2.0, True, True),
+        ("pairs", 2.0, False, True),
     ],
 )
 def test_isolated_secondary_that_takes_over_in_vain_keeps_nobody_waiting(
-    recording: Input, tmp_path: Path, name: str, for_s: float, reaches_store: bool
+    recording: Input, tmp_path: Path, name: str, for_s: float, reaches_store: bool, noticed: bool
 ) -> None:
     scenario = Scenario(recording.manifests(tmp_path), seed=1, check_invariants=True)
     scenario.begin()
@@ -47,6 +53,9 @@ def test_isolated_secondary_that_takes_over_in_vain_keeps_nobody_waiting(
     for other in others:
         world.links.cut(alone, other)
         world.links.cut(other, alone)
+        if noticed:
+            world.tell_lost(alone, other)
+            world.tell_lost(other, alone)
     if not reaches_store:
         world.part_from_store(host)
     scenario.run_for(for_s)

@@ -23,6 +23,7 @@ from orchestrator.host.events import (
     EpochSuperseded,
     MessageArrived,
     PeerLost,
+    RecordLoss,
     RecordTakeover,
     ReplicaReplaced,
     Report,
@@ -135,7 +136,7 @@ def test_standby_takes_over_at_once_and_sends_unacknowledged_output() -> None:
     host.hear("exit", ack(10, 2))
     host.commands.clear()
     host.handle(PeerLost(node="one"))
-    commands = list(host.commands)
+    lost_us = host.now_us
     (sent,) = host.sent_to("exit", Data)
     assert (sent.epoch, sent.chunk.first_seq, sent.chunk.watermarks_ms.tolist()) == (2, 2, [20])
     takeover = RecordTakeover(
@@ -144,10 +145,43 @@ def test_standby_takes_over_at_once_and_sends_unacknowledged_output() -> None:
         epoch=2,
         previous="one",
         cause="connection lost",
-        detected_at_us=host.now_us,
+        detected_at_us=lost_us,
     )
-    assert takeover in commands
     assert host.role is ReplicaRole.PRIMARY
+    host.wait(4 * SETTINGS.heartbeat_ms, hearing="exit")
+    assert host.take(RecordTakeover) == [takeover]
+
+
+def test_a_takeover_is_recorded_once_another_host_is_heard_well_after_the_loss() -> None:
+    """What was under way when all links broke says nothing."""
+    host = standby()
+    host.handle(PeerLost(node="one"))
+    host.wait(SETTINGS.heartbeat_ms)
+    host.core.heard("exit", host.now_us)
+    host.wait(60_000)
+    assert host.take(RecordTakeover) == []
+    host.core.heard("exit", host.now_us)
+    host.wait(SETTINGS.heartbeat_ms)
+    assert len(host.take(RecordTakeover)) == 1
+
+
+def test_a_takeover_is_recorded_once_the_store_says_that_the_peer_is_gone() -> None:
+    host = standby()
+    host.handle(PeerLost(node="one"))
+    host.assign(
+        assignment_of(assigned("secondary", peer_replica="one"), at=peers(("two", "site", "exit")))
+    )
+    assert len(host.take(RecordTakeover)) == 1
+
+
+def test_a_lost_secondary_is_recorded_once_another_host_is_heard() -> None:
+    host = Driven("one")
+    host.assign(assignment_of(assigned("primary", peer_replica="two")))
+    host.handle(PeerLost(node="two"))
+    assert host.take(RecordLoss) == []
+    host.wait(4 * SETTINGS.heartbeat_ms, hearing="site")
+    (loss,) = host.take(RecordLoss)
+    assert loss.lost == "two"
 
 
 def test_loss_of_somebody_else_changes_nothing() -> None:
@@ -178,7 +212,7 @@ def test_silence_of_the_peer_replica_is_a_loss_and_a_heartbeat_is_not_silence() 
         host.wait(25)
         host.hear("one", Control(epochs={"f": 1}))
     assert host.role is ReplicaRole.STANDBY
-    host.wait(SETTINGS.suspect_after_ms + 2 * SETTINGS.heartbeat_ms, hearing="exit")
+    host.wait(SETTINGS.suspect_after_ms + 5 * SETTINGS.heartbeat_ms, hearing="exit")
     (takeover,) = host.take(RecordTakeover)
     assert takeover.cause == "silent"
 
@@ -688,5 +722,5 @@ def test_a_message_counts_as_a_sign_of_life_when_it_arrives_not_when_it_is_handl
     host.wait(140, hearing="exit")
     assert host.take(RecordTakeover) == []
     host.handle(message)
-    host.wait(50, hearing="exit")
+    host.wait(150, hearing="exit")
     assert len(host.take(RecordTakeover)) == 1
