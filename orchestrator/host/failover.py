@@ -22,7 +22,6 @@ from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox, RecordLoss, RecordTakeover
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
 
-
 Recorded = RecordTakeover | RecordLoss
 
 
