@@ -73,7 +73,7 @@ outputs:
   urgent: {{site: edge, deadline: {deadline} ms}}
   archived: edge
 primaries: {{urgent: [worker], archived: [worker]}}
-estimates: {{urgent: {{cost: 1 ms}}, archived: {{cost: 1 ms}}
+estimates: {{urgent: {{cost: 1 ms}}, archived: {{cost: 1 ms}}}}
 statements: |
   REGISTER QUERY urgent RSTREAM(SELECT number, value FROM alarms [NOW]);
   REGISTER QUERY archived RSTREAM(SELECT number, value FROM readings [NOW]);

@@ -184,6 +184,8 @@ class AccessControl:
         self, sender: str, kind: str, told: dict[str, T], allowed: Callable[[str, T], bool]
     ) -> dict[str, T]:
         """The entries of a control message that the sender may say."""
+        if not told:
+            return told
         refused = [name for name, each in told.items() if not allowed(name, each)]
         for name in refused:
             self._refuse(sender, kind, name)
