@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from streams.chunk import Chunk, ChunkError, Position, stream_schema
+from streams.incremental import Incremental
 from streams.input_queue import InputQueue
 from streams.program import Program
 from streams.state import (
@@ -32,7 +33,6 @@ from streams.state import (
     read_record,
     write_snapshot,
 )
-from streams.stepwise import Stepwise
 from streams.vectorised import Vectorised
 from topology.arrays import IntArray
 
@@ -91,10 +91,10 @@ class FragmentEngine:
         }
         self._evaluation = self._new_evaluation()
 
-    def _new_evaluation(self) -> Stepwise | Vectorised:
+    def _new_evaluation(self) -> Incremental | Vectorised:
         if self._program.stateless:
             return Vectorised(self._program, self.schema)
-        return Stepwise(self._program, self.schema)
+        return Incremental(self._program, self.schema)
 
     def evaluates(self, program: Program) -> bool:
         """Whether it is an engine for this program."""

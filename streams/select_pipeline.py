@@ -28,12 +28,12 @@ class SourcePipeline:
         """The rows for the join to read; None for a select from one source."""
         self.width = len(kinds)
 
-    def step(self, windows: Sequence[Delta]) -> Delta:
-        """The change at a timestamp, computed from the changes of the windows."""
+    def step(self, windows: Sequence[Delta | None]) -> Delta | None:
+        """The change since the last pass, computed from the changes of the windows."""
         delta = windows[self._window]
-        if self._filter is not None:
+        if delta is not None and self._filter is not None:
             delta = self._filter.step(delta)
-        if self.relation is not None:
+        if delta is not None and self.relation is not None:
             self.relation.step(delta)
         return delta
 
@@ -53,20 +53,33 @@ class SelectPipeline:
         self._aggregate = None if plan.group is None else Aggregate(plan.group)
         self._project = Project(plan.outputs)
 
-    def step(self, windows: Sequence[Delta]) -> list[Delta]:
-        """Compute the changes of one timestamp, from the changes of all windows."""
+    def step(self, windows: Sequence[Delta | None], first_ms: int) -> Delta | None:
+        """Compute the change since the last pass, from the changes of all windows.
+
+        Parameters
+        ----------
+        windows
+            The changes of the program's windows; None for none.
+        first_ms
+            The first timestamp of this pass.
+        """
         deltas = [source.step(windows) for source in self._sources]
         if self._join is None:
-            changes = deltas
+            (change,) = deltas
         else:
             relations = [self._sources[index].relation for index in self._order]
-            changes = self._join.step(
+            change = self._join.step(
                 [deltas[index] for index in self._order],
                 [relation for relation in relations if relation is not None],
             )
         if self._aggregate is not None:
-            changes = [self._aggregate.step(changes)]
-        return [self._project.step(change) for change in changes if change.rows.length]
+            change = self._aggregate.step(change, first_ms)
+        return None if change is None else self._project.step(change)
+
+    @property
+    def joined_rows(self) -> int:
+        """Number of rows that a join compares changes with; 0 without a join."""
+        return sum(one.relation.count for one in self._sources if one.relation is not None)
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
         """The operators that have state, by name."""

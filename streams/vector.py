@@ -1,13 +1,12 @@
 """Columns of values with NULLs, and the signed sets of rows that flow between operators.
 
-Operators use numpy arrays rather than Arrow kernels for two reasons: one event timestamp touches
-tens of rows, so the overhead of each call dominates; and a join broadcasts one array against
-another.
+Operators use numpy arrays rather than Arrow kernels for two reasons: a chunk touches tens of rows,
+so the overhead of each call dominates; and a join broadcasts one array against another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple, Protocol
@@ -83,6 +82,10 @@ class Rows(Columns, Protocol):
     @property
     def length(self) -> int: ...
 
+    def take(self, positions: Positions, /) -> Rows:
+        """The rows at some positions."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -111,22 +114,61 @@ class Frame:
         return list(zip(*(column.to_list() for column in self.columns), strict=True))
 
 
+class RowsAt:
+    """Rows at some positions of columns. A column is taken when it is read."""
+
+    __slots__ = ("_columns", "_positions", "_taken", "length")
+
+    def __init__(self, columns: Sequence[Vector], positions: Positions) -> None:
+        self._columns = columns
+        self._positions = positions
+        self._taken: dict[int, Vector] = {}
+        self.length = len(positions)
+
+    def __getitem__(self, index: int, /) -> Vector:
+        taken = self._taken.get(index)
+        if taken is None:
+            taken = self._taken[index] = self._columns[index].take(self._positions)
+        return taken
+
+    def take(self, positions: Positions) -> RowsAt:
+        """Some of the rows."""
+        return RowsAt(self._columns, self._positions[positions])
+
+
 class Delta(NamedTuple):
-    """How a relation changed at an event timestamp.
+    """How a relation changed, at one or several event timestamps. There is at least one change.
 
     Attributes
     ----------
     rows
-        The rows inserted and the rows removed.
+        The rows inserted and the rows removed, in the order of the timestamps.
     inserted
         True where the row was inserted, shape (rows.length,).
+    times_ms
+        The event timestamp of each change; never falls. Between two timestamps the relation does
+        not change.
     ids
         Identity of each row; None for rows without one (after a join or an aggregate).
     """
 
     rows: Rows
     inserted: BoolArray
+    times_ms: IntArray
     ids: IntArray | None = None
+
+
+class Emitted(NamedTuple):
+    """Rows of an output stream, with their event timestamps, which never fall."""
+
+    rows: Frame
+    times_ms: IntArray
+
+
+def timestamp_groups(times_ms: IntArray) -> Iterator[tuple[int, int]]:
+    """Beginning and end of each run of equal timestamps."""
+    ends = [*(np.flatnonzero(times_ms[1:] != times_ms[:-1]) + 1).tolist(), len(times_ms)]
+    return zip([0, *ends], ends, strict=False)
 
 
 def empty_frame(kinds: Sequence[str]) -> Frame:

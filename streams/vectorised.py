@@ -80,7 +80,7 @@ class Vectorised:
         first_ids: Mapping[str, int],
         until_ms: int,
     ) -> pa.RecordBatch:
-        """Evaluate all tuples up to a watermark; parameters as in `Stepwise.run`."""
+        """Evaluate all tuples up to a watermark; parameters as in `Incremental.run`."""
         parts: list[pa.RecordBatch] = []
         for branch in self._branches:
             batch = taken[branch.stream]

@@ -7,7 +7,8 @@ it has rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,29 @@ class _Group:
         return made
 
 
+class _Rows:
+    """Changes of the groups' rows."""
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._inserted: list[bool] = []
+        self._times_ms: list[int] = []
+
+    def add(self, removed: list[Row], inserted: list[Row], at_ms: int) -> None:
+        """The change of a timestamp."""
+        self._rows += removed
+        self._rows += inserted
+        self._inserted += [False] * len(removed) + [True] * len(inserted)
+        self._times_ms += [at_ms] * (len(removed) + len(inserted))
+
+    def delta(self, kinds: Sequence[str]) -> Delta | None:
+        """All changes; None for none."""
+        if not self._rows:
+            return None
+        times_ms = np.array(self._times_ms, dtype=np.int64)
+        return Delta(from_tuples(self._rows, kinds), np.array(self._inserted), times_ms)
+
+
 class Aggregate:
     """Maintains a relation with one row for each group: its key, then its aggregates."""
 
@@ -59,14 +83,60 @@ class Aggregate:
         self._version = 0
         """How often the groups have been saved."""
 
-    def step(self, changes: Sequence[Delta]) -> Delta:
-        """Apply the changes of one timestamp; return the change of the groups' rows."""
+    def step(self, change: Delta | None, first_ms: int) -> Delta | None:
+        """Apply a change of the rows; return the change of the groups' rows.
+
+        Parameters
+        ----------
+        change
+            The change of the aggregated relation.
+        first_ms
+            The first timestamp of this pass: from then on, the group without GROUP BY exists.
+        """
+        emitted = _Rows()
         touched: dict[Key, None] = {}
+        now_ms = first_ms
         if not self._keys and not self._groups:
             self._groups[()] = self._new_group(())
             touched[()] = None
-        for change in changes:
-            self._apply(change, touched)
+        for at_ms, key, entering, values in self._changes(change):
+            if at_ms != now_ms:
+                self._renew(touched, now_ms, emitted)
+                touched.clear()
+                now_ms = at_ms
+            touched[key] = None
+            group = self._groups.get(key)
+            if group is None:
+                group = self._groups[key] = self._new_group(key)
+            elif group.version != self._version:
+                group = self._groups[key] = group.copy(self._version)
+            group.rows += 1 if entering else -1
+            for one, value in zip(group.accumulators, values, strict=True):
+                if value is None:
+                    continue
+                if entering:
+                    one.enter(value)
+                else:
+                    one.leave(value)
+        self._renew(touched, now_ms, emitted)
+        return emitted.delta(self._kinds)
+
+    def _changes(self, change: Delta | None) -> Iterator[tuple[int, Key, bool, tuple[Any, ...]]]:
+        """Timestamp, key, whether the row enters, and arguments of the aggregates, row by row."""
+        if change is None:
+            return iter(())
+        rows = change.rows
+        keys = project(self._keys, rows).tuples()
+        columns = iter(project(self._arguments, rows).columns)
+        arguments = [
+            repeat(True, rows.length) if one.argument is None else next(columns).to_list()
+            for one in self._plan.aggregates
+        ]
+        values = zip(*arguments, strict=True) if arguments else repeat((), rows.length)
+        return zip(change.times_ms.tolist(), keys, change.inserted.tolist(), values, strict=True)
+
+    def _renew(self, touched: Iterable[Key], at_ms: int, emitted: _Rows) -> None:
+        """Emit the rows of groups that changed at a timestamp: removed ones, then inserted ones."""
         removed: list[Row] = []
         inserted: list[Row] = []
         for key in touched:
@@ -79,36 +149,7 @@ class Aggregate:
             if after is not None:
                 inserted.append(after)
                 group.row = after
-        rows = removed + inserted
-        return Delta(from_tuples(rows, self._kinds), np.arange(len(rows)) >= len(removed))
-
-    def _apply(self, change: Delta, touched: dict[Key, None]) -> None:
-        if not change.rows.length:
-            return
-        keys = project(self._keys, change.rows).tuples()
-        columns = iter(project(self._arguments, change.rows).columns)
-        every_row = [True] * change.rows.length
-        values = [
-            every_row if one.argument is None else next(columns).to_list()
-            for one in self._plan.aggregates
-        ]
-        inserted: list[bool] = change.inserted.tolist()
-        for row, (key, entering) in enumerate(zip(keys, inserted, strict=True)):
-            touched[key] = None
-            group = self._groups.get(key)
-            if group is None:
-                group = self._groups[key] = self._new_group(key)
-            elif group.version != self._version:
-                group = self._groups[key] = group.copy(self._version)
-            group.rows += 1 if entering else -1
-            for one, column in zip(group.accumulators, values, strict=True):
-                value = column[row]
-                if value is None:
-                    continue
-                if entering:
-                    one.enter(value)
-                else:
-                    one.leave(value)
+        emitted.add(removed, inserted, at_ms)
 
     def _new_group(self, key: Key) -> _Group:
         return _Group(key, [accumulator(one) for one in self._plan.aggregates], self._version)

@@ -12,7 +12,8 @@ from collections import Counter
 
 import numpy as np
 
-from streams.vector import Delta, Frame
+from streams.vector import Delta, Emitted, Frame, Positions
+from topology.arrays import IntArray
 
 
 class ChangesToStream:
@@ -27,29 +28,38 @@ class ChangesToStream:
         """
         self._inserted = inserted
 
-    def step(self, change: Delta | None) -> Frame | None:
+    def step(self, change: Delta | None) -> Emitted | None:
         """Rows to emit, in the order of the change; None for none.
 
         If some of several equal rows cancel, the later ones remain.
         """
         if change is None:
             return None
-        rows = change.rows
+        rows, inserted, times_ms, _ = change
         assert isinstance(rows, Frame)
-        wanted = change.inserted if self._inserted else ~change.inserted
-        count = int(np.count_nonzero(wanted))
-        if not count:
+        wanted = np.flatnonzero(inserted if self._inserted else ~inserted)
+        if not len(wanted):
             return None
-        if count == rows.length:
-            return rows
-        emitted = rows.take(np.flatnonzero(wanted))
-        cancelling = Counter(rows.take(np.flatnonzero(~wanted)).tuples())
-        kept: list[int] = []
-        for position, row in enumerate(emitted.tuples()):
-            if cancelling[row] > 0:
-                cancelling[row] -= 1
-            else:
-                kept.append(position)
-        if len(kept) == emitted.length:
-            return emitted
-        return emitted.take(np.array(kept, dtype=np.intp)) if kept else None
+        if len(wanted) == rows.length:
+            return Emitted(rows, times_ms)
+        others = np.flatnonzero(~inserted if self._inserted else inserted)
+        cancelled = _cancelled(rows, times_ms, wanted, others)
+        if cancelled:
+            wanted = np.delete(wanted, cancelled)
+        return Emitted(rows.take(wanted), times_ms[wanted]) if len(wanted) else None
+
+
+def _cancelled(rows: Frame, times_ms: IntArray, wanted: Positions, others: Positions) -> list[int]:
+    """Those of the wanted rows, by their places among them, that also change the other way."""
+    other_times: list[int] = times_ms[others].tolist()
+    contested = set(other_times)
+    times: list[int] = times_ms[wanted].tolist()
+    if contested.isdisjoint(times):
+        return []
+    opposite = Counter(zip(other_times, rows.take(others).tuples(), strict=True))
+    cancelled: list[int] = []
+    for place, change in enumerate(zip(times, rows.take(wanted).tuples(), strict=True)):
+        if opposite[change] > 0:
+            opposite[change] -= 1
+            cancelled.append(place)
+    return cancelled

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streams.expressions import Typed, evaluator, holds
-from streams.vector import Delta, Frame
+from streams.vector import Delta
 
 
 class Filter:
@@ -14,15 +14,14 @@ class Filter:
     def __init__(self, condition: Typed) -> None:
         self._evaluate = evaluator(condition)
 
-    def step(self, delta: Delta) -> Delta:
-        """The part of a change that passes."""
-        rows = delta.rows
-        if not rows.length:
-            return delta
-        assert isinstance(rows, Frame)
+    def step(self, delta: Delta) -> Delta | None:
+        """The part of a change that passes; None for none."""
+        rows, inserted, times_ms, ids = delta
         passing = holds(self._evaluate, rows, (rows.length,))
-        if passing.all():
-            return delta
         kept = np.flatnonzero(passing)
-        ids = None if delta.ids is None else delta.ids[kept]
-        return Delta(rows.take(kept), delta.inserted[kept], ids)
+        if len(kept) == rows.length:
+            return delta
+        if not len(kept):
+            return None
+        kept_ids = None if ids is None else ids[kept]
+        return Delta(rows.take(kept), inserted[kept], times_ms[kept], kept_ids)

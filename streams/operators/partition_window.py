@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 
 from streams.chunk import FOREVER_MS
-from streams.operators.window import LoggedWindow, arrivals
+from streams.operators.window import Arrived, LoggedWindow
 from streams.state import State
-from streams.vector import Delta, Frame
+from streams.vector import Delta, Positions, Rows
+from topology.arrays import IntArray
+
+_none: IntArray = np.empty(0, dtype=np.int64)
 
 Key = Any
 """Value of the partition column, or tuple of the values of several; None is NULL."""
@@ -34,57 +37,58 @@ class PartitionWindow(LoggedWindow):
         self._ids_by_key: dict[Key, deque[int]] = {}
         """Identities of the rows in the window, oldest first. Emptied keys are removed."""
 
-    def step(self, timestamp_ms: int, arrived: Frame, first_id: int) -> Delta:
+    def step(self, arrived: Arrived, until_ms: int) -> Delta | None:
         """Remove the rows that are too old or pushed out, insert those that arrived."""
-        removed = self._expire(timestamp_ms)
-        pushed_out, hidden = self._enter(arrived, first_id)
-        removed += pushed_out
-        inserted = arrivals(arrived, first_id)
-        if hidden:
-            shown = np.ones(arrived.length, dtype=np.bool_)
-            shown[np.array(hidden) - first_id] = False
-            positions = np.flatnonzero(shown)
-            inserted = Delta(arrived.take(positions), shown[positions], first_id + positions)
-        removed_ids = np.array(sorted(removed), dtype=np.int64)
-        return self._change(timestamp_ms, self._log.positions(removed_ids), inserted)
+        log = self._log
+        log.append(arrived.ids, arrived.timestamps, arrived.rows)
+        pushed_out, left_ms = self._enter(arrived)
+        left = log.positions(pushed_out)
+        if self._range_ms is not None:
+            left_ms = np.minimum(left_ms, log.timestamps(left) + self._range_ms)
+            if self.next_expiry_ms() <= until_ms:
+                expired = np.setdiff1d(log.until(until_ms - self._range_ms), left)
+                self._drop(expired)
+                left = np.concatenate([left, expired])
+                left_ms = np.concatenate([left_ms, log.timestamps(expired) + self._range_ms])
+        return self._change(arrived, left, left_ms)
 
-    def _expire(self, timestamp_ms: int) -> list[int]:
-        """Remove the rows that are too old from their keys; return their identities."""
-        if self._range_ms is None:
-            return []
-        positions = self._log.until(timestamp_ms - self._range_ms)
-        if not len(positions):
-            return []
-        expired: list[int] = self._log.ids(positions).tolist()
-        for key in self._keys(self._log.take(positions)):
+    def _enter(self, arrived: Arrived) -> tuple[IntArray, IntArray]:
+        """Add rows to their keys.
+
+        Returns the identities of the rows that are pushed out, in order, and when. Such a row may
+        have grown too old before; whether it has does not change which rows are pushed out.
+        """
+        ids_by_key, rows = self._ids_by_key, self._rows
+        pushed_out: dict[int, int] = {}
+        keys = self._keys(arrived.rows)
+        timestamps: list[int] = arrived.timestamps.tolist()
+        for identity, (key, timestamp_ms) in enumerate(
+            zip(keys, timestamps, strict=True), arrived.first_id
+        ):
+            ids = ids_by_key.get(key)
+            if ids is None:
+                ids_by_key[key] = deque((identity,))
+                continue
+            ids.append(identity)
+            if len(ids) > rows:
+                pushed_out[ids.popleft()] = timestamp_ms
+        if not pushed_out:
+            return _none, _none
+        identities = np.array(list(pushed_out), dtype=np.int64)
+        order = identities.argsort()
+        left_ms = np.array(list(pushed_out.values()), dtype=np.int64)
+        return identities[order], left_ms[order]
+
+    def _drop(self, expired: Positions) -> None:
+        """Remove the rows that are too old from their keys."""
+        for key in self._keys(self._log.rows(expired)):
             ids = self._ids_by_key[key]
             # The oldest row overall is the oldest of its key.
             ids.popleft()
             if not ids:
                 del self._ids_by_key[key]
-        return expired
 
-    def _enter(self, arrived: Frame, first_id: int) -> tuple[list[int], list[int]]:
-        """Add rows to their keys.
-
-        Returns the identities of earlier rows that are pushed out, and of arrived rows that later
-        rows of the same timestamp push out before they ever show.
-        """
-        pushed_out: list[int] = []
-        hidden: list[int] = []
-        by_key = self._ids_by_key
-        for identity, key in enumerate(self._keys(arrived), first_id):
-            ids = by_key.get(key)
-            if ids is None:
-                by_key[key] = deque((identity,))
-                continue
-            ids.append(identity)
-            if len(ids) > self._rows:
-                oldest = ids.popleft()
-                (hidden if oldest >= first_id else pushed_out).append(oldest)
-        return pushed_out, hidden
-
-    def _keys(self, rows: Frame) -> list[Key]:
+    def _keys(self, rows: Rows) -> list[Key]:
         if len(self._partition_by) == 1:
             return rows[self._partition_by[0]].to_list()
         return list(zip(*(rows[index].to_list() for index in self._partition_by), strict=True))
@@ -101,6 +105,6 @@ class PartitionWindow(LoggedWindow):
         before = len(self._log)
         super().load(state)
         positions = self._log.newest(len(self._log) - before)
-        keys = self._keys(self._log.take(positions))
+        keys = self._keys(self._log.rows(positions))
         for key, identity in zip(keys, self._log.ids(positions).tolist(), strict=True):
             self._ids_by_key.setdefault(key, deque()).append(identity)

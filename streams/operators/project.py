@@ -16,4 +16,4 @@ class Project:
 
     def step(self, delta: Delta) -> Delta:
         """The change of the projected relation."""
-        return Delta(project(self._outputs, delta.rows), delta.inserted)
+        return Delta(project(self._outputs, delta.rows), delta.inserted, delta.times_ms)

@@ -1,4 +1,12 @@
-"""The rows of a relation before and after the change of an event timestamp."""
+"""The rows of a relation, each with the time for which the relation holds it.
+
+A relation holds a row from the timestamp at which it was inserted until the one at which it was
+removed. The rows of one timestamp are hence those with
+
+    entered_ms ≤ τ < left_ms,
+
+and an operator can read the relation of every timestamp of a pass from the same arrays.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +14,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from streams.chunk import FOREVER_MS, NO_WATERMARK
 from streams.state import (
+    SAMPLED_ROWS,
     Pieces,
     SnapshotError,
     State,
@@ -15,56 +25,115 @@ from streams.state import (
     row_slices,
     write_frame,
 )
-from streams.vector import Delta, Frame, Vector, concat_frames, empty_frame
-from topology.arrays import IntArray
+from streams.vector import Array, Delta, Frame, Positions, Rows, Vector, storage
+from topology.arrays import BoolArray, IntArray
+
+FIRST_CAPACITY = 64
+
+_no_places: Positions = np.empty(0, dtype=np.intp)
 
 
 class Relation:
     """Rows in the order of their identities, stored contiguously for a join to scan.
 
-    Each change builds the relation anew. A theta join reads all of it anyway.
+    A row that was removed keeps its place until the rows outgrow their room. Then all rows move,
+    without those, to room for twice as many. A change therefore costs O(1) per row on average.
     """
 
     def __init__(self, kinds: Sequence[str]) -> None:
         self._kinds = tuple(kinds)
-        self._ids: IntArray = np.empty(0, dtype=np.int64)
-        self._loaded: list[Frame] = []
-        self._loaded_ids: list[IntArray] = []
-        self.old = empty_frame(kinds)
-        """The rows before the last change."""
-        self.new = self.old
-        """The rows after the last change."""
+        self._count = 0
+        self._allocate(FIRST_CAPACITY)
+        self.changed: Positions = _no_places
+        """Places of the rows of the last change, in its order."""
+
+    def _allocate(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._ids: IntArray = np.empty(capacity, dtype=np.int64)
+        self._entered_ms: IntArray = np.empty(capacity, dtype=np.int64)
+        self._left_ms: IntArray = np.empty(capacity, dtype=np.int64)
+        self._values: list[Array] = [np.empty(capacity, storage[kind]) for kind in self._kinds]
+        self._valid: list[BoolArray | None] = [None for _ in self._kinds]
+
+    @property
+    def count(self) -> int:
+        """Number of places, those of removed rows included."""
+        return self._count
+
+    @property
+    def rows(self) -> Frame:
+        """All rows that have a place."""
+        columns = zip(self._values, self._valid, strict=True)
+        used = slice(self._count)
+        return Frame(tuple(Vector(*column).take(used) for column in columns), self._count)
+
+    @property
+    def entered_ms(self) -> IntArray:
+        """When each row was inserted."""
+        return self._entered_ms[: self._count]
+
+    @property
+    def left_ms(self) -> IntArray:
+        """When each row was removed; `FOREVER_MS` if it has not been."""
+        return self._left_ms[: self._count]
 
     def step(self, delta: Delta) -> None:
-        """Apply a change; inserted identities are greater than all earlier ones."""
-        self.old = self.new
-        rows, inserted, ids = delta
-        if not rows.length:
-            return
-        assert isinstance(rows, Frame)
+        """Apply a change; inserted identities rise and are greater than all earlier ones."""
+        rows, inserted, times_ms, ids = delta
         assert ids is not None
         added = np.flatnonzero(inserted)
-        if len(added) < rows.length:
-            keep = np.ones(self.new.length, dtype=np.bool_)
-            keep[np.searchsorted(self._ids, ids[~inserted])] = False
-            kept = np.flatnonzero(keep)
-            self.new, self._ids = self.new.take(kept), self._ids[kept]
         if len(added):
-            self.new = concat_frames([self.new, rows.take(added)])
-            self._ids = np.concatenate([self._ids, ids[added]])
+            self._append(rows.take(added), ids[added], times_ms[added])
+        self.changed = self._ids[: self._count].searchsorted(ids)
+        if len(added) < rows.length:
+            removed = ~inserted
+            self._left_ms[self.changed[removed]] = times_ms[removed]
+
+    def _append(self, rows: Rows, ids: IntArray, entered_ms: IntArray) -> None:
+        if self._count + rows.length > self._capacity:
+            self._make_room(rows.length)
+        start, stop = self._count, self._count + rows.length
+        self._ids[start:stop] = ids
+        self._entered_ms[start:stop] = entered_ms
+        self._left_ms[start:stop] = FOREVER_MS
+        for index, column in enumerate(self._values):
+            values, valid = rows[index]
+            column[start:stop] = values
+            kept = self._valid[index]
+            if valid is not None and kept is None:
+                kept = self._valid[index] = np.ones(self._capacity, dtype=np.bool_)
+            if kept is not None:
+                kept[start:stop] = True if valid is None else valid
+        self._count = stop
+
+    def _make_room(self, added: int) -> None:
+        """Drop the rows that were removed before; make room for as many rows again."""
+        kept = self._held()
+        rows, ids, entered_ms = self.rows.take(kept), self._ids[kept], self._entered_ms[kept]
+        needed = len(kept) + added
+        self._allocate(max(FIRST_CAPACITY, 1 << (2 * needed - 1).bit_length()))
+        self._count = 0
+        self._append(rows, ids, entered_ms)
+
+    def _held(self) -> Positions:
+        """Places of the rows that have not been removed."""
+        return np.flatnonzero(self.left_ms == FOREVER_MS)
 
     def save(self) -> Pieces:
-        """The rows after the last change; those before it are no longer needed."""
-        ids, rows = Frame((Vector(self._ids, None),), len(self._ids)), self.new
+        """The rows that have not been removed."""
+        # Rows stay where they lie and are only added to: the places suffice.
+        held, rows = self._held(), self.rows
+        ids = Frame((Vector(self._ids[: self._count], None),), self._count)
 
         def pieces() -> Iterator[State]:
-            for piece in row_slices(rows.length, piece_rows(rows)):
-                saved = rows.slice(piece.start, piece.stop)
-                saved_ids = ids.slice(piece.start, piece.stop)
+            if not len(held):
+                return
+            most = piece_rows(rows.take(held[:SAMPLED_ROWS]))
+            for piece in row_slices(len(held), most):
                 yield State(
                     frames={
-                        "ids": write_frame(saved_ids, ("int",)),
-                        "rows": write_frame(saved, self._kinds),
+                        "ids": write_frame(ids.take(held[piece]), ("int",)),
+                        "rows": write_frame(rows.take(held[piece]), self._kinds),
                     }
                 )
 
@@ -80,17 +149,13 @@ class Relation:
         """
         ids = read_frame(state.frames["ids"], ("int",))
         rows = read_frame(state.frames["rows"], self._kinds)
-        newest = self._loaded_ids[-1][-1:] if self._loaded_ids else self._ids[-1:]
-        rising = np.concatenate([newest, ids[0].values])
+        rising = np.concatenate([self._ids[: self._count][-1:], ids[0].values])
         if ids.length != rows.length or np.any(np.diff(rising) <= 0):
             raise SnapshotError("rows of a relation are not in order")
-        self._loaded.append(rows)
-        self._loaded_ids.append(ids[0].values)
+        # Whenever they were inserted: before every timestamp to come.
+        entered_ms = np.full(ids.length, NO_WATERMARK, dtype=np.int64)
+        self._append(rows, ids[0].values, entered_ms)
         return rows, ids[0].values
 
     def loaded(self) -> None:
-        """Note that all rows have been appended: make them one."""
-        if self._loaded:
-            self._ids = np.concatenate(self._loaded_ids)
-            self.old = self.new = concat_frames(self._loaded)
-            self._loaded, self._loaded_ids = [], []
+        """Note that all rows have been appended: nothing is left to do."""

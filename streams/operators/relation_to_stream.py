@@ -10,7 +10,8 @@ import numpy as np
 
 from streams.operators.relation import Relation
 from streams.state import Pieces, State
-from streams.vector import Delta, Frame
+from streams.vector import Delta, Emitted, Frame, timestamp_groups
+from topology.arrays import IntArray
 
 
 class RelationToStream:
@@ -22,43 +23,70 @@ class RelationToStream:
         self._ids_by_row: dict[tuple[Any, ...], deque[int]] = {}
         """Identities of equal rows, oldest first."""
 
-    def step(self, change: Delta | None) -> Frame | None:
-        """Rows to emit; None for none."""
-        if change is not None:
-            self._relation.step(self._identified(change))
-        rows = self._relation.new
-        return rows if rows.length else None
+    def step(self, change: Delta | None, steps_ms: IntArray) -> Emitted | None:
+        """Rows to emit; None for none.
 
-    def _identified(self, change: Delta) -> Delta:
+        Parameters
+        ----------
+        change
+            The change of the relation.
+        steps_ms
+            The timestamps at which a window changed or tuples arrived, rising. No change is at
+            another timestamp.
+        """
+        relation = self._relation
+        identified = None if change is None else self._identified(change)
+        if identified is not None:
+            relation.step(identified)
+        entered_ms, left_ms = relation.entered_ms, relation.left_ms
+        steps: list[int] = steps_ms.tolist()
+        places = [np.flatnonzero((entered_ms <= at_ms) & (at_ms < left_ms)) for at_ms in steps]
+        held = np.concatenate(places)
+        if not len(held):
+            return None
+        times_ms = steps_ms.repeat([len(of_step) for of_step in places])
+        return Emitted(relation.rows.take(held), times_ms)
+
+    def _identified(self, change: Delta) -> Delta | None:
         """Identify the rows: inserted rows get new identities, removed rows are looked up.
 
-        A row that is inserted and removed in the same change is left out.
+        A row that is inserted and removed at the same timestamp is left out.
         """
         rows = change.rows
         assert isinstance(rows, Frame)
         inserted: list[bool] = change.inserted.tolist()
         values = rows.tuples()
-        added: dict[int, int] = {}
-        removed: dict[int, int] = {}
-        for position, row in enumerate(values):
-            if inserted[position]:
-                identity = self._next_id
-                self._next_id += 1
-                added[identity] = position
-                self._ids_by_row.setdefault(row, deque()).append(identity)
-        for position, row in enumerate(values):
-            if not inserted[position]:
-                ids = self._ids_by_row[row]
-                identity = ids.popleft()
-                if not ids:
-                    del self._ids_by_row[row]
-                if added.pop(identity, None) is None:
-                    removed[identity] = position
-        positions = [*removed.values(), *added.values()]
+        positions: list[int] = []
+        identities: list[int] = []
+        entering: list[bool] = []
+        for start, stop in timestamp_groups(change.times_ms):
+            added: dict[int, int] = {}
+            removed: dict[int, int] = {}
+            for position in range(start, stop):
+                if inserted[position]:
+                    identity = self._next_id
+                    self._next_id += 1
+                    added[identity] = position
+                    self._ids_by_row.setdefault(values[position], deque()).append(identity)
+            for position in range(start, stop):
+                if not inserted[position]:
+                    ids = self._ids_by_row[values[position]]
+                    identity = ids.popleft()
+                    if not ids:
+                        del self._ids_by_row[values[position]]
+                    if added.pop(identity, None) is None:
+                        removed[identity] = position
+            positions += [*removed.values(), *added.values()]
+            identities += [*removed, *added]
+            entering += [False] * len(removed) + [True] * len(added)
+        if not positions:
+            return None
+        where = np.array(positions, dtype=np.intp)
         return Delta(
-            rows.take(np.array(positions, dtype=np.intp)),
-            np.arange(len(positions)) >= len(removed),
-            np.array([*removed, *added], dtype=np.int64),
+            rows.take(where),
+            np.array(entering),
+            change.times_ms[where],
+            np.array(identities, dtype=np.int64),
         )
 
     def save(self) -> Pieces:

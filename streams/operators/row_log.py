@@ -23,7 +23,7 @@ from streams.state import (
     read_frame,
     write_frame,
 )
-from streams.vector import Array, Frame, Positions, Vector, concat_frames, storage
+from streams.vector import Array, Frame, Positions, Rows, RowsAt, Vector, concat_frames, storage
 from topology.arrays import BoolArray, IntArray
 
 FIRST_CAPACITY = 64
@@ -62,7 +62,7 @@ class _Segment:
     def capacity(self) -> int:
         return len(self.ids)
 
-    def append(self, ids: IntArray, timestamps: IntArray | int, rows: Frame) -> None:
+    def append(self, ids: IntArray, timestamps: IntArray, rows: Frame) -> None:
         """Append rows, for which there is room."""
         start, stop = self.tail, self.tail + rows.length
         self.ids[start:stop] = ids
@@ -147,8 +147,8 @@ class RowLog:
         """Rows for which there are places, dead ones included."""
         return sum(segment.capacity for segment in self._segments)
 
-    def append(self, ids: IntArray, timestamps: IntArray | int, rows: Frame) -> None:
-        """Append rows; `timestamps` is one for all of them, or one for each."""
+    def append(self, ids: IntArray, timestamps: IntArray, rows: Frame) -> None:
+        """Append rows."""
         done = 0
         while done < rows.length:
             last = self._segments[-1]
@@ -158,8 +158,7 @@ class RowLog:
                 last = self._make_room(rows.length - done)
             stop = min(done + last.capacity - last.tail, rows.length)
             part = slice(done, stop)
-            times = timestamps if isinstance(timestamps, int) else timestamps[part]
-            last.append(ids[part], times, rows.slice(done, stop))
+            last.append(ids[part], timestamps[part], rows.slice(done, stop))
             done = stop
         self._kept += rows.length
 
@@ -238,10 +237,15 @@ class RowLog:
                 break
         return found[0] if len(found) == 1 else np.concatenate(found[::-1])
 
-    def take(self, positions: Positions) -> Frame:
-        """Rows at some positions."""
+    def rows(self, positions: Positions) -> Rows:
+        """Rows at some positions. They stay as they are when rows are added or discarded."""
         if len(self._segments) == 1:
-            return self._segments[0].rows(positions, len(positions))
+            only = self._segments[0]
+            return RowsAt(list(map(Vector, only.values, only.valid)), positions)
+        return self.take(positions)
+
+    def take(self, positions: Positions) -> Frame:
+        """A copy of the rows at some positions."""
         frames = [
             self._segments[index].rows(places, len(places))
             for index, places in self._by_segment(positions)
@@ -254,6 +258,13 @@ class RowLog:
             return self._segments[0].ids[positions]
         parts = [self._segments[index].ids[at] for index, at in self._by_segment(positions)]
         return np.concatenate(parts) if parts else self._segments[0].ids[:0]
+
+    def timestamps(self, positions: Positions) -> IntArray:
+        """Timestamps of the rows at some positions."""
+        if len(self._segments) == 1:
+            return self._segments[0].timestamps[positions]
+        parts = [self._segments[index].timestamps[at] for index, at in self._by_segment(positions)]
+        return np.concatenate(parts) if parts else self._segments[0].timestamps[:0]
 
     def discard(self, positions: Positions) -> None:
         """Remove rows."""

@@ -10,11 +10,14 @@ from streams.vector import Delta, Frame, concat_frames
 
 
 def union(changes: Sequence[Delta]) -> Delta | None:
-    """The change of a union, in the order of its parts; None if nothing changed."""
-    some = [change for change in changes if change.rows.length]
-    if not some:
-        return None
-    if len(some) == 1:
-        return some[0]
-    frames = [change.rows for change in some if isinstance(change.rows, Frame)]
-    return Delta(concat_frames(frames), np.concatenate([change.inserted for change in some]))
+    """The change of a union; None if nothing changed.
+
+    Within a timestamp the changes are in the order of the union's parts.
+    """
+    if len(changes) < 2:
+        return changes[0] if changes else None
+    rows = concat_frames([change.rows for change in changes if isinstance(change.rows, Frame)])
+    inserted = np.concatenate([change.inserted for change in changes])
+    times_ms = np.concatenate([change.times_ms for change in changes])
+    order = times_ms.argsort(kind="stable")
+    return Delta(rows.take(order), inserted[order], times_ms[order])

@@ -2,41 +2,77 @@
 
 A row is identified by the number of rows of the stream that were evaluated before it. At each event
 timestamp a window removes the rows that are too old or too many and inserts the rows that arrived.
+
+A window is stepped from one watermark to another and gives the changes of all timestamps between
+them at once. This is exact because the time at which a row leaves follows from the stream alone: it
+is the row's timestamp plus the range, or the timestamp of the row that pushes it out.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from streams.chunk import FOREVER_MS
 from streams.operators.row_log import RowLog
 from streams.state import Pieces, SnapshotError, State, no_pieces
-from streams.vector import Delta, Frame, Positions, concat_frames
+from streams.vector import Delta, Frame, Positions
 from topology.arrays import IntArray
 
 ALL_INSERTED_UP_TO = 4096
 _all_true = np.ones(ALL_INSERTED_UP_TO, dtype=np.bool_)
-_no_ids: IntArray = np.empty(0, dtype=np.int64)
+
+
+class Arrived(NamedTuple):
+    """Consecutive tuples of a stream, possibly none.
+
+    Attributes
+    ----------
+    rows
+        The tuples.
+    timestamps
+        Their event timestamps; never fall.
+    first_id
+        Identity of the first of them.
+    """
+
+    rows: Frame
+    timestamps: IntArray
+    first_id: int
+
+    @property
+    def ids(self) -> IntArray:
+        """Their identities."""
+        return np.arange(self.first_id, self.first_id + self.rows.length, dtype=np.int64)
+
+    def until(self, end_ms: int) -> Arrived:
+        """The tuples up to a timestamp."""
+        count = int(self.timestamps.searchsorted(end_ms, side="right"))
+        return Arrived(self.rows.slice(0, count), self.timestamps[:count], self.first_id)
+
+    def after(self, end_ms: int) -> Arrived:
+        """The tuples after a timestamp."""
+        count = int(self.timestamps.searchsorted(end_ms, side="right"))
+        rows = self.rows.slice(count, self.rows.length)
+        return Arrived(rows, self.timestamps[count:], self.first_id + count)
 
 
 class Window(ABC):
     """A window on one stream. By default it keeps no rows, and no row ever leaves it."""
 
     @abstractmethod
-    def step(self, timestamp_ms: int, arrived: Frame, first_id: int) -> Delta:
-        """Advance to a timestamp later than all before; return the change of the relation.
+    def step(self, arrived: Arrived, until_ms: int) -> Delta | None:
+        """Advance to a watermark later than all before; return the change of the relation.
 
         Parameters
         ----------
-        timestamp_ms
-            The event timestamp.
         arrived
-            The tuples of that timestamp, possibly none.
-        first_id
-            Identity of the first of them.
+            The tuples since the last watermark.
+        until_ms
+            The watermark.
         """
 
     def next_expiry_ms(self) -> int:
@@ -65,9 +101,9 @@ class Window(ABC):
 class UnboundedWindow(Window):
     """`[UNBOUNDED]`: every tuple so far. Rows never leave, so the window keeps none of them."""
 
-    def step(self, timestamp_ms: int, arrived: Frame, first_id: int) -> Delta:
+    def step(self, arrived: Arrived, until_ms: int) -> Delta | None:
         """Insert the rows that arrived."""
-        return arrivals(arrived, first_id)
+        return _arrivals(arrived)
 
 
 class LoggedWindow(Window):
@@ -76,18 +112,39 @@ class LoggedWindow(Window):
     def __init__(self, kinds: Sequence[str]) -> None:
         self._log = RowLog(kinds)
 
-    def _change(self, timestamp_ms: int, removed: Positions, inserted: Delta) -> Delta:
-        """Discard rows from the log, append those inserted; return the relation's change."""
-        rows, _, ids = inserted
-        assert isinstance(rows, Frame)
-        assert ids is not None
-        change = inserted
-        if len(removed):
-            change = _replaced(self._log.take(removed), self._log.ids(removed), inserted)
-            self._log.discard(removed)
-        if rows.length:
-            self._log.append(ids, timestamp_ms, rows)
-        return change
+    def _change(self, arrived: Arrived, left: Positions, left_ms: IntArray) -> Delta | None:
+        """The relation's change; discards the rows that left from the log.
+
+        Parameters
+        ----------
+        arrived
+            The tuples since the last watermark. They have been appended to the log.
+        left, left_ms
+            The rows that have left since, in any order, and when.
+        """
+        if not len(left):
+            return _arrivals(arrived)
+        log = self._log
+        positions = log.newest(arrived.rows.length)
+        removed, removed_ms, entered_ms = left, left_ms, arrived.timestamps
+        hidden = log.timestamps(left) == left_ms
+        if hidden.any():
+            # Rows that leave at the timestamp at which they arrive never show.
+            shown = np.ones(arrived.rows.length, dtype=np.bool_)
+            shown[log.ids(left[hidden]) - arrived.first_id] = False
+            positions, entered_ms = positions[shown], entered_ms[shown]
+            removed, removed_ms = left[~hidden], left_ms[~hidden]
+        positions = np.concatenate([removed, positions])
+        times_ms = np.concatenate([removed_ms, entered_ms])
+        # Rows that leave at a timestamp arrived before those that enter then, and come first.
+        order = np.lexsort((positions, times_ms))
+        positions = positions[order]
+        change = Delta(
+            log.rows(positions), order >= len(removed), times_ms[order], log.ids(positions)
+        )
+        left.sort()
+        log.discard(left)
+        return change if len(positions) else None
 
     def save(self) -> Pieces:
         """The rows in the window."""
@@ -105,10 +162,12 @@ class RangeWindow(LoggedWindow):
         super().__init__(kinds)
         self._range_ms = range_ms
 
-    def step(self, timestamp_ms: int, arrived: Frame, first_id: int) -> Delta:
+    def step(self, arrived: Arrived, until_ms: int) -> Delta | None:
         """Remove the rows that are too old, insert those that arrived."""
-        expired = self._log.until(timestamp_ms - self._range_ms)
-        return self._change(timestamp_ms, expired, arrivals(arrived, first_id))
+        log = self._log
+        log.append(arrived.ids, arrived.timestamps, arrived.rows)
+        expired = log.until(until_ms - self._range_ms)
+        return self._change(arrived, expired, log.timestamps(expired) + self._range_ms)
 
     def next_expiry_ms(self) -> int:
         """When the oldest row reaches the range's age."""
@@ -123,32 +182,24 @@ class RowsWindow(LoggedWindow):
         super().__init__(kinds)
         self._rows = rows
 
-    def step(self, timestamp_ms: int, arrived: Frame, first_id: int) -> Delta:
+    def step(self, arrived: Arrived, until_ms: int) -> Delta | None:
         """Insert the rows that arrived, remove the oldest rows beyond n.
 
-        If more than n rows arrive at one timestamp, only the last n enter the relation.
+        The n-th row after a row pushes it out. If more than n rows arrive at one timestamp, only
+        the last n enter the relation.
         """
-        skipped = max(arrived.length - self._rows, 0)
-        if skipped:
-            arrived = arrived.slice(skipped, arrived.length)
-        excess = max(len(self._log) + arrived.length - self._rows, 0)
-        return self._change(
-            timestamp_ms, self._log.oldest(excess), arrivals(arrived, first_id + skipped)
-        )
+        log = self._log
+        room = self._rows - len(log)
+        log.append(arrived.ids, arrived.timestamps, arrived.rows)
+        excess = log.oldest(max(arrived.rows.length - room, 0))
+        return self._change(arrived, excess, arrived.timestamps[room:])
 
 
-def arrivals(arrived: Frame, first_id: int) -> Delta:
+def _arrivals(arrived: Arrived) -> Delta | None:
     """The change in which these rows are inserted and none is removed."""
-    count = arrived.length
+    rows, timestamps, _ = arrived
+    count = rows.length
+    if not count:
+        return None
     inserted = _all_true[:count] if count <= ALL_INSERTED_UP_TO else np.ones(count, dtype=np.bool_)
-    return Delta(arrived, inserted, np.arange(first_id, first_id + count, dtype=np.int64))
-
-
-def _replaced(removed: Frame, removed_ids: IntArray, inserted: Delta) -> Delta:
-    """The change with the removed rows first, then those inserted."""
-    assert isinstance(inserted.rows, Frame)
-    rows = concat_frames([removed, inserted.rows]) if inserted.rows.length else removed
-    flags = np.zeros(rows.length, dtype=np.bool_)
-    flags[removed.length :] = True
-    ids = _no_ids if inserted.ids is None else inserted.ids
-    return Delta(rows, flags, np.concatenate([removed_ids, ids]))
+    return Delta(rows, inserted, timestamps, arrived.ids)

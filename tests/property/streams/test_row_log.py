@@ -91,7 +91,7 @@ def test_rows_stay_until_they_are_discarded(segment_rows: int, steps: list[Step]
         ]
         next_id += 2 * added
         ids = np.array([row[0] for row in entering], dtype=np.int64)
-        log.append(ids, timestamp, frame(entering))
+        log.append(ids, np.full(added, timestamp), frame(entering))
         rows += entering
         assert log.ids(log.newest(added)).tolist() == ids.tolist()
         check(log, rows)
@@ -114,7 +114,7 @@ def test_segments_that_lose_their_rows_are_joined() -> None:
     log = RowLog(KINDS, 16)
     for at in range(0, 4000, 8):
         rows: list[Row] = [(at + each, at, (each, None)) for each in range(8)]
-        log.append(np.arange(at, at + 8), at, frame(rows))
+        log.append(np.arange(at, at + 8), np.full(8, at), frame(rows))
         # One row of each eight stays.
         log.discard(log.newest(8)[1:])
     assert len(log) == 500
@@ -124,7 +124,7 @@ def test_segments_that_lose_their_rows_are_joined() -> None:
 def test_a_few_rows_take_little_room() -> None:
     log = RowLog(KINDS)
     for at in range(10 * FIRST_CAPACITY):
-        log.append(np.array([at]), at, frame([(at, at, (at, None))]))
+        log.append(np.array([at]), np.array([at]), frame([(at, at, (at, None))]))
         log.discard(log.oldest(max(len(log) - 3, 0)))
     assert (len(log), log.segments, log.capacity) == (3, 1, FIRST_CAPACITY)
 

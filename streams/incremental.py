@@ -1,0 +1,185 @@
+"""Evaluation of many timestamps in one pass, by the changes of relations.
+
+A relation changes only at timestamps with input tuples and at *firing points*: the timestamps at
+which a row leaves a window because of its age. Evaluating only these is exact. All other timestamps
+are skipped, however many watermarks lie between.
+
+A pass takes all tuples up to a watermark. Every operator consumes and produces changes that carry
+their timestamps, in the order of the timestamps, so a pass over many of them gives the same rows as
+a pass for each. Its cost is per call and per row, not per timestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from streams.language.ast import ToStream
+from streams.operators.changes_to_stream import ChangesToStream
+from streams.operators.partition_window import PartitionWindow
+from streams.operators.relation_to_stream import RelationToStream
+from streams.operators.union import union
+from streams.operators.window import (
+    Arrived,
+    RangeWindow,
+    RowsWindow,
+    UnboundedWindow,
+    Window,
+)
+from streams.program import Program, WindowPlan
+from streams.select_pipeline import SelectPipeline
+from streams.state import Stateful
+from streams.vector import Delta, Emitted, Frame, concat_frames, empty_frame, from_arrow, to_arrow
+from topology.arrays import IntArray
+
+PASS_ROWS = 4096
+"""Most tuples of a pass, unless a timestamp has more: what a pass reads stays in the cache."""
+
+JOIN_PASS_ROWS = 128
+"""Least tuples of a pass through a join."""
+
+_no_timestamps: IntArray = np.empty(0, dtype=np.int64)
+
+
+class Incremental:
+    """Runs a program of any shape."""
+
+    def __init__(self, program: Program, schema: pa.Schema) -> None:
+        self._program = program
+        self._schema = schema
+        self._kinds = tuple(program.columns.values())
+        self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
+        self._inputs = {stream: _Input(program, stream) for stream in program.inputs}
+        self._windows = [_window(plan, program.read_kinds(plan.stream)) for plan in program.windows]
+        self._selects = [SelectPipeline(program, plan) for plan in program.selects]
+        self._to_stream: ChangesToStream | RelationToStream
+        if program.to_stream is ToStream.RSTREAM:
+            self._to_stream = RelationToStream(self._kinds)
+        else:
+            inserted = program.to_stream is ToStream.ISTREAM
+            self._to_stream = ChangesToStream(inserted=inserted)
+
+    def run(
+        self,
+        taken: Mapping[str, pa.RecordBatch | None],
+        first_ids: Mapping[str, int],
+        until_ms: int,
+    ) -> pa.RecordBatch:
+        """Evaluate all tuples up to a watermark.
+
+        Parameters
+        ----------
+        taken
+            Input → the tuples since the last pass; None for none.
+        first_ids
+            Input → the identity of the first of them.
+        until_ms
+            The watermark: all inputs are complete up to it.
+        """
+        if all(rows is None for rows in taken.values()) and until_ms < self._next_expiry_ms():
+            return self._no_rows
+        arrived = {
+            stream: self._inputs[stream].arrived(rows, first_ids[stream])
+            for stream, rows in taken.items()
+        }
+        passes = self._passes(arrived, until_ms)
+        emitted = [rows for one in passes if (rows := self._pass(*one)) is not None]
+        if not emitted:
+            return self._no_rows
+        timestamps = pa.array(np.concatenate([one.times_ms for one in emitted]), pa.int64())
+        rows = concat_frames([one.rows for one in emitted])
+        outputs = zip(rows.columns, self._kinds, strict=True)
+        columns = [to_arrow(column, kind) for column, kind in outputs]
+        return pa.RecordBatch.from_arrays([timestamps, *columns], schema=self._schema)
+
+    def _next_expiry_ms(self) -> int:
+        """The next firing point, if no tuple arrives before it."""
+        return min(window.next_expiry_ms() for window in self._windows)
+
+    def _passes(
+        self, arrived: Mapping[str, Arrived], until_ms: int
+    ) -> Iterator[tuple[Mapping[str, Arrived], int]]:
+        """The tuples of each pass, complete timestamp groups, and its watermark."""
+        if sum(one.rows.length for one in arrived.values()) > JOIN_PASS_ROWS:
+            times_ms = np.concatenate([one.timestamps for one in arrived.values()])
+            times_ms.sort()
+            while len(times_ms) > (most := self._most_rows()):
+                next_ms = int(times_ms[most])
+                # A timestamp group that is larger than a pass is a pass of its own.
+                end_ms = next_ms if times_ms[0] == next_ms else next_ms - 1
+                yield {stream: one.until(end_ms) for stream, one in arrived.items()}, end_ms
+                arrived = {stream: one.after(end_ms) for stream, one in arrived.items()}
+                times_ms = times_ms[times_ms.searchsorted(end_ms, side="right") :]
+        yield arrived, until_ms
+
+    def _most_rows(self) -> int:
+        """Most tuples of a pass.
+
+        A join compares changes with all rows that are in its relations at some time of the pass,
+        so few more should enter than there are.
+        """
+        if not self._program.joins:
+            return PASS_ROWS
+        joined = sum(select.joined_rows for select in self._selects)
+        return min(max(joined, JOIN_PASS_ROWS), PASS_ROWS)
+
+    def _pass(self, arrived: Mapping[str, Arrived], until_ms: int) -> Emitted | None:
+        deltas: list[Delta | None] = []
+        times_ms = [one.timestamps for one in arrived.values() if one.rows.length]
+        for plan, window in zip(self._program.windows, self._windows, strict=True):
+            rows = arrived[plan.stream]
+            changes = rows.rows.length or window.next_expiry_ms() <= until_ms
+            delta = window.step(rows, until_ms) if changes else None
+            deltas.append(delta)
+            if delta is not None:
+                times_ms.append(delta.times_ms)
+        if not times_ms:
+            return None
+        first_ms = min(int(times[0]) for times in times_ms)
+        parts = (select.step(deltas, first_ms) for select in self._selects)
+        change = union([part for part in parts if part is not None])
+        if isinstance(self._to_stream, RelationToStream):
+            return self._to_stream.step(change, np.unique(np.concatenate(times_ms)))
+        return self._to_stream.step(change)
+
+    def stateful(self) -> Iterator[tuple[str, Stateful]]:
+        """The operators that have state, by name."""
+        for index, window in enumerate(self._windows):
+            yield f"window-{index}", window
+        for index, select in enumerate(self._selects):
+            for name, operator in select.stateful():
+                yield f"select-{index}-{name}", operator
+        if isinstance(self._to_stream, RelationToStream):
+            yield "to-stream", self._to_stream
+
+
+class _Input:
+    """Reads the tuples of one input."""
+
+    def __init__(self, program: Program, stream: str) -> None:
+        kinds = program.read_kinds(stream)
+        names = list(program.input_columns[stream])
+        # The timestamp comes before all columns.
+        places = [names.index(name) + 1 for name in program.reads[stream]]
+        self._columns = list(zip(places, kinds, strict=True))
+        self._no_rows = empty_frame(kinds)
+
+    def arrived(self, rows: pa.RecordBatch | None, first_id: int) -> Arrived:
+        """The tuples of a record batch."""
+        if rows is None:
+            return Arrived(self._no_rows, _no_timestamps, first_id)
+        columns = tuple(from_arrow(rows.column(place), kind) for place, kind in self._columns)
+        timestamps = rows.column(0).to_numpy(zero_copy_only=False)
+        return Arrived(Frame(columns, rows.num_rows), timestamps, first_id)
+
+
+def _window(plan: WindowPlan, kinds: tuple[str, ...]) -> Window:
+    if plan.rows is not None and plan.partition_by:
+        return PartitionWindow(plan.rows, plan.range_ms, plan.partition_by, kinds)
+    if plan.rows is not None:
+        return RowsWindow(plan.rows, kinds)
+    if plan.range_ms is not None:
+        return RangeWindow(plan.range_ms, kinds)
+    return UnboundedWindow()
