@@ -10,6 +10,10 @@ The types bound every number, name and count, and the decoder refuses what lies 
 that has gone wrong must not bring down this host too. `orchestrator.host.access_control` says who
 may send which message.
 
+*Credit.* A host says how many bytes of each stream it takes beyond the position that it has
+processed (`Subscribe`, `Ack`). A producer sends no more. Position and number are absolute: a
+message that is lost or repeated does no harm.
+
 Links deliver in the order of sending. `Control` relies on that: data that it says was sent before
 it has arrived before it, or was lost with a connection.
 """
@@ -21,7 +25,7 @@ from typing import Annotated, TypeVar
 
 from msgspec import Meta
 
-from streams.bounds import EventTime, Name, Number
+from streams.bounds import MAX_NUMBER, EventTime, Name, Number
 from streams.chunk import Chunk, Position
 from streams.state import SavedState
 
@@ -32,6 +36,9 @@ MOST_ENTRIES = 65_536
 
 MOST_DIMENSIONS = 16
 """Of a Vivaldi coordinate."""
+
+ANY_BYTES = MAX_NUMBER
+"""The credit of a host that states none."""
 
 Told = Annotated[dict[Name, T], Meta(max_length=MOST_ENTRIES)]
 """What a control message says of each fragment or stream."""
@@ -57,6 +64,10 @@ class Subscribe:
         Send even as a standby: the primary's data does not reach the host.
     patient
         Keep output for the host while it is away for a while: a sink there reads the stream.
+    demands
+        As `Ack.demanded`: a reader there may hold the producer up.
+    room_bytes
+        As in `Ack`.
     """
 
     stream: Name
@@ -64,6 +75,8 @@ class Subscribe:
     generation: Number | None
     feed: bool = False
     patient: bool = False
+    demands: bool = False
+    room_bytes: Number = ANY_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +102,24 @@ class Ack:
 
     Attributes
     ----------
+    position
+        None: some reader has no state yet.
     patient
         As in `Subscribe`: the acknowledgement may be the first that a producer hears of the host.
+    demanded
+        As `position`, of the readers that may hold the producer up: primaries, and sinks of sites.
+        None if there is none.
+    room_bytes
+        The host's credit: the output that it takes beyond `demanded`, or beyond `position` if it
+        demands nothing.
     """
 
-    position: Position
+    position: Position | None
     epoch: Number
     generation: Number
     patient: bool = False
+    demanded: Position | None = None
+    room_bytes: Number = ANY_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,8 +207,8 @@ class Snapshot:
     log_base, log
         Where the output log begins, and its chunks from there on.
     consumers
-        Subscribed hosts: name, what it has acknowledged, and whether to keep output while it is
-        away.
+        Subscribed hosts: name, what it has acknowledged, whether to keep output while it is away,
+        and whether it may hold the producer up.
     """
 
     fragment: Name
@@ -195,7 +218,7 @@ class Snapshot:
     inputs: dict[str, tuple[int, Position]]
     log_base: Position
     log: tuple[Chunk, ...]
-    consumers: tuple[tuple[str, Position, bool], ...]
+    consumers: tuple[tuple[str, Position, bool, bool], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,21 @@ an *output log* until all consumers have acknowledged it: tuples that some consu
 A primary keeps them to send them again after a broken link, a secondary to send them after a
 takeover (reliable placement, §3.3: Q counts such tuples of an upstream primary).
 
-The log is bounded. If consumers fall so far behind that it overflows, the oldest chunks are
-dropped and their tuples counted. A consumer that asks for them later is told where the log begins.
+*Credit.* A subscriber is sent no more than it has room for (`Ack.room_bytes`), but always one chunk
+if it has processed all that it was sent: so whoever waits for output gets some. A producer whose
+output lies beyond the room of a subscriber that *demands* it is held up (`OutputLog.is_held_up`):
+it evaluates nothing until the subscriber has room again. Primaries and the sinks of sites demand
+output, standbys and observers do not.
+
+*Bound.* The log is bounded in bytes. A producer is held up before output is lost that somebody
+demands. Beyond the bound, the log drops its oldest chunks although a subscriber that demands
+nothing has not acknowledged them; their tuples are counted, and the subscriber, which asks for them
+later, is told where the log begins. A standby then takes its primary's state.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,18 +28,26 @@ from typing import Protocol
 import pyarrow as pa
 
 from ha.errors import InvariantViolation
-from ha.messages import Ack, Data, Offer, Subscribe, Subscribed
-from streams.chunk import Chunk, Position
+from ha.messages import ANY_BYTES, Ack, Data, Offer, Subscribe, Subscribed
+from streams.chunk import NO_WATERMARK, Chunk, Position
 from topology.arrays import IntArray
 
-DEFAULT_CAPACITY_BYTES = 256 * 1024 * 1024
-"""Room for minutes of a fast stream, and small beside an executor's memory."""
+DEFAULT_CAPACITY_BYTES = 64 * 1024 * 1024
+"""Until a host divides its budget (`ha.memory`)."""
 
 DEFAULT_LINGER_US = 2_000_000
 """Output is kept for at least this long, even if all known consumers have acknowledged it. The
 secondary does not know a consumer that has just subscribed to the primary until an assignment or
 an acknowledgement arrives. If the primary dies before that, the consumer still finds the output it
 lacks at the secondary."""
+
+CREDIT_US = 1_000_000
+"""How long a subscriber's credit holds a producer up after its last acknowledgement: 20 intervals.
+A dead or cut off consumer must not stop the others; after that time it only has output kept."""
+
+DEMAND_US = 3_000_000
+"""How long a host that acknowledges nothing has output kept that it demands, beyond the log's
+bound, unless a sink there reads it. Its peer replica has long taken over then."""
 
 OVERDUE_AFTER = 3
 """Acknowledgement intervals after which output that is not acknowledged is offered: an
@@ -49,6 +66,15 @@ class Subscriber:
         Whether it is sent output even by a standby.
     patient
         Whether output is kept for it while it is away.
+    demanded
+        The cut up to which its readers that may hold the producer up have processed output; None if
+        there are no such readers.
+    room_bytes
+        Output that it takes beyond what it has processed.
+    processed_bytes
+        All output before what it has processed, counted from the log's first chunk.
+    heard_us
+        When it last said how far it is; None: not yet, but it was told to be there.
     reread_from
         Where the piece began that was last read again for it.
     ends_ms
@@ -59,6 +85,10 @@ class Subscriber:
     sent: Position
     feed: bool = False
     patient: bool = False
+    demanded: Position | None = None
+    room_bytes: int = ANY_BYTES
+    processed_bytes: int = 0
+    heard_us: int | None = None
     reread_from: Position | None = None
     ends_ms: deque[int] = field(default_factory=lambda: deque(maxlen=OVERDUE_AFTER))
 
@@ -73,7 +103,7 @@ class OutputLog:
     base
         Position at which the log begins; the first appended tuple gets `base.next_seq`.
     capacity_bytes
-        Greatest size of the rows kept, as Arrow counts it.
+        The bound: greatest memory of what is kept beyond what is demanded.
     linger_us
         How much longer than needed output is kept, measured in ingestion times.
     rereadable
@@ -82,6 +112,8 @@ class OutputLog:
 
     Attributes
     ----------
+    capacity_bytes
+        As given; it changes when the host divides its budget anew.
     base
         The cut before which all output has been trimmed.
     end
@@ -89,7 +121,7 @@ class OutputLog:
     subscribers
         Node → what it has acknowledged and has been sent, in the order of subscription.
     overflowed_tuples
-        Tuples dropped because the log was full.
+        Tuples dropped because the log was full, though some subscriber may have needed them.
     """
 
     def __init__(
@@ -102,11 +134,13 @@ class OutputLog:
         rereadable: bool = False,
     ) -> None:
         self.schema = schema
-        self.base = self.end = base or Position()
+        self.base: Position = base or Position()
+        self.end: Position = self.base
         self._chunks: deque[Chunk] = deque()
-        self._sizes: deque[int] = deque()
-        self._bytes = 0
-        self._capacity_bytes = capacity_bytes
+        self._ends: deque[tuple[int, int]] = deque()
+        """Of each chunk, its watermark and the size of everything appended up to its end."""
+        self._appended_bytes = self._dropped_bytes = 0
+        self.capacity_bytes = capacity_bytes
         self._linger_us = linger_us
         self._rereadable = rereadable
         self.subscribers: dict[str, Subscriber] = {}
@@ -116,6 +150,11 @@ class OutputLog:
     def chunks(self) -> tuple[Chunk, ...]:
         """The chunks kept, oldest first."""
         return tuple(self._chunks)
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory of what is kept."""
+        return self._appended_bytes - self._dropped_bytes
 
     def append(
         self, rows: pa.RecordBatch, watermarks_ms: IntArray, ingestion_times_us: IntArray
@@ -137,18 +176,23 @@ class OutputLog:
                 f"log ends at {self.end}, chunk begins at sequence {chunk.first_seq} "
                 f"with watermark {chunk.watermarks_ms[0]}"
             )
-        # Most chunks have no rows, and Arrow takes long to say that these take no bytes.
-        size = chunk.rows.nbytes if chunk.rows.num_rows else 0
         self._chunks.append(chunk)
-        self._sizes.append(size)
+        self._appended_bytes += chunk.size_bytes
         self.end = chunk.end
-        self._bytes += size
-        while self._bytes > self._capacity_bytes and len(self._chunks) > 1:
-            self.overflowed_tuples += self._chunks[0].rows.num_rows
-            self._drop_oldest()
+        self._ends.append((chunk.watermark_ms, self._appended_bytes))
+        if self.size_bytes > self.capacity_bytes:
+            self._drop_beyond_capacity()
 
     def subscribe(
-        self, node: str, position: Position | None, *, feed: bool = False, patient: bool = False
+        self,
+        node: str,
+        position: Position | None,
+        *,
+        feed: bool = False,
+        patient: bool = False,
+        demands: bool = False,
+        room_bytes: int = ANY_BYTES,
+        now_us: int | None = None,
     ) -> Position:
         """Subscribe a host from `position` on, or from the log's beginning if that is later.
 
@@ -161,9 +205,19 @@ class OutputLog:
         known = self.subscribers.get(node)
         behind = known is not None and _before(known.acknowledged, start)
         acknowledged = known.acknowledged if known is not None and behind else start
-        self.subscribers[node] = Subscriber(
-            acknowledged=acknowledged, sent=start, feed=feed, patient=patient
+        demanded = start if demands else None
+        if known is not None and known.demanded is not None and demands:
+            demanded = min(known.demanded, start, key=_watermark_ms)
+        self.subscribers[node] = subscriber = Subscriber(
+            acknowledged=acknowledged,
+            sent=start,
+            feed=feed,
+            patient=patient,
+            demanded=demanded,
+            room_bytes=room_bytes,
+            heard_us=now_us,
         )
+        self._credit(subscriber)
         return start
 
     def unsubscribe(self, node: str) -> None:
@@ -178,6 +232,61 @@ class OutputLog:
             subscriber.acknowledged = position
         self._trim()
 
+    def grant(self, node: str, ack: Ack, now_us: int) -> None:
+        """Note how much of its output a subscriber demands, and how much more it takes."""
+        subscriber = self.subscribers[node]
+        demanded, before = ack.demanded, subscriber.demanded
+        if demanded is not None and before is not None and _before(demanded, before):
+            demanded = before
+        subscriber.demanded, subscriber.room_bytes = demanded, ack.room_bytes
+        subscriber.heard_us = now_us
+        self._credit(subscriber)
+
+    def _credit(self, subscriber: Subscriber) -> None:
+        processed = subscriber.demanded or subscriber.acknowledged
+        subscriber.processed_bytes = self._bytes_until(processed)
+
+    def _bytes_until(self, cut: Position) -> int:
+        """Size of all chunks that end at a cut or before it."""
+        if not _before(cut, self.end):
+            return self._appended_bytes
+        ended = bisect_right(self._ends, (cut.watermark_ms, self._appended_bytes))
+        return self._ends[ended - 1][1] if ended else self._dropped_bytes
+
+    def lost_sight_of(self, node: str) -> None:
+        """Note that the connection to a subscriber broke: its credit holds nobody up any more."""
+        if (subscriber := self.subscribers.get(node)) is not None:
+            subscriber.heard_us = -DEMAND_US
+
+    def lapse(self, now_us: int) -> None:
+        """Let hosts that have said nothing for long demand nothing any more."""
+        for subscriber in self.subscribers.values():
+            if subscriber.heard_us is None:
+                subscriber.heard_us = now_us
+            if not subscriber.patient and now_us - subscriber.heard_us > DEMAND_US:
+                subscriber.demanded = None
+
+    def is_held_up(self, now_us: int, *, by_credit: bool) -> bool:
+        """Whether nothing may be appended until somebody who demands output has processed some.
+
+        Parameters
+        ----------
+        by_credit
+            Whether output that does not fit into the room of a subscriber is enough. Otherwise the
+            log must be full of what is demanded.
+        """
+        for subscriber in self.subscribers.values():
+            if subscriber.demanded is None:
+                continue
+            beyond_bytes = self._appended_bytes - subscriber.processed_bytes
+            if beyond_bytes > self.capacity_bytes:
+                return True
+            heard_us = now_us if subscriber.heard_us is None else subscriber.heard_us
+            is_fresh = now_us - heard_us <= CREDIT_US
+            if by_credit and is_fresh and beyond_bytes > subscriber.room_bytes:
+                return True
+        return False
+
     def take_unsent(self, node: str) -> list[Chunk]:
         """The chunks a subscriber has not been sent yet; they count as sent from now on."""
         subscriber = self.subscribers[node]
@@ -186,8 +295,21 @@ class OutputLog:
         if subscriber.sent == self.end:
             return []
         fresh = list(self._after(subscriber.sent))
+        until_bytes = subscriber.processed_bytes + subscriber.room_bytes
+        if self._appended_bytes > until_bytes:
+            fresh = self._within(fresh, subscriber, until_bytes)
+            subscriber.sent = fresh[-1].end if fresh else subscriber.sent
+            return fresh
         subscriber.sent = self.end
         return fresh
+
+    def _within(self, fresh: list[Chunk], subscriber: Subscriber, until_bytes: int) -> list[Chunk]:
+        """The chunks that a subscriber has room for; one if it has nothing left to process."""
+        count = sum(end_bytes <= until_bytes for _, end_bytes in list(self._ends)[-len(fresh) :])
+        processed = subscriber.demanded or subscriber.acknowledged
+        if not count and not _before(processed, subscriber.sent):
+            count = 1
+        return fresh[:count]
 
     def wanted(self) -> Iterator[tuple[str, Position]]:
         """Hosts that lack output from before the log's beginning, and where each one stands.
@@ -241,10 +363,26 @@ class OutputLog:
                 return
             self._drop_oldest()
 
+    def _drop_beyond_capacity(self) -> None:
+        """Drop the oldest chunks that nobody demands, until the log is no larger than allowed."""
+        demanded_ms = min(
+            (s.demanded.watermark_ms for s in self.subscribers.values() if s.demanded is not None),
+            default=self.end.watermark_ms,
+        )
+        needed_ms = min(
+            (s.acknowledged.watermark_ms for s in self.subscribers.values()), default=NO_WATERMARK
+        )
+        while self.size_bytes > self.capacity_bytes and len(self._chunks) > 1:
+            oldest = self._chunks[0]
+            if oldest.watermark_ms > demanded_ms:
+                return
+            if oldest.watermark_ms > needed_ms and not self._rereadable:
+                self.overflowed_tuples += oldest.rows.num_rows
+            self._drop_oldest()
+
     def _drop_oldest(self) -> None:
-        chunk = self._chunks.popleft()
-        self._bytes -= self._sizes.popleft()
-        self.base = chunk.end
+        self.base = self._chunks.popleft().end
+        _, self._dropped_bytes = self._ends.popleft()
 
     def check_invariants(self) -> None:
         """Raise unless chunks follow each other without gaps; tests call this after every step."""
@@ -262,6 +400,10 @@ class OutputLog:
         cut = Position(next_seq=next_seq, watermark_ms=int(watermark_ms))
         if cut != self.end:
             raise InvariantViolation(f"log ends at {cut}, not at {self.end}")
+
+
+def _watermark_ms(cut: Position) -> int:
+    return cut.watermark_ms
 
 
 def _before(one: Position, other: Position) -> bool:
@@ -300,11 +442,19 @@ class Producer(Protocol):
         ...
 
 
-def subscribe(producer: Producer, node: str, request: Subscribe) -> Subscribed:
+def subscribe(producer: Producer, node: str, request: Subscribe, now_us: int) -> Subscribed:
     """Subscribe a host from its position on, or from the log's beginning if that is unknown."""
     known = request.generation == producer.generation
     position = request.position if known else None
-    start = producer.log.subscribe(node, position, feed=request.feed, patient=request.patient)
+    start = producer.log.subscribe(
+        node,
+        position,
+        feed=request.feed,
+        patient=request.patient,
+        demands=request.demands,
+        room_bytes=request.room_bytes,
+        now_us=now_us,
+    )
     return Subscribed(
         stream=producer.stream,
         position=start,
@@ -313,20 +463,30 @@ def subscribe(producer: Producer, node: str, request: Subscribe) -> Subscribed:
     )
 
 
-def acknowledge(producer: Producer, node: str, ack: Ack) -> bool:
-    """Note the position before which a host needs nothing any more; returns whether it is new here.
+def acknowledge(producer: Producer, node: str, ack: Ack, now_us: int) -> bool:
+    """Note what a host needs no more and how much it takes; returns whether to feed subscribers.
 
     The host may be unknown here: it subscribed before this replica had its state, or it started
     anew under the same name. It then counts as subscribed from the position that it acknowledges.
     An acknowledgement of another generation says nothing about this one's output.
     """
     known = ack.generation == producer.generation
-    if node not in producer.log.subscribers:
-        producer.log.subscribe(node, ack.position if known else None, patient=ack.patient)
+    log = producer.log
+    if node not in log.subscribers:
+        log.subscribe(
+            node,
+            ack.position if known else None,
+            patient=ack.patient,
+            demands=ack.demanded is not None,
+            room_bytes=ack.room_bytes,
+            now_us=now_us,
+        )
         return True
     if known:
-        producer.log.acknowledge(node, ack.position)
-    return False
+        if ack.position is not None:
+            log.acknowledge(node, ack.position)
+        log.grant(node, ack, now_us)
+    return _before(log.subscribers[node].sent, log.end)
 
 
 def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:

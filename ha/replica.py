@@ -35,7 +35,7 @@ class InputStream:
     waiting
         Chunks that arrived before the state did.
     waiting_bytes
-        Size of their rows, as Arrow counts it.
+        Their memory.
     moved_at_ms
         First watermark after the input moved (see `Received.moved`). Sequence numbers before it
         are unknown to the producer.
@@ -50,7 +50,7 @@ class InputStream:
     def hold(self, chunk: Chunk) -> None:
         """Keep a chunk until the state is here."""
         self.waiting.append(chunk)
-        self.waiting_bytes += chunk.rows.nbytes
+        self.waiting_bytes += chunk.size_bytes
 
     def release(self) -> None:
         """Keep no chunk any more."""
@@ -69,6 +69,11 @@ class Replica:
         Of its inputs.
     epoch, generation
         As assigned.
+
+    Attributes
+    ----------
+    held_up
+        Whether it may evaluate nothing until its consumers have processed some of its output.
     """
 
     def __init__(
@@ -88,6 +93,7 @@ class Replica:
         self.engine = FragmentEngine(program)
         self.log = OutputLog(self.engine.schema)
         self.digests = OutputDigests()
+        self.held_up = False
 
     @property
     def accepts_subscribers(self) -> bool:
@@ -143,8 +149,24 @@ class Replica:
 
     @property
     def waiting_bytes(self) -> int:
-        """Size of the input that waits for the state."""
-        return sum(entry.waiting_bytes for entry in self.inputs.values())
+        """Memory of the input that was received and is not evaluated."""
+        return sum(map(self.waiting_bytes_of, self.inputs))
+
+    def waiting_bytes_of(self, stream: str) -> int:
+        """Memory of what was received of one input and is not evaluated."""
+        if self.role is ReplicaRole.WARMING:
+            return self.inputs[stream].waiting_bytes
+        return self.engine.waiting_bytes_of(stream)
+
+    def update_held_up(self, now_us: int) -> bool:
+        """Notice whether consumers hold it up; returns whether they do no longer.
+
+        A standby sends nothing, so it goes on until its output log is full of what they demand.
+        """
+        was_held_up = self.held_up
+        by_credit = self.role is ReplicaRole.PRIMARY
+        self.held_up = self.log.is_held_up(now_us, by_credit=by_credit)
+        return was_held_up and not self.held_up
 
     def evaluate(self, limit: int, tuples: int | None = None) -> Evaluated | None:
         """Evaluate complete timestamp groups (`FragmentEngine.advance`), and keep the output."""
@@ -159,8 +181,8 @@ class Replica:
 
     @property
     def has_work(self) -> bool:
-        """Whether `evaluate` would evaluate anything."""
-        return self.role is not ReplicaRole.WARMING and self.engine.ready
+        """Whether `evaluate` would evaluate anything, and may."""
+        return self.role is not ReplicaRole.WARMING and not self.held_up and self.engine.ready
 
     @property
     def output_watermark_ms(self) -> int | None:
@@ -209,7 +231,12 @@ class Replica:
             log_base=self.log.base,
             log=self.log.chunks(),
             consumers=tuple(
-                (node, subscriber.acknowledged, subscriber.patient)
+                (
+                    node,
+                    subscriber.acknowledged,
+                    subscriber.patient,
+                    subscriber.demanded is not None,
+                )
                 for node, subscriber in self.log.subscribers.items()
             ),
         )
@@ -239,11 +266,13 @@ class Replica:
             joined[stream] = chunks
         engine = FragmentEngine(self.program)
         engine.restore(snapshot.state)
-        log = OutputLog(engine.schema, base=snapshot.log_base)
+        log = OutputLog(
+            engine.schema, base=snapshot.log_base, capacity_bytes=self.log.capacity_bytes
+        )
+        for node, acknowledged, patient, demands in snapshot.consumers:
+            log.subscribe(node, acknowledged, patient=patient, demands=demands)
         for chunk in snapshot.log:
             log.extend(chunk)
-        for node, acknowledged, patient in snapshot.consumers:
-            log.subscribe(node, acknowledged, patient=patient)
         for stream, chunks in joined.items():
             for chunk in chunks:
                 engine.offer(stream, chunk)
@@ -269,6 +298,7 @@ class Replica:
         for entry in self.inputs.values():
             entry.cursor.reset()
             entry.release()
+        self.held_up = False
         return True
 
     def check_invariants(self) -> None:

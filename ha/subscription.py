@@ -17,18 +17,19 @@ producing fragment, and acknowledges to every replica what all its readers have 
 replica thus keeps the tuples that the host lacks; only the primary sends. Requests are repeated
 until answered. A host that waits, asks: if a producer has sent something that did not arrive, the
 host subscribes there again from its position; if a standby has output that does not come from the
-primary, the host asks the standby to feed it.
+primary, the host asks the standby to feed it. A host that has yet to process what it received does
+not wait: its producers send no more than it has room for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
 
-from ha.messages import Ack, Data, Offer, Subscribe, Subscribed
+from ha.messages import ANY_BYTES, Ack, Data, Offer, Subscribe, Subscribed
 from streams.chunk import NO_WATERMARK, Chunk, Position
 
 
@@ -224,6 +225,10 @@ class Subscription:
         Reader → its cursor.
     patient
         Whether producers keep output while this host is away.
+    demands
+        Whether some reader may hold the producers up.
+    room_bytes
+        How much the host takes beyond what its readers have processed.
     least_generation
         Earlier ones are over: a producer that is still in one has not heard of it.
     """
@@ -231,6 +236,8 @@ class Subscription:
     stream: str
     readers: Mapping[str, StreamCursor] = field(default_factory=dict[str, StreamCursor])
     patient: bool = False
+    demands: bool = False
+    room_bytes: int = ANY_BYTES
     least_generation: int = 0
     _links: dict[str, Link] = field(default_factory=dict[str, Link])
     _moved_us: int = 0
@@ -261,10 +268,12 @@ class Subscription:
         }
         return left
 
-    def read_by(self, readers: Mapping[str, StreamCursor], *, patient: bool) -> None:
+    def read_by(
+        self, readers: Mapping[str, StreamCursor], *, patient: bool, demands: bool = False
+    ) -> None:
         """Serve exactly these readers; one that is new must be sent what the others have had."""
         known = set(map(id, self.readers.values()))
-        self.readers, self.patient = readers, patient
+        self.readers, self.patient, self.demands = readers, patient, demands
         if any(id(cursor) not in known for cursor in readers.values()):
             self.ask_again()
 
@@ -330,11 +339,19 @@ class Subscription:
             return None
         return self._ask(link, now_us)
 
-    def offered(self, node: str, offer: Offer, now_us: int) -> list[tuple[str, Subscribe]]:
+    def offered(
+        self, node: str, offer: Offer, now_us: int, *, busy: bool = False
+    ) -> list[tuple[str, Subscribe]]:
         """Note where a producer's output ends; returns requests for what has not arrived.
 
         Links deliver in order, so output that the producer has sent before was lost if it is not
-        here. Output that a standby has is asked for once the primary has had time to send it.
+        here. Output that a standby has is asked for once the primary has had time to send it. If
+        the primary itself has not sent it, what it has sent last was lost.
+
+        Parameters
+        ----------
+        busy
+            Whether the readers have yet to process what they received: no more may have been sent.
         """
         link = self._links.get(node)
         if link is None or link.start is None:
@@ -343,9 +360,14 @@ class Subscription:
             return []
         if offer.sent:
             return [(node, self._ask(link, now_us))]
-        if link.feed or now_us - self._moved_us < STALLED_US:
+        if busy:
+            self._moved_us = now_us
+        if now_us - self._moved_us < STALLED_US:
             return []
-        link.feed = True
+        if node != next(iter(self._links)):
+            if link.feed:
+                return []
+            link.feed = True
         return [(node, self._ask(link, now_us))]
 
     def unrecoverable(self, reader: str, now_us: int) -> bool:
@@ -388,22 +410,37 @@ class Subscription:
             link.feed = True
         return [(other, self._ask(link, now_us)) for other, link in others]
 
-    def acks(self, processed: Iterable[Position | None]) -> list[tuple[str, Ack]]:
-        """Acknowledgements of what every reader has processed, with the nodes to send them to.
+    def acks(
+        self, processed: Mapping[str, Position | None], demanding: Container[str] = ()
+    ) -> list[tuple[str, Ack]]:
+        """Acknowledgements of what the readers have processed, with the nodes to send them to.
 
         Parameters
         ----------
         processed
             Of each reader, the position before which it needs nothing; None if it needs all.
+        demanding
+            Readers that may hold the producers up.
         """
-        positions = list(processed)
-        generations = {cursor.generation for cursor in self.readers.values()}
-        known = [position for position in positions if position is not None]
-        if len(known) < len(positions) or len(generations) != 1:
+        counting = [reader for reader in self.readers if reader in demanding] or [*self.readers]
+        generations = {self.readers[reader].generation for reader in counting}
+        least = _least([processed[reader] for reader in counting])
+        if least is None or len(generations) != 1:
             return []
         (generation,) = generations
-        least = min(known, key=lambda position: position.watermark_ms)
-        ack = Ack(position=least, epoch=self.epoch, generation=generation, patient=self.patient)
+        everybody = [
+            processed[reader] if cursor.generation == generation else None
+            for reader, cursor in self.readers.items()
+        ]
+        self.demands = any(reader in demanding for reader in counting)
+        ack = Ack(
+            position=_least(everybody),
+            epoch=self.epoch,
+            generation=generation,
+            patient=self.patient,
+            demanded=least if self.demands else None,
+            room_bytes=self.room_bytes,
+        )
         return [(node, ack) for node, link in self._links.items() if link.start is not None]
 
     def _lacks(self, offer: Offer) -> bool:
@@ -442,4 +479,14 @@ class Subscription:
             generation=None if whole else generations.pop(),
             feed=link.feed,
             patient=self.patient,
+            demands=self.demands,
+            room_bytes=self.room_bytes,
         )
+
+
+def _least(positions: list[Position | None]) -> Position | None:
+    """The position before all others; None if one is unknown."""
+    known = [position for position in positions if position is not None]
+    if not known or len(known) < len(positions):
+        return None
+    return min(known, key=lambda position: position.watermark_ms)

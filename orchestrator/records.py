@@ -78,6 +78,26 @@ class CostStatus(Record, frozen=True, kw_only=True):
     samples: int
 
 
+class MemoryStatus(Record, frozen=True, kw_only=True):
+    """The queues of a host, bytes."""
+
+    budget: int
+    """What all of them may take together."""
+    logs: int = 0
+    """Output logs."""
+    inputs: int = 0
+    """Input that waits to be evaluated, or for a state."""
+    sinks: int = 0
+    """Deliveries that are not kept for good yet."""
+    transit: int = 0
+    """Messages that have arrived and are not handled yet."""
+
+    @property
+    def used(self) -> int:
+        """All of them."""
+        return self.logs + self.inputs + self.sinks + self.transit
+
+
 class ReplicaStatus(Record, frozen=True, kw_only=True):
     """Report of a host about a replica that it runs."""
 
@@ -91,6 +111,8 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     """None until something was evaluated."""
     failure: str | None = None
     """Why it has no state, if an error is the reason."""
+    throttled: bool = False
+    """Whether it waits for its consumers to process some of its output."""
 
 
 class SinkStatus(Record, frozen=True, kw_only=True):
@@ -123,6 +145,12 @@ class SourceStatus(Record, frozen=True, kw_only=True):
     """Tuples that its load shedder dropped."""
     skipped: Skipped | None = None
     """What the stream left out when it began anew."""
+    throttled: bool = False
+    """Whether the source waits for its consumers."""
+    slipped_ms: float = 0.0
+    """By how much its time axis has slipped because it had to wait."""
+    overflowed: int = 0
+    """Tuples that were dropped because the source cannot wait and the buffer was full."""
 
 
 class Skipped(Record, frozen=True, kw_only=True):
@@ -173,6 +201,7 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     sinks: dict[str, SinkStatus] = {}
     wants: tuple[str, ...] = ()
     """Streams an observer asks to be sent."""
+    memory: MemoryStatus | None = None
     counters: dict[str, int] = {}
     """Everything the host counts, by name: duplicates dropped, frames refused, …"""
     problems: tuple[str, ...] = ()
@@ -472,6 +501,8 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     """CPU axis: the milliseconds that a node's load counts for."""
     scheduling: Policy = Policy.EDF
     """Which task a host works on next."""
+    memory_bytes: int = 256 * 2**20
+    """What all queues of a host may take together."""
     emulate_costs: bool = False
     """Evaluation takes as long as the manifests' estimates say, however fast the machine is; on
     one machine, what link delays are for latencies."""

@@ -211,7 +211,7 @@ class Messages:
                 generation=number(),
                 inputs={name(): (number(), self._position()), "t": (1, self._position())},
                 log_base=self._position(),
-                consumers=((name(), self._position(), rng.random() < 0.5),),
+                consumers=((name(), self._position(), rng.random() < 0.5, rng.random() < 0.5),),
             ),
             lambda: replace(self._snapshot, epoch=rng.choice((1, number()))),
             lambda: Ping(sent_us=number()),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,11 @@ NO_WATERMARK = -(2**62)
 
 FOREVER_MS = 2**62
 """Later than every event timestamp and every watermark, ms."""
+
+
+CHUNK_BYTES = 1024
+"""Memory of a chunk besides its rows and watermarks: a chunk that only says that time has passed
+takes room too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +105,18 @@ class Chunk:
     rows: pa.RecordBatch
     watermarks_ms: IntArray
     ingestion_times_us: IntArray
+    _size_bytes: int = field(default=0, init=False, repr=False, compare=False)
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory that it takes, about."""
+        if not self._size_bytes:
+            # Most chunks have no rows, and Arrow takes long to say that these take no bytes.
+            rows_bytes = self.rows.nbytes if self.rows.num_rows else 0
+            watermarks_bytes = self.watermarks_ms.nbytes + self.ingestion_times_us.nbytes
+            size_bytes = CHUNK_BYTES + watermarks_bytes + rows_bytes
+            object.__setattr__(self, "_size_bytes", size_bytes)
+        return self._size_bytes
 
     @property
     def next_seq(self) -> int:

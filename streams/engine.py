@@ -194,6 +194,10 @@ class FragmentEngine:
         """Number of input tuples that were offered and not consumed."""
         return sum(queue.waiting for queue in self._queues.values())
 
+    def waiting_bytes_of(self, stream: str) -> int:
+        """Memory of what was offered of an input and not consumed."""
+        return self._queues[stream].waiting_bytes
+
     def _next_watermarks(self, limit: int) -> tuple[IntArray, IntArray]:
         """The next output watermarks, at most `limit`, and their ingestion times.
 

@@ -29,6 +29,7 @@ class InputQueue:
         self.taken = 0
         """Number of rows taken since the engine was new: the identity of the next one."""
         self._waiting = 0
+        self._waiting_bytes = 0
 
     def offer(self, chunk: Chunk) -> None:
         """Add the next chunk.
@@ -55,6 +56,7 @@ class InputQueue:
         self._chunks.append(chunk)
         self._end = chunk.end
         self._waiting += chunk.rows.num_rows
+        self._waiting_bytes += chunk.size_bytes
 
     def skip_to(self, position: Position) -> None:
         """Continue after this cut: what lies before it will not arrive, or is numbered anew."""
@@ -66,7 +68,7 @@ class InputQueue:
     def restore(self, position: Position, taken: int) -> None:
         """Discard all chunks; continue after a cut, with this number of rows taken."""
         self._chunks.clear()
-        self._waiting = 0
+        self._waiting = self._waiting_bytes = 0
         self._end = self.position = position
         self.taken = taken
 
@@ -79,6 +81,11 @@ class InputQueue:
     def waiting(self) -> int:
         """Number of tuples offered and not taken."""
         return self._waiting
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Memory of what was offered and not taken."""
+        return self._waiting_bytes
 
     @property
     def first_watermark_ms(self) -> int | None:
@@ -134,8 +141,10 @@ class InputQueue:
                 self.taken += rows.num_rows
             next_seq = chunk.first_seq + rows.num_rows
             rest = chunk.after(Position(next_seq=next_seq, watermark_ms=until_ms))
+            self._waiting_bytes -= chunk.size_bytes
             if rest is not None:
                 self._chunks[0] = rest
+                self._waiting_bytes += rest.size_bytes
                 break
             self._chunks.popleft()
         if self._chunks:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ha.memory import MemoryBudget
 from ha.messages import Data
 from ha.roles import RoleEvent
 from orchestrator.host.dispatcher import Dispatch, Dispatcher
@@ -56,7 +57,7 @@ class QuietHost:
         self, *replicas: FragmentAssignment, policy: Policy = Policy.EDF, batch_ms: float = 0.0
     ) -> None:
         self.now_us = 0
-        self.replica_manager = ReplicaManager("one")
+        self.replica_manager = ReplicaManager("one", MemoryBudget(2**28))
         self.dispatcher = Dispatcher(self.replica_manager.replicas, policy, round(batch_ms * MS))
         self.assign(*replicas)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from ha import messages
 from ha.failure_detector import FailureDetector
+from ha.memory import MemoryBudget
 from ha.messages import Message
 from ha.output_log import subscribe
 from orchestrator.host.access_control import AccessControl
@@ -43,7 +44,7 @@ from orchestrator.host.events import (
     SourceReread,
 )
 from orchestrator.host.failover import Failover
-from orchestrator.host.hosted_streams import Wanted
+from orchestrator.host.hosted_streams import HostedSource, Wanted
 from orchestrator.host.input_processor import InputProcessor
 from orchestrator.host.peer_control import PeerControl
 from orchestrator.host.prober import Prober
@@ -91,6 +92,8 @@ class HostCore:
         For probing.
     now_us
         When it starts.
+    observes
+        Whether it is an observer.
 
     Attributes
     ----------
@@ -99,10 +102,17 @@ class HostCore:
     """
 
     def __init__(
-        self, node: str, settings: ClusterRecord, rng: np.random.Generator, now_us: int
+        self,
+        node: str,
+        settings: ClusterRecord,
+        rng: np.random.Generator,
+        now_us: int,
+        *,
+        observes: bool = False,
     ) -> None:
         self.node = node
-        self.replica_manager = manager = ReplicaManager(node)
+        budget = MemoryBudget(settings.memory_bytes)
+        self.replica_manager = manager = ReplicaManager(node, budget, observes=observes)
         self.prober = Prober(rng, settings.cpu, round(settings.probe_interval_ms * 1000))
         self._heartbeat_us = round(settings.heartbeat_ms * 1000)
         self._ack_interval_us = round(settings.ack_interval_ms * 1000)
@@ -142,11 +152,14 @@ class HostCore:
                     self._on_message(sender, admitted, now_us)
             case PeerLost(node=node):
                 self.counters["peers_lost"] += 1
+                for producer in self.replica_manager.producers():
+                    producer.log.lost_sight_of(node)
                 self._failover.on_peer_lost(node, now_us)
             case AssignmentReceived(assignment=assignment):
                 self._on_assigned(assignment, now_us)
             case SourceEmitted(stream=stream):
                 if (source := self.replica_manager.sources.get(stream)) is not None:
+                    self._release(source, now_us)
                     source.enter(event, now_us)
                     self._outbox.feed(source)
             case SourceOpened(stream=stream, position=position):
@@ -187,7 +200,8 @@ class HostCore:
             acks_are_due = now_us >= self._next_ack_us
             if acks_are_due:
                 self._next_ack_us = now_us + self._ack_interval_us
-            self._peer_control.send(everything=acks_are_due)
+            self._peer_control.send(now_us, everything=acks_are_due)
+            self._update_held_up(now_us)
             self._failover.suspect_silent_peers(now_us)
             self._failover.record_losses()
             # A busy host is late by a batch; only what is worse is a sign of overload.
@@ -244,6 +258,7 @@ class HostCore:
         self.counters["tuples_in"] += evaluated.tuples_in
         self.counters["tuples_out"] += evaluated.rows.num_rows
         self._outbox.feed(hosted.replica)
+        hosted.replica.update_held_up(now_us)
         self._dispatcher.done(dispatch.fragment, now_us)
         cost_us = evaluated.tuples_in * hosted.assignment.cost_us
         return Worked(
@@ -280,6 +295,7 @@ class HostCore:
                 lags_since_us=hosted.lags_since_us,
                 cost=self._dispatcher.cost(name),
                 failure=hosted.failure,
+                throttled=hosted.replica.held_up,
             )
             for name, hosted in self.replica_manager.replicas.items()
         }
@@ -320,7 +336,7 @@ class HostCore:
                 if (source := self.replica_manager.sources.get(stream)) is not None:
                     source.asked(message)
                 if (producer := self.replica_manager.producer(stream)) is not None:
-                    self._outbox.send(sender, subscribe(producer, sender, message))
+                    self._outbox.send(sender, subscribe(producer, sender, message, now_us))
                     self._outbox.feed(producer)
             case messages.Subscribed():
                 self._inputs.on_subscribed(sender, message, now_us)
@@ -335,6 +351,21 @@ class HostCore:
                 self._outbox.send(sender, self.prober.answer(message))
             case messages.Pong():
                 self.prober.measured(sender, message, now_us)
+
+    def _update_held_up(self, now_us: int) -> None:
+        """Notice which producers here are held up, and who has said nothing for long."""
+        for producer in self.replica_manager.producers():
+            producer.log.lapse(now_us)
+        for fragment in self.replica_manager.replicas:
+            self._dispatcher.update_held_up(fragment, now_us)
+        for source in self.replica_manager.sources.values():
+            self._release(source, now_us)
+
+    def _release(self, source: HostedSource, now_us: int) -> None:
+        """Let watermarks of a source enter that had no room."""
+        if (lost := source.release(now_us)) is not None:
+            self._outbox.report("input lost", source.stream, lost)
+            self._outbox.feed(source)
 
     def _talk_to_itself(self, now_us: int) -> None:
         """Handle messages between two replicas, sources or sinks of this host."""

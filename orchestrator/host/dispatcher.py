@@ -49,6 +49,10 @@ deadline."""
 STANDBY_YIELDS = 4
 """A standby rests for this many times as long as the host is late."""
 
+BEHIND_US = 1_000_000
+"""Input that waits for longer than this, and for longer than its deadline, shows that a replica
+cannot follow: no garbage collection or burst that a plan allows for takes so long."""
+
 WORTHWHILE = 8.0
 MOST_WORTHWHILE_US = 5_000.0
 """The tuples of a batch may take `WORTHWHILE` times as long as the batch's fixed cost, up to
@@ -80,6 +84,8 @@ class _Task:
         d_T.
     entered
         (watermark, time): input up to the watermark had entered by that time, and has not left yet.
+    patience_us
+        How long input may wait before the task is behind.
     rests_until_us
         When the task may start again.
     """
@@ -89,6 +95,7 @@ class _Task:
     generations: tuple[int, ...]
     sub_deadline_us: int
     standby: bool
+    patience_us: int
     entered: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     rests_until_us: int = 0
 
@@ -205,6 +212,19 @@ class Dispatcher:
             task.entered.popleft()
         self._enqueue_or_rest(task, now_us)
 
+    def update_held_up(self, fragment: str, now_us: int) -> None:
+        """Notice whether consumers hold a replica up, and have it go on if they do no longer."""
+        hosted = self._replicas.get(fragment)
+        if hosted is not None and hosted.replica.update_held_up(now_us):
+            self.arrived(fragment, now_us)
+
+    def is_behind(self, fragment: str, now_us: int) -> bool:
+        """Whether the input of a task, which begins with this fragment, has waited for too long."""
+        task = self._tasks.get(fragment)
+        if task is None or not task.entered:
+            return False
+        return now_us - task.entered[0][1] > task.patience_us
+
     def charge(self, fragment: str, tuples: int, took_us: float) -> None:
         """Learn how long a batch took."""
         self._cost_of(fragment).observe(tuples, took_us)
@@ -239,25 +259,37 @@ class Dispatcher:
         # Only earliest deadline first schedules chains; the other orders schedule operators.
         groups = [operators] if self._policy is Policy.EDF else [[one] for one in operators]
         return [
-            self._task(task.operators, task.sub_deadline_ms, standby=False)
+            self._task(
+                task.operators,
+                task.sub_deadline_ms,
+                deadline_ms=min(here[task.operators[-1]].readers_ms.values(), default=0.0),
+            )
             for group in groups
             for task in extract_tasks(group)
         ]
 
     def _standbys(self) -> list[_Task]:
         return [
-            self._task((name,), hosted.assignment.standby_lag_ms, standby=True)
+            self._task((name,), hosted.assignment.standby_lag_ms)
             for name, hosted in self._replicas.items()
             if hosted.replica.role is ReplicaRole.STANDBY
         ]
 
-    def _task(self, operators: tuple[str, ...], sub_deadline_ms: float, *, standby: bool) -> _Task:
+    def _task(
+        self,
+        operators: tuple[str, ...],
+        sub_deadline_ms: float,
+        *,
+        deadline_ms: float | None = None,
+    ) -> _Task:
+        """A task of primaries with the least deadline of their results, or of a standby."""
         return _Task(
             name=operators[0],
             operators=operators,
             generations=tuple(self._replicas[name].replica.generation for name in operators),
             sub_deadline_us=round(sub_deadline_ms * 1000),
-            standby=standby,
+            standby=deadline_ms is None,
+            patience_us=max(round((deadline_ms or sub_deadline_ms) * 1000), BEHIND_US),
         )
 
     def _enqueue_or_rest(self, task: _Task, now_us: int) -> None:

@@ -54,6 +54,10 @@ class HostedSource:
         Whether it is known where the log begins.
     skipped
         What the stream left out when it began anew.
+    throttled
+        Whether the source waits for consumers.
+    slipped_us
+        By how much the source's time axis has slipped because of that.
     """
 
     feeds_subscribers = True
@@ -66,7 +70,11 @@ class HostedSource:
         schema = stream_schema(assignment.columns)
         self.log = OutputLog(schema, rereadable=assignment.resumes)
         self._shedder: Shedder | None = None
-        self._shed = 0
+        self._shed = self._overflowed = 0
+        self._withheld: SourceEmitted | None = None
+        self._withheld_tuples = self._withheld_from_ms = 0
+        self.throttled = False
+        self.slipped_us = 0
         self._had_ms = NO_WATERMARK
         self._begins_after_ms: int | None = None
         self.skipped: Skipped | None = None
@@ -80,7 +88,10 @@ class HostedSource:
             return
         self.accepts_subscribers = True
         if self.assignment.resumes:
-            self.log = OutputLog(self.log.schema, base=position, rereadable=True)
+            capacity_bytes = self.log.capacity_bytes
+            self.log = OutputLog(
+                self.log.schema, base=position, capacity_bytes=capacity_bytes, rereadable=True
+            )
         elif position.watermark_ms != NO_WATERMARK:
             self._begins_after_ms = position.watermark_ms
 
@@ -120,10 +131,21 @@ class HostedSource:
             return None
         return Data(stream=self.stream, epoch=self.epoch, generation=self.generation, chunk=chunk)
 
+    def update_held_up(self, now_us: int) -> bool:
+        """Notice whether consumers hold the source up; returns whether it must not be read.
+
+        A source that can be read again from any position waits. Of any other, tuples go on to enter
+        until the output log is full of what consumers demand; see `enter`.
+        """
+        self.throttled = self.assignment.resumes and self.log.is_held_up(now_us, by_credit=True)
+        return self.throttled
+
     def enter(self, emitted: SourceEmitted, now_us: int) -> None:
         """Number the tuples that the load shedder admits, and keep them in the output log.
 
-        Shed tuples are never numbered, so consumers see no gap.
+        Shed tuples are never numbered, so consumers see no gap. If the source cannot wait and the
+        log is full of what consumers demand, the tuples are dropped: they count as shed if the
+        stream has a load shedder, else as lost. Their watermarks enter when there is room again.
         """
         rows = emitted.rows
         if self._begins_after_ms is None:
@@ -133,12 +155,49 @@ class HostedSource:
             admitted = self._shedder.admit(rows, now_us)
             rows = admitted.kept
             self._shed += admitted.dropped
+        if not self.assignment.resumes and self.log.is_held_up(now_us, by_credit=False):
+            self._withhold(emitted, rows.num_rows)
+            return
         self.log.append(rows, emitted.watermarks_ms, emitted.ingestion_times_us)
+
+    def _withhold(self, emitted: SourceEmitted, tuples: int) -> None:
+        if self._withheld is None:
+            self._withheld_tuples, self._withheld_from_ms = 0, self.log.end.watermark_ms
+        self._withheld = emitted
+        self._withheld_tuples += tuples
+        if self._shedder is not None:
+            self._shed += tuples
+        else:
+            self._overflowed += tuples
+
+    def release(self, now_us: int) -> str | None:
+        """Let a watermark enter that had no room, if it has now; returns what was lost, if any."""
+        withheld = self._withheld
+        if withheld is None or self.log.is_held_up(now_us, by_credit=False):
+            return None
+        self._withheld = None
+        self.log.append(
+            withheld.rows.slice(0, 0), withheld.watermarks_ms[-1:], withheld.ingestion_times_us[-1:]
+        )
+        if self._shedder is not None:
+            return None
+        return (
+            f"{self._withheld_tuples} tuples with timestamps after {self._withheld_from_ms} ms up "
+            f"to {self.log.end.watermark_ms} ms came while the buffer was full of what consumers "
+            "had yet to process"
+        )
 
     @property
     def status(self) -> SourceStatus:
         """Figures of the source for the host's record."""
-        return SourceStatus(next_seq=self.log.end.next_seq, shed=self._shed, skipped=self.skipped)
+        return SourceStatus(
+            next_seq=self.log.end.next_seq,
+            shed=self._shed,
+            skipped=self.skipped,
+            throttled=self.throttled,
+            slipped_ms=self.slipped_us / 1000,
+            overflowed=self._overflowed,
+        )
 
 
 SINK_PREFIX = "sink:"
@@ -174,6 +233,9 @@ class HostedSink:
         self._repeated = 0
         self._counted_ms = NO_WATERMARK
         self._late_rows = MissRatio(assignment.deadline_ms * 1000, MISS_WINDOW_US)
+        self._held: deque[Chunk] = deque()
+        self.held_bytes = 0
+        """Memory of the deliveries that the driver has not kept for good."""
 
     def open(self, durable: Durable | None) -> None:
         """Receive everything that follows what the driver has kept for good."""
@@ -182,6 +244,8 @@ class HostedSink:
         # A loss that was not delivered will be noticed again.
         self._lost_before = self._lost_now = 0
         self.cursor = StreamCursor()
+        self._held.clear()
+        self.held_bytes = 0
         if durable is not None:
             self.cursor.start(durable.position, durable.generation)
             self.cursor.kept = durable.position
@@ -189,6 +253,8 @@ class HostedSink:
     def close(self) -> None:
         """Receive nothing until the driver works again."""
         self.is_open = False
+        self._held.clear()
+        self.held_bytes = 0
 
     def flushed(self, durable: Durable) -> None:
         """Note what the driver has kept for good.
@@ -197,6 +263,9 @@ class HostedSink:
         """
         if durable.generation == self.cursor.generation:
             self.cursor.kept = durable.position
+        # Timestamps rise also from one generation to the next.
+        while self._held and self._held[0].watermark_ms <= durable.position.watermark_ms:
+            self.held_bytes -= self._held.popleft().size_bytes
 
     def use(self, assignment: SinkAssignment) -> None:
         """Adopt a changed assignment, such as one with another deadline.
@@ -222,6 +291,8 @@ class HostedSink:
             return received.receipt, None
         if self.cursor.kept is None:
             self.cursor.kept = before
+        self._held.append(chunk)
+        self.held_bytes += chunk.size_bytes
         if (fresh := past(chunk, self._counted_ms)) is not None:
             self._counted_ms = chunk.watermark_ms
             self._measure(fresh, now_us)

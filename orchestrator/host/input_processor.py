@@ -24,7 +24,6 @@ from ha.messages import (
     Subscribed,
     Unsubscribe,
 )
-from ha.output_log import DEFAULT_CAPACITY_BYTES
 from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import Receipt, Subscription
 from orchestrator.host.dispatcher import Dispatcher
@@ -95,7 +94,8 @@ class InputProcessor:
             if stream not in self.replica_manager.sinks:
                 self.outbox.send(sender, Unsubscribe(stream=stream))
             return
-        for node, request in subscription.offered(sender, offer, now_us):
+        busy = self._has_no_room(subscription)
+        for node, request in subscription.offered(sender, offer, now_us, busy=busy):
             self.outbox.counters["chunks_missing"] += 1
             if request.feed:
                 detail = f"does not come from {subscription.producers[0]}; {node} feeds this host"
@@ -140,17 +140,28 @@ class InputProcessor:
         for hosted in self.replica_manager.replicas.values():
             self._request_snapshot(hosted, now_us)
 
-    def acknowledgements(self) -> Iterator[tuple[str, str, Ack]]:
-        """Node, stream and what all readers here have processed of it."""
-        processed = {n: h.replica.processed() for n, h in self.replica_manager.replicas.items()}
-        for stream, subscription in self.replica_manager.subscriptions.items():
-            positions = [
-                processed[reader].get(stream)
+    def acknowledgements(self, now_us: int) -> Iterator[tuple[str, str, Ack]]:
+        """Node, stream, what the readers here have processed of it, and how much more they take.
+
+        Input that has waited for longer than its deadline is late already, and more of it would
+        only wait. Then the host takes no more than it has.
+        """
+        manager = self.replica_manager
+        processed = {n: h.replica.processed() for n, h in manager.replicas.items()}
+        for stream, subscription in manager.subscriptions.items():
+            positions = {
+                reader: processed[reader].get(stream)
                 if reader in processed
-                else self.replica_manager.sinks[stream].cursor.kept
+                else manager.sinks[stream].cursor.kept
                 for reader in subscription.readers
-            ]
-            for node, ack in subscription.acks(positions):
+            }
+            demanding = manager.demanding(subscription)
+            is_behind = any(
+                self.dispatcher.is_behind(reader, now_us)
+                for reader in demanding or subscription.readers
+            )
+            subscription.room_bytes = 0 if is_behind else manager.window_bytes
+            for node, ack in subscription.acks(positions, demanding):
                 yield node, stream, ack
 
     def discard_state(
@@ -164,6 +175,15 @@ class InputProcessor:
         for stream in hosted.replica.inputs:
             self.replica_manager.subscriptions[stream].ask_again()
         self.dispatcher.rebuild_tasks(now_us)
+
+    def _has_no_room(self, subscription: Subscription) -> bool:
+        """Whether readers have yet to process so much that producers may have to wait."""
+        manager, stream = self.replica_manager, subscription.stream
+        least_bytes = max(subscription.room_bytes // 2, 1)
+        return any(
+            manager.held_bytes(reader, stream) >= least_bytes
+            for reader in manager.demanding(subscription) or subscription.readers
+        )
 
     def _send(self, requests: list[tuple[str, Subscribe]]) -> None:
         for node, request in requests:
@@ -202,11 +222,22 @@ class InputProcessor:
         except Exception as error:  # noqa: BLE001  A broken chunk must not end this host.
             self.on_evaluation_failed(hosted, error, now_us)
             return Receipt.STALE
-        if hosted.replica.waiting_bytes > DEFAULT_CAPACITY_BYTES:
-            # No state comes that this input could follow. Producers keep as much.
-            self.discard_state(hosted, now_us)
+        self._bound_standby(hosted, data.stream, now_us)
         self.dispatcher.arrived(reader, now_us)
         return receipt
+
+    def _bound_standby(self, hosted: HostedReplica, stream: str, now_us: int) -> None:
+        """Have a secondary start over that is slower than another reader of a stream here.
+
+        Its input may queue up, because the producer follows only the credit of the others.
+        """
+        replica, most_bytes = hosted.replica, self.replica_manager.input_bytes
+        if replica.role is ReplicaRole.PRIMARY or replica.waiting_bytes_of(stream) <= most_bytes:
+            return
+        detail = f"more than {most_bytes} bytes of {stream} waited"
+        self.outbox.report("left behind", hosted.assignment.fragment, detail)
+        self.outbox.counters["standbys_left_behind"] += 1
+        self.discard_state(hosted, now_us)
 
     def _cross(
         self, subscription: Subscription, reader: str, answer: Subscribed, now_us: int

@@ -38,6 +38,7 @@ from orchestrator.host.store_link import StoreLink
 from orchestrator.records import (
     ClusterRecord,
     HostSpec,
+    NodeKind,
     NodeRecord,
     Peer,
     SourceAssignment,
@@ -75,6 +76,8 @@ class Surroundings:
         Sends a message to a peer, at the latest with the next `flush`.
     flush
         Hands every message sent so far to the network.
+    transit_bytes
+        The memory of messages that have arrived and are not handled yet.
     set_peers
         Keeps links to exactly these hosts.
     link_counters
@@ -103,6 +106,7 @@ class Surroundings:
     report: Callable[[Report], None]
     finish: Callable[[Worked, int, Callable[[], None]], float]
     flush: Callable[[], None] = lambda: None
+    transit_bytes: Callable[[], int] = lambda: 0
     cpu_load: Callable[[int], float | None] = lambda _: None
     evaluates_for_us: int = 0
     link_counters: Counter[str] = field(default_factory=Counter[str])
@@ -138,11 +142,13 @@ class HostLoop:
         self._clock_us = surroundings.clock_us
         self._identity = identity
         rng = np.random.default_rng(int(identity.incarnation, 16))
-        self.core = HostCore(identity.node, settings, rng, self._clock_us())
+        observes = identity.kind is NodeKind.OBSERVER
+        self.core = HostCore(identity.node, settings, rng, self._clock_us(), observes=observes)
         self.link = StoreLink(store, claimed)
         self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000))
         self._preparations = SnapshotPreparations()
         self._problems: dict[str, str] = {}
+        self._throttled: set[str] = set()
         self._published: object = None
         self._next_publish_us = 0
 
@@ -152,7 +158,7 @@ class HostLoop:
         due = (
             self.core.next_tick_us,
             self.core.next_work_us,
-            self._source_drivers.next_due_us(self._assigned_sources()),
+            self._source_drivers.next_due_us(self._assigned_sources(), self._throttled),
             self._surroundings.sinks.next_due_us,
         )
         return min(due_us for due_us in due if due_us is not None)
@@ -222,7 +228,14 @@ class HostLoop:
             *drivers.values(),
             *self.link.problems.values(),
         )
-        record = node_record(self.core, self._identity, self._clock_us(), counters, problems)
+        record = node_record(
+            self.core,
+            self._identity,
+            self._clock_us(),
+            counters,
+            problems,
+            self._surroundings.transit_bytes(),
+        )
         self.link.publish(record)
 
     def execute(self, commands: list[Command]) -> None:
@@ -268,8 +281,11 @@ class HostLoop:
             return
         now_us = self._clock_us()
         closed = {s for s, source in manager.sources.items() if not source.accepts_subscribers}
-        for event in self._source_drivers.feed(sources, now_us, closed):
+        self._throttled = {s for s, each in manager.sources.items() if each.update_held_up(now_us)}
+        for event in self._source_drivers.feed(sources, now_us, closed, self._throttled):
             self._handle(event)
+        for stream, slipped_us in self._source_drivers.slipped_us.items():
+            manager.sources[stream].slipped_us = slipped_us
         for piece in self._source_drivers.reread(sources, self.core.wanted(), now_us):
             self._handle(piece)
         for counted in self._source_drivers.count(self.core.unexplained()):
@@ -348,6 +364,7 @@ def node_record(
     now_us: int,
     link_counters: Counter[str],
     problems: tuple[str, ...] = (),
+    transit_bytes: int = 0,
 ) -> NodeRecord:
     """The host's record, as of now."""
     replica_manager = core.replica_manager
@@ -372,6 +389,7 @@ def node_record(
             if source.accepts_subscribers
         },
         sinks={s: sink.status(now_us) for s, sink in replica_manager.sinks.items()},
+        memory=replica_manager.memory(transit_bytes),
         counters=dict(core.counters + link_counters + dropped),
         problems=problems,
     )

@@ -52,7 +52,7 @@ class PeerControl:
     inputs: InputProcessor
     outbox: Outbox
 
-    def send(self, *, everything: bool) -> None:
+    def send(self, now_us: int, *, everything: bool) -> None:
         """Send a heartbeat to the hosts of peer replicas, or everything to all related hosts."""
         drafts: dict[str, _Draft] = {}
         for name, hosted in self.replica_manager.replicas.items():
@@ -61,7 +61,7 @@ class PeerControl:
                 if everything:
                     _tell_of_replica(draft, name, hosted.replica)
         if everything:
-            for node, stream, ack in self.inputs.acknowledgements():
+            for node, stream, ack in self.inputs.acknowledgements(now_us):
                 drafts.setdefault(node, _Draft()).acks[stream] = ack
             for producer in self.replica_manager.producers():
                 for node in producer.log.subscribers if producer.accepts_subscribers else ():
@@ -90,8 +90,11 @@ class PeerControl:
         for stream, ack in message.acks.items():
             self.failover.on_epoch(stream, ack.epoch, now_us)
             producer = self.replica_manager.producer(stream)
-            if producer is not None and acknowledge(producer, sender, ack):
+            if producer is None:
+                continue
+            if acknowledge(producer, sender, ack, now_us):
                 self.outbox.feed(producer)
+            self.inputs.dispatcher.update_held_up(stream, now_us)
         for stream, offered in message.offers.items():
             self.inputs.on_offer(sender, stream, offered, now_us)
 

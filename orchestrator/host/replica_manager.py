@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from ha.lag import StandbyLag
+from ha.memory import MemoryBudget
 from ha.messages import Unsubscribe
 from ha.output_log import Producer
 from ha.replica import Replica
@@ -23,6 +24,7 @@ from orchestrator.host.hosted_streams import SINK_PREFIX, HostedSink, HostedSour
 from orchestrator.records import (
     Assignment,
     FragmentAssignment,
+    MemoryStatus,
     SinkAssignment,
     SourceAssignment,
 )
@@ -79,10 +81,22 @@ class HostedReplica:
 
 
 class ReplicaManager:
-    """Replicas, sources and sinks of one host."""
+    """Replicas, sources and sinks of one host.
 
-    def __init__(self, node: str) -> None:
+    Parameters
+    ----------
+    node
+        Name of the host.
+    budget
+        The memory of its queues.
+    observes
+        Whether it is an observer, whose sinks hold nobody up.
+    """
+
+    def __init__(self, node: str, budget: MemoryBudget, *, observes: bool = False) -> None:
         self.node = node
+        self.budget = budget
+        self._observes = observes
         self.replicas: dict[str, HostedReplica] = {}
         self.sources: dict[str, HostedSource] = {}
         self.sinks: dict[str, HostedSink] = {}
@@ -91,6 +105,43 @@ class ReplicaManager:
         self._producers: Mapping[str, tuple[str, ...]] = {}
         self._generations: Mapping[str, int] = {}
         self._absent_since_us: dict[str, int] = {}
+
+    @property
+    def window_bytes(self) -> int:
+        """What the host takes of each stream beyond what it has processed."""
+        return self.budget.window_bytes(len(self.subscriptions))
+
+    @property
+    def input_bytes(self) -> int:
+        """What a standby here may queue of a stream."""
+        return self.budget.input_bytes(len(self.subscriptions))
+
+    def demanding(self, subscription: Subscription) -> list[str]:
+        """The readers of a stream here that may hold its producers up: primaries and sinks."""
+        return [reader for reader in subscription.readers if self._demands(reader)]
+
+    def _demands(self, reader: str) -> bool:
+        hosted = self.replicas.get(reader)
+        if hosted is None:
+            return not self._observes
+        return hosted.replica.role is ReplicaRole.PRIMARY
+
+    def held_bytes(self, reader: str, stream: str) -> int:
+        """Memory of what a reader here has received of a stream and has yet to process."""
+        hosted = self.replicas.get(reader)
+        if hosted is None:
+            return self.sinks[stream].held_bytes
+        return hosted.replica.waiting_bytes_of(stream)
+
+    def memory(self, transit_bytes: int = 0) -> MemoryStatus:
+        """What the queues take."""
+        return MemoryStatus(
+            budget=self.budget.total_bytes,
+            logs=sum(producer.log.size_bytes for producer in self.producers()),
+            inputs=sum(hosted.replica.waiting_bytes for hosted in self.replicas.values()),
+            sinks=sum(sink.held_bytes for sink in self.sinks.values()),
+            transit=transit_bytes,
+        )
 
     def producers(self) -> Iterator[Producer]:
         """Every source and replica of this host."""
@@ -156,10 +207,23 @@ class ReplicaManager:
         for stream in readers.keys() | self.sinks.keys():
             reading = readers.get(stream, {})
             subscription = self.subscriptions.setdefault(stream, Subscription(stream))
-            subscription.read_by(reading, patient=stream in self.sinks)
+            subscription.read_by(
+                reading,
+                patient=stream in self.sinks,
+                demands=any(map(self._demands, reading)),
+            )
             subscription.least_generation = self._generations.get(stream, 0)
             left = subscription.use(self._producers.get(stream, ()), renewed)
             yield from _unsubscribe_from(subscription, tuple(left))
+        self._divide_budget()
+
+    def _divide_budget(self) -> None:
+        """Give each output log and each stream its part."""
+        logs = [producer.log for producer in self.producers()]
+        for log in logs:
+            log.capacity_bytes = self.budget.log_bytes(len(logs))
+        for subscription in self.subscriptions.values():
+            subscription.room_bytes = self.window_bytes
 
     def drop_absent(self, now_us: int) -> None:
         """Stop keeping output for sinks that have been away for too long."""

@@ -25,7 +25,7 @@ from streams.chunk import NO_WATERMARK, Chunk, Position, joined
 from streams.state import PIECE_ROWS, SavedState
 from topology.arrays import IntArray
 
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 
 PORTION_CHUNKS = 256
 """Most chunks of an output log that a snapshot contains as one."""
@@ -75,7 +75,9 @@ class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True, tag=1):
     inputs: Annotated[dict[Name, tuple[Number, Position]], Meta(max_length=MOST_ENTRIES)]
     log_base: Position
     log: Number
-    consumers: Annotated[tuple[tuple[Name, Position, bool], ...], Meta(max_length=MOST_ENTRIES)]
+    consumers: Annotated[
+        tuple[tuple[Name, Position, bool, bool], ...], Meta(max_length=MOST_ENTRIES)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

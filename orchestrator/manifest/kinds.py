@@ -29,6 +29,9 @@ LEAST_EXECUTOR_MEMORY_BYTES = 480 * 2**20
 """Spark ends an executor that can use less than 450 MiB, and Java's serial collector withholds a
 thirtieth of the heap: 450 MiB are 29/30 of 466 MiB. The rest is a margin."""
 
+LEAST_MEMORY_BYTES = 16 * 2**20
+"""Below that, a stream's part would not hold an interval of a fast stream."""
+
 LEAST_SHED_MS = 1e-3
 """Load shedders count in whole microseconds."""
 
@@ -144,6 +147,14 @@ def _executor_memory(field: Field) -> int:
     return size
 
 
+def _memory(field: Field) -> int:
+    size = field.quantity(memory_bytes, positive=True)
+    if size < LEAST_MEMORY_BYTES:
+        least = f"{LEAST_MEMORY_BYTES // 2**20}m"
+        field.refuse("is too little for the queues of a host", f"Write {least} or more.")
+    return size
+
+
 _settings: Options = {
     "heartbeat_ms": ("heartbeat", _interval),
     "suspect_after_ms": ("suspectAfter", _interval),
@@ -153,6 +164,7 @@ _settings: Options = {
     "hop_overhead_ms": ("hop", _duration),
     "cpu": ("cpu", read_scaling),
     "scheduling": ("scheduling", lambda field: Policy(field.choice([p.value for p in Policy]))),
+    "memory_bytes": ("memory", _memory),
     "emulate_costs": ("emulateCosts", Field.boolean),
 }
 _equipment: Options = {

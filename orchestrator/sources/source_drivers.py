@@ -42,6 +42,10 @@ class _Attended:
         The last one emitted, or passed by before this process opened the source.
     emitted_us
         When it last emitted something.
+    waits
+        Whether it was not read although it may have had something, because consumers hold it up.
+    slipped_us
+        By how much its time axis has slipped because of that: everything is due so much later.
     """
 
     generation: int
@@ -51,6 +55,8 @@ class _Attended:
     repeats: bool = False
     watermark_ms: int = NO_WATERMARK
     emitted_us: int | None = None
+    waits: bool = False
+    slipped_us: int = 0
     failures: Failures = field(default_factory=Failures)
 
 
@@ -78,8 +84,17 @@ class SourceDrivers:
         failures = {stream: each.failures for stream, each in self._attended.items()}
         return {s: f.problem for s, f in failures.items() if f.problem is not None}
 
+    @property
+    def slipped_us(self) -> dict[str, int]:
+        """Stream → by how much its time axis has slipped, because its source had to wait."""
+        return {stream: each.slipped_us for stream, each in self._attended.items()}
+
     def feed(
-        self, assigned: Iterable[SourceAssignment], now_us: int, anew: Container[str] = ()
+        self,
+        assigned: Iterable[SourceAssignment],
+        now_us: int,
+        anew: Container[str] = (),
+        throttled: Container[str] = (),
     ) -> list[SourceOpened | SourceEmitted]:
         """Everything that has come due. A source is opened when its stream is first assigned.
 
@@ -87,6 +102,8 @@ class SourceDrivers:
         ----------
         anew
             Streams that were assigned anew since the last call, maybe unchanged.
+        throttled
+            Streams whose sources must wait: their consumers take no more.
         """
         by_stream = {a.stream: a for a in assigned if a.source is not None}
         for stream, each in list(self._attended.items()):
@@ -102,7 +119,7 @@ class SourceDrivers:
                 self._attended[stream] = each
             try:
                 # Events up to a failure count.
-                events.extend(self._ask(each, a, now_us))
+                events.extend(self._ask(each, a, now_us, throttled=stream in throttled))
             except Exception as error:  # noqa: BLE001  A driver may fail in any way.
                 _fail(each, stream, error, now_us)
         return events
@@ -120,7 +137,8 @@ class SourceDrivers:
             if not isinstance(each.source, ResumableSource):
                 continue
             try:
-                piece = each.source.read(a.start_at_us, part.after, part.until)
+                start_at_us = a.start_at_us + each.slipped_us
+                piece = each.source.read(start_at_us, part.after, part.until)
                 if piece is None:
                     raise DriverError(f"nothing follows {part.after} before {part.until}")
                 _check(piece, each.schema, part.after.watermark_ms)
@@ -147,7 +165,9 @@ class SourceDrivers:
             return skipped
         return msgspec.structs.replace(skipped, tuples=tuples)
 
-    def next_due_us(self, assigned: Iterable[SourceAssignment]) -> int | None:
+    def next_due_us(
+        self, assigned: Iterable[SourceAssignment], throttled: Container[str] = ()
+    ) -> int | None:
         """When `feed` will have something to do; None if nothing is in sight."""
         soonest: list[int] = []
         for a in assigned:
@@ -156,9 +176,9 @@ class SourceDrivers:
                 continue
             if each.source is None:
                 soonest.append(each.failures.retry_us)
-            elif a.start_at_us is not None:
+            elif a.start_at_us is not None and a.stream not in throttled:
                 try:
-                    due_us = each.source.next_due_us(a.start_at_us)
+                    due_us = each.source.next_due_us(a.start_at_us + each.slipped_us)
                 except Exception:  # noqa: BLE001  `feed` asks again, and notes the failure.
                     due_us = 0
                 if due_us is not None:
@@ -166,7 +186,7 @@ class SourceDrivers:
         return min(soonest, default=None)
 
     def _ask(
-        self, each: _Attended, a: SourceAssignment, now_us: int
+        self, each: _Attended, a: SourceAssignment, now_us: int, *, throttled: bool
     ) -> Iterator[SourceOpened | SourceEmitted]:
         if each.source is None:
             if now_us < each.failures.retry_us:
@@ -179,9 +199,15 @@ class SourceDrivers:
             return
         if now_us < self._rests_until_us(each):
             return
+        if throttled:
+            each.waits = True
+            return
         # It must be able to say when it is due, else the loop would not know when to ask again.
-        source.next_due_us(a.start_at_us)
-        emitted = source.emit(a.start_at_us, now_us)
+        due_us = source.next_due_us(a.start_at_us + each.slipped_us)
+        if each.waits:
+            each.waits = False
+            each.slipped_us += max(now_us - due_us, 0) if due_us is not None else 0
+        emitted = source.emit(a.start_at_us + each.slipped_us, now_us)
         if emitted is not None and each.repeats:
             emitted, whole = _after(emitted, each.watermark_ms), emitted
             each.repeats = emitted is not whole

@@ -92,7 +92,7 @@ def test_a_consumer_from_before_the_log_is_told_where_it_begins() -> None:
 
 
 def test_overflow_drops_the_oldest_and_counts_it() -> None:
-    log = OutputLog(schema, capacity_bytes=3 * chunk(0, [(10, 4)]).rows.nbytes, linger_us=0)
+    log = OutputLog(schema, capacity_bytes=3 * chunk(0, [(10, 4)]).size_bytes, linger_us=0)
     log.subscribe(ALICE, None)
     for ts in range(10, 60, 10):
         one = chunk(log.end.next_seq, [(ts, 4)])
@@ -149,29 +149,29 @@ def overdue(made: Made, node: str) -> Offer:
 def test_an_acknowledgement_of_another_generation_trims_nothing() -> None:
     made = Made(log_of((10, 2), (20, 1)))
     made.log.subscribe(ALICE, None)
-    acknowledge(made, ALICE, ack(Position(next_seq=2, watermark_ms=10), generation=1))
+    acknowledge(made, ALICE, ack(Position(next_seq=2, watermark_ms=10), generation=1), 0)
     assert numbers(made.log.chunks()) == [0, 1, 2]
-    acknowledge(made, ALICE, ack(Position(next_seq=2, watermark_ms=10)))
+    acknowledge(made, ALICE, ack(Position(next_seq=2, watermark_ms=10)), 0)
     assert numbers(made.log.chunks()) == [2]
 
 
 def test_an_acknowledgement_of_a_host_not_known_here_subscribes_it() -> None:
     made = Made(log_of((10, 2), (20, 1)))
     first = ack(Position(next_seq=2, watermark_ms=10))
-    assert acknowledge(made, ALICE, first)
-    assert acknowledge(made, BOB, ack(Position(next_seq=2, watermark_ms=10), generation=1))
+    assert acknowledge(made, ALICE, first, 0)
+    assert acknowledge(made, BOB, ack(Position(next_seq=2, watermark_ms=10), generation=1), 0)
     assert numbers(made.log.take_unsent(ALICE)) == [2]
     assert numbers(made.log.take_unsent(BOB)) == [0, 1, 2]
-    assert not acknowledge(made, ALICE, first)
+    assert not acknowledge(made, ALICE, first, 0)
 
 
 def test_a_position_of_another_generation_says_nothing_about_this_ones_output() -> None:
     made = Made(log_of((10, 2), (20, 1)))
     position = Position(next_seq=2, watermark_ms=10)
     before = Subscribe(stream="s", position=position, generation=1)
-    assert subscribe(made, ALICE, before).position == Position()
+    assert subscribe(made, ALICE, before, 0).position == Position()
     now = Subscribe(stream="s", position=position, generation=3)
-    assert subscribe(made, ALICE, now).position == position
+    assert subscribe(made, ALICE, now, 0).position == position
 
 
 def test_a_standby_sends_only_to_those_that_asked_to_be_fed() -> None:

@@ -172,13 +172,14 @@ def test_says_whether_output_must_be_kept_for_an_absent_host(patient: bool) -> N
 def test_acknowledges_the_least_to_every_replica_that_has_answered() -> None:
     made = subscription(at(AT_80), at(AT_80))
     made.answered("primary", answer(Position()))
-    ((node, ack),) = made.acks([AT_80, AT_30])
+    ((node, ack),) = made.acks({"r0": AT_80, "r1": AT_30})
     assert (node, ack.position, ack.generation) == ("primary", AT_30, 1)
-    assert made.acks([AT_80, None]) == []
+    assert made.acks({"r0": AT_80, "r1": None}) == []
 
 
 def test_acknowledges_nothing_while_readers_are_in_different_generations() -> None:
-    assert confirmed(at(AT_80, 1), at(AT_30, 2)).acks([AT_80, AT_30]) == []
+    made = confirmed(at(AT_80, 1), at(AT_30, 2))
+    assert made.acks({"r0": AT_80, "r1": AT_30}) == []
 
 
 def test_a_request_names_the_stream() -> None:

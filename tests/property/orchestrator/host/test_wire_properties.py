@@ -97,7 +97,9 @@ messages = st.one_of(
         log_base=positions,
         # Several chunks would have to follow each other, since they may be written as one.
         log=st.lists(chunks(), max_size=1).map(tuple),
-        consumers=st.lists(st.tuples(names, positions, st.booleans()), max_size=3).map(tuple),
+        consumers=st.lists(
+            st.tuples(names, positions, st.booleans(), st.booleans()), max_size=3
+        ).map(tuple),
     ),
     st.builds(Ping, sent_us=counts),
     st.builds(

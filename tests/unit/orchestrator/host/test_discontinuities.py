@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ha.memory import INPUT_SHARE, MemoryBudget
 from ha.messages import (
     Ack,
     Control,
@@ -20,7 +21,6 @@ from ha.messages import (
 )
 from ha.roles import ReplicaRole
 from ha.subscription import STALLED_US
-from orchestrator.host import input_processor
 from orchestrator.host.events import Deliver, Report, SinkFlushed, SinkOpened
 from orchestrator.records import Assignment, SinkAssignment
 from streams.chunk import Chunk, Position
@@ -494,13 +494,14 @@ def test_a_resting_replica_keeps_no_input_and_recovers_after_its_rest() -> None:
     assert host.core.replica_statuses()["f"].failure is None
 
 
-def test_input_that_waits_for_a_state_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_processor, "DEFAULT_CAPACITY_BYTES", 100)
+def test_input_that_waits_for_a_state_is_bounded() -> None:
     host, _ = joining()
+    most_bytes = 4 * chunk(0, [(10, 4)]).size_bytes
+    host.core.replica_manager.budget = MemoryBudget(round(most_bytes / INPUT_SHARE))
     for seq in range(0, 40, 4):
         host.hear("site", data(chunk(seq, [(seq + 10, 4)])))
         replica = host.core.replica_manager.replicas["f"].replica
-        assert replica.waiting_bytes <= 100
+        assert replica.waiting_bytes <= most_bytes
     host.commands.clear()
     pass_time(host, 400)
     assert host.sent_to("site", Subscribe)

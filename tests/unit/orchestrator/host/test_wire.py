@@ -52,7 +52,7 @@ SNAPSHOT = Snapshot(
     inputs={"in": (1, Position(next_seq=4, watermark_ms=40))},
     log_base=Position(next_seq=3, watermark_ms=5),
     log=(DATA.chunk, chunk(5, [(30, 1)])),
-    consumers=(("node", Position(), True),),
+    consumers=(("node", Position(), True, False),),
 )
 
 
@@ -265,7 +265,7 @@ LONG = "x" * (MAX_NAME + 1)
         replace(DATA, stream=LONG),
         replace(DATA, epoch=MAX_NUMBER + 1),
         replace(DATA, generation=-1),
-        replace(SNAPSHOT, consumers=((LONG, POSITION, True),)),
+        replace(SNAPSHOT, consumers=((LONG, POSITION, True, True),)),
         replace(SNAPSHOT, inputs={"in": (MAX_NUMBER + 1, POSITION)}),
         replace(SNAPSHOT, log_base=replace(POSITION, next_seq=2**62)),
         Subscribe(stream="s", position=replace(POSITION, next_seq=-1), generation=1),

@@ -1,0 +1,110 @@
+"""Consumers that cannot follow: queues stay within the budget, sources wait, nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.manifest import Manifests
+from orchestrator.simulation.scenario import Played, Scenario
+from orchestrator.simulation.world import Costs
+from tests.pairs import NODES, Input, answer
+
+MEMORY_BYTES = 512 * 1024
+"""Of each host: a second or two of the streams below."""
+
+LOAD_S = 60.0
+RECOVERED_S = 5.0
+RECOVERED_MS = 250
+
+
+def with_memory(manifests: Manifests, memory_bytes: int = MEMORY_BYTES) -> Manifests:
+    """The manifests with a smaller budget than a user may choose."""
+    cluster = manifests.cluster
+    assert cluster is not None
+    record = msgspec.structs.replace(cluster.record, memory_bytes=memory_bytes)
+    return msgspec.structs.replace(
+        manifests, cluster=msgspec.structs.replace(cluster, record=record)
+    )
+
+
+class Watched:
+    """A scenario whose hosts keep their budgets at every moment that is looked at."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.world = scenario.world
+        self.most_used = 0
+        self._look()
+
+    def _look(self) -> None:
+        for node, host in self.world.hosts.items():
+            memory = host.core.replica_manager.memory()
+            self.most_used = max(self.most_used, memory.used)
+            assert memory.used <= memory.budget, f"budgets kept: {node} uses {memory}"
+        self.world.at(self.world.now_us + 50_000, self._look)
+
+    def slow_down(self, nodes: tuple[str, ...], factor: float) -> None:
+        for node in nodes:
+            self.world.hosts[node].slowness = factor
+
+    def slipped_ms(self, stream: str) -> float:
+        return max(
+            source.status.slipped_ms
+            for host in self.world.hosts.values()
+            for name, source in host.core.replica_manager.sources.items()
+            if name == stream
+        )
+
+    def count(self, counter: str) -> int:
+        return sum(host.core.counters[counter] for host in self.world.hosts.values())
+
+
+def begun(
+    recording: Input, folder: Path, prepare: Callable[[Scenario], None] = lambda _: None
+) -> Watched:
+    """The replay has run for three seconds."""
+    manifests = with_memory(recording.manifests(folder))
+    scenario = Scenario(manifests, seed=1, check_invariants=True, costs=Costs(effort_us=100.0))
+    prepare(scenario)
+    scenario.begin()
+    scenario.run_for(3)
+    return Watched(scenario)
+
+
+def assert_exact(played: Played, recording: Input) -> None:
+    for stream, expected in recording.expected().items():
+        delivered = played.delivered(stream)
+        assert sequence_faults(delivered) == SequenceFaults(lost=0, repeated=0)
+        assert answer(delivered) == expected
+
+
+def assert_recovered(played: Played, recording: Input, recovered_us: int) -> None:
+    for stream in recording.expected():
+        delivered = played.delivered(stream)
+        after = delivered.completed_column("ingestion_time_us") > recovered_us
+        assert np.count_nonzero(after) > 50
+        assert np.max(delivered.latencies_ms[after]) < RECOVERED_MS
+
+
+@pytest.mark.slow
+def test_twice_the_capacity_for_a_minute_slows_the_sources_and_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    recording = Input.random(seed=7, seconds=50)
+    watched = begun(recording, tmp_path)
+    scenario = watched.scenario
+    watched.slow_down(NODES, 160.0)
+    scenario.run_for(LOAD_S)
+    watched.slow_down(NODES, 1.0)
+    recovered_us = scenario.world.now_us + round(RECOVERED_S * 1e6)
+    played = scenario.finish()
+    assert watched.slipped_ms("west") > 20_000
+    assert (watched.count("takeovers"), watched.count("demotions")) == (0, 0)
+    assert_exact(played, recording)
+    assert_recovered(played, recording, recovered_us)

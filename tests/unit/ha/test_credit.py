@@ -1,0 +1,181 @@
+"""Credit: what a producer may send, when it is held up, and what its log drops."""
+
+from __future__ import annotations
+
+from ha.messages import Ack, Offer, Subscribe, Subscribed
+from ha.output_log import CREDIT_US, DEMAND_US, OutputLog, acknowledge, subscribe
+from ha.subscription import STALLED_US, StreamCursor, Subscription
+from streams.chunk import NO_WATERMARK, Position
+from tests.streams_of_numbers import chunk, numbers, schema
+from tests.unit.ha.test_output_log import ALICE, BOB, Made
+
+SIZE = chunk(0, [(10, 1)]).size_bytes
+
+
+def at(ts: int) -> Position:
+    """The cut after the tuple of a timestamp."""
+    return Position(next_seq=ts // 10, watermark_ms=ts or NO_WATERMARK)
+
+
+def made(chunks: int = 0, capacity: int = 100) -> Made:
+    """A producer whose log has room for so many chunks; each has one tuple."""
+    one = Made(OutputLog(schema, capacity_bytes=capacity * SIZE, linger_us=0))
+    produce(one, chunks)
+    return one
+
+
+def produce(producer: Made, chunks: int) -> None:
+    log = producer.log
+    for _ in range(chunks):
+        one = chunk(log.end.next_seq, [(10 * log.end.next_seq + 10, 1)])
+        log.append(one.rows, one.watermarks_ms, one.ingestion_times_us)
+        log.check_invariants()
+
+
+def ask(
+    producer: Made, node: str, *, room: int, demands: bool = True, patient: bool = False
+) -> None:
+    request = Subscribe(
+        stream="s",
+        position=Position(),
+        generation=3,
+        demands=demands,
+        patient=patient,
+        room_bytes=room * SIZE,
+    )
+    subscribe(producer, node, request, 0)
+
+
+def ack(producer: Made, node: str, ts: int, *, room: int, demands: bool = True) -> None:
+    told = Ack(
+        position=at(ts),
+        epoch=4,
+        generation=3,
+        demanded=at(ts) if demands else None,
+        room_bytes=room * SIZE,
+    )
+    acknowledge(producer, node, told, 0)
+
+
+def test_no_more_is_sent_than_there_is_room_for_beyond_what_is_processed() -> None:
+    one = made(5)
+    ask(one, ALICE, room=2)
+    assert numbers(one.log.take_unsent(ALICE)) == [0, 1]
+    assert one.log.take_unsent(ALICE) == []
+    ack(one, ALICE, 10, room=2)
+    assert numbers(one.log.take_unsent(ALICE)) == [2]
+    ack(one, ALICE, 20, room=4)
+    assert numbers(one.log.take_unsent(ALICE)) == [3, 4]
+
+
+def test_an_old_or_repeated_credit_does_no_harm() -> None:
+    one = made(5)
+    ask(one, ALICE, room=2)
+    one.log.take_unsent(ALICE)
+    for ts in (20, 10, 20, 20):
+        ack(one, ALICE, ts, room=2)
+    assert numbers(one.log.take_unsent(ALICE)) == [2, 3]
+
+
+def test_whoever_has_processed_everything_gets_one_chunk_however_little_room_there_is() -> None:
+    one = made(3)
+    ask(one, ALICE, room=0)
+    assert numbers(one.log.take_unsent(ALICE)) == [0]
+    assert one.log.take_unsent(ALICE) == []
+    ack(one, ALICE, 10, room=0)
+    assert numbers(one.log.take_unsent(ALICE)) == [1]
+
+
+def test_is_held_up_while_its_output_lies_beyond_the_room_of_a_host_that_demands_it() -> None:
+    one = made(3)
+    ask(one, ALICE, room=3)
+    assert not one.log.is_held_up(0, by_credit=True)
+    produce(one, 1)
+    assert one.log.is_held_up(0, by_credit=True)
+    ack(one, ALICE, 10, room=3)
+    assert not one.log.is_held_up(0, by_credit=True)
+
+
+def test_a_host_that_demands_nothing_holds_nobody_up_and_is_left_behind() -> None:
+    one = made(capacity=3)
+    ask(one, ALICE, room=100)
+    ask(one, BOB, room=1, demands=False)
+    for ts in range(10, 70, 10):
+        produce(one, 1)
+        ack(one, ALICE, ts, room=100)
+        assert not one.log.is_held_up(0, by_credit=True)
+    assert one.log.size_bytes == 3 * SIZE
+    assert one.log.base == at(30)
+    assert one.log.overflowed_tuples == 3
+
+
+def test_a_standby_is_held_up_only_by_a_log_that_is_full_of_what_is_demanded() -> None:
+    one = made(3, capacity=3)
+    ask(one, ALICE, room=1)
+    assert not one.log.is_held_up(0, by_credit=False)
+    produce(one, 2)
+    assert one.log.is_held_up(0, by_credit=False)
+    assert numbers(one.log.chunks()) == [0, 1, 2, 3, 4], "nothing that is demanded is dropped"
+
+
+def test_a_host_that_says_nothing_soon_holds_nobody_up_unless_a_sink_is_there() -> None:
+    for patient in (False, True):
+        one = made(capacity=3)
+        ask(one, ALICE, room=1, patient=patient)
+        produce(one, 4)
+        assert one.log.is_held_up(CREDIT_US, by_credit=True)
+        one.log.lapse(DEMAND_US)
+        assert one.log.is_held_up(DEMAND_US, by_credit=True), "the log is full"
+        one.log.lapse(DEMAND_US + 1)
+        assert one.log.is_held_up(DEMAND_US + 1, by_credit=True) is patient
+
+
+def test_the_credit_of_a_host_that_says_nothing_counts_no_longer() -> None:
+    one = made(3)
+    ask(one, ALICE, room=1)
+    assert one.log.is_held_up(CREDIT_US, by_credit=True)
+    assert not one.log.is_held_up(CREDIT_US + 1, by_credit=True)
+
+
+def test_a_broken_connection_holds_nobody_up() -> None:
+    one = made(3)
+    ask(one, ALICE, room=1)
+    one.log.lost_sight_of(ALICE)
+    assert not one.log.is_held_up(0, by_credit=True)
+    ack(one, ALICE, 0, room=1)
+    assert one.log.is_held_up(0, by_credit=True)
+
+
+def subscription(*readers: tuple[str, Position]) -> Subscription:
+    cursors: dict[str, StreamCursor] = {}
+    for reader, position in readers:
+        cursors[reader] = StreamCursor()
+        cursors[reader].start(position, 1)
+    one = Subscription("s", room_bytes=7)
+    one.use(("primary", "secondary"), set())
+    one.read_by(cursors, patient=False)
+    for node in one.producers:
+        one.requests(0)
+        one.answered(node, Subscribed(stream="s", position=Position(), epoch=1, generation=1))
+    return one
+
+
+def test_a_slow_secondary_neither_demands_nor_hides_what_a_primary_has_processed() -> None:
+    one = subscription(("fast", at(50)), ("slow", at(50)))
+    ((_, told), _) = one.acks({"fast": at(40), "slow": at(10)}, ["fast"])
+    assert (told.position, told.demanded, told.room_bytes) == (at(10), at(40), 7)
+    ((_, told), _) = one.acks({"fast": at(40), "slow": None}, ["fast"])
+    assert (told.position, told.demanded) == (None, at(40))
+    ((_, told), _) = one.acks({"fast": at(40), "slow": at(10)})
+    assert (told.position, told.demanded) == (at(10), None)
+
+
+def test_a_host_that_has_yet_to_process_what_it_received_does_not_ask_for_more() -> None:
+    one = subscription(("reader", at(50)))
+    ahead = Offer(generation=1, epoch=1, watermark_ms=90, sent=False)
+    assert one.offered("secondary", ahead, STALLED_US, busy=True) == []
+    assert one.offered("secondary", ahead, 2 * STALLED_US - 1) == []
+    ((node, request),) = one.offered("primary", ahead, 2 * STALLED_US)
+    assert (node, request.feed) == ("primary", False)
+    ((node, request),) = one.offered("secondary", ahead, 3 * STALLED_US)
+    assert (node, request.feed) == ("secondary", True)
