@@ -88,7 +88,8 @@ def project(evaluators: tuple[Evaluator, ...], rows: Rows) -> Frame:
 
 def holds(condition: Evaluator, columns: Columns, shape: tuple[int, ...]) -> BoolArray:
     """True where a condition is true, broadcast to a shape."""
-    return np.broadcast_to(truth(condition(columns)), shape)
+    found = truth(condition(columns))
+    return found if found.shape == shape else np.broadcast_to(found, shape)
 
 
 def fields(expression: Typed) -> Iterator[Field]:

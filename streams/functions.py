@@ -98,9 +98,9 @@ def _conditions(kinds: Sequence[str]) -> str | None:
 
 def _valid_in_all(arguments: Sequence[Vector]) -> BoolArray | None:
     valid: BoolArray | None = None
-    for argument in arguments:
-        if argument.valid is not None:
-            valid = argument.valid if valid is None else valid & argument.valid
+    for _, known in arguments:
+        if known is not None:
+            valid = known if valid is None else valid & known
     return valid
 
 
@@ -108,7 +108,11 @@ def _strict(compute: Callable[..., Any]) -> Kernel:
     """NULL where any argument is."""
 
     def kernel(arguments: Sequence[Vector]) -> Vector:
-        values = compute(*(argument.values for argument in arguments))
+        if len(arguments) == 2:
+            (one, one_known), (other, other_known) = arguments
+            if one_known is None and other_known is None:
+                return Vector(compute(one, other), None)
+        values = compute(*[argument.values for argument in arguments])
         return Vector(values, _valid_in_all(arguments))
 
     return kernel

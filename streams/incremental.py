@@ -160,10 +160,7 @@ class _Input:
 
     def __init__(self, program: Program, stream: str) -> None:
         kinds = program.read_kinds(stream)
-        names = list(program.input_columns[stream])
-        # The timestamp comes before all columns.
-        places = [names.index(name) + 1 for name in program.reads[stream]]
-        self._columns = list(zip(places, kinds, strict=True))
+        self._columns = list(zip(program.read_places(stream), kinds, strict=True))
         self._no_rows = empty_frame(kinds)
 
     def arrived(self, rows: pa.RecordBatch | None, first_id: int) -> Arrived:

@@ -143,6 +143,11 @@ class Program:
         columns = self.input_columns[stream]
         return tuple(columns[name] for name in self.reads[stream])
 
+    def read_places(self, stream: str) -> tuple[int, ...]:
+        """Where these columns lie in the stream's rows, in which the timestamp is first."""
+        places = {name: place for place, name in enumerate(self.input_columns[stream], 1)}
+        return tuple(places[name] for name in self.reads[stream])
+
     @property
     def stateless(self) -> bool:
         """Whether each timestamp's output depends on that timestamp's tuples alone, row by row."""

@@ -55,9 +55,9 @@ class Vector(NamedTuple):
     def filled_to(self, length: int) -> Vector:
         """A column of that length: a constant repeated, a column unchanged."""
         values, valid = self
-        if np.shape(values) != (length,):
+        if values.shape != (length,):
             values = np.broadcast_to(values, (length,))
-        if valid is not None and np.shape(valid) != (length,):
+        if valid is not None and valid.shape != (length,):
             valid = np.broadcast_to(valid, (length,))
         return Vector(values, valid)
 
@@ -119,7 +119,7 @@ class RowsAt:
 
     __slots__ = ("_columns", "_positions", "_taken", "length")
 
-    def __init__(self, columns: Sequence[Vector], positions: Positions) -> None:
+    def __init__(self, columns: Columns, positions: Positions) -> None:
         self._columns = columns
         self._positions = positions
         self._taken: dict[int, Vector] = {}
@@ -220,11 +220,34 @@ def from_arrow(array: pa.Array, kind: str) -> Vector:
     """A column of a record batch. Floats that are not finite are NULL, as everywhere."""
     valid: BoolArray | None = None
     if array.null_count:
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
-        array = array.fill_null(fillers[kind])
-    values = array.to_numpy(zero_copy_only=False)
+        valid = _bits(array, VALIDITY)
+    if kind in ("int", "float"):
+        values = np.frombuffer(_buffer(array, VALUES), storage[kind])[array.offset :][: len(array)]
+    elif kind == "bool":
+        values = _bits(array, VALUES)
+    else:
+        values = array.to_numpy(zero_copy_only=False)
+    if valid is not None:
+        values = np.where(valid, values, fillers[kind])
     vector = Vector(values, valid)
     return finite(vector) if kind == "float" else vector
+
+
+VALIDITY, VALUES = 0, 1
+"""Places of buffers in Arrow arrays of fixed width."""
+
+
+def _bits(array: pa.Array, place: int) -> BoolArray:
+    """One of an array's buffers of bits."""
+    end = array.offset + len(array)
+    packed = np.frombuffer(_buffer(array, place), np.uint8)
+    return np.unpackbits(packed, count=end, bitorder="little")[array.offset :].view(np.bool_)
+
+
+def _buffer(array: pa.Array, place: int) -> memoryview:
+    """One of an array's buffers, which an array without rows need not have."""
+    buffer = array.buffers()[place]
+    return memoryview(b"" if buffer is None else buffer)
 
 
 def to_arrow(vector: Vector, kind: str) -> pa.Array:
@@ -236,7 +259,7 @@ def to_arrow(vector: Vector, kind: str) -> pa.Array:
 def finite(vector: Vector) -> Vector:
     """The same floats, NULL where they are infinite or not a number."""
     good: BoolArray = np.isfinite(vector.values)
-    if good.all():
+    if np.count_nonzero(good) == good.size:
         return vector
     values = np.where(good, vector.values, 0.0)
     return Vector(values, good if vector.valid is None else good & vector.valid)

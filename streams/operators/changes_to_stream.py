@@ -37,12 +37,12 @@ class ChangesToStream:
             return None
         rows, inserted, times_ms, _ = change
         assert isinstance(rows, Frame)
-        wanted = np.flatnonzero(inserted if self._inserted else ~inserted)
+        wanted = (inserted if self._inserted else ~inserted).nonzero()[0]
         if not len(wanted):
             return None
         if len(wanted) == rows.length:
             return Emitted(rows, times_ms)
-        others = np.flatnonzero(~inserted if self._inserted else inserted)
+        others = (~inserted if self._inserted else inserted).nonzero()[0]
         cancelled = _cancelled(rows, times_ms, wanted, others)
         if cancelled:
             wanted = np.delete(wanted, cancelled)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from streams.expressions import Typed, evaluator, holds
 from streams.vector import Delta
 
@@ -18,7 +16,7 @@ class Filter:
         """The part of a change that passes; None for none."""
         rows, inserted, times_ms, ids = delta
         passing = holds(self._evaluate, rows, (rows.length,))
-        kept = np.flatnonzero(passing)
+        kept = passing.nonzero()[0]
         if len(kept) == rows.length:
             return delta
         if not len(kept):

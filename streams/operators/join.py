@@ -9,15 +9,15 @@ The changes of many timestamps are combined at once. Old and new are those of ea
 timestamp, and follow from the times for which the relations hold their rows.
 
 A change is combined with one source after the other. A condition is applied as soon as all the
-sources that it names are combined. If one of them allows it and there are many rows, an index finds
-the pairs to look at (`streams.operators.join_index`). Otherwise the first condition is applied by
-broadcasting the changes against the relation, without making pairs. The others are applied to the
-remaining pairs, cheapest first, and read only the columns they need.
+sources that it names are combined. One of them finds the pairs: by an index, if it has the shape
+for it and there are many rows (`streams.operators.join_index`), or else by broadcasting the changes
+against the relation. The others are applied to the pairs that were found, cheapest first, and read
+only the columns they need. The last ones are applied to the changes of all sources together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ from streams.expressions import Evaluator, Typed, evaluator, fields, holds
 from streams.operators.join_index import Band, band
 from streams.operators.relation import Relation
 from streams.vector import Delta, Frame, Positions, Vector
-from topology.arrays import BoolArray, IntArray
+from topology.arrays import IntArray
 
 LARGEST_BLOCK = 1 << 20
 """The most pairs compared at once. It bounds the memory of a broadcast."""
@@ -89,17 +89,17 @@ class _Combinations:
         everything = np.arange(self._frames[source].length)
         return _Combinations(self._layout, self._frames, {source: everything}, everything)
 
-    def followed_by(self, others: Sequence[_Combinations]) -> _Combinations:
-        """These and other combinations of the same sources."""
-        if not others:
-            return self
-        parts = (self, *others)
+    @staticmethod
+    def together(parts: Sequence[_Combinations]) -> _Combinations:
+        """Combinations of the same sources, at least one, one after the other."""
+        one = parts[0]
+        if len(parts) == 1:
+            return one
         places = {
-            source: np.concatenate([part.places[source] for part in parts])
-            for source in self.places
+            source: np.concatenate([part.places[source] for part in parts]) for source in one.places
         }
         changes = np.concatenate([part.changes for part in parts])
-        return _Combinations(self._layout, self._frames, places, changes)
+        return _Combinations(one._layout, one._frames, places, changes)
 
 
 class _Broadcast:
@@ -127,14 +127,19 @@ class _Stage:
     ----------
     back_ms
         How long before a change the source is looked at: 0 for its new rows, 1 for the old ones.
+    finder
+        The condition that finds pairs; None: all pairs.
     band
-        One of the conditions, if it allows to find pairs; the narrowest.
+        The same condition, if it has the shape for an index.
+    others
+        The other conditions.
     """
 
     source: int
     back_ms: int
-    conditions: tuple[Evaluator, ...]
+    finder: Evaluator | None
     band: Band | None
+    others: tuple[Evaluator, ...]
 
 
 class Join:
@@ -153,26 +158,39 @@ class Join:
             tuple(source for source, width in enumerate(widths) for _ in range(width)),
             tuple(column for width in widths for column in range(width)),
         )
-        self._stages = [self._order(first, len(widths), conjuncts) for first in range(len(widths))]
+        conditions = [(one, evaluator(one)) for one in conjuncts]
+        self._stages = [self._order(first, len(widths), conditions) for first in range(len(widths))]
+        last = {one for *_, stage in self._stages for one in stage.others}
+        self._last = tuple(condition for _, condition in conditions if condition in last)
+        """Conditions to apply when all sources are combined. For some changes a few of them have
+        been applied before."""
 
-    def _order(self, first: int, count: int, conjuncts: Sequence[Typed]) -> tuple[_Stage, ...]:
+    def _order(
+        self, first: int, count: int, conditions: Sequence[tuple[Typed, Evaluator]]
+    ) -> tuple[_Stage, ...]:
         bound = frozenset({first})
-        waiting = list(conjuncts)
+        waiting = list(conditions)
         stages: list[_Stage] = []
         for source in range(count):
             if source == first:
                 continue
             before, bound = bound, bound | {source}
-            ready = [one for one in waiting if self._sources(one) <= bound]
+            ready = [one for one in waiting if self._sources(one[0]) <= bound]
             waiting = [one for one in waiting if one not in ready]
             of_before, of_source = self._names_only(before), self._names_only({source})
-            bands = [found for one in ready if (found := band(one, of_before, of_source))]
+            bands = [
+                (found.width, place, found)
+                for place, (one, _) in enumerate(ready)
+                if (found := band(one, of_before, of_source)) is not None
+            ]
+            _, place, narrowest = min(bands, default=(0, 0, None))
             stages.append(
                 _Stage(
                     source=source,
                     back_ms=0 if source < first else 1,
-                    conditions=tuple(evaluator(one) for one in ready),
-                    band=min(bands, key=lambda found: found.width, default=None),
+                    finder=ready[place][1] if ready else None,
+                    band=narrowest,
+                    others=tuple(one for _, one in ready[:place] + ready[place + 1 :]),
                 )
             )
         return tuple(stages)
@@ -188,76 +206,107 @@ class Join:
 
         Within a timestamp the changes of the first source come first.
         """
-        parts: list[_Combinations] = []
-        inserted: list[BoolArray] = []
-        times_ms: list[IntArray] = []
-        numbers: list[Positions] = []
-        frames = [relation.rows for relation in relations]
-        before = 0
-        for first, delta in enumerate(deltas):
-            if delta is None:
-                continue
-            changed = relations[first].changed
-            rows = _Combinations(self._layout, frames, {first: changed}, np.arange(len(changed)))
-            for stage in self._stages[first]:
-                rows = _extend(rows, stage, relations[stage.source], delta.times_ms)
-                if not rows.length:
-                    break
-            else:
-                parts.append(rows)
-                inserted.append(delta.inserted[rows.changes])
-                times_ms.append(delta.times_ms[rows.changes])
-                numbers.append(rows.changes + before)
-            before += len(changed)
-        if not parts:
+        changes = [(first, delta) for first, delta in enumerate(deltas) if delta is not None]
+        if not changes:
             return None
-        rows = parts[0].followed_by(parts[1:])
-        times = np.concatenate(times_ms)
+        times_ms = np.concatenate([delta.times_ms for _, delta in changes])
+        rows = _passing(self._combined(changes, relations, times_ms), self._last)
+        if rows is None:
+            return None
         # By time, by change, then as the rows lie in the relations.
         places = (rows.places[source] for source in reversed(range(len(relations))))
-        order = np.lexsort((*places, np.concatenate(numbers), times))
-        return Delta(rows.take(order), np.concatenate(inserted)[order], times[order])
+        rows = rows.take(np.lexsort((*places, rows.changes, times_ms[rows.changes])))
+        inserted = np.concatenate([delta.inserted for _, delta in changes])
+        return Delta(rows, inserted[rows.changes], times_ms[rows.changes])
+
+    def _combined(
+        self,
+        changes: Sequence[tuple[int, Delta]],
+        relations: Sequence[Relation],
+        times_ms: IntArray,
+    ) -> Iterator[_Combinations]:
+        """The changes combined with all sources; the last conditions remain to be applied."""
+        frames = [relation.rows for relation in relations]
+        begin = 0
+        for first, delta in changes:
+            end = begin + len(delta.times_ms)
+            places = {first: relations[first].changed}
+            rows = _Combinations(self._layout, frames, places, np.arange(begin, end))
+            *inner, last = self._stages[first]
+            for stage in inner:
+                extended = _extended(rows, stage, relations[stage.source], times_ms)
+                found = _passing(extended, stage.others)
+                if found is None:
+                    break
+                rows = found
+            else:
+                yield from _extended(rows, last, relations[last.source], times_ms)
+            begin = end
 
 
-def _extend(
+def _extended(
     rows: _Combinations, stage: _Stage, relation: Relation, times_ms: IntArray
-) -> _Combinations:
+) -> Iterator[_Combinations]:
     """Combine with the rows of a stage's source that the relation holds at each change's time."""
-    extended: list[_Combinations] = []
-    for left, right, conditions in _pairs(rows, stage, relation.count):
+    for left, right in _pairs(rows, stage, relation.count):
         at_ms = times_ms[rows.changes[left]] - stage.back_ms
         held = (relation.entered_ms[right] <= at_ms) & (at_ms < relation.left_ms[right])
-        combined = rows.times(stage.source, left[held], right[held])
-        for condition in conditions:
-            if not combined.length:
-                break
-            passing = holds(condition, combined, (combined.length,))
-            combined = combined.take(np.flatnonzero(passing))
-        extended.append(combined)
-    return extended[0].followed_by(extended[1:]) if extended else rows.take(slice(0))
+        (kept,) = held.nonzero()
+        yield rows.times(stage.source, left[kept], right[kept])
 
 
-Pairs = tuple[Positions, Positions, Sequence[Evaluator]]
-"""Combinations, rows to combine them with, and the conditions that remain to be applied."""
-
-
-def _pairs(rows: _Combinations, stage: _Stage, count: int) -> Iterator[Pairs]:
-    """The pairs that are worth looking at, block by block, in any order."""
+def _pairs(rows: _Combinations, stage: _Stage, count: int) -> Iterator[tuple[Positions, Positions]]:
+    """The pairs for which a stage's first condition holds, block by block, in any order."""
+    if stage.finder is None:
+        for start, stop in _blocks(rows.length, count):
+            pairs = np.arange(start * count, stop * count)
+            yield pairs // count, pairs % count
+        return
     if stage.band is not None and stage.band.is_worth_it(rows.length, count):
         candidates = stage.band.candidates(rows, rows.alone(stage.source))
         if candidates is not None:
             for left, right in candidates.blocks(LARGEST_BLOCK):
-                yield left, right, stage.conditions
+                if not stage.band.exact:
+                    pairs = rows.times(stage.source, left, right)
+                    (kept,) = holds(stage.finder, pairs, (pairs.length,)).nonzero()
+                    left, right = left[kept], right[kept]
+                yield left, right
             return
-    step = max(1, LARGEST_BLOCK // max(count, 1))
-    for start in range(0, rows.length, step):
-        stop = min(start + step, rows.length)
-        if not stage.conditions:
-            pairs = np.arange(start * count, stop * count)
-            yield pairs // count, pairs % count, ()
-            continue
-        first, *others = stage.conditions
+    for start, stop in _blocks(rows.length, count):
         block = rows if stop - start == rows.length else rows.take(slice(start, stop))
-        matching = holds(first, block.broadcast(stage.source), (stop - start, count))
-        left, right = matching.nonzero()
-        yield left + start, right, others
+        table = holds(stage.finder, block.broadcast(stage.source), (block.length, count))
+        left, right = table.nonzero()
+        yield left + start, right
+
+
+def _blocks(rows: int, count: int) -> Iterator[tuple[int, int]]:
+    """Parts of some rows that have few enough pairs with `count` others."""
+    step = max(1, LARGEST_BLOCK // max(count, 1))
+    return ((start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def _passing(
+    blocks: Iterable[_Combinations], conditions: Sequence[Evaluator]
+) -> _Combinations | None:
+    """The combinations for which all conditions hold; None for none. Small blocks are joined."""
+    passed: list[_Combinations] = []
+    waiting: list[_Combinations] = []
+    for block in blocks:
+        waiting.append(block)
+        if sum(one.length for one in waiting) >= LARGEST_BLOCK:
+            passed.append(_passing_all(_Combinations.together(waiting), conditions))
+            waiting = []
+    if waiting:
+        passed.append(_passing_all(_Combinations.together(waiting), conditions))
+    found = [one for one in passed if one.length]
+    return _Combinations.together(found) if found else None
+
+
+def _passing_all(rows: _Combinations, conditions: Sequence[Evaluator]) -> _Combinations:
+    for condition in conditions:
+        if not rows.length:
+            break
+        (kept,) = holds(condition, rows, (rows.length,)).nonzero()
+        if len(kept) < rows.length:
+            rows = rows.take(kept)
+    return rows

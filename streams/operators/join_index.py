@@ -5,9 +5,9 @@ Conditions of two shapes leave few pairs:
     f(A) = g(B),    abs(f(A) - g(B)) <= c   (or <, and the other way round).
 
 Both say that the key g of a row of B lies in a range around the key f of a row of A. The keys of B
-are sorted, so two binary searches give the rows in the range. The range is somewhat wider than the
-condition's, so that rounding cannot exclude a pair: the caller applies the condition itself to the
-pairs that are found.
+are sorted, so two binary searches give the rows in the range. A range of integers or strings is
+exact. A range of floats is somewhat wider than the condition's, so that rounding cannot exclude a
+pair.
 
 Strings are looked up by number: equal strings have equal numbers.
 """
@@ -47,12 +47,20 @@ class Band:
         Type of both: int, float or string.
     width
         The most by which they may differ.
+    below
+        They must differ by less than that.
     """
 
     left: Evaluator
     right: Evaluator
     kind: str
     width: float
+    below: bool
+
+    @property
+    def exact(self) -> bool:
+        """Whether the condition holds for all pairs that are found."""
+        return self.kind != "float"
 
     def is_worth_it(self, left: int, right: int) -> bool:
         """Whether sorting the right is cheaper than comparing all pairs."""
@@ -89,7 +97,7 @@ class Band:
             for values in (one.values, other.values):
                 if len(values) and max(-int(values.min()), int(values.max())) > LARGEST_INTEGER:
                     return None
-            width = math.floor(self.width)
+            width = math.ceil(self.width) - 1 if self.below else math.floor(self.width)
             return one.values - width, one.values + width, other.values
         middle = one.values.astype(np.float64)
         width = math.nextafter(self.width, math.inf) if self.width else 0.0
@@ -141,7 +149,7 @@ def band(
     found = _difference(condition)
     if found is None:
         return None
-    one, other, width = found
+    one, other, width, below = found
     kinds = {one.kind, other.kind}
     kind = "float" if kinds == {"int", "float"} else one.kind
     if kind == "bool" or not 0 <= width < LARGEST_BAND or not all(map(_names, (one, other))):
@@ -150,24 +158,27 @@ def band(
         one, other = other, one
     if not (bound(one) and new(other)):
         return None
-    return Band(evaluator(one), evaluator(other), kind, width)
+    return Band(evaluator(one), evaluator(other), kind, width, below)
 
 
 def _names(expression: Typed) -> bool:
     return next(fields(expression), None) is not None
 
 
-def _difference(condition: Typed) -> tuple[Typed, Typed, float] | None:
-    """Two expressions that differ by at most a width wherever the condition is true."""
+def _difference(condition: Typed) -> tuple[Typed, Typed, float, bool] | None:
+    """Two expressions, the most by which they differ, and whether they must differ by less."""
     match condition:
         case Apply("equal", (one, other)):
-            return one, other, 0
+            return one, other, 0, False
         case Apply(
-            "less" | "less_equal", (Apply("abs", (Apply("subtract", (one, other)),)), limit)
-        ) | Apply(
-            "greater" | "greater_equal",
-            (limit, Apply("abs", (Apply("subtract", (one, other)),))),
-        ) if isinstance(limit, Constant) and isinstance(limit.value, int | float):
-            return one, other, limit.value
+            "less" | "less_equal" as comparison,
+            (Apply("abs", (Apply("subtract", (one, other)),)), Constant(int() | float() as width)),
+        ):
+            return one, other, width, comparison == "less"
+        case Apply(
+            "greater" | "greater_equal" as comparison,
+            (Constant(int() | float() as width), Apply("abs", (Apply("subtract", (one, other)),))),
+        ):
+            return one, other, width, comparison == "greater"
         case _:
             return None

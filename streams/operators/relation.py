@@ -81,7 +81,7 @@ class Relation:
         """Apply a change; inserted identities rise and are greater than all earlier ones."""
         rows, inserted, times_ms, ids = delta
         assert ids is not None
-        added = np.flatnonzero(inserted)
+        added = inserted.nonzero()[0]
         if len(added):
             self._append(rows.take(added), ids[added], times_ms[added])
         self.changed = self._ids[: self._count].searchsorted(ids)

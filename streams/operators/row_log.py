@@ -99,7 +99,7 @@ class _Segment:
 
     def oldest(self, count: int) -> Positions:
         """Places of the `count` oldest living rows, or of all."""
-        first = np.flatnonzero(self.alive[self.head : self.head + count])
+        first = (self.alive[self.head : self.head + count]).nonzero()[0]
         if len(first) == count:
             # Always true of a log that loses only its oldest rows: no need to look further.
             return self.head + first
@@ -308,7 +308,7 @@ class RowLog:
             rows: list[Frame] = []
             most = room = piece_rows(_first(saved)) if saved else 0
             for alive, their_keys, their_rows in saved:
-                living = np.flatnonzero(alive)
+                living = alive.nonzero()[0]
                 begin = 0
                 while begin < len(living):
                     places = living[begin : begin + room]
