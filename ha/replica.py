@@ -112,9 +112,11 @@ class Replica:
         ----------
         epoch
             Of an event that brings one. A plan or a peer that knows no newer epoch than this
-            replica changes nothing.
+            replica changes nothing, nor does the store with an older one.
         """
         if event in (RoleEvent.PROMOTED, RoleEvent.SUPERSEDED) and epoch <= self.epoch:
+            return False
+        if event is RoleEvent.OVERRULED and epoch < self.epoch:
             return False
         before = self.role
         self.role, rule = transition(before, event)

@@ -38,6 +38,8 @@ class RoleEvent(Enum):
     """A newer plan makes it primary."""
     SUPERSEDED = "superseded"
     """Another host knows a newer epoch: the peer replica has taken over."""
+    OVERRULED = "overruled"
+    """The store has accepted another primary in this replica's epoch, or in a newer one."""
 
 
 class EpochRule(Enum):
@@ -57,17 +59,20 @@ transitions: dict[tuple[ReplicaRole, RoleEvent], tuple[ReplicaRole, EpochRule]] 
     # It has no state to be primary with. The coordinator sees that, and starts the fragment over.
     (ReplicaRole.WARMING, RoleEvent.PROMOTED): (ReplicaRole.WARMING, EpochRule.KEEP),
     (ReplicaRole.WARMING, RoleEvent.SUPERSEDED): (ReplicaRole.WARMING, EpochRule.ADOPT),
+    (ReplicaRole.WARMING, RoleEvent.OVERRULED): (ReplicaRole.WARMING, EpochRule.ADOPT),
     (ReplicaRole.STANDBY, RoleEvent.STATE_BROKEN): (ReplicaRole.WARMING, EpochRule.KEEP),
     (ReplicaRole.STANDBY, RoleEvent.EVALUATION_FAILED): (ReplicaRole.WARMING, EpochRule.KEEP),
     (ReplicaRole.STANDBY, RoleEvent.PEER_REPLICA_LOST): (ReplicaRole.PRIMARY, EpochRule.NEXT),
     (ReplicaRole.STANDBY, RoleEvent.PROMOTED): (ReplicaRole.PRIMARY, EpochRule.ADOPT),
     (ReplicaRole.STANDBY, RoleEvent.SUPERSEDED): (ReplicaRole.STANDBY, EpochRule.ADOPT),
+    (ReplicaRole.STANDBY, RoleEvent.OVERRULED): (ReplicaRole.STANDBY, EpochRule.ADOPT),
     # There is no other state: the missing tuples are lost, and counted.
     (ReplicaRole.PRIMARY, RoleEvent.STATE_BROKEN): (ReplicaRole.PRIMARY, EpochRule.KEEP),
     (ReplicaRole.PRIMARY, RoleEvent.EVALUATION_FAILED): (ReplicaRole.WARMING, EpochRule.KEEP),
     (ReplicaRole.PRIMARY, RoleEvent.PEER_REPLICA_LOST): (ReplicaRole.PRIMARY, EpochRule.KEEP),
     (ReplicaRole.PRIMARY, RoleEvent.PROMOTED): (ReplicaRole.PRIMARY, EpochRule.ADOPT),
     (ReplicaRole.PRIMARY, RoleEvent.SUPERSEDED): (ReplicaRole.STANDBY, EpochRule.ADOPT),
+    (ReplicaRole.PRIMARY, RoleEvent.OVERRULED): (ReplicaRole.STANDBY, EpochRule.ADOPT),
 }
 
 

@@ -126,7 +126,7 @@ class SinkFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochSuperseded:
-    """The store knows a newer primary than this host's replica."""
+    """The store has another primary for this epoch, that of a takeover here or a newer one."""
 
     fragment: str
     epoch: int

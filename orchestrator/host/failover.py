@@ -100,8 +100,19 @@ class Failover:
 
     def on_epoch(self, fragment: str, epoch: int, now_us: int) -> None:
         """Step down if another host knows a newer epoch of a fragment."""
+        self._step_down(fragment, RoleEvent.SUPERSEDED, epoch, now_us)
+
+    def on_overruled(self, fragment: str, epoch: int, now_us: int) -> None:
+        """Step down, because the store has accepted another primary for an epoch.
+
+        Two replicas that follow the same primary, one of them replaced while it was stopped, begin
+        the same epoch. The store accepts one.
+        """
+        self._step_down(fragment, RoleEvent.OVERRULED, epoch, now_us)
+
+    def _step_down(self, fragment: str, event: RoleEvent, epoch: int, now_us: int) -> None:
         hosted = self.replica_manager.replicas.get(fragment)
-        if hosted is not None and hosted.replica.apply(RoleEvent.SUPERSEDED, epoch):
+        if hosted is not None and hosted.replica.apply(event, epoch):
             self.outbox.counters["demotions"] += 1
             self.outbox.report("stepped down", fragment, f"epoch {epoch} has another primary")
             self.dispatcher.rebuild_tasks(now_us)

@@ -105,6 +105,7 @@ class StoreLink:
         self._pending: list[FragmentChange] = []
         self._precondition = claimed.precondition
         self._assignment: Assignment | None = None
+        self._assigned_too_early = False
         self._failed = 0
 
     def publish(self, record: NodeRecord) -> None:
@@ -138,9 +139,9 @@ class StoreLink:
 
     @property
     def retry_s(self) -> float:
-        """Time until the next exchange, because part of this one failed; 0 if none did."""
+        """Time until the next exchange, because part of this one has to be done again; else 0."""
         if not self._failed:
-            return 0.0
+            return RETRY_S if self._assigned_too_early else 0.0
         return min(RETRY_S * 2 ** min(self._failed - 1, 10), LONGEST_RETRY_S)
 
     def withdraw(self) -> None:
@@ -227,9 +228,31 @@ class StoreLink:
         found = self.store.get(ASSIGNMENTS.key(self.replica_of.node))
         if found is None or found.record.incarnation != self.replica_of.incarnation:
             return
-        if found.record != self._assignment:
+        self._assigned_too_early = self._precedes_a_takeover(found.record)
+        if found.record != self._assignment and not self._assigned_too_early:
             self._assignment = found.record
             self.events.append(AssignmentReceived(assignment=found.record))
+
+    def _precedes_a_takeover(self, assignment: Assignment) -> bool:
+        """Whether an assignment was made without knowledge of a takeover here.
+
+        The leader may have given this host's replica up before its takeover was recorded. Its peer
+        replica has stepped down by then, so the fragment would have no primary. The host goes on
+        with the assignment that it has until the store has accepted or refused the takeover.
+        """
+        if self._assignment is None or self._newest is None:
+            return False
+        listed = {each.fragment for each in assignment.fragments}
+        for each in self._assignment.fragments:
+            status = self._newest.replicas.get(each.fragment)
+            if each.fragment in listed or status is None or status.role is not ReplicaRole.PRIMARY:
+                continue
+            found = self.store.get(fragment_key(each.query, each.fragment))
+            if found is None or found.record.generation != each.generation:
+                continue
+            if found.record.epoch < status.epoch or found.record.primary == self.replica_of:
+                return True
+        return False
 
 
 class StoreThread:

@@ -14,11 +14,9 @@ def test_only_a_warm_replica_takes_over() -> None:
     assert transition(ReplicaRole.WARMING, RoleEvent.PEER_REPLICA_LOST)[0] is ReplicaRole.WARMING
 
 
-def test_a_deposed_primary_stays_warm() -> None:
-    assert transition(ReplicaRole.PRIMARY, RoleEvent.SUPERSEDED) == (
-        ReplicaRole.STANDBY,
-        EpochRule.ADOPT,
-    )
+@pytest.mark.parametrize("event", [RoleEvent.SUPERSEDED, RoleEvent.OVERRULED])
+def test_a_deposed_primary_stays_warm(event: RoleEvent) -> None:
+    assert transition(ReplicaRole.PRIMARY, event) == (ReplicaRole.STANDBY, EpochRule.ADOPT)
 
 
 def test_every_role_survives_every_outside_event() -> None:

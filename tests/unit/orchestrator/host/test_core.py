@@ -313,6 +313,16 @@ def test_primary_steps_down_when_its_peer_replica_or_the_store_knows_a_newer_epo
         assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 5)
 
 
+def test_primary_steps_down_when_the_store_has_given_its_epoch_to_another() -> None:
+    host = standby()
+    host.handle(PeerLost(node="one"))
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 2)
+    host.handle(EpochSuperseded(fragment="f", epoch=1))
+    assert host.role is ReplicaRole.PRIMARY
+    host.handle(EpochSuperseded(fragment="f", epoch=2))
+    assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 2)
+
+
 def test_an_older_epoch_is_no_reason_to_step_down() -> None:
     host = standby()
     host.handle(PeerLost(node="one"))

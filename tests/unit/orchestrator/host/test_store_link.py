@@ -20,6 +20,7 @@ from orchestrator.host.name_claim import Claimed
 from orchestrator.host.store_link import LONGEST_RETRY_S, StoreLink
 from orchestrator.records import (
     Assignment,
+    FragmentAssignment,
     FragmentRecord,
     NodeKind,
     NodeRecord,
@@ -423,3 +424,88 @@ def test_unforeseen_error_is_logged_counted_said_and_tried_again(
     link.exchange()
     assert not link.problems
     assert link.retry_s == 0
+
+
+ASSIGNED = FragmentAssignment(
+    query="q",
+    fragment="f",
+    statement="",
+    inputs={},
+    role="secondary",
+    epoch=4,
+    generation=1,
+    peer_replica="there",
+    sub_deadline_ms=100.0,
+    standby_lag_ms=100.0,
+    readers_ms={},
+    cost_us=20.0,
+)
+
+
+def running_primary(link: StoreLink, outside: MemoryStore, record: FragmentRecord) -> None:
+    """Have a host that was assigned a secondary report that it is the primary of epoch 5."""
+    outside.create(KEY, record)
+    listing = Assignment(incarnation="2", fragments=(ASSIGNED,))
+    outside.create(ASSIGNMENTS.key("here"), listing)
+    status = ReplicaStatus(role=ReplicaRole.PRIMARY, epoch=5, output_watermark_ms=None)
+    link.publish(msgspec.structs.replace(node(), replicas={"f": status}))
+    link.exchange()
+    link.events.clear()
+
+
+def given_up(record: FragmentRecord) -> FragmentRecord:
+    lost = ReplicaLoss(replica=HERE, cause="connection lost", detected_at_us=90)
+    return msgspec.structs.replace(record, secondary=None, losses=(lost,))
+
+
+def test_an_assignment_made_before_the_leader_knew_of_a_takeover_here_is_left_alone(
+    link: StoreLink, outside: MemoryStore
+) -> None:
+    """It gives the replica up, whose peer replica has stepped down by then."""
+    running_primary(link, outside, given_up(RECORD))
+    outside.update(ASSIGNMENTS.key("here"), Assignment(incarnation="2"), 0)
+    link.exchange()
+    assert not link.events
+    assert link.retry_s > 0
+    link.record(TAKEOVER)
+    link.exchange()
+    assert recorded(outside).primary == HERE
+    assert not link.events
+    again = Assignment(incarnation="2", fragments=(ASSIGNED, ASSIGNED))
+    outside.update(ASSIGNMENTS.key("here"), again, 1)
+    link.exchange()
+    assert list(link.events) == [AssignmentReceived(assignment=again)]
+    assert link.retry_s == 0
+
+
+def test_an_assignment_stops_a_primary_that_the_store_has_refused(
+    link: StoreLink, outside: MemoryStore
+) -> None:
+    newer = msgspec.structs.replace(RECORD, epoch=6, primary=ELSEWHERE, secondary=None)
+    running_primary(link, outside, newer)
+    without = Assignment(incarnation="2")
+    outside.update(ASSIGNMENTS.key("here"), without, 0)
+    link.exchange()
+    assert list(link.events) == [AssignmentReceived(assignment=without)]
+
+
+def test_an_assignment_stops_the_primary_of_a_fragment_that_is_no_more(
+    link: StoreLink, outside: MemoryStore
+) -> None:
+    running_primary(link, outside, RECORD)
+    outside.delete(KEY, 0)
+    without = Assignment(incarnation="2")
+    outside.update(ASSIGNMENTS.key("here"), without, 0)
+    link.exchange()
+    assert list(link.events) == [AssignmentReceived(assignment=without)]
+
+
+def test_an_assignment_stops_the_primary_of_an_earlier_generation(
+    link: StoreLink, outside: MemoryStore
+) -> None:
+    running_primary(link, outside, RECORD)
+    outside.update(KEY, msgspec.structs.replace(RECORD, generation=3), 0)
+    without = Assignment(incarnation="2")
+    outside.update(ASSIGNMENTS.key("here"), without, 0)
+    link.exchange()
+    assert list(link.events) == [AssignmentReceived(assignment=without)]
