@@ -34,7 +34,7 @@ from streams.state import (
     write_snapshot,
 )
 from streams.vectorised import Vectorised
-from topology.arrays import IntArray
+from topology.arrays import IntArray, rising
 
 NEVER_US = -(2**62)
 """Before every ingestion time, µs."""
@@ -207,12 +207,19 @@ class FragmentEngine:
         if len(heads) == 1:
             watermarks_ms, ingestion_times_us = heads[0]
             return watermarks_ms[:limit], ingestion_times_us[:limit]
-        offered = np.unique(np.concatenate([watermarks_ms for watermarks_ms, _ in heads]))
-        reached = np.searchsorted(offered, self.input_watermark_ms, side="right")
-        merged = offered[: min(reached, limit)]
-        if not len(merged):
-            return merged, merged
-        return merged, np.maximum.reduce([_first_times(*head, merged) for head in heads])
+        input_watermark_ms = self.input_watermark_ms
+        reached = [
+            watermarks_ms[: watermarks_ms.searchsorted(input_watermark_ms, side="right")]
+            for watermarks_ms, _ in heads
+        ]
+        if all(np.array_equal(one, reached[0]) for one in reached[1:]):
+            # Inputs of one clock, as most are.
+            merged = reached[0][:limit]
+            times_us = [ingestion_times_us[: len(merged)] for _, ingestion_times_us in heads]
+        else:
+            merged = rising(np.concatenate(reached))[:limit]
+            times_us = [_first_times(*head, merged) for head in heads]
+        return merged, np.maximum.reduce(times_us)
 
     def positions(self) -> dict[str, Position]:
         """Input → the cut up to which it has been evaluated, numbered as the tuple after it."""

@@ -32,7 +32,7 @@ from streams.program import Program, WindowPlan
 from streams.select_pipeline import SelectPipeline
 from streams.state import Stateful
 from streams.vector import Delta, Emitted, Frame, concat_frames, empty_frame, from_arrow, to_arrow
-from topology.arrays import IntArray
+from topology.arrays import IntArray, rising
 
 PASS_ROWS = 4096
 """Most tuples of a pass, unless a timestamp has more: what a pass reads stays in the cache."""
@@ -141,7 +141,7 @@ class Incremental:
         parts = (select.step(deltas, first_ms) for select in self._selects)
         change = union([part for part in parts if part is not None])
         if isinstance(self._to_stream, RelationToStream):
-            return self._to_stream.step(change, np.unique(np.concatenate(times_ms)))
+            return self._to_stream.step(change, rising(np.concatenate(times_ms)))
         return self._to_stream.step(change)
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:

@@ -45,12 +45,9 @@ class InputQueue:
                 f"stream {self._stream}: tuple {chunk.first_seq} arrived, "
                 f"tuple {self._end.next_seq} is next"
             )
-        earliest = int(chunk.watermarks_ms[0])
-        if chunk.rows.num_rows:
-            earliest = min(earliest, int(chunk.timestamps[0]))
-        if earliest <= self._end.watermark_ms:
+        if chunk.earliest_ms <= self._end.watermark_ms:
             raise ChunkError(
-                f"stream {self._stream}: a chunk brings {earliest} ms, "
+                f"stream {self._stream}: a chunk brings {chunk.earliest_ms} ms, "
                 f"after the watermark {self._end.watermark_ms} ms"
             )
         self._chunks.append(chunk)
@@ -129,34 +126,38 @@ class InputQueue:
     def take(self, until_ms: int) -> pa.RecordBatch | None:
         """Remove everything up to a watermark; return the rows, None if there are none."""
         parts: list[pa.RecordBatch] = []
-        while self._chunks:
-            chunk = self._chunks[0]
-            rows = chunk.rows
-            if chunk.watermark_ms > until_ms:
-                count = int(np.searchsorted(chunk.timestamps, until_ms, side="right"))
-                rows = rows.slice(0, count)
-            if rows.num_rows:
-                parts.append(rows)
-                self._waiting -= rows.num_rows
-                self.taken += rows.num_rows
-            next_seq = chunk.first_seq + rows.num_rows
-            rest = chunk.after(Position(next_seq=next_seq, watermark_ms=until_ms))
+        chunks = self._chunks
+        while chunks and chunks[0].watermark_ms <= until_ms:
+            chunk = chunks.popleft()
             self._waiting_bytes -= chunk.size_bytes
-            if rest is not None:
-                self._chunks[0] = rest
-                self._waiting_bytes += rest.size_bytes
-                break
-            self._chunks.popleft()
-        if self._chunks:
+            if chunk.rows.num_rows:
+                parts.append(chunk.rows)
+        if not chunks:
+            self.position = self._end
+        else:
+            if chunks[0].earliest_ms <= until_ms:
+                parts += self._take_part(until_ms)
             self.position = Position(
-                next_seq=self._chunks[0].first_seq,
+                next_seq=chunks[0].first_seq,
                 watermark_ms=max(until_ms, self.position.watermark_ms),
             )
-        else:
-            self.position = self._end
         if not parts:
             return None
-        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        self._waiting -= rows.num_rows
+        self.taken += rows.num_rows
+        return rows
+
+    def _take_part(self, until_ms: int) -> list[pa.RecordBatch]:
+        """Remove a part of the first chunk; return its rows, if it has some."""
+        chunk = self._chunks[0]
+        count = int(chunk.timestamps.searchsorted(until_ms, side="right"))
+        cut = Position(next_seq=chunk.first_seq + count, watermark_ms=until_ms)
+        rest = chunk.after(cut)
+        assert rest is not None, "the chunk's last watermark lies past the cut"
+        self._chunks[0] = rest
+        self._waiting_bytes += rest.size_bytes - chunk.size_bytes
+        return [chunk.rows.slice(0, count)] if count else []
 
 
 def _concatenated(parts: list[IntArray]) -> IntArray:

@@ -56,9 +56,13 @@ def _cancelled(rows: Frame, times_ms: IntArray, wanted: Positions, others: Posit
     times: list[int] = times_ms[wanted].tolist()
     if contested.isdisjoint(times):
         return []
-    opposite = Counter(zip(other_times, rows.take(others).tuples(), strict=True))
+    those = list(zip(other_times, rows.take(others).tuples(), strict=True))
+    these = list(zip(times, rows.take(wanted).tuples(), strict=True))
+    if set(those).isdisjoint(these):
+        return []
+    opposite = Counter(those)
     cancelled: list[int] = []
-    for place, change in enumerate(zip(times, rows.take(wanted).tuples(), strict=True)):
+    for place, change in enumerate(these):
         if opposite[change] > 0:
             opposite[change] -= 1
             cancelled.append(place)

@@ -80,14 +80,17 @@ class _Combinations:
         places[source] = right
         return _Combinations(self._layout, self._frames, places, self.changes[left])
 
-    def broadcast(self, source: int) -> _Broadcast:
-        """Every combination against every row of one more source."""
-        return _Broadcast(self, self._layout, self._frames[source], source)
+    def alone(self, source: int, places: Positions) -> _Combinations:
+        """Rows of one more source by themselves."""
+        return _Combinations(self._layout, self._frames, {source: places}, places)
 
-    def alone(self, source: int) -> _Combinations:
-        """All rows of one source."""
-        everything = np.arange(self._frames[source].length)
-        return _Combinations(self._layout, self._frames, {source: everything}, everything)
+    def broadcast(self, others: _Combinations) -> _Broadcast:
+        """Every combination against every row of another source."""
+        return _Broadcast(self, others)
+
+    def has(self, index: int) -> bool:
+        """Whether a column is one of these sources'."""
+        return self._layout.source[index] in self.places
 
     @staticmethod
     def together(parts: Sequence[_Combinations]) -> _Combinations:
@@ -103,20 +106,18 @@ class _Combinations:
 
 
 class _Broadcast:
-    """Columns as a table: combinations down, rows of the new source across."""
+    """Columns as a table: combinations down, rows of another source across."""
 
-    __slots__ = ("_frame", "_layout", "_left", "_source")
+    __slots__ = ("_left", "_right")
 
-    def __init__(self, left: _Combinations, layout: _Layout, frame: Frame, source: int) -> None:
+    def __init__(self, left: _Combinations, right: _Combinations) -> None:
         self._left = left
-        self._layout = layout
-        self._frame = frame
-        self._source = source
+        self._right = right
 
     def __getitem__(self, index: int, /) -> Vector:
-        if self._layout.source[index] == self._source:
-            return self._frame.columns[self._layout.column[index]].take((None, slice(None)))
-        return self._left[index].take((slice(None), None))
+        if self._left.has(index):
+            return self._left[index].take((slice(None), None))
+        return self._right[index].take((None, slice(None)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,33 +249,40 @@ def _extended(
     rows: _Combinations, stage: _Stage, relation: Relation, times_ms: IntArray
 ) -> Iterator[_Combinations]:
     """Combine with the rows of a stage's source that the relation holds at each change's time."""
-    for left, right in _pairs(rows, stage, relation.count):
-        at_ms = times_ms[rows.changes[left]] - stage.back_ms
-        held = (relation.entered_ms[right] <= at_ms) & (at_ms < relation.left_ms[right])
+    at_ms = times_ms[rows.changes] - stage.back_ms
+    places = relation.held_since(int(at_ms.min()) + 1)
+    entered_ms, left_ms = relation.entered_ms[places], relation.left_ms[places]
+    for left, right in _pairs(rows, stage, rows.alone(stage.source, places)):
+        now_ms = at_ms[left]
+        held = (entered_ms[right] <= now_ms) & (now_ms < left_ms[right])
         (kept,) = held.nonzero()
-        yield rows.times(stage.source, left[kept], right[kept])
+        yield rows.times(stage.source, left[kept], places[right[kept]])
 
 
-def _pairs(rows: _Combinations, stage: _Stage, count: int) -> Iterator[tuple[Positions, Positions]]:
+def _pairs(
+    rows: _Combinations, stage: _Stage, others: _Combinations
+) -> Iterator[tuple[Positions, Positions]]:
     """The pairs for which a stage's first condition holds, block by block, in any order."""
+    count = others.length
     if stage.finder is None:
         for start, stop in _blocks(rows.length, count):
             pairs = np.arange(start * count, stop * count)
             yield pairs // count, pairs % count
         return
     if stage.band is not None and stage.band.is_worth_it(rows.length, count):
-        candidates = stage.band.candidates(rows, rows.alone(stage.source))
+        candidates = stage.band.candidates(rows, others)
         if candidates is not None:
             for left, right in candidates.blocks(LARGEST_BLOCK):
-                if not stage.band.exact:
-                    pairs = rows.times(stage.source, left, right)
-                    (kept,) = holds(stage.finder, pairs, (pairs.length,)).nonzero()
-                    left, right = left[kept], right[kept]
-                yield left, right
+                if stage.band.exact:
+                    yield left, right
+                    continue
+                pairs = rows.times(stage.source, left, others.places[stage.source][right])
+                (kept,) = holds(stage.finder, pairs, (pairs.length,)).nonzero()
+                yield left[kept], right[kept]
             return
     for start, stop in _blocks(rows.length, count):
         block = rows if stop - start == rows.length else rows.take(slice(start, stop))
-        table = holds(stage.finder, block.broadcast(stage.source), (block.length, count))
+        table = holds(stage.finder, block.broadcast(others), (block.length, count))
         left, right = table.nonzero()
         yield left + start, right
 

@@ -46,7 +46,8 @@ class PartitionWindow(LoggedWindow):
         if self._range_ms is not None:
             left_ms = np.minimum(left_ms, log.timestamps(left) + self._range_ms)
             if self.next_expiry_ms() <= until_ms:
-                expired = np.setdiff1d(log.until(until_ms - self._range_ms), left)
+                expired = log.until(until_ms - self._range_ms)
+                expired = expired[~np.isin(expired, left)]
                 self._drop(expired)
                 left = np.concatenate([left, expired])
                 left_ms = np.concatenate([left_ms, log.timestamps(expired) + self._range_ms])

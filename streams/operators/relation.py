@@ -77,6 +77,10 @@ class Relation:
         """When each row was removed; `FOREVER_MS` if it has not been."""
         return self._left_ms[: self._count]
 
+    def held_since(self, first_ms: int) -> Positions:
+        """Places of the rows that the relation holds at some time from just before `first_ms`."""
+        return (self.left_ms >= first_ms).nonzero()[0]
+
     def step(self, delta: Delta) -> None:
         """Apply a change; inserted identities rise and are greater than all earlier ones."""
         rows, inserted, times_ms, ids = delta

@@ -82,6 +82,7 @@ class RecordBatch:
     num_rows: int
     num_columns: int
     nbytes: int
+    def get_total_buffer_size(self) -> int: ...
     columns: list[Array]
     @staticmethod
     def from_arrays(
