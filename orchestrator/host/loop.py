@@ -63,6 +63,10 @@ PROBLEMS = frozenset(
 )
 """Kinds of reports that a host's record repeats for `vivace status`."""
 
+STATE_LAG_US = 100_000
+"""By how much a host expects to be late while it reads or sends a state. A large one keeps its
+processor, its memory and its network busier than anything that it has measured before."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
@@ -78,6 +82,8 @@ class Surroundings:
         Hands every message sent so far to the network.
     transit_bytes
         The memory of messages that have arrived and are not handled yet.
+    sends_states
+        Whether a snapshot is on its way from this host.
     set_peers
         Keeps links to exactly these hosts.
     link_counters
@@ -107,6 +113,7 @@ class Surroundings:
     finish: Callable[[Worked, int, Callable[[], None]], float]
     flush: Callable[[], None] = lambda: None
     transit_bytes: Callable[[], int] = lambda: 0
+    sends_states: Callable[[], bool] = lambda: False
     cpu_load: Callable[[int], float | None] = lambda _: None
     evaluates_for_us: int = 0
     link_counters: Counter[str] = field(default_factory=Counter[str])
@@ -165,6 +172,8 @@ class HostLoop:
 
     def turn(self, events: Iterable[Event]) -> None:
         """Handle events, read sources, do what the timers ask for, and evaluate some batches."""
+        moves_state = self.reads_snapshots or self._surroundings.sends_states()
+        self.core.detector.expected_lag_us = STATE_LAG_US if moves_state else 0
         for event in events:
             self._handle(event)
         while self.link.events:

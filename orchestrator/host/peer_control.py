@@ -74,7 +74,7 @@ class PeerControl:
                 digests=draft.digests,
                 acks=draft.acks,
                 offers=draft.offers,
-                lag_us=self.failover.detector.lag_us,
+                lag_us=self.failover.detector.stated_lag_us,
             )
             self.outbox.send(node, message)
 

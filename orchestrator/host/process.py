@@ -114,6 +114,7 @@ class HostProcess:
             clock_us=now_us,
             send=self._send,
             flush=self._transport.flush,
+            sends_states=lambda: self._transport.sends_bulk,
             set_peers=self._transport.set_peers,
             link_counters=self._transport.counters,
             sinks=sinks,

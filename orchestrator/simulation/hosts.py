@@ -91,6 +91,7 @@ class SimulatedHost:
         surroundings = Surroundings(
             clock_us=self.clock.now_us,
             send=self._send,
+            sends_states=lambda: world.sends_states(self),
             set_peers=self._set_peers,
             sinks=SinkDrivers(lambda assignment: world.open_sink(spec.node, assignment)),
             report=lambda report: world.log(spec.node, report),

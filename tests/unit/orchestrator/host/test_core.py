@@ -362,6 +362,16 @@ def test_a_host_that_is_late_tells_its_peer_replica_and_is_given_more_time() -> 
     assert peer.role is ReplicaRole.PRIMARY
 
 
+def test_a_host_that_expects_to_be_late_tells_its_peer_replica() -> None:
+    host = primary()
+    host.core.detector.expected_lag_us = 100_000
+    host.wait(2 * SETTINGS.heartbeat_ms)
+    assert host.sent_to("two", Control)[-1].lag_us == 100_000
+    host.core.detector.expected_lag_us = 0
+    host.wait(2 * SETTINGS.heartbeat_ms)
+    assert host.sent_to("two", Control)[-1].lag_us == 0
+
+
 def test_new_secondary_joins_the_snapshot_to_input_received_meanwhile() -> None:
     peer_replica = primary()
     peer_replica.hear("site", data(chunk(0, [(10, 3)])))
