@@ -230,9 +230,18 @@ class Ping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pong:
-    """A probe's answer, with the answering host's Vivaldi coordinate."""
+    """A probe's answer, with the answering host's Vivaldi coordinate.
+
+    Attributes
+    ----------
+    sent_us
+        The probe's.
+    answered_us
+        The answering machine's monotonic clock.
+    """
 
     sent_us: Number
+    answered_us: Number = 0
     position_ms: Annotated[tuple[float, ...], Meta(max_length=MOST_DIMENSIONS)] = ()
     error: float = 1.0
 

@@ -176,6 +176,25 @@ class Skipped(Record, frozen=True, kw_only=True):
         return f"{count} tuples {span} came due while the site was away"
 
 
+class ClockOffset(Record, frozen=True, kw_only=True):
+    """By how much a clock is ahead of another one, µs, and by how much that may be wrong."""
+
+    ahead_us: int
+    uncertainty_us: int
+
+
+class ClocksRecord(Record, frozen=True, kw_only=True):
+    """`/clocks`: the cluster's clock, by the clocks of its machines.
+
+    One machine is the reference, without uncertainty: the cluster's clock is its monotonic clock,
+    ahead by a constant. If it is lost, another one takes its place, and the cluster's clock goes
+    on.
+    """
+
+    machines: dict[str, ClockOffset] = {}
+    """Machine → by how much the cluster's clock is ahead of its monotonic clock."""
+
+
 class NodeRecord(Record, frozen=True, kw_only=True):
     """`/nodes/<node>` (ephemeral): a live host."""
 
@@ -191,6 +210,13 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     """Failure domain: the Spark application and machine."""
     pid: int
     machine: str
+    """Its machine in its present boot: hosts that agree share a monotonic clock."""
+    clock_ahead_us: int = 0
+    """By how much the host's own clock is ahead of its machine's monotonic clock: the machine's
+    wall clock when the process started."""
+    clocks: dict[str, ClockOffset] = {}
+    """Other machine → by how much its monotonic clock is ahead of this machine's, as probes
+    tell."""
     reported_us: int = 0
     """When the host wrote this, cluster clock."""
     coordinate: Coordinate | None = None
@@ -351,6 +377,9 @@ class ReplicaLoss(Record, frozen=True, kw_only=True):
     silent: bool = True
     """Whether its host was silent, which makes it suspected until it reports again. Otherwise the
     replica could not be used, although its host lives."""
+    report: tuple[int, int] | None = None
+    """The host's report that stood in the store when the loss was recorded, if one did
+    (`Versioned.report`): only a later one is a sign of life."""
 
 
 class Restarts(Record, frozen=True, kw_only=True):
@@ -408,6 +437,7 @@ class Peer(Record, frozen=True, kw_only=True):
     public_key: str
     delay_ms: float
     """One-way delay the link shaper adds; 0 on a real network."""
+    machine: str = ""
 
 
 class FragmentAssignment(Record, frozen=True, kw_only=True):
@@ -479,6 +509,9 @@ class Assignment(Record, frozen=True, kw_only=True):
     """Stream read here → its generation; earlier ones are over."""
     peers: tuple[Peer, ...] = ()
     """Every live host: links go to these and to no others."""
+    clock_ahead_us: int | None = 0
+    """By how much the cluster's clock is ahead of the machine's monotonic clock; None while nobody
+    knows. Nothing enters at the host until then, and sinks there wait."""
 
 
 class ClusterRecord(Record, frozen=True, kw_only=True):

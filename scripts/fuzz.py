@@ -217,6 +217,7 @@ class Messages:
             lambda: Ping(sent_us=number()),
             lambda: Pong(
                 sent_us=number(),
+                answered_us=number(),
                 position_ms=tuple(rng.choice((0.0, 1e308, float("nan"))) for _ in range(3)),
                 error=rng.choice((0.5, -1.0, float("inf"), float("nan"))),
             ),

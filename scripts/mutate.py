@@ -39,6 +39,7 @@ QUICK = {
         "tests/property/orchestrator/test_decide_properties.py",
     ),
     "streams": ("tests/unit/streams", "tests/property/streams"),
+    "topology": ("tests/unit/topology", "tests/property/topology"),
 }
 """Folder → tests that should notice a breakage there."""
 

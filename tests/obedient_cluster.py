@@ -208,7 +208,10 @@ class ObedientCluster:
             cause=cause,
             detected_at_us=self.now_us,
         )
-        change = FragmentChange(event=event, by=fragment.secondary, lost=fragment.primary)
+        report = self._report(fragment.primary.node)
+        change = FragmentChange(
+            event=event, by=fragment.secondary, lost=fragment.primary, report=report
+        )
         self._record(fragment, version, change)
 
     def lose_secondary(self, fragment: FragmentRecord, version: int, cause: str = "silent") -> None:
@@ -222,8 +225,15 @@ class ObedientCluster:
             cause=cause,
             detected_at_us=self.now_us,
         )
-        change = FragmentChange(event=event, by=fragment.primary, lost=fragment.secondary)
+        report = self._report(fragment.secondary.node)
+        change = FragmentChange(
+            event=event, by=fragment.primary, lost=fragment.secondary, report=report
+        )
         self._record(fragment, version, change)
+
+    def _report(self, node: str) -> tuple[int, int] | None:
+        found = self.store.get(NODES.key(node))
+        return None if found is None else found.report
 
     def _record(self, fragment: FragmentRecord, version: int, change: FragmentChange) -> None:
         after = revised(fragment, change, lambda: False)

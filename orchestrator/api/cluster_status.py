@@ -8,8 +8,9 @@ import msgspec
 
 from ha.roles import ReplicaRole
 from orchestrator.api.connection import Cluster
-from orchestrator.clock import now_us
 from orchestrator.control.audit_events import LOST, RESTORED
+from orchestrator.control.clocks import cluster_now_us
+from orchestrator.control.latencies import latency_uncertainty_ms
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.records import (
     FragmentRecord,
@@ -84,12 +85,20 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputStatus(SinkStatus, frozen=True, kw_only=True):
-    """A stream where it leaves."""
+    """A stream where it leaves.
+
+    Attributes
+    ----------
+    latency_uncertainty_ms
+        By how much latencies may be wrong, because clocks of several machines are compared: 0 if
+        its streams enter and leave on one machine, None if the clocks are not known.
+    """
 
     query: str
     stream: str
     site: str
     deadline_ms: float
+    latency_uncertainty_ms: float | None = 0.0
 
 
 NOTHING_ENTERED = SourceStatus(next_seq=0)
@@ -191,24 +200,23 @@ def _fragment(
         secondary=record.secondary.node if record.secondary else None,
         secondary_state=state,
         redundant=view.protected(record),
-        unprotected_s=_unprotected_s(record.key, events, redundant=view.protected(record)),
+        unprotected_s=_unprotected_s(view, record, events),
     )
 
 
 def _unprotected_s(
-    fragment: str, events: Sequence[HistoryEntry], *, redundant: bool
+    view: ClusterView, record: FragmentRecord, events: Sequence[HistoryEntry]
 ) -> float | None:
     """How long a fragment had no warm secondary the last time, or has had none until now, s."""
-    kind = RESTORED if redundant else LOST
-    told = (
-        e.event for e in reversed(events) if (e.event.subject, e.event.kind) == (fragment, kind)
-    )
+    redundant = view.protected(record)
+    wanted = record.key, RESTORED if redundant else LOST
+    told = (e.event for e in reversed(events) if (e.event.subject, e.event.kind) == wanted)
     last = next(told, None)
     if last is None:
         return None
     if redundant:
         return None if last.lasted_ms is None else last.lasted_ms / 1e3
-    return max(now_us() - last.at_us, 0) / 1e6
+    return max(cluster_now_us(view.cluster_clocks) - last.at_us, 0) / 1e6
 
 
 def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
@@ -239,6 +247,11 @@ def _outputs(view: ClusterView) -> tuple[OutputStatus, ...]:
             stream=stream,
             site=site,
             deadline_ms=query.deadline_of(stream),
+            latency_uncertainty_ms=latency_uncertainty_ms(
+                view, view.dataflow, view.stream_records, stream, site
+            )
+            if stream in view.dataflow.fragments
+            else None,
             **msgspec.structs.asdict(sinks.get((site, stream), NOTHING_DELIVERED)),
         )
         for name, query in sorted(view.query_records.items())

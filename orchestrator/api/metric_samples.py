@@ -88,6 +88,12 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
     labels = ("query", "stream", "site")
     yield from _tabled(document.outputs, "output", labels, (
         ("deadline_seconds", "End-to-end deadline.", "deadline_ms", 1000),
+        (
+            "latency_uncertainty_seconds",
+            "By how much latencies may be wrong, because clocks of several machines are compared.",
+            "latency_uncertainty_ms",
+            1000,
+        ),
         ("miss_ratio", "Late tuples of those delivered lately.", "recent_miss_pct", 100),
         ("tuples_total", "Tuples delivered.", "rows", 1),
         ("late_tuples_total", "Tuples delivered after the deadline.", "late_rows", 1),

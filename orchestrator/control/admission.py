@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.control.dataflow import InvalidQuery, dataflow, located
+from orchestrator.control.latencies import latency_uncertainty_ms
 from orchestrator.control.placing import propose
 from orchestrator.control.planning.planner import Planning, order
 from orchestrator.control.planning.task import MIN_EXECUTORS, settled
@@ -76,6 +77,7 @@ def admit(
     running = {name for name in all_queries if planning.runs(name)}
     if applied.keys() - running:
         _check_network(view)
+        _check_clocks(planning, [applied[name] for name in sorted(applied.keys() - running)])
     # Those that the leader is about to place, if a new query reads their streams.
     wanted = {upstream for name in applied for upstream in flow.upstream_queries(name)}
     plans: list[Plan] = []
@@ -175,6 +177,32 @@ def _check_network(view: ClusterView) -> None:
         remedy = "Try again in a few seconds."
         figures = {"hosts": len(view.hosts), "without_coordinate": len(waiting)}
         raise Refused("queries", "nodes", len(view.hosts), problem, remedy, figures)
+
+
+def _check_clocks(planning: Planning, queries: Sequence[QueryManifest]) -> None:
+    """Refuse deadlines that nobody could measure: shorter than clocks may be apart."""
+    for manifest in queries:
+        query = manifest.record
+        subject = f"query {query.name} ({manifest.file})"
+        for output, site in query.outputs.items():
+            deadline_ms = query.deadline_of(output)
+            uncertainty_ms = latency_uncertainty_ms(
+                planning.view, planning.flow, planning.streams, output, site
+            )
+            figures = {"deadline_ms": deadline_ms}
+            if uncertainty_ms is None:
+                problem = f"nobody knows yet how far the clocks of the sites of {output} are apart"
+                raise Refused(
+                    subject, "outputs", output, problem, "Try again in a few seconds.", figures
+                )
+            if deadline_ms < uncertainty_ms:
+                problem = f"latencies of {output} are only known to within {uncertainty_ms:.1f} ms"
+                problem += ", because clocks of several machines are compared"
+                remedy = f"Allow at least {int(uncertainty_ms) + 1} ms, or have its streams enter "
+                remedy += "and leave on one machine."
+                figures["uncertainty_ms"] = uncertainty_ms
+                value = f"{deadline_ms:g} ms"
+                raise Refused(subject, "deadline", value, problem, remedy, figures)
 
 
 def _refused(error: PlacementError, manifest: QueryManifest) -> Refused:

@@ -16,6 +16,7 @@ from orchestrator.control.planning.workload import NO_DEADLINE_MS
 from orchestrator.control.view import ClusterView
 from orchestrator.records import (
     Assignment,
+    ClocksRecord,
     ClusterRecord,
     DriverSpec,
     FragmentAssignment,
@@ -30,10 +31,12 @@ from orchestrator.records import (
 from orchestrator.store.protocol import FRAGMENTS, NODES, STREAMS
 
 
-def assignments(planning: Planning) -> dict[str, Assignment]:
+def assignments(planning: Planning, clocks: ClocksRecord) -> dict[str, Assignment]:
     """The assignment of every live node, by the records as they will be."""
     readers = _readers(planning)
-    return {name: _assignment(planning, name, readers) for name in sorted(planning.view.nodes)}
+    return {
+        name: _assignment(planning, name, readers, clocks) for name in sorted(planning.view.nodes)
+    }
 
 
 def follows(planning: Planning, name: str) -> bool:
@@ -53,13 +56,14 @@ def follows(planning: Planning, name: str) -> bool:
 
 
 def _assignment(
-    planning: Planning, name: str, readers: Mapping[str, Collection[str]]
+    planning: Planning, name: str, readers: Mapping[str, Collection[str]], clocks: ClocksRecord
 ) -> Assignment:
     view = planning.view
     node = view.nodes[name].record
     here = view.replica(name)
     found = view.assignments.get(name)
-    before = found.record if found is not None else Assignment(incarnation=node.incarnation)
+    nothing = Assignment(incarnation=node.incarnation, clock_ahead_us=None)
+    before = nothing if found is None else found.record
     known = {f"{each.query}.{each.fragment}": each for each in before.fragments}
     running = tuple(
         assigned
@@ -83,7 +87,17 @@ def _assignment(
         },
         generations={stream: _generation(planning, stream, before) for stream in sorted(read)},
         peers=_peers(view, node, before),
+        clock_ahead_us=_clock_ahead_us(node, clocks, before),
     )
+
+
+def _clock_ahead_us(node: NodeRecord, clocks: ClocksRecord, before: Assignment) -> int | None:
+    """By how much the cluster's clock is ahead of that of the host's machine, if that is known."""
+    clock = clocks.machines.get(node.machine)
+    if clock is not None:
+        return clock.ahead_us
+    own = [peer.machine for peer in before.peers if peer.node == node.node]
+    return before.clock_ahead_us if node.machine in own else None
 
 
 def _readers(planning: Planning) -> dict[str, set[str]]:
@@ -275,6 +289,7 @@ def _peers(view: ClusterView, node: NodeRecord, before: Assignment) -> tuple[Pee
             endpoint=found.record.endpoint,
             public_key=found.record.public_key,
             delay_ms=0.0 if name == node.node else _delay_ms(settings, node, found.record),
+            machine=found.record.machine,
         )
         for name, found in view.nodes.items()
     ]

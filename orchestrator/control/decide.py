@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import msgspec
 
 from orchestrator.control.assignments import assignments, follows
+from orchestrator.control.clocks import revised_clocks
 from orchestrator.control.decision import DecisionSettings, PendingDecision, Write
 from orchestrator.control.healing import heal
 from orchestrator.control.placing import place_new
 from orchestrator.control.view import ClusterView
 from orchestrator.records import NodeRecord
-from orchestrator.store.protocol import ASSIGNMENTS, NODES, STREAMS
+from orchestrator.store.protocol import ASSIGNMENTS, CLOCKS, NODES, STREAMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
     if not view.settings_readable:
         # Everything rests on them.
         return Decision(writes=(), problems=tuple(pending.problems))
+    _keep_clocks(pending)
     _retire(pending)
     # Producers first: where they are decides where their consumers stand.
     for fragment in view.dataflow.fragments.values():
@@ -66,6 +68,18 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
         problems=tuple(pending.problems),
         failures=tuple(pending.failures),
     )
+
+
+def _keep_clocks(pending: PendingDecision) -> None:
+    """Write by how much the cluster's clock is ahead of those of its machines, if it is not so."""
+    view = pending.view
+    if not view.clocks_readable:
+        return
+    nodes = [found.record for found in view.nodes.values()]
+    pending.clocks = revised_clocks(view.cluster_clocks, nodes)
+    if pending.clocks != view.cluster_clocks:
+        version = None if view.clocks is None else view.clocks.version
+        pending.write(CLOCKS, pending.clocks, version)
 
 
 def _retire(pending: PendingDecision) -> None:
@@ -199,7 +213,7 @@ def _ready(pending: PendingDecision, streams: list[str], queries: set[str]) -> b
 
 def _assign(pending: PendingDecision) -> None:
     view = pending.view
-    wanted = assignments(pending.planning)
+    wanted = assignments(pending.planning, pending.clocks)
     broken = view.broken(ASSIGNMENTS)
     for name, assignment in wanted.items():
         found, error = view.assignments.get(name), broken.get(name)

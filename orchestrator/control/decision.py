@@ -88,6 +88,8 @@ class PendingDecision:
         So far.
     failures
         Bugs that kept something from being decided.
+    clocks
+        The cluster's clock, as it will be.
     """
 
     def __init__(self, view: ClusterView, now_us: int, settings: DecisionSettings) -> None:
@@ -99,6 +101,7 @@ class PendingDecision:
         self.writes: list[Write] = []
         self.problems = [str(each) for each in (*view.invalid, *view.problems)]
         self.failures: list[Exception] = []
+        self.clocks = view.cluster_clocks
         # A plan made later in the same decision may change a fragment that was created or changed
         # earlier in it.
         self._versions = {name: found.version for name, found in view.fragments.items()}

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from orchestrator.control.audit_events import audit_events
+from orchestrator.control.clocks import CoordinatorClock
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings, Write
 from orchestrator.control.read_cache import RARELY_CHANGING, ReadCache
@@ -158,6 +159,8 @@ class Coordination:
         A name that no other process has or will have.
     wake
         Called on the store's thread when a step should not wait.
+    clock
+        The cluster's; None: the times that steps are given are the cluster's.
     """
 
     def __init__(
@@ -166,8 +169,10 @@ class Coordination:
         candidate: str,
         settings: DecisionSettings | None = None,
         wake: Callable[[], None] = lambda: None,
+        clock: CoordinatorClock | None = None,
     ) -> None:
         self.election = Election(store, candidate, wake)
+        self._clock = clock
         self.problems: tuple[str, ...] = ()
         """Problems that the last decision could not solve."""
         self.internal_errors = 0
@@ -232,7 +237,10 @@ class Coordination:
         if not 0 <= now_us - self._read_whole_us < READ_WHOLE_US:
             self._reader.clear()
             self._read_whole_us = now_us
-        view = with_times(read_view(self._reader), self._before, now_us)
+        view = read_view(self._reader)
+        if self._clock is not None:
+            now_us = self._clock.at(now_us, view.cluster_clocks, view.nodes)
+        view = with_times(view, self._before, now_us)
         if self._before is not None:
             for event in audit_events(self._before, view, now_us):
                 self._store.append_history(event)
@@ -283,7 +291,9 @@ class Coordinator:
     candidate
         A name that no other process has or will have.
     now_us
-        The cluster's clock.
+        Its own clock.
+    clock
+        The cluster's; None: they are the same.
     """
 
     def __init__(
@@ -292,8 +302,10 @@ class Coordinator:
         candidate: str,
         now_us: Callable[[], int],
         settings: DecisionSettings | None = None,
+        clock: CoordinatorClock | None = None,
     ) -> None:
         self._make_store = make_store
+        self._clock = clock
         self._candidate = candidate
         self._now_us = now_us
         self._settings = settings
@@ -326,7 +338,9 @@ class Coordinator:
             The store does not answer.
         """
         store = self._make_store()
-        self._coordination = Coordination(store, self._candidate, self._settings, self._wake.set)
+        self._coordination = Coordination(
+            store, self._candidate, self._settings, self._wake.set, self._clock
+        )
         store.on_state(self._state_changed)
         self._thread = threading.Thread(
             target=self._run, args=(store, self._coordination), name="coordinator", daemon=True

@@ -11,6 +11,7 @@ from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, soun
 from orchestrator.control.read_cache import Reader
 from orchestrator.records import (
     Assignment,
+    ClocksRecord,
     ClusterRecord,
     CostStatus,
     FragmentRecord,
@@ -20,12 +21,12 @@ from orchestrator.records import (
     QueryRecord,
     Record,
     ReplicaId,
-    ReplicaLoss,
     ReplicaStatus,
     StreamRecord,
 )
 from orchestrator.store.protocol import (
     ASSIGNMENTS,
+    CLOCKS,
     CLUSTER,
     FRAGMENTS,
     NODES,
@@ -33,6 +34,7 @@ from orchestrator.store.protocol import (
     QUERIES,
     STREAMS,
     Folder,
+    Key,
     RecordInvalid,
     Versioned,
 )
@@ -60,8 +62,8 @@ class ClusterView:
         Submitted and not yet carried out, by query.
     invalid
         Records that could not be decoded or contradict themselves.
-    settings_readable
-        Whether the cluster's settings can be read, or are not there yet.
+    settings_readable, clocks_readable
+        Whether the cluster's settings and clocks can be read, or are not there yet.
     orphaned_since_us
         Fragment whose primary is gone, or has stepped down → when this coordinator first noticed.
     cold_since_us
@@ -69,9 +71,6 @@ class ClusterView:
         noticed.
     unprotected_since_us
         Fragment without a warm secondary → when its replica was lost, as far as that is known.
-    answered
-        Fragment and replica that it has lost, on a node that has reported since this coordinator
-        first saw the loss.
     dataflow, problems
         The queries that compile, and why the others do not.
     """
@@ -84,11 +83,12 @@ class ClusterView:
     plans: Mapping[str, Versioned[PlanRecord]] = field(default_factory=_nothing)
     assignments: Mapping[str, Versioned[Assignment]] = field(default_factory=_nothing)
     invalid: tuple[RecordInvalid, ...] = ()
+    clocks: Versioned[ClocksRecord] | None = None
     settings_readable: bool = True
+    clocks_readable: bool = True
     orphaned_since_us: Mapping[str, int] = field(default_factory=_nothing)
     cold_since_us: Mapping[str, int] = field(default_factory=_nothing)
     unprotected_since_us: Mapping[str, int] = field(default_factory=_nothing)
-    answered: frozenset[tuple[str, ReplicaLoss]] = frozenset()
     dataflow: Dataflow = field(init=False)
     problems: tuple[InvalidQuery, ...] = field(init=False)
 
@@ -116,6 +116,11 @@ class ClusterView:
         if self.cluster is not None:
             return self.cluster.record
         return ClusterRecord(name="", delays_ms={})
+
+    @property
+    def cluster_clocks(self) -> ClocksRecord:
+        """By how much the cluster's clock is ahead of those of its machines, as far as known."""
+        return ClocksRecord() if self.clocks is None else self.clocks.record
 
     @property
     def stream_records(self) -> dict[str, StreamRecord]:
@@ -157,18 +162,18 @@ class ClusterView:
         reported since.
 
         The record of a dead host stays until its session ends; peer replicas notice the death
-        first. Whether it has reported since is decided by two hosts' clocks only until this
-        coordinator sees a new report: the clocks may differ.
+        first. The store's order tells whether the host has reported since. Times of several hosts
+        are not compared.
         """
         if node not in self.nodes:
             return False
-        record = self.nodes[node].record
+        record, report = self.nodes[node].record, self.nodes[node].report
         return any(
             loss.silent
             and loss.replica == ReplicaId(node=node, incarnation=record.incarnation)
-            and record.reported_us <= loss.detected_at_us
-            and (name, loss) not in self.answered
-            for name, found in self.fragments.items()
+            and loss.report is not None
+            and report <= loss.report
+            for found in self.fragments.values()
             for loss in found.record.losses
         )
 
@@ -265,12 +270,8 @@ def read_view(store: Reader) -> ClusterView:
         The session is not `CONNECTED`.
     """
     invalid: list[RecordInvalid] = []
-    settings_readable = True
-    try:
-        cluster = store.get(CLUSTER)
-    except RecordInvalid as broken:
-        cluster, settings_readable = None, False
-        invalid.append(broken)
+    cluster, settings_readable = _one(store, CLUSTER, invalid)
+    clocks, clocks_readable = _one(store, CLOCKS, invalid)
     # The order matters. Fragments and assignments are read before the nodes they name, so that a
     # node that seems gone is gone. A client writes a plan before its query: whoever has read the
     # query finds the plan.
@@ -284,7 +285,20 @@ def read_view(store: Reader) -> ClusterView:
         nodes=_sound(store, NODES, invalid, lambda record: record.node),
         invalid=tuple(invalid),
         settings_readable=settings_readable,
+        clocks=clocks,
+        clocks_readable=clocks_readable,
     )
+
+
+def _one(
+    store: Reader, key: Key[R], invalid: list[RecordInvalid]
+) -> tuple[Versioned[R] | None, bool]:
+    """A record, and whether it can be read or is not there."""
+    try:
+        return store.get(key), True
+    except RecordInvalid as broken:
+        invalid.append(broken)
+        return None, False
 
 
 def _sound(
@@ -337,8 +351,6 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
     The time since when a fragment is orphaned starts anew when its record has changed: the change
     needs time to take effect.
     """
-    if before is not None and (answered := _answered(view, before)):
-        view = replace(view, answered=answered)
     orphaned: dict[str, int] = {}
     cold: dict[str, int] = {}
     unprotected: dict[str, int] = {}
@@ -369,23 +381,6 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
         orphaned_since_us=orphaned,
         cold_since_us=cold,
         unprotected_since_us=unprotected,
-    )
-
-
-def _answered(view: ClusterView, before: ClusterView) -> frozenset[tuple[str, ReplicaLoss]]:
-    """Losses that were known before the node concerned wrote its present record."""
-    return frozenset(
-        (name, loss)
-        for name, found in view.fragments.items()
-        for loss in found.record.losses
-        if (name, loss) in before.answered
-        or (
-            name in before.fragments
-            and loss in before.fragments[name].record.losses
-            and (node := loss.replica.node) in before.nodes
-            and node in view.nodes
-            and before.nodes[node].version != view.nodes[node].version
-        )
     )
 
 

@@ -15,7 +15,8 @@ from contextlib import closing
 
 import msgspec
 
-from orchestrator.clock import now_us
+from orchestrator.clock import anchor_us, machine, now_us
+from orchestrator.control.clocks import CoordinatorClock
 from orchestrator.control.process import Coordinator
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
@@ -40,7 +41,8 @@ def start_coordinator(config: ProcessConfig) -> Coordinator:
     with closing(config.open_store()) as store:
         _publish(store, msgspec.structs.replace(settings, name=config.cluster))
     candidate = f"{config.cluster}-{os.getpid()}-{secrets.token_hex(4)}"
-    coordinator = Coordinator(config.open_store, candidate, now_us)
+    clock = CoordinatorClock(machine(), anchor_us())
+    coordinator = Coordinator(config.open_store, candidate, now_us, clock=clock)
     coordinator.start()
     return coordinator
 

@@ -3,7 +3,7 @@
 The same object runs inside a Spark executor and in the simulator, each time driven by
 `orchestrator.host.loop.HostLoop`. It has no clock, socket or thread of its own. Its driver calls
 `heard` when a message arrives, `handle` for each event, `work` from `next_work_us` on, and `tick`
-no later than `next_tick_us`. Times are µs on the cluster's clock.
+no later than `next_tick_us`. Times are µs on the host's own clock, unless they are told to others.
 
 `HostCore` routes events, messages and timers to its parts: `replica_manager` holds what the host
 runs, `failover` decides who is primary, `input_processor` receives streams, `peer_control`
@@ -23,6 +23,7 @@ from ha.memory import MemoryBudget
 from ha.messages import Message
 from ha.output_log import subscribe
 from orchestrator.host.access_control import AccessControl
+from orchestrator.host.cluster_clock import ClusterClock
 from orchestrator.host.dispatcher import Dispatch, Dispatcher
 from orchestrator.host.events import (
     AssignmentReceived,
@@ -92,11 +93,15 @@ class HostCore:
         For probing.
     now_us
         When it starts.
+    anchor_us
+        By how much its clock is ahead of its machine's monotonic one.
     observes
         Whether it is an observer.
 
     Attributes
     ----------
+    clock
+        The cluster's.
     counters
         Events counted so far, by name.
     """
@@ -107,19 +112,24 @@ class HostCore:
         settings: ClusterRecord,
         rng: np.random.Generator,
         now_us: int,
+        anchor_us: int = 0,
         *,
         observes: bool = False,
     ) -> None:
         self.node = node
+        self.clock = ClusterClock(anchor_us)
         budget = MemoryBudget(settings.memory_bytes)
-        self.replica_manager = manager = ReplicaManager(node, budget, observes=observes)
-        self.prober = Prober(rng, settings.cpu, round(settings.probe_interval_ms * 1000))
+        self.replica_manager = manager = ReplicaManager(
+            node, budget, self.clock, observes=observes
+        )
+        probe_us = round(settings.probe_interval_ms * 1000)
+        self.prober = Prober(rng, settings.cpu, probe_us, anchor_us)
         self._heartbeat_us = round(settings.heartbeat_ms * 1000)
         self._ack_interval_us = round(settings.ack_interval_ms * 1000)
         self._outbox = outbox = Outbox(node)
         self.counters = outbox.counters
         batch_us = round(settings.batch_ms * 1000)
-        self._dispatcher = Dispatcher(manager.replicas, settings.scheduling, batch_us)
+        self._dispatcher = Dispatcher(manager.replicas, settings.scheduling, batch_us, self.clock)
         self.detector = detector = FailureDetector(
             round(settings.suspect_after_ms * 1000), self._heartbeat_us
         )
@@ -287,12 +297,13 @@ class HostCore:
 
     def replica_statuses(self) -> dict[str, ReplicaStatus]:
         """Figures of the replicas for the host's record."""
+        at = self.clock.at
         return {
             name: ReplicaStatus(
                 role=hosted.replica.role,
                 epoch=hosted.replica.epoch,
                 output_watermark_ms=hosted.replica.output_watermark_ms,
-                lags_since_us=hosted.lags_since_us,
+                lags_since_us=None if (us := hosted.lags_since_us) is None else at(us),
                 cost=self._dispatcher.cost(name),
                 failure=hosted.failure,
                 throttled=hosted.replica.held_up,
@@ -317,7 +328,12 @@ class HostCore:
         commands, gone = self.replica_manager.apply(assignment, now_us)
         self._outbox.add(*commands)
         alive = self.replica_manager.incarnations
-        self.prober.use(tuple(node for node in alive if node != self.node))
+        machines = {peer.node: peer.machine for peer in assignment.peers}
+        here = machines.get(self.node)
+        self.prober.use(
+            tuple(node for node in alive if node != self.node),
+            {node: machine for node, machine in machines.items() if machine != here},
+        )
         self._failover.on_assignment(gone, now_us)
         for producer in self.replica_manager.producers():
             self._outbox.feed(producer)
@@ -348,7 +364,7 @@ class HostCore:
             case messages.Snapshot():
                 self._inputs.on_snapshot(message, now_us)
             case messages.Ping():
-                self._outbox.send(sender, self.prober.answer(message))
+                self._outbox.send(sender, self.prober.answer(message, now_us))
             case messages.Pong():
                 self.prober.measured(sender, message, now_us)
 

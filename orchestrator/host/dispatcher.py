@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ha.roles import ReplicaRole
+from orchestrator.host.cluster_clock import ClusterClock
 from orchestrator.host.replica_manager import HostedReplica
 from orchestrator.records import CostStatus
 from streams.chunk import NO_WATERMARK
@@ -116,6 +117,8 @@ class Dispatcher:
         Order in which tasks run.
     batch_us
         Least time between two starts of a task.
+    clock
+        The cluster's, by which tuples have entered the system.
 
     Attributes
     ----------
@@ -124,11 +127,16 @@ class Dispatcher:
     """
 
     def __init__(
-        self, replicas: Mapping[str, HostedReplica], policy: Policy, batch_us: int
+        self,
+        replicas: Mapping[str, HostedReplica],
+        policy: Policy,
+        batch_us: int,
+        clock: ClusterClock | None = None,
     ) -> None:
         self._replicas = replicas
         self._policy = policy
         self._batch_us = batch_us
+        self._clock = clock or ClusterClock()
         self.lag_us = 0
         self._tasks: dict[str, _Task] = {}
         self._task_of: dict[str, _Task] = {}
@@ -304,10 +312,12 @@ class Dispatcher:
         self._resting.pop(task.name, None)
         released_us = task.entered[0][1] if task.entered else now_us
         if self._policy is Policy.FIFO:
+            released_us = now_us
             # In the order in which tuples entered the system, not this operator: newer tuples must
             # not overtake older ones (deadline placement, §4.1).
             ingestion_time_us = self._replicas[task.name].replica.engine.oldest_ingestion_time_us
-            released_us = now_us if ingestion_time_us is None else ingestion_time_us
+            if ingestion_time_us is not None:
+                released_us = ingestion_time_us - self._clock.ahead_us
         self._queue.put(
             Instance(
                 task=task.name,

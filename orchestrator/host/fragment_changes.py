@@ -36,18 +36,24 @@ class FragmentChange:
         The host's replica.
     lost
         The peer replica, in the incarnation that the host knew.
+    report
+        The lost host's report that stands in the store, if one does.
     """
 
     event: RecordTakeover | RecordLoss
     by: ReplicaId
     lost: ReplicaId
+    report: tuple[int, int] | None = None
 
     @property
     def loss(self) -> ReplicaLoss:
         """The loss, for the record."""
         event = self.event
         return ReplicaLoss(
-            replica=self.lost, cause=event.cause, detected_at_us=event.detected_at_us
+            replica=self.lost,
+            cause=event.cause,
+            detected_at_us=event.detected_at_us,
+            report=self.report,
         )
 
 

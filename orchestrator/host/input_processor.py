@@ -211,7 +211,12 @@ class InputProcessor:
     def _take(self, reader: str, data: Data, now_us: int) -> Receipt:
         hosted = self.replica_manager.replicas.get(reader)
         if hosted is None:
-            receipt, delivery = self.replica_manager.sinks[data.stream].receive(data, now_us)
+            clock = self.replica_manager.clock
+            if not clock.known:
+                # Nobody could tell how late it is. Producers keep it.
+                return Receipt.STALE
+            sink = self.replica_manager.sinks[data.stream]
+            receipt, delivery = sink.receive(data, clock.at(now_us))
             if delivery is not None:
                 self.outbox.add(delivery)
             return receipt

@@ -10,6 +10,7 @@ The loop also publishes the host's record in the store (`node_record`).
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from orchestrator.host.name_claim import Claimed
 from orchestrator.host.preparation import SnapshotPreparations
 from orchestrator.host.store_link import StoreLink
 from orchestrator.records import (
+    ClockOffset,
     ClusterRecord,
     HostSpec,
     NodeKind,
@@ -75,7 +77,9 @@ class Surroundings:
     Attributes
     ----------
     clock_us
-        The cluster's clock.
+        The host's own clock, which never goes back.
+    anchor_us
+        By how much it is ahead of the machine's monotonic clock.
     send
         Sends a message to a peer, at the latest with the next `flush`.
     flush
@@ -116,6 +120,7 @@ class Surroundings:
     sends_states: Callable[[], bool] = lambda: False
     cpu_load: Callable[[int], float | None] = lambda _: None
     evaluates_for_us: int = 0
+    anchor_us: int = 0
     link_counters: Counter[str] = field(default_factory=Counter[str])
     message_failed: Callable[[MessageArrived, Exception], None] | None = None
 
@@ -150,9 +155,16 @@ class HostLoop:
         self._identity = identity
         rng = np.random.default_rng(int(identity.incarnation, 16))
         observes = identity.kind is NodeKind.OBSERVER
-        self.core = HostCore(identity.node, settings, rng, self._clock_us(), observes=observes)
+        self.core = HostCore(
+            identity.node,
+            settings,
+            rng,
+            self._clock_us(),
+            surroundings.anchor_us,
+            observes=observes,
+        )
         self.link = StoreLink(store, claimed)
-        self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000))
+        self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000), self.core.clock)
         self._preparations = SnapshotPreparations()
         self._problems: dict[str, str] = {}
         self._throttled: set[str] = set()
@@ -257,8 +269,9 @@ class HostLoop:
                     self._surroundings.sinks.keep(command, self._clock_us())
                 case SetPeers(peers=peers):
                     self._surroundings.set_peers(peers)
-                case RecordTakeover() | RecordLoss():
-                    self.link.record(command)
+                case RecordTakeover(detected_at_us=own_us) | RecordLoss(detected_at_us=own_us):
+                    at_us = self.core.clock.at(own_us)
+                    self.link.record(dataclasses.replace(command, detected_at_us=at_us))
                 case Report():
                     self._note(command)
                     self._surroundings.report(command)
@@ -330,7 +343,8 @@ class HostLoop:
 
 
 def readiness(core: HostCore) -> tuple[object, ...]:
-    """Roles, sources and confirmed sinks; when these change, the host publishes at once."""
+    """Roles, sources, confirmed sinks, and machines whose clocks have been measured: when these
+    change, the host publishes at once."""
     replica_manager = core.replica_manager
     return (
         {
@@ -339,6 +353,7 @@ def readiness(core: HostCore) -> tuple[object, ...]:
         },
         frozenset(s for s, each in replica_manager.sources.items() if each.accepts_subscribers),
         frozenset(s for s in replica_manager.sinks if replica_manager.subscriptions[s].confirmed),
+        core.prober.measures_clocks,
     )
 
 
@@ -350,6 +365,7 @@ def host_identity(
     public_key: str = "",
     pid: int = 0,
     machine: str = "",
+    clock_ahead_us: int = 0,
     wants: tuple[str, ...] = (),
 ) -> NodeRecord:
     """The part of a host's record that stays the same as long as its process lives."""
@@ -363,6 +379,7 @@ def host_identity(
         domain=spec.domain,
         pid=pid,
         machine=machine,
+        clock_ahead_us=clock_ahead_us,
         wants=wants,
     )
 
@@ -376,7 +393,7 @@ def node_record(
     transit_bytes: int = 0,
 ) -> NodeRecord:
     """The host's record, as of now."""
-    replica_manager = core.replica_manager
+    replica_manager, at_us = core.replica_manager, core.clock.at(now_us)
     overflowed = sum(producer.log.overflowed_tuples for producer in replica_manager.producers())
     dropped = Counter(
         {
@@ -388,7 +405,11 @@ def node_record(
     )
     return msgspec.structs.replace(
         identity,
-        reported_us=now_us,
+        clocks={
+            machine: ClockOffset(ahead_us=each.ahead_us, uncertainty_us=each.uncertainty_us)
+            for machine, each in core.prober.clocks(now_us).items()
+        },
+        reported_us=at_us,
         coordinate=core.prober.coordinate,
         latencies_ms=core.prober.latencies_ms,
         replicas=core.replica_statuses(),
@@ -397,7 +418,7 @@ def node_record(
             for stream, source in replica_manager.sources.items()
             if source.accepts_subscribers
         },
-        sinks={s: sink.status(now_us) for s, sink in replica_manager.sinks.items()},
+        sinks={s: sink.status(at_us) for s, sink in replica_manager.sinks.items()},
         memory=replica_manager.memory(transit_bytes),
         counters=dict(core.counters + link_counters + dropped),
         problems=problems,

@@ -1,4 +1,4 @@
-"""Measures latencies: probes peers and keeps the host's Vivaldi coordinate.
+"""Measures latencies and clocks: probes peers, and keeps the host's Vivaldi coordinate.
 
 Each host updates its own coordinate at every exchange with a peer (reliable placement, §4.2). The
 CPU axis is the host's load under the cluster's scaling function.
@@ -7,11 +7,15 @@ When a link's latency changes, the measured round trip follows within `LINK_EXCH
 link, and the coordinates follow within `COORDINATE_EXCHANGES` of each host. A change may contradict
 other links, as when one of many links between two regions slows down. No coordinate then fits all
 links exactly. Planning uses the measured round trip where there is one, and coordinates otherwise.
+
+The same probes tell how far the clocks of other machines are ahead of this one's
+(`topology.clock_offset`). Hosts of one machine share its clock, so there is nothing to estimate.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from statistics import median
 
 import numpy as np
@@ -19,6 +23,7 @@ import numpy as np
 from ha.messages import Ping, Pong
 from orchestrator.records import Coordinate
 from topology import coordinate as space
+from topology.clock_offset import ClockOffset, Offset
 from topology.cpu import Scaling
 from topology.vivaldi import Vivaldi
 
@@ -57,19 +62,37 @@ class Prober:
         Turns the host's load into the CPU axis.
     interval_us
         Time between two probes once the coordinate has settled.
+    anchor_us
+        By how much the host's clock is ahead of its machine's monotonic one.
     """
 
-    def __init__(self, rng: np.random.Generator, cpu: Scaling, interval_us: int) -> None:
+    def __init__(
+        self, rng: np.random.Generator, cpu: Scaling, interval_us: int, anchor_us: int = 0
+    ) -> None:
         self._rng = rng
         self._interval_us = interval_us
         self._vivaldi = Vivaldi(DIMENSIONS, rng)
         self._cpu = cpu
         self._samples_ms: dict[str, deque[float]] = {}
+        self._anchor_us = anchor_us
+        self._machines: Mapping[str, str] = {}
+        self._clocks: dict[str, ClockOffset] = {}
         self.load = 0.0
         self.rejected = 0
 
-    def use(self, peers: tuple[str, ...]) -> None:
-        """Probe exactly these peers from now on."""
+    def use(self, peers: tuple[str, ...], machines: Mapping[str, str] | None = None) -> None:
+        """Probe exactly these peers from now on.
+
+        Parameters
+        ----------
+        machines
+            Peer → its machine, if that is not the host's own.
+        """
+        self._machines = machines or {}
+        self._clocks = {
+            machine: self._clocks.get(machine) or ClockOffset()
+            for machine in sorted(set(self._machines.values()))
+        }
         for gone in self._samples_ms.keys() - set(peers):
             self._vivaldi.discard_samples(gone)
         self._samples_ms = {
@@ -90,16 +113,27 @@ class Prober:
         unsettled = mine.error > UNSETTLED_ERROR and mine.error_ms > UNSETTLED_ERROR_MS
         return self._interval_us // EAGER_FACTOR if unsettled else self._interval_us
 
-    def answer(self, ping: Ping) -> Pong:
+    def answer(self, ping: Ping, now_us: int) -> Pong:
         """The reply to a peer's probe."""
         mine = self._vivaldi.coordinate
-        return Pong(sent_us=ping.sent_us, position_ms=mine.position_ms, error=mine.error)
+        return Pong(
+            sent_us=ping.sent_us,
+            # The monotonic clock counts from the machine's boot, or from what it likes.
+            answered_us=max(now_us - self._anchor_us, 0),
+            position_ms=mine.position_ms,
+            error=mine.error,
+        )
 
     def measured(self, peer: str, pong: Pong, now_us: int) -> None:
         """Update the latency and the coordinate with a probe's answer."""
         samples = self._samples_ms.get(peer)
         if samples is None:
             return
+        if (machine := self._machines.get(peer)) is not None:
+            anchor_us = self._anchor_us
+            self._clocks[machine].observe(
+                pong.sent_us - anchor_us, pong.answered_us, now_us - anchor_us
+            )
         rtt_ms = (now_us - pong.sent_us) / 1000
         before = self._vivaldi.rejected
         try:
@@ -128,6 +162,16 @@ class Prober:
             error=mine.error,
             error_ms=mine.error_ms,
         )
+
+    @property
+    def measures_clocks(self) -> frozenset[str]:
+        """Other machines whose clocks have been measured."""
+        return frozenset(name for name, clock in self._clocks.items() if clock.measured)
+
+    def clocks(self, now_us: int) -> dict[str, Offset]:
+        """Other machine → by how much its monotonic clock is ahead of this one's."""
+        found = {name: clock.at(now_us - self._anchor_us) for name, clock in self._clocks.items()}
+        return {name: offset for name, offset in found.items() if offset is not None}
 
     @property
     def latencies_ms(self) -> dict[str, float]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
 from ha.messages import Message, Snapshot, SnapshotRequest
-from orchestrator.clock import now_us, thread_us
+from orchestrator.clock import anchor_us, machine, monotonic_us, now_us, thread_us
 from orchestrator.errors import InvalidInput
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Event, MessageArrived, PeerLost
@@ -96,7 +95,8 @@ class HostProcess:
             )
         claimed = claim_name(store, spec, secrets.randbits(TOKEN_BITS))
         keys = Keys.generate()
-        self._transport = Transport(spec.node, keys, spec.bind, now_us)
+        # Bundles are stamped for the link shaper, which only delays what stays on one machine.
+        self._transport = Transport(spec.node, keys, spec.bind, monotonic_us)
         self._arrived: deque[FramesArrived | PeerLost] = deque()
         self._full_collections = FullCollections(now_us())
         self._busy_until_us = 0
@@ -107,11 +107,13 @@ class HostProcess:
             self._transport.endpoint,
             public_key=keys.public.decode(),
             pid=os.getpid(),
-            machine=socket.gethostname(),
+            machine=machine(),
+            clock_ahead_us=anchor_us(),
             wants=wants,
         )
         surroundings = Surroundings(
             clock_us=now_us,
+            anchor_us=anchor_us(),
             send=self._send,
             flush=self._transport.flush,
             sends_states=lambda: self._transport.sends_bulk,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 import pyarrow as pa
 
 from ha.lag import StandbyLag
@@ -19,6 +20,7 @@ from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import StreamCursor, Subscription
 from orchestrator.drivers import LONGEST_RETRY_US, Failures
+from orchestrator.host.cluster_clock import ClusterClock
 from orchestrator.host.events import Command, Durable, Report, Send
 from orchestrator.host.hosted_streams import SINK_PREFIX, HostedSink, HostedSource
 from orchestrator.records import (
@@ -89,13 +91,23 @@ class ReplicaManager:
         Name of the host.
     budget
         The memory of its queues.
+    clock
+        The cluster's, which an assignment tells.
     observes
         Whether it is an observer, whose sinks hold nobody up.
     """
 
-    def __init__(self, node: str, budget: MemoryBudget, *, observes: bool = False) -> None:
+    def __init__(
+        self,
+        node: str,
+        budget: MemoryBudget,
+        clock: ClusterClock | None = None,
+        *,
+        observes: bool = False,
+    ) -> None:
         self.node = node
         self.budget = budget
+        self.clock = clock or ClusterClock()
         self._observes = observes
         self.replicas: dict[str, HostedReplica] = {}
         self.sources: dict[str, HostedSource] = {}
@@ -173,6 +185,10 @@ class ReplicaManager:
         Returns commands to carry out, and the nodes whose process has ended since the last
         assignment, even if a new one has started.
         """
+        self.clock.use(assignment.clock_ahead_us)
+        if not self.clock.known:
+            # Sources go by the cluster's clock. Sinks subscribe meanwhile, and wait.
+            assignment = msgspec.structs.replace(assignment, sources=())
         incarnations = {peer.node: peer.incarnation for peer in assignment.peers}
         renewed = {n for n, i in incarnations.items() if self.incarnations.get(n) != i}
         gone = self.incarnations.keys() - (incarnations.keys() - renewed)

@@ -16,6 +16,7 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from ha.roles import ReplicaRole
 from orchestrator.host.events import (
@@ -196,6 +197,7 @@ class StoreLink:
     def _write(self, change: FragmentChange) -> None:
         """Record a change under the version of the record that it was worked into."""
         key = fragment_key(change.event.query, change.event.fragment)
+        change = replace(change, report=self._report(change.lost.node))
         for _ in range(CONFLICTS):
             found = self.store.get(key)
             if found is None:
@@ -210,6 +212,14 @@ class StoreLink:
                 self.store.update(key, after, found.version, precondition=self._precondition)
                 return
         raise VersionConflict(key.path, f"was changed by others {CONFLICTS} times in a row")
+
+    def _report(self, node: str) -> tuple[int, int] | None:
+        """A host's report that stands in the store."""
+        try:
+            found = self.store.get(NODES.key(node)) if node else None
+        except RecordInvalid:
+            return None
+        return None if found is None else found.report
 
     def _has_yielded(self, record: FragmentRecord, change: FragmentChange) -> bool:
         """Whether the primary that the record names no longer acts as one, or never will."""

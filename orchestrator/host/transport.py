@@ -133,7 +133,7 @@ class Transport:
         Interface to bind to. With `ANY_ADDRESS`, peers are told the address that the machine's
         name stands for.
     clock_us
-        The cluster's clock.
+        The machine's monotonic clock. Emulated links lead to hosts of the same machine.
     used_us
         The processor time that this thread has used, µs.
     """

@@ -7,6 +7,8 @@ exist then does nothing.
 
 from __future__ import annotations
 
+from enum import Enum
+
 import msgspec
 
 from orchestrator.simulation.links import Fate
@@ -82,11 +84,27 @@ class Slow(Struck, frozen=True, kw_only=True, tag="slow"):
     factor: float
 
 
+class Restart(Enum):
+    """What is started again."""
+
+    NOTHING = "nothing"
+    PROCESS = "process"
+    MACHINE = "machine"
+
+
 class Clock(Struck, frozen=True, kw_only=True, tag="clock"):
-    """A host's clock is set, and runs fast or slow for a while."""
+    """The wall clock of a host's machine is set, and its clocks run fast or slow for a while.
+
+    Attributes
+    ----------
+    restart
+        Only processes that start afterwards see that the clock was set: the host may die when it
+        is, and be started again after `for_ms`, on a machine that was booted or not.
+    """
 
     step_ms: float
     drift_ppm: float
+    restart: Restart = Restart.NOTHING
 
 
 class CoordinatorCrash(Fault, frozen=True, kw_only=True, tag="coordinator"):

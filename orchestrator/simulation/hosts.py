@@ -83,13 +83,14 @@ class SimulatedHost:
         self.incarnation = claimed.incarnation
         self.store = store
         self.peers: dict[str, Peer] = {}
-        self.clock = HostClock(lambda: world.now_us)
+        self.clock = HostClock(world.machine_of(spec.node))
         self.alive = True
         self.paused = False
         self.slowness = 1.0
         self.counters: Counter[str] = Counter()
         surroundings = Surroundings(
             clock_us=self.clock.now_us,
+            anchor_us=self.clock.anchor_us,
             send=self._send,
             sends_states=lambda: world.sends_states(self),
             set_peers=self._set_peers,
@@ -99,7 +100,12 @@ class SimulatedHost:
             link_counters=self.counters,
         )
         identity = host_identity(
-            spec, claimed.incarnation, f"sim://{spec.node}", machine="simulated", wants=wants
+            spec,
+            claimed.incarnation,
+            f"sim://{spec.node}",
+            machine=self.clock.boot,
+            clock_ahead_us=self.clock.anchor_us,
+            wants=wants,
         )
         self._loop = HostLoop(surroundings, world.cluster, self.store, identity, claimed)
         self._world = world
@@ -168,7 +174,7 @@ class SimulatedHost:
         self._exchange_soon()
 
     def reschedule(self) -> None:
-        """Compute the next turn anew, after the clock was set."""
+        """Compute the next turn anew, after the clock's rate has changed."""
         self._next_run_us = None
         self.schedule(self._next_turn_us())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from orchestrator.control.clocks import CoordinatorClock
 from orchestrator.control.process import Coordination
 from orchestrator.control.view import read_view
 from orchestrator.drills.kill_executor import Killed, choose
@@ -74,6 +75,10 @@ class Scenario:
         How long evaluation takes.
     open_sink
         Opens the sink of a stream on a node, instead of one that adds to `deliveries`.
+    own_machines
+        Whether each host has a machine of its own.
+    coordinator_clock
+        Makes the clock of a coordinator, which else goes by the world's.
     """
 
     def __init__(
@@ -86,7 +91,10 @@ class Scenario:
         candidates: int = 1,
         costs: Costs | None = None,
         open_sink: Callable[[str, SinkAssignment], OpenSink] | None = None,
+        own_machines: bool = False,
+        coordinator_clock: Callable[[], CoordinatorClock] | None = None,
     ) -> None:
+        self._coordinator_clock = coordinator_clock
         cluster = manifests.cluster
         assert cluster is not None, "a scenario needs a cluster's manifest"
         record = cluster_record(cluster)
@@ -111,7 +119,13 @@ class Scenario:
             stream: [] for query in self._queries for stream in query.outputs
         }
         self.world = World(
-            record, specs, seed=seed, deliver=self._keep, costs=costs, open_sink=open_sink
+            record,
+            specs,
+            seed=seed,
+            deliver=self._keep,
+            costs=costs,
+            open_sink=open_sink,
+            own_machines=own_machines,
         )
         self.store = self.world.server.connect()
         self._candidates: list[tuple[MemoryStore, Coordination]] = []
@@ -182,7 +196,8 @@ class Scenario:
 
     def _stand(self, name: str) -> None:
         store = self.world.server.connect()
-        candidate = (store, Coordination(store, name))
+        clock = None if self._coordinator_clock is None else self._coordinator_clock()
+        candidate = (store, Coordination(store, name, clock=clock))
         self._candidates.append(candidate)
         self.world.lead(*candidate, until=lambda: candidate not in self._candidates)
 

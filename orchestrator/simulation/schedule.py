@@ -29,6 +29,7 @@ from orchestrator.simulation.faults import (
     Linked,
     Observe,
     Pause,
+    Restart,
     Slow,
     StoreAway,
     StoreCut,
@@ -225,13 +226,14 @@ def _slow(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
 
 
 def _clock(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
-    step_ms = float(rng.choice([-1, 1])) * _lasting(rng, 1, 2000) if rng.random() < 0.7 else 0.0
+    step_ms = float(rng.choice([-1, 1])) * _lasting(rng, 1, 3_600_000) if rng.random() < 0.7 else 0
     return Clock(
         at_ms=at_ms,
         target=_host(rng, setting),
         step_ms=step_ms,
         drift_ppm=round(float(rng.uniform(-500, 500))),
         for_ms=_lasting(rng, 500, 5000),
+        restart=list(Restart)[int(rng.integers(len(Restart)))],
     )
 
 

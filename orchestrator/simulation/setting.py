@@ -120,6 +120,8 @@ class Setting:
         Greatest time that a snapshot takes beyond the link delay.
     step_ms
         Time between two steps in which a host reads a snapshot's state.
+    own_machines
+        Whether each host has a machine of its own, whose clocks are others.
     visitor
         A query that may be applied while the streams run.
     visiting
@@ -137,6 +139,7 @@ class Setting:
     frames: bool
     bulk_ms: int = 0
     step_ms: int = 0
+    own_machines: bool = False
     visitor: QueryRecord | None = None
     visiting: dict[str, Program] = field(default_factory=dict[str, Program])
 
@@ -259,6 +262,7 @@ def random_setting(seed: int) -> Setting:
         frames=bool(rng.random() < 0.2),
         bulk_ms=int(more.choice([0, 20, 200, 600])),
         step_ms=int(more.choice([0, 2, 40])),
+        own_machines=bool(np.random.default_rng((seed, 7)).random() < 0.5),
     )
 
 

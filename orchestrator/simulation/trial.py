@@ -37,6 +37,7 @@ from orchestrator.simulation.faults import (
     Delay,
     Observe,
     Pause,
+    Restart,
     Slow,
     StoreAway,
     StoreCut,
@@ -103,6 +104,7 @@ class Trial:
             deliver=self._deliver,
             session_timeout_us=setting.session_timeout_us,
             frames=setting.frames,
+            own_machines=setting.own_machines,
         )
         self.world.check_every_us = CHECK_EVERY_US
         self.world.bulk_us, self.world.step_us = setting.bulk_ms * 1000, setting.step_ms * 1000
@@ -250,8 +252,7 @@ class Trial:
                 hosts[0].slowness = factor
                 self._after(fault, lambda: setattr(hosts[0], "slowness", 1.0))
             case Clock():
-                self._set_clock(hosts[0], fault.step_ms, fault.drift_ppm)
-                self._after(fault, lambda: self._set_clock(hosts[0], 0.0, 0.0))
+                self._set_clock(fault, hosts[0])
             case CoordinatorCrash():
                 self._crash_coordinator(fault)
             case StoreAway():
@@ -282,11 +283,16 @@ class Trial:
             self.world.at(due_us, replace)
         self._after(fault, lambda: self.world.resume(host))
 
-    def _set_clock(self, host: SimulatedHost, step_ms: float, drift_ppm: float) -> None:
-        host.clock.step(round(step_ms * 1000))
-        host.clock.drift(drift_ppm)
-        if host.runs:
-            host.reschedule()
+    def _set_clock(self, fault: Clock, host: SimulatedHost) -> None:
+        node = host.spec.node
+        self.world.set_clock(node, round(fault.step_ms * 1000), fault.drift_ppm)
+        self._after(fault, lambda: self.world.set_clock(node, 0, 0.0))
+        if fault.restart is Restart.NOTHING:
+            return
+        self._restart_us[node] = self.world.now_us + fault.for_ms * 1000
+        self.world.kill(node)
+        if fault.restart is Restart.MACHINE and self.world.own_machines:
+            self.world.machine_of(node).reboot()
 
     def _crash_coordinator(self, fault: CoordinatorCrash) -> None:
         leading = [each for each in self._candidates if each[1].election.leads]

@@ -25,6 +25,7 @@ from orchestrator.host.name_claim import claim_name
 from orchestrator.host.parts import STALLED_US
 from orchestrator.host.wire import encode, encode_frames
 from orchestrator.records import ClusterRecord, HostSpec, SinkAssignment
+from orchestrator.simulation.clocks import Machine
 from orchestrator.simulation.hosts import Entered, SimulatedHost
 from orchestrator.simulation.links import Lane, Links
 from orchestrator.simulation.memory_sink import Deliveries, MemorySinks
@@ -100,11 +101,15 @@ class World:
         Whether messages are encoded as frames and decoded again.
     open_sink
         Opens the sink of a stream on a node; by default, one that keeps deliveries in memory.
+    own_machines
+        Whether each host has a machine of its own, with its own clocks, instead of one for all.
 
     Attributes
     ----------
     hosts
         By node, the process that was started last; it may have ended.
+    coordinators_ahead_us
+        By how much the clocks of coordinators are ahead of the world's.
     bulk_us
         Greatest time that a snapshot takes beyond the link delay.
     step_us
@@ -133,8 +138,12 @@ class World:
         session_timeout_us: int = SESSION_TIMEOUT_US,
         frames: bool = False,
         open_sink: Callable[[str, SinkAssignment], OpenSink] | None = None,
+        own_machines: bool = False,
     ) -> None:
         self.now_us = START_US
+        self.own_machines = own_machines
+        self.coordinators_ahead_us = 0
+        self._machines: dict[str, Machine] = {}
         self.server = MemoryServer()
         self.hosts: dict[str, SimulatedHost] = {}
         self.trace: list[Traced] = []
@@ -177,7 +186,7 @@ class World:
             if self.server.revision != seen or self.now_us >= called_us + IDLE_US:
                 seen, called_us = self.server.revision, self.now_us
                 try:
-                    round_at(self.now_us)
+                    round_at(self.now_us + self.coordinators_ahead_us)
                 except OutOfWrites:
                     self.abandon(store)
                     return
@@ -230,6 +239,22 @@ class World:
         host = SimulatedHost(self, spec, store, claimed, wants)
         self.hosts[spec.node] = host
         host.start()
+
+    def machine_of(self, node: str) -> Machine:
+        """The machine that a node's processes run on."""
+        name = node if self.own_machines else "machine"
+        if name not in self._machines:
+            self._machines[name] = Machine(name, lambda: self.now_us)
+        return self._machines[name]
+
+    def set_clock(self, node: str, by_us: int, drift_ppm: float) -> None:
+        """Set the wall clock of a node's machine, and let its clocks run fast or slow."""
+        machine = self.machine_of(node)
+        machine.set_wall(by_us)
+        machine.drift(drift_ppm)
+        for host in self.hosts.values():
+            if host.runs and self.machine_of(host.spec.node) is machine:
+                host.reschedule()
 
     def kill(self, node: str) -> None:
         """End a host as SIGKILL ends its executor."""

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from orchestrator.drivers import DriverError, Failures, failure
+from orchestrator.host.cluster_clock import ClusterClock
 from orchestrator.host.events import InputSkipped, SourceEmitted, SourceOpened, SourceReread
 from orchestrator.host.hosted_streams import Wanted
 from orchestrator.records import Skipped, SourceAssignment
@@ -67,10 +68,13 @@ class SourceDrivers:
     ----------
     batch_us
         Least time between two emissions of a stream; tuples that come due in between go together.
+    clock
+        The cluster's, which sources go by. Rests and retries go by the host's.
     """
 
-    def __init__(self, batch_us: int = 0) -> None:
+    def __init__(self, batch_us: int = 0, clock: ClusterClock | None = None) -> None:
         self._batch_us = batch_us
+        self._clock = clock or ClusterClock()
         self._attended: dict[str, _Attended] = {}
 
     @property
@@ -182,7 +186,8 @@ class SourceDrivers:
                 except Exception:  # noqa: BLE001  `feed` asks again, and notes the failure.
                     due_us = 0
                 if due_us is not None:
-                    soonest.append(max(due_us, self._rests_until_us(each)))
+                    own_us = due_us - self._clock.ahead_us
+                    soonest.append(max(own_us, self._rests_until_us(each)))
         return min(soonest, default=None)
 
     def _ask(
@@ -191,7 +196,7 @@ class SourceDrivers:
         if each.source is None:
             if now_us < each.failures.retry_us:
                 return
-            yield SourceOpened(stream=a.stream, position=_open(each, a, now_us))
+            yield SourceOpened(stream=a.stream, position=_open(each, a, self._clock.at(now_us)))
         source = each.source
         assert source is not None
         if a.start_at_us is None:
@@ -202,12 +207,13 @@ class SourceDrivers:
         if throttled:
             each.waits = True
             return
+        at_us = self._clock.at(now_us)
         # It must be able to say when it is due, else the loop would not know when to ask again.
         due_us = source.next_due_us(a.start_at_us + each.slipped_us)
         if each.waits:
             each.waits = False
-            each.slipped_us += max(now_us - due_us, 0) if due_us is not None else 0
-        emitted = source.emit(a.start_at_us + each.slipped_us, now_us)
+            each.slipped_us += max(at_us - due_us, 0) if due_us is not None else 0
+        emitted = source.emit(a.start_at_us + each.slipped_us, at_us)
         if emitted is not None and each.repeats:
             emitted, whole = _after(emitted, each.watermark_ms), emitted
             each.repeats = emitted is not whole
@@ -224,8 +230,8 @@ class SourceDrivers:
         return 0 if each.emitted_us is None else each.emitted_us + self._batch_us
 
 
-def _open(each: _Attended, a: SourceAssignment, now_us: int) -> Position:
-    """Open a source; returns where the stream stands.
+def _open(each: _Attended, a: SourceAssignment, at_us: int) -> Position:
+    """Open a source; returns where the stream stands at a time of the cluster's clock.
 
     A source that resumes goes on where this process was, else with what comes due from now on: what
     came due before is read again for the consumers that lack it.
@@ -235,7 +241,7 @@ def _open(each: _Attended, a: SourceAssignment, now_us: int) -> Position:
     position = Position()
     if isinstance(source, ResumableSource):
         if not each.begun and a.start_at_us is not None:
-            position = source.due_position(a.start_at_us, now_us)
+            position = source.due_position(a.start_at_us, at_us)
             each.watermark_ms = position.watermark_ms
         source.seek(each.watermark_ms)
     else:

@@ -3,6 +3,7 @@
 The paths below `/vivace/<cluster>`:
 
     cluster                  ClusterRecord        settings that all processes must agree on
+    clocks                   ClocksRecord         the cluster's clock
     leader                   LeaderRecord         ephemeral: the coordinator that leads
     problems                 ProblemsRecord       ephemeral: what hinders the one that leads
     nodes/<node>             NodeRecord           ephemeral: a live host
@@ -46,6 +47,7 @@ import msgspec
 from orchestrator.errors import EXIT_REFUSED, EXIT_UNREACHABLE, VivaceError
 from orchestrator.records import (
     Assignment,
+    ClocksRecord,
     ClusterRecord,
     FragmentRecord,
     HistoryEvent,
@@ -114,6 +116,7 @@ class Folder(Generic[R_co]):
 
 
 CLUSTER = Key("cluster", ClusterRecord)
+CLOCKS = Key("clocks", ClocksRecord)
 LEADER = Key("leader", LeaderRecord)
 PROBLEMS = Key("problems", ProblemsRecord)
 NODES = Folder("nodes", NodeRecord)
@@ -147,6 +150,11 @@ class Versioned(Generic[R_co]):
     record: R_co
     version: int
     created: int = 0
+
+    @property
+    def report(self) -> tuple[int, int]:
+        """Orders all that was ever written at the path, whatever clocks say."""
+        return self.created, self.version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -175,8 +175,8 @@ def _outputs_table(outputs: Sequence[api.OutputStatus]) -> Table:
             f"[dim]{each.query}.[/]{each.stream}",
             each.site,
             count(each.rows),
-            ms(each.latency_ms_p50),
-            ms(each.latency_ms_p99),
+            _latency(each.latency_ms_p50, each.latency_uncertainty_ms),
+            _latency(each.latency_ms_p99, each.latency_uncertainty_ms),
             ms(each.deadline_ms),
             _bad(each.late_rows, f"{each.miss_pct:.2f} %"),
             lately,
@@ -184,6 +184,13 @@ def _outputs_table(outputs: Sequence[api.OutputStatus]) -> Table:
             count(each.repeated),
         )
     return table
+
+
+def _latency(latency_ms: float | None, uncertainty_ms: float | None) -> str:
+    """A latency, and by how much it may be wrong if clocks of several machines were compared."""
+    if latency_ms is None or uncertainty_ms == 0:
+        return ms(latency_ms)
+    return f"{ms(latency_ms)} ± {'?' if uncertainty_ms is None else ms(uncertainty_ms)}"
 
 
 def _bad(value: int, text: str) -> Text:

@@ -42,7 +42,7 @@ class Host:
             assert isinstance(item, FramesArrived)
             message = decode(item.frames, _no_stream)
             if isinstance(message, Ping):
-                self.transport.send(item.sender, encode(self.prober.answer(message)))
+                self.transport.send(item.sender, encode(self.prober.answer(message, now_us())))
             elif isinstance(message, Pong):
                 self.prober.measured(item.sender, message, now_us())
                 self.measured += 1

@@ -105,6 +105,7 @@ messages = st.one_of(
     st.builds(
         Pong,
         sent_us=counts,
+        answered_us=counts,
         position_ms=st.lists(st.floats(allow_nan=False), max_size=4).map(tuple),
         error=st.floats(allow_nan=False),
     ),

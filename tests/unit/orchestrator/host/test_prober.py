@@ -27,7 +27,7 @@ def prober(*peers: str) -> Prober:
 
 def exchange(one: Prober, other: Prober, name: str, rtt_ms: float, now_us: int = 10**9) -> None:
     """One host probes the other, which it knows by `name`."""
-    pong = other.answer(Ping(sent_us=now_us - round(rtt_ms * 1000)))
+    pong = other.answer(Ping(sent_us=now_us - round(rtt_ms * 1000)), now_us)
     one.measured(name, pong, now_us)
 
 
@@ -139,3 +139,25 @@ def test_a_coordinate_that_starts_over_is_counted() -> None:
     made = prober("b")
     made.measured("b", Pong(sent_us=0, position_ms=(1e308, 1e308, 1e308), error=0.5), 1000)
     assert made.resets == 1
+
+
+def test_clocks_of_other_machines_are_measured_by_the_same_probes() -> None:
+    hour_us = 3_600_000_000
+    one = Prober(np.random.default_rng(1), Linear(10), INTERVAL_US, anchor_us=hour_us)
+    near, far = (
+        Prober(np.random.default_rng(1), Linear(10), INTERVAL_US, anchor_us=us) for us in (7, -300)
+    )
+    one.use(("near", "far"), {"far": "machine"})
+    assert one.measures_clocks == frozenset()
+    # Both were booted at the same time; their wall clocks were read at different ones.
+    now_us = hour_us + 5_000_000
+    for name, other in (("near", near), ("far", far)):
+        anchor_us = 7 if name == "near" else -300
+        pong = other.answer(Ping(sent_us=now_us - 4000), now_us - hour_us - 1000 + anchor_us)
+        one.measured(name, pong, now_us)
+    assert one.measures_clocks == {"machine"}
+    (found,) = one.clocks(now_us).values()
+    assert abs(found.ahead_us) <= found.uncertainty_us < 2100
+    # A new boot is another machine.
+    one.use(("near", "far"), {"far": "machine, booted again"})
+    assert one.clocks(now_us) == {}

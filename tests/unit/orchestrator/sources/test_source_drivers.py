@@ -12,6 +12,8 @@ import pytest
 from pyarrow import parquet
 
 from orchestrator import sources
+from orchestrator.drivers import RETRY_US
+from orchestrator.host.cluster_clock import ClusterClock
 from orchestrator.host.events import SourceEmitted, SourceOpened
 from orchestrator.host.hosted_streams import Wanted
 from orchestrator.records import SourceAssignment, SourceSpec
@@ -236,3 +238,24 @@ def test_source_that_this_host_does_not_know_is_a_problem() -> None:
         "bad": "bad: vivace.sources: no driver is named telepathy in this process"
     }
     assert sources.restore(NUMBERS) == drivers.Numbers(every_ms=1.0)
+
+
+def test_a_source_goes_by_the_cluster_s_clock_and_retries_by_the_host_s(tmp_path: Path) -> None:
+    hour_us = 3_600_000_000
+    clock = ClusterClock()
+    clock.use(-hour_us)
+    path = tmp_path / "recording.parquet"
+    parquet.write_table(pa.Table.from_pydict({"timestamp": [1100], "number": [1]}), path)
+    replay = Replay(path=str(path), begin_ms=1000, end_ms=1200, interval_ms=100)
+    assigned = [assignment("s", sources.spec_of("replay", replay))]
+    made = SourceDrivers(clock=clock)
+    # The cluster's clock shows a µs less than 0, when the stream starts.
+    assert emitted(made.feed(assigned, hour_us - 1)) == []
+    assert made.next_due_us(assigned) == hour_us
+    (first,) = emitted(made.feed(assigned, hour_us))
+    assert first.ingestion_times_us.tolist() == [0]
+    assert made.next_due_us(assigned) == hour_us + 100_000
+    path.unlink()
+    broken = [msgspec.structs.replace(assigned[0], generation=2)]
+    made.feed(broken, hour_us)
+    assert made.next_due_us(broken) == hour_us + RETRY_US
