@@ -119,9 +119,7 @@ class HostCore:
         self.node = node
         self.clock = ClusterClock(anchor_us)
         budget = MemoryBudget(settings.memory_bytes)
-        self.replica_manager = manager = ReplicaManager(
-            node, budget, self.clock, observes=observes
-        )
+        self.replica_manager = manager = ReplicaManager(node, budget, self.clock, observes=observes)
         probe_us = round(settings.probe_interval_ms * 1000)
         self.prober = Prober(rng, settings.cpu, probe_us, anchor_us)
         self._heartbeat_us = round(settings.heartbeat_ms * 1000)

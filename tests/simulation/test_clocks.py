@@ -92,7 +92,7 @@ def assert_clocks_agree(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("hours", [1, -1])
 @pytest.mark.parametrize(("own_machines", "reboot"), [(False, False), (True, False), (True, True)])
-@pytest.mark.parametrize("sites", [("west-site",), ("exit",), ("west-site", "exit")], ids="+".join)
+@pytest.mark.parametrize("sites", [("exit",), ("west-site", "exit")], ids="+".join)
 def test_sites_started_again_after_their_clock_was_set(
     make: Make,
     recording: Input,
@@ -107,9 +107,15 @@ def test_sites_started_again_after_their_clock_was_set(
     assert_clocks_agree(scenario)
 
 
-@pytest.mark.parametrize("hours", [1, -1])
-@pytest.mark.parametrize("reboot", [False, True])
-@pytest.mark.parametrize("role", ["primary", "secondary"])
+@pytest.mark.parametrize(
+    ("role", "hours", "reboot"),
+    [
+        ("primary", 1, False),
+        ("primary", -1, True),
+        ("secondary", -1, False),
+        ("secondary", 1, True),
+    ],
+)
 def test_executor_started_again_after_its_clock_was_set(
     make: Make, recording: Input, role: str, hours: int, reboot: bool
 ) -> None:
