@@ -12,7 +12,6 @@ watermarks, never on chunk boundaries.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,9 +28,6 @@ type_names = {
     "bool": pa.bool_(),
 }
 """Column types of the query language, with the Arrow types that carry them."""
-
-_fillers = {pa.int64(): 0, pa.float64(): 0.0, pa.string(): "", pa.bool_(): False}
-"""The value that a digest reads in the place of a NULL."""
 
 TIMESTAMP = "_ts"
 """Name of the timestamp column (int64, milliseconds), first in every chunk's rows."""
@@ -229,56 +225,3 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
         watermarks_ms=np.concatenate([chunk.watermarks_ms for chunk in chunks]),
         ingestion_times_us=np.concatenate([chunk.ingestion_times_us for chunk in chunks]),
     )
-
-
-class RowDigest:
-    """A running checksum of rows, column by column.
-
-    It depends on the values and their order alone: not on how the rows are cut into batches, nor on
-    what the buffers hold in the place of NULLs. Rows of fixed width are read where they lie.
-    """
-
-    __slots__ = ("_checksums", "_rows")
-
-    def __init__(self) -> None:
-        self._rows = 0
-        self._checksums: list[list[int]] = []
-        """For each column: values, lengths of strings, positions of NULLs."""
-
-    def update(self, rows: pa.RecordBatch) -> None:
-        """Continue with these rows; all batches have the same schema."""
-        if not rows.num_rows:
-            return
-        if not self._checksums:
-            self._checksums = [[0, 0, 0] for _ in range(rows.num_columns)]
-        for checksums, column in zip(self._checksums, rows.columns, strict=True):
-            if column.null_count:
-                nulls = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
-                checksums[2] = zlib.crc32((nulls + self._rows).data, checksums[2])
-                column = column.fill_null(_fillers[column.type])
-            if column.type == pa.string():
-                _, offsets, values = column.buffers()
-                assert offsets is not None
-                places = np.frombuffer(memoryview(offsets), dtype=np.int32)
-                places = places[column.offset : column.offset + len(column) + 1]
-                checksums[1] = zlib.crc32(np.diff(places).data, checksums[1])
-                if values is not None:
-                    read = memoryview(values)[int(places[0]) : int(places[-1])]
-                    checksums[0] = zlib.crc32(read, checksums[0])
-            else:
-                fixed = np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
-                checksums[0] = zlib.crc32(fixed.data, checksums[0])
-        self._rows += rows.num_rows
-
-    @property
-    def value(self) -> int:
-        """The checksum, below 2⁶³: that of the values, and the number of rows modulo 2³¹."""
-        together = np.array(self._checksums, dtype="<u4")
-        return (self._rows % 2**31) << 32 | zlib.crc32(together.tobytes())
-
-    def copy(self) -> RowDigest:
-        """A digest that continues from the same rows."""
-        made = RowDigest()
-        made._rows = self._rows
-        made._checksums = [list(checksums) for checksums in self._checksums]
-        return made

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streams.arrow_buffers import VALIDITY, VALUES, bits, fixed
 from streams.chunk import type_names
 from topology.arrays import BoolArray, IntArray
 
@@ -220,34 +221,17 @@ def from_arrow(array: pa.Array, kind: str) -> Vector:
     """A column of a record batch. Floats that are not finite are NULL, as everywhere."""
     valid: BoolArray | None = None
     if array.null_count:
-        valid = _bits(array, VALIDITY)
+        valid = bits(array, VALIDITY)
     if kind in ("int", "float"):
-        values = np.frombuffer(_buffer(array, VALUES), storage[kind])[array.offset :][: len(array)]
+        values = fixed(array, storage[kind])
     elif kind == "bool":
-        values = _bits(array, VALUES)
+        values = bits(array, VALUES)
     else:
         values = array.to_numpy(zero_copy_only=False)
     if valid is not None:
         values = np.where(valid, values, fillers[kind])
     vector = Vector(values, valid)
     return finite(vector) if kind == "float" else vector
-
-
-VALIDITY, VALUES = 0, 1
-"""Places of buffers in Arrow arrays of fixed width."""
-
-
-def _bits(array: pa.Array, place: int) -> BoolArray:
-    """One of an array's buffers of bits."""
-    end = array.offset + len(array)
-    packed = np.frombuffer(_buffer(array, place), np.uint8)
-    return np.unpackbits(packed, count=end, bitorder="little")[array.offset :].view(np.bool_)
-
-
-def _buffer(array: pa.Array, place: int) -> memoryview:
-    """One of an array's buffers, which an array without rows need not have."""
-    buffer = array.buffers()[place]
-    return memoryview(b"" if buffer is None else buffer)
 
 
 def to_arrow(vector: Vector, kind: str) -> pa.Array:

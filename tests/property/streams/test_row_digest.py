@@ -9,7 +9,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.chunk import RowDigest, stream_schema
+from streams.chunk import stream_schema
+from streams.row_digest import RowDigest
 
 columns = {"k": "string", "i": "int", "x": "float", "b": "bool"}
 schema = stream_schema(columns)
@@ -73,14 +74,3 @@ def test_values_under_nulls_do_not_matter(given_rows: list[tuple[Any, ...]]) -> 
     masked = pa.RecordBatch.from_arrays(columns_with_rubbish, schema=schema)
     assert masked.equals(visible)
     assert digest(masked) == digest(visible)
-
-
-@given(st.lists(rows, max_size=8), st.lists(rows, min_size=1, max_size=8))
-def test_a_copy_goes_its_own_way(one: list[tuple[Any, ...]], other: list[tuple[Any, ...]]) -> None:
-    made = RowDigest()
-    made.update(batch(one))
-    copied, before = made.copy(), made.value
-    copied.update(batch(other))
-    assert made.value == before != copied.value
-    made.update(batch(other))
-    assert made.value == copied.value
