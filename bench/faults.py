@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import psutil
@@ -25,7 +26,8 @@ from bench.large_state import measure_large_state
 from bench.ours_failover import FRAGMENT, ROUND_MS, faults, write_input
 from bench.registry import Settings, benchmark
 from bench.silence import STEADY_S, longest_silence_ms
-from orchestrator.clock import now_us
+from orchestrator.clock import OFFSET_FILE
+from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
@@ -40,11 +42,14 @@ ROUNDS_BEFORE = 2
 
 RUNS = 10
 QUICK_RUNS = 1
+CLOCK_RUNS = 3
 
 PAUSE_S = 5.0
 BETWEEN_KILLS_S = 2.0
 STORE_AWAY_S = 30.0
 HEAL_TIMEOUT_S = 120.0
+HOUR_S = 3600
+ELSEWHERE = "elsewhere"
 LOOK_S = 0.2
 
 
@@ -56,10 +61,13 @@ class Faults:
     ----------
     ended
         Nodes whose host was ended on purpose; no other host may end.
+    clock_file
+        Holds the seconds by which processes that start take the machine's wall clock to be ahead.
     """
 
     store: Store
     ended: set[str]
+    clock_file: Path
 
     def kill(self, node: str) -> None:
         """SIGKILL to a node's host; an executor dies with it."""
@@ -108,6 +116,22 @@ class Faults:
         finally:
             server.resume()
 
+    def clock_ahead(self) -> None:
+        """The wall clock is set an hour ahead, and both sites are killed."""
+        self.clock_file.write_text(f"{HOUR_S}")
+        self.both_sites()
+
+    def clock_behind(self) -> None:
+        """The wall clock is set an hour back; the source's site and the primary are killed."""
+        self.clock_file.write_text(f"{-HOUR_S}")
+        self.kill(self.fragment().primary.node)
+        self.kill("edge")
+
+    def other_machine(self) -> None:
+        """The source's site is killed, and starts again as on a machine an hour ahead."""
+        self.clock_file.write_text(f"{HOUR_S} {ELSEWHERE}")
+        self.kill("edge")
+
     def _process(self, node: str) -> psutil.Process:
         """A site's host, or the Java process of an executor, with which its host ends."""
         view = read_view(self.store)
@@ -135,6 +159,9 @@ KINDS: Mapping[str, tuple[Callable[[Faults], None], int]] = {
     "primary_paused": (Faults.primary_paused, RUNS),
     "two_executors": (Faults.two_executors, RUNS),
     "store_away": (Faults.store_away, 1),
+    "clock_ahead": (Faults.clock_ahead, CLOCK_RUNS),
+    "clock_behind": (Faults.clock_behind, CLOCK_RUNS),
+    "other_machine": (Faults.other_machine, 1),
 }
 """Name → the fault, and how often it strikes."""
 
@@ -153,7 +180,7 @@ LARGE_STATE = "large_state"
 
 @benchmark("faults", kinds=(*KINDS, LARGE_STATE))
 def measure_faults(settings: Settings) -> Mapping[str, float]:
-    """Sites killed, hosts stopped, executors killed in turn, ZooKeeper away: silence and losses."""
+    """Sites and executors killed, hosts stopped, ZooKeeper away, clocks set: silence and losses."""
     wanted = settings.only or (*KINDS, LARGE_STATE)
     figures: dict[str, float] = {}
     if any(kind in wanted for kind in KINDS):
@@ -172,8 +199,14 @@ def _measure_small_state(settings: Settings, kinds: Sequence[str]) -> Mapping[st
         settings.say(f"{step}: {detail}")
 
     with tempfile.TemporaryDirectory(prefix="vivace-bench-") as work:
-        with running(manifests, Path(work), progress) as cluster:
-            acting = Faults(cluster.store, set())
+        clock_file = Path(work) / "clock"
+        clock_file.write_text("0")
+        # Sites and executors inherit it, and read the file when they start.
+        with (
+            patch.dict(os.environ, {OFFSET_FILE: str(clock_file)}),
+            running(manifests, Path(work), progress) as cluster,
+        ):
+            acting = Faults(cluster.store, set(), clock_file)
             before = _incarnations(cluster.store)
             time.sleep(ROUNDS_BEFORE * ROUND_MS / 1000)
             struck = [
@@ -185,6 +218,7 @@ def _measure_small_state(settings: Settings, kinds: Sequence[str]) -> Mapping[st
             ]
             time.sleep(STEADY_S)
             after = _incarnations(cluster.store)
+            clocks = read_view(cluster.store).cluster_clocks
         delivered = read_back(cluster.archive, FRAGMENT)
     arrivals_s = np.sort(delivered.completed_column("arrived_us")) / 1e6
     found = faults(delivered)
@@ -206,6 +240,17 @@ def _measure_small_state(settings: Settings, kinds: Sequence[str]) -> Mapping[st
         figures[f"{kind}.silence_ms_median"] = float(np.median(silences[kind]))
         figures[f"{kind}.silence_ms_max"] = max(silences[kind])
         figures[f"{kind}.healed_s_max"] = max(healed[kind])
+    if ELSEWHERE in clocks.machines:
+        # It is the same machine in truth.
+        known = {name: offset for name, offset in clocks.machines.items() if name != ELSEWHERE}
+        (here,), there = known.values(), clocks.machines[ELSEWHERE]
+        figures["other_machine.error_ms"] = abs(here.ahead_us - there.ahead_us) / 1000
+        figures["other_machine.uncertainty_ms"] = (
+            here.uncertainty_us + there.uncertainty_us
+        ) / 1000
+    if {"clock_ahead", "clock_behind", "other_machine"} & silences.keys():
+        figures["latency_ms_min"] = float(delivered.latencies_ms.min())
+        figures["latency_ms_max"] = float(delivered.latencies_ms.max())
     return figures
 
 
@@ -215,13 +260,17 @@ def _strike(acting: Faults, kind: str, said: str, say: Callable[[str], None]) ->
     before = _incarnations(acting.store)
     ended, acting.ended = acting.ended, set()
     say(said)
-    began_us = now_us()
+    began_us = _now_us(acting.store)
     KINDS[kind][0](acting)
     _await_healed(acting.store, {node: before[node] for node in acting.ended})
-    healed_us = now_us()
+    healed_us = _now_us(acting.store)
     acting.ended |= ended
     time.sleep(STEADY_S)
     return Struck(kind=kind, began_us=began_us, healed_us=healed_us)
+
+
+def _now_us(store: Store) -> int:
+    return cluster_now_us(read_view(store).cluster_clocks)
 
 
 def _incarnations(store: Store) -> dict[str, str]:

@@ -15,8 +15,8 @@ import msgspec
 
 from orchestrator.api.connection import Cluster
 from orchestrator.api.plans import PlanDocument, plan_document
-from orchestrator.clock import now_us
 from orchestrator.control.admission import admit
+from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.placing import PLANNED_AGAIN, with_first_epochs
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput, Unreachable
@@ -116,22 +116,22 @@ def write(
     for stream in (manifest.record for manifest in manifests.streams):
         if stream.name not in view.streams:
             store.create(STREAMS.key(stream.name), stream)
-            _note(store, "applied", f"stream {stream.name}", f"enters at {stream.site}")
+            _note(store, view, "applied", f"stream {stream.name}", f"enters at {stream.site}")
     submitted = {plan.query: plan for plan in plans}
     new = {q.record.name: q.record for q in manifests.queries if q.record.name not in view.queries}
     for name in dict.fromkeys((*submitted, *new)):
         if name in submitted:
-            _submit(store, submitted[name])
+            _submit(store, submitted[name], cluster_now_us(view.cluster_clocks))
         if name in new:
             store.create(QUERIES.key(name), new[name])
             detail = f"deadline {new[name].deadline_ms:g} ms, "
             detail += f"recovery bound {new[name].recovery_bound_ms:g} ms"
-            _note(store, "applied", f"query {name}", detail)
+            _note(store, view, "applied", f"query {name}", detail)
 
 
-def _submit(store: Store, plan: PlanRecord) -> None:
+def _submit(store: Store, plan: PlanRecord, at_us: int) -> None:
     key = PLANS.key(plan.query)
-    record = msgspec.structs.replace(plan, submitted_us=now_us())
+    record = msgspec.structs.replace(plan, submitted_us=at_us)
     try:
         former = store.get(key)
     except RecordInvalid as broken:
@@ -199,7 +199,7 @@ def apply(
     made = changes(view, manifests)
     planned_again: dict[str, str] = {}
     if not dry_run:
-        begun_us = now_us()
+        begun_us = cluster_now_us(view.cluster_clocks)
         write(store, view, manifests, admission.submissions)
         if wait:
             await_protected(store, [each.record.name for each in manifests.queries], on_progress)
@@ -337,16 +337,17 @@ def delete(cluster: Cluster, query: str) -> Deleted:
     kept = {stream for name in others for stream in view.dataflow.entering_streams(name)}
     unused = sorted(view.dataflow.entering_streams(query) - kept)
     store.delete(QUERIES.key(query), found.version)
-    _note(store, "deleted", f"query {query}", "")
+    _note(store, view, "deleted", f"query {query}", "")
     for stream in unused:
         # The version read now: the coordinator sets when a stream starts.
         now = store.get(STREAMS.key(stream))
         if now is not None:
             store.delete(STREAMS.key(stream), now.version)
-            _note(store, "deleted", f"stream {stream}", "nothing reads it any more")
+            _note(store, view, "deleted", f"stream {stream}", "nothing reads it any more")
     return Deleted(query=query, streams=tuple(unused))
 
 
-def _note(store: Store, kind: str, subject: str, detail: str) -> None:
-    event = HistoryEvent(at_us=now_us(), kind=kind, subject=subject, detail=detail)
+def _note(store: Store, view: ClusterView, kind: str, subject: str, detail: str) -> None:
+    at_us = cluster_now_us(view.cluster_clocks)
+    event = HistoryEvent(at_us=at_us, kind=kind, subject=subject, detail=detail)
     store.append_history(event)

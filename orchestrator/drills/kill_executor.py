@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from orchestrator.clock import now_us
 from orchestrator.control.audit_events import RESTORED
+from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.dataflow import Fragment
 from orchestrator.control.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.view import ClusterView, read_view
@@ -189,7 +189,8 @@ def run(store: Store, target: str | None, on_progress: Progress) -> Killed:
     """
     chosen = choose_protected(store, target, on_progress)
     on_progress("kill", f"{chosen.node}, primary of {', '.join(chosen.fragments) or 'nothing'}")
-    killed_us = now_us()
+    clocks = read_view(store).cluster_clocks
+    killed_us = cluster_now_us(clocks)
     sigkill(chosen.host_pid)
     view = _await(
         store,
@@ -203,7 +204,7 @@ def run(store: Store, target: str | None, on_progress: Progress) -> Killed:
         lambda v: _restored(v, chosen),
         f"redundancy is not restored after the loss of {chosen.node}",
     )
-    killed = Killed.recorded(chosen, killed_us, now_us(), view)
+    killed = Killed.recorded(chosen, killed_us, cluster_now_us(clocks), view)
     killed = replace(killed, unprotected_s=unprotected_s(store, killed_us))
     on_progress("restored", f"after {killed.redundancy_restored_s:.1f} s")
     if killed.unprotected_s is not None:

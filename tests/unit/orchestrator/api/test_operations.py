@@ -14,6 +14,7 @@ from orchestrator import api
 from orchestrator.api.cluster_status import NO_LEADER
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.manifest import cluster_record
+from orchestrator.records import ClockOffset
 from orchestrator.store.protocol import CLUSTER, NODES, QUERIES, RecordInvalid
 from tests.obedient_cluster import ObedientCluster, aircraft
 
@@ -56,6 +57,24 @@ def test_status_of_what_runs(running: ObedientCluster) -> None:
     assert all(each.redundant and each.secondary_state == "warm" for each in status.fragments)
     assert {each.site for each in status.outputs} == {"control-centre"}
     assert "planned" in {each.kind for each in status.history}
+
+
+def test_latencies_say_how_uncertain_they_are(running: ObedientCluster) -> None:
+    status = api.status(connected(running))
+    assert {each.latency_uncertainty_ms for each in status.outputs} == {0.0}
+    running.hosts["control-centre"].tell(machine="there")
+    running.settle()
+    status = api.status(connected(running))
+    assert {each.latency_uncertainty_ms for each in status.outputs} == {None}
+    measured = ClockOffset(ahead_us=7, uncertainty_us=1000)
+    running.hosts["paris"].tell(clocks={"there": measured})
+    running.settle()
+    status = api.status(connected(running))
+    (uncertainty_ms,) = {each.latency_uncertainty_ms for each in status.outputs}
+    assert uncertainty_ms is not None
+    assert 2.0 <= uncertainty_ms <= 5.0
+    samples = {s.name: s.value for s in api.metrics(connected(running)).metrics}
+    assert samples["vivace_output_latency_uncertainty_seconds"] == uncertainty_ms / 1000
 
 
 def test_lagging_standby_is_no_redundancy_in_the_status(running: ObedientCluster) -> None:

@@ -9,6 +9,8 @@ from orchestrator.control.admission import admit
 from orchestrator.control.planning.planner import Planning
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest import QueryManifest, StreamManifest
+from orchestrator.records import ClockOffset, ClocksRecord
+from orchestrator.store.protocol import CLOCKS
 from placement.errors import SolverStopped
 from tests.obedient_cluster import (
     STATEMENTS,
@@ -42,6 +44,41 @@ def test_plan_is_what_the_leader_then_does(cluster: ObedientCluster) -> None:
     }
     again = admit(cluster.view(), STREAMS, aircraft().queries).plan
     assert [p.operator for p in again.placements] == [p.operator for p in plan.placements]
+
+
+def put_sites_on_machines(cluster: ObedientCluster, apart_us: int) -> None:
+    """The output's site is on another machine than the receivers."""
+    ahead = {"here": 0, "there": 500}
+    machines = {name: ClockOffset(ahead_us=us, uncertainty_us=0) for name, us in ahead.items()}
+    machines["there"] = msgspec.structs.replace(machines["there"], uncertainty_us=apart_us)
+    cluster.hosts["control-centre"].tell(machine="there")
+    cluster.store.create(CLOCKS, ClocksRecord(machines=machines))
+
+
+def test_deadline_below_the_uncertainty_of_clocks_is_refused_with_figures(
+    cluster: ObedientCluster,
+) -> None:
+    put_sites_on_machines(cluster, apart_us=400_000)
+    error = refusal(cluster, query_manifest(deadline_ms=300.0))
+    assert (error.field, error.exit_status) == ("deadline", 2)
+    assert error.figures == {"deadline_ms": 300.0, "uncertainty_ms": 400.0}
+    for part in ("query proximity (query.yaml:1)", "within 400.0 ms", "Allow at least 401 ms"):
+        assert part in str(error)
+    admit(cluster.view(), STREAMS, [query_manifest(deadline_ms=401.0)])
+
+
+def test_on_one_machine_no_deadline_is_too_short_for_the_clock(cluster: ObedientCluster) -> None:
+    error = refusal(cluster, query_manifest(deadline_ms=0.5))
+    assert "uncertainty_ms" not in error.figures
+
+
+def test_nothing_is_admitted_while_the_clock_of_a_site_is_not_known(
+    cluster: ObedientCluster,
+) -> None:
+    cluster.hosts["control-centre"].tell(machine="there")
+    error = refusal(cluster, query_manifest())
+    assert (error.field, error.exit_status) == ("outputs", 2)
+    assert "clocks" in str(error)
 
 
 def test_admission_writes_nothing(cluster: ObedientCluster) -> None:
