@@ -511,7 +511,7 @@ class Assignment(Record, frozen=True, kw_only=True):
     """Every live host: links go to these and to no others."""
     clock_ahead_us: int | None = 0
     """By how much the cluster's clock is ahead of the machine's monotonic clock; None while nobody
-    knows. Nothing enters at the host until then, and sinks there wait."""
+    knows. Nothing enters and no replica starts at the host until then, and sinks there wait."""
 
 
 class ClusterRecord(Record, frozen=True, kw_only=True):

@@ -187,8 +187,9 @@ class ReplicaManager:
         """
         self.clock.use(assignment.clock_ahead_us)
         if not self.clock.known:
-            # Sources go by the cluster's clock. Sinks subscribe meanwhile, and wait.
-            assignment = msgspec.structs.replace(assignment, sources=())
+            # Sources go by the cluster's clock, and takeovers are recorded by it. Sinks subscribe
+            # meanwhile, and wait: else producers would drop what they lack.
+            assignment = msgspec.structs.replace(assignment, fragments=(), sources=())
         incarnations = {peer.node: peer.incarnation for peer in assignment.peers}
         renewed = {n for n, i in incarnations.items() if self.incarnations.get(n) != i}
         gone = self.incarnations.keys() - (incarnations.keys() - renewed)

@@ -11,7 +11,15 @@ from ha.messages import Subscribe
 from orchestrator.host.cluster_clock import ClusterClock
 from orchestrator.host.events import Deliver, SinkOpened
 from orchestrator.records import Assignment, SinkAssignment, SourceAssignment
-from tests.driven_host import COLUMNS, Driven, data, peers, subscribed
+from tests.driven_host import (
+    COLUMNS,
+    Driven,
+    assigned,
+    assignment_of,
+    data,
+    peers,
+    subscribed,
+)
 from tests.streams_of_numbers import chunk, numbers
 
 HOUR_US = 3_600_000_000
@@ -70,6 +78,15 @@ def test_sink_waits_until_the_clock_is_known_and_then_lacks_nothing() -> None:
     host.hear("one", subscribed(stream="f"))
     host.hear("one", data(chunk(0, [(10, 2), (20, 1)]), "f"))
     assert numbers([each.chunk for each in host.take(Deliver)]) == [0, 1, 2]
+
+
+def test_replica_does_not_begin_until_the_clock_is_known() -> None:
+    host = Driven("one")
+    known = assignment_of(assigned("primary", peer_replica="two"))
+    host.assign(msgspec.structs.replace(known, clock_ahead_us=None))
+    assert host.core.replica_statuses() == {}
+    host.assign(known)
+    assert host.core.replica_statuses().keys() == {"f"}
 
 
 def test_source_does_not_begin_until_the_clock_is_known() -> None:
