@@ -9,7 +9,7 @@ and send it again if the site is killed. A sink that is opened again says what i
 (`OpenSink.durable`), and the deliveries continue from there. If a flush keeps its deliveries
 together with their end, or not at all, each tuple is kept exactly once whenever the site dies. A
 sink that cannot tell what it has kept begins with the oldest output that producers still keep, and
-may get tuples twice.
+may get tuples twice; what it has flushed counts as kept, since producers cannot keep everything.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ class WriteBehind:
 
     A flush may wait for a disk. The host's loop, which also sends signs of life and serves other
     streams, does not. Deliveries that come while a flush is under way are written by the next one.
+    They are bounded by the host's credit: producers send no more than a window beyond what is kept
+    for good. If the sink cannot say what that is, everything that it has flushed counts.
 
     Parameters
     ----------
@@ -74,6 +76,8 @@ class WriteBehind:
                     self._sink.keep(delivery)
                 self._sink.flush()
                 durable = self._sink.durable
+                if durable is None and kept:
+                    durable = kept[-1].end
             except Exception as error:  # noqa: BLE001  A driver may fail in any way.
                 with self._changed:
                     self._error = error

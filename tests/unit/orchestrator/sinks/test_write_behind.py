@@ -129,3 +129,20 @@ def test_a_failed_sink_says_so_to_whoever_asks() -> None:
         behind.flush()
     with pytest.raises(OSError, match="No space left"):
         _ = behind.durable
+
+
+def test_what_a_sink_has_flushed_that_cannot_say_what_it_kept_counts_as_kept() -> None:
+    class Forgetful(SlowSink):
+        def flush(self) -> None:
+            super().flush()
+            self.durable = None
+
+    slow = Forgetful()
+    made = WriteBehind(slow)
+    made.keep(delivery(0))
+    made.flush()
+    assert slow.begun.wait(LONG_S)
+    assert made.durable is None
+    slow.disk.release()
+    until(lambda: made.durable == durable(0))
+    made.close()
