@@ -49,6 +49,10 @@ DEMAND_US = 3_000_000
 """How long a host that acknowledges nothing has output kept that it demands, beyond the log's
 bound, unless a sink there reads it. Its peer replica has long taken over then."""
 
+THROTTLED_US = 2_000_000
+"""How long a producer that was held up counts as throttled: hosts report about once a second, and
+credit comes and goes several times meanwhile."""
+
 OVERDUE_AFTER = 3
 """Acknowledgement intervals after which output that is not acknowledged is offered: an
 acknowledgement takes one, and the way there and back less than two."""
@@ -400,6 +404,26 @@ class OutputLog:
         cut = Position(next_seq=next_seq, watermark_ms=int(watermark_ms))
         if cut != self.end:
             raise InvariantViolation(f"log ends at {cut}, not at {self.end}")
+
+
+@dataclass(slots=True)
+class Throttle:
+    """Whether a producer is held up now, or was lately."""
+
+    held_up: bool = False
+    _until_us: int = 0
+    _now_us: int = 0
+
+    def update(self, now_us: int, *, held_up: bool) -> None:
+        """Note how it is now."""
+        self.held_up, self._now_us = held_up, now_us
+        if held_up:
+            self._until_us = now_us + THROTTLED_US
+
+    @property
+    def lately(self) -> bool:
+        """Whether it was held up a moment ago, for people to see."""
+        return self._now_us < self._until_us
 
 
 def _watermark_ms(cut: Position) -> int:

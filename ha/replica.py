@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ha.digest import OutputDigests
 from ha.messages import Data, Snapshot
-from ha.output_log import OutputLog
+from ha.output_log import OutputLog, Throttle
 from ha.roles import EpochRule, ReplicaRole, RoleEvent, transition
 from ha.subscription import Received, StreamCursor
 from streams.chunk import NO_WATERMARK, Chunk, Position
@@ -72,7 +72,7 @@ class Replica:
 
     Attributes
     ----------
-    held_up
+    throttle
         Whether it may evaluate nothing until its consumers have processed some of its output.
     """
 
@@ -93,7 +93,7 @@ class Replica:
         self.engine = FragmentEngine(program)
         self.log = OutputLog(self.engine.schema)
         self.digests = OutputDigests()
-        self.held_up = False
+        self.throttle = Throttle()
 
     @property
     def accepts_subscribers(self) -> bool:
@@ -165,10 +165,11 @@ class Replica:
 
         A standby sends nothing, so it goes on until its output log is full of what they demand.
         """
-        was_held_up = self.held_up
+        was_held_up = self.throttle.held_up
         by_credit = self.role is ReplicaRole.PRIMARY
-        self.held_up = self.log.is_held_up(now_us, by_credit=by_credit)
-        return was_held_up and not self.held_up
+        held_up = self.log.is_held_up(now_us, by_credit=by_credit)
+        self.throttle.update(now_us, held_up=held_up)
+        return was_held_up and not held_up
 
     def evaluate(self, limit: int, tuples: int | None = None) -> Evaluated | None:
         """Evaluate complete timestamp groups (`FragmentEngine.advance`), and keep the output."""
@@ -184,7 +185,9 @@ class Replica:
     @property
     def has_work(self) -> bool:
         """Whether `evaluate` would evaluate anything, and may."""
-        return self.role is not ReplicaRole.WARMING and not self.held_up and self.engine.ready
+        return (
+            self.role is not ReplicaRole.WARMING and not self.throttle.held_up and self.engine.ready
+        )
 
     @property
     def output_watermark_ms(self) -> int | None:
@@ -300,7 +303,7 @@ class Replica:
         for entry in self.inputs.values():
             entry.cursor.reset()
             entry.release()
-        self.held_up = False
+        self.throttle = Throttle()
         return True
 
     def check_invariants(self) -> None:

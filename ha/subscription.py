@@ -184,6 +184,9 @@ PATIENCE_US = 15_000_000
 """How long a host that lacks tuples waits for a producer that does not answer, before it counts the
 tuples as lost: longer than a busy machine keeps anybody from answering."""
 
+STANDBY_PATIENCE_US = 1_000_000
+"""How long a standby waits for it: its primary, which need not lack them, gives it its state."""
+
 
 @dataclass(slots=True)
 class Link:
@@ -333,9 +336,12 @@ class Subscription:
         return [(other, self._ask(link, now_us)) for other, link in fed]
 
     def missing(self, node: str, now_us: int) -> Subscribe | None:
-        """The request to send to `node` after a gap; None while an answer is awaited."""
+        """The request to send to `node` after a gap.
+
+        None while an answer is awaited, or if `node` has answered that it keeps no more.
+        """
         link = self._links.get(node)
-        if link is None or link.start is None:
+        if link is None or link.start is None or self.holed(node):
             return None
         return self._ask(link, now_us)
 
@@ -370,10 +376,10 @@ class Subscription:
             link.feed = True
         return [(node, self._ask(link, now_us))]
 
-    def unrecoverable(self, reader: str, now_us: int) -> bool:
+    def unrecoverable(self, reader: str, now_us: int, patience_us: int = PATIENCE_US) -> bool:
         """Whether no producer keeps the tuples that a reader lacks next.
 
-        A producer that has not answered for `PATIENCE_US` counts as one that lacks them too.
+        A producer that has not answered for `patience_us` counts as one that lacks them too.
         """
         cursor = self.readers[reader]
         if cursor.position is None:
@@ -382,7 +388,7 @@ class Subscription:
         for link in self._links.values():
             if link.start is None:
                 since_us = link.waits_since_us
-                beyond.append(since_us is not None and now_us - since_us >= PATIENCE_US)
+                beyond.append(since_us is not None and now_us - since_us >= patience_us)
             else:
                 beyond.append(
                     link.generation != cursor.generation
@@ -398,7 +404,9 @@ class Subscription:
             and link.start is not None
             and not link.whole
             and any(
-                cursor.position is not None and link.start.next_seq > cursor.position.next_seq
+                cursor.position is not None
+                and link.generation == cursor.generation
+                and link.start.next_seq > cursor.position.next_seq
                 for cursor in self.readers.values()
             )
         )

@@ -14,6 +14,7 @@ from orchestrator.control.latencies import latency_uncertainty_ms
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.records import (
     FragmentRecord,
+    MemoryStatus,
     NodeRecord,
     ReplicaId,
     SinkStatus,
@@ -39,6 +40,8 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
         Its CPU axis.
     counters
         Everything the host counts, by name.
+    memory
+        What its queues take, and may take.
     """
 
     node: str
@@ -50,13 +53,14 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     secondaries: int
     pid: int
     counters: dict[str, int]
+    memory: MemoryStatus | None = None
 
 
 class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A fragment: `redundant` when its primary runs, and a warm secondary follows it.
 
     `unprotected_s` is how long it was not the last time, or has not been since; None if the history
-    does not tell.
+    does not tell. It is `throttled` if its primary waits for consumers, or did so a moment ago.
     """
 
     query: str
@@ -69,12 +73,16 @@ class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
     secondary_state: str
     redundant: bool
     unprotected_s: float | None = None
+    throttled: bool = False
 
 
 class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A stream where it enters: tuples let in, and tuples that its load shedder dropped.
 
-    `skipped` is the input that it left out when it last began anew, because its site was away.
+    `skipped` is the input that it left out when it last began anew, because its site was away. It
+    is `throttled` if its source waits for consumers, or did so a moment ago, and `slipped_ms` is by
+    how much its time axis has slipped because of that. `overflowed` tuples were dropped because the
+    source cannot wait and the site's buffer was full.
     """
 
     stream: str
@@ -82,6 +90,9 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     entered: int
     shed: int
     skipped: Skipped | None = None
+    throttled: bool = False
+    slipped_ms: float = 0.0
+    overflowed: int = 0
 
 
 class OutputStatus(SinkStatus, frozen=True, kw_only=True):
@@ -174,12 +185,14 @@ def _node(node: NodeRecord, records: list[FragmentRecord]) -> NodeStatus:
         secondaries=sum(record.secondary == me for record in records),
         pid=node.pid,
         counters=node.counters,
+        memory=node.memory,
     )
 
 
 def _fragment(
     view: ClusterView, record: FragmentRecord, events: Sequence[HistoryEntry]
 ) -> FragmentStatus:
+    primary = view.status(record.primary, record.fragment)
     secondary = view.status(record.secondary, record.fragment)
     if record.secondary is None:
         state = "none"
@@ -201,6 +214,7 @@ def _fragment(
         secondary_state=state,
         redundant=view.protected(record),
         unprotected_s=_unprotected_s(view, record, events),
+        throttled=primary is not None and primary.throttled,
     )
 
 
@@ -234,6 +248,9 @@ def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
             entered=source.next_seq,
             shed=source.shed,
             skipped=source.skipped,
+            throttled=source.throttled,
+            slipped_ms=source.slipped_ms,
+            overflowed=source.overflowed,
         )
         for name, site, source in found
     )

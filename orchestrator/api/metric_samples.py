@@ -71,6 +71,15 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
     yield _gauge("host_up", "1 for each host that is alive.", ("node", "kind", "region"), (
         ((each.node, each.kind, each.region), 1) for each in document.nodes
     ))  # fmt: skip
+    yield _gauge("host_memory_budget_bytes", "Memory that a host's queues may take.", ("node",), (
+        ((each.node,), each.memory.budget) for each in document.nodes if each.memory
+    ))  # fmt: skip
+    yield _gauge("host_memory_bytes", "Memory that a host's queues take.", ("node", "queue"), (
+        ((each.node, queue), getattr(each.memory, queue))
+        for each in document.nodes
+        if each.memory
+        for queue in ("logs", "inputs", "sinks", "transit")
+    ))  # fmt: skip
     yield _counter("host_events", "Events that hosts have counted.", ("node", "event"), (
         ((each.node, event), times)
         for each in document.nodes
@@ -78,12 +87,16 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
     ))  # fmt: skip
     yield from _tabled(document.fragments, "fragment", ("query", "fragment"), (
         ("redundant", "1 with a warm standby, else 0.", "redundant", 1),
+        ("throttled", "1 if it waits for consumers.", "throttled", 1),
         ("epoch", "Fencing number, which rises with each change of primary.", "epoch", 1),
         ("sub_deadline_seconds", "Time within which it must evaluate.", "sub_deadline_ms", 1000),
     ))  # fmt: skip
     yield from _tabled(document.streams, "stream", ("stream", "site"), (
         ("tuples_total", "Tuples that have entered.", "entered", 1),
         ("shed_tuples_total", "Tuples that a load shedder has dropped.", "shed", 1),
+        ("throttled", "1 if its source waits for consumers.", "throttled", 1),
+        ("slipped_seconds", "By how much its source has waited.", "slipped_ms", 1000),
+        ("overflowed_tuples_total", "Tuples dropped at a full buffer.", "overflowed", 1),
     ))  # fmt: skip
     labels = ("query", "stream", "site")
     yield from _tabled(document.outputs, "output", labels, (

@@ -304,7 +304,7 @@ class HostCore:
                 lags_since_us=None if (us := hosted.lags_since_us) is None else at(us),
                 cost=self._dispatcher.cost(name),
                 failure=hosted.failure,
-                throttled=hosted.replica.held_up,
+                throttled=hosted.replica.throttle.lately,
             )
             for name, hosted in self.replica_manager.replicas.items()
         }

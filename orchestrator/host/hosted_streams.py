@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ha.messages import Data, Subscribe
-from ha.output_log import OutputLog
+from ha.output_log import OutputLog, Throttle
 from ha.subscription import Receipt, StreamCursor, past
 from orchestrator.host.events import Deliver, Durable, SourceEmitted, SourceReread
 from orchestrator.records import SinkAssignment, SinkStatus, Skipped, SourceAssignment, SourceStatus
@@ -54,7 +54,7 @@ class HostedSource:
         Whether it is known where the log begins.
     skipped
         What the stream left out when it began anew.
-    throttled
+    throttle
         Whether the source waits for consumers.
     slipped_us
         By how much the source's time axis has slipped because of that.
@@ -73,7 +73,7 @@ class HostedSource:
         self._shed = self._overflowed = 0
         self._withheld: SourceEmitted | None = None
         self._withheld_tuples = self._withheld_from_ms = 0
-        self.throttled = False
+        self.throttle = Throttle()
         self.slipped_us = 0
         self._had_ms = NO_WATERMARK
         self._begins_after_ms: int | None = None
@@ -137,8 +137,9 @@ class HostedSource:
         A source that can be read again from any position waits. Of any other, tuples go on to enter
         until the output log is full of what consumers demand; see `enter`.
         """
-        self.throttled = self.assignment.resumes and self.log.is_held_up(now_us, by_credit=True)
-        return self.throttled
+        held_up = self.assignment.resumes and self.log.is_held_up(now_us, by_credit=True)
+        self.throttle.update(now_us, held_up=held_up)
+        return held_up
 
     def enter(self, emitted: SourceEmitted, now_us: int) -> None:
         """Number the tuples that the load shedder admits, and keep them in the output log.
@@ -194,7 +195,7 @@ class HostedSource:
             next_seq=self.log.end.next_seq,
             shed=self._shed,
             skipped=self.skipped,
-            throttled=self.throttled,
+            throttled=self.throttle.lately,
             slipped_ms=self.slipped_us / 1000,
             overflowed=self._overflowed,
         )

@@ -25,7 +25,7 @@ from ha.messages import (
     Unsubscribe,
 )
 from ha.roles import ReplicaRole, RoleEvent
-from ha.subscription import Receipt, Subscription
+from ha.subscription import PATIENCE_US, STANDBY_PATIENCE_US, Receipt, Subscription
 from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox
 from orchestrator.host.hosted_streams import SINK_PREFIX
@@ -197,7 +197,10 @@ class InputProcessor:
         if receipt is not Receipt.GAP:
             return receipt
         self._send(subscription.ask_others(sender, now_us) if subscription.holed(sender) else [])
-        if not subscription.unrecoverable(reader, now_us):
+        hosted = self.replica_manager.replicas.get(reader)
+        is_standby = hosted is not None and hosted.replica.role is not ReplicaRole.PRIMARY
+        patience_us = STANDBY_PATIENCE_US if is_standby else PATIENCE_US
+        if not subscription.unrecoverable(reader, now_us, patience_us):
             return receipt
         cursor = subscription.readers[reader]
         begins = cursor.position.next_seq if cursor.position is not None else 0

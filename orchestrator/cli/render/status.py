@@ -38,6 +38,8 @@ noteworthy = {
     "snapshots_refused": "states from hosts that may not send them",
     "messages_failed": "messages that could not be handled",
     "sends_to_full_queue": "messages dropped at a full queue",
+    "arrivals_dropped": "messages that arrived and were dropped, because too many waited",
+    "standbys_left_behind": "standbys that could not follow and started over",
 }
 """Counters that status shows to people when they are not 0; `--json` has all of them."""
 
@@ -90,9 +92,13 @@ def concerns(document: api.StatusDocument) -> list[str]:
     )
     late = [(pct, stream) for pct, stream in late if pct > LATE_PCT]
     bare = [each.fragment for each in document.fragments if not each.redundant]
+    slow = [each.stream for each in document.streams if each.throttled]
+    full = [each.stream for each in document.streams if each.overflowed]
     empty = [each.stream for each in document.streams if not each.entered]
     phrases = {
         "without a primary": _some(dead),
+        "input dropped at a full buffer": _some(full),
+        "throttled": _some(slow),
         "late": _some([f"{stream} {pct:.1f} %" for pct, stream in late]),
         "problems": str(len(document.problems)) if document.problems else "",
         "without a warm standby": _some(bare),

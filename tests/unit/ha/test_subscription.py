@@ -117,6 +117,13 @@ def test_tuples_are_lost_only_if_no_producer_has_them() -> None:
     assert made.unrecoverable("r0", 0)
 
 
+def test_a_producer_that_no_longer_keeps_what_is_missing_is_not_asked_again() -> None:
+    made = confirmed(at(AT_30))
+    made.answered("primary", answer(AT_80))
+    assert made.missing("primary", 0) is None
+    assert made.missing("secondary", 0) is not None
+
+
 def test_a_producer_that_does_not_answer_is_not_waited_for_for_ever() -> None:
     made = confirmed(at(AT_30))
     made.answered("primary", answer(AT_80))
