@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from ha.roles import ReplicaRole
+from orchestrator.simulation.faults import Slow
 from orchestrator.simulation.observed import Arrival, Observed
 from orchestrator.simulation.oracle import Expected, Row, rows_of
 from orchestrator.simulation.schedule import Shape
@@ -42,6 +43,8 @@ def findings(seen: Observed, expected: dict[str, Expected]) -> list[str]:
         *_acknowledged(seen),
         *_diverged(seen),
         *_primaries(seen),
+        *_budgets(seen),
+        *_overload(seen),
         *_bound(seen),
     ]
 
@@ -259,7 +262,47 @@ def _primaries(seen: Observed) -> Iterator[str]:
             yield f"epochs: {name} had primaries {nodes} in epoch {epoch}"
 
 
-NO_BOUND = frozenset({"clock", "slow", "delay", "replaced"})
+def _budgets(seen: Observed) -> Iterator[str]:
+    for node, memory in seen.over_budget.items():
+        yield f"memory: the queues of {node} took {memory.used} of {memory.budget} bytes: {memory}"
+
+
+TAKEOVER_EVERY_MS = 1000.0
+"""How often a fragment may change its primary because a host that lives is slow."""
+
+RECOVERS_MS = 2500.0
+"""How long after the end of an overload output may still be late."""
+
+IN_TIME_MS = 1000.0
+"""Latency once an overload is over."""
+
+
+def _overload(seen: Observed) -> Iterator[str]:
+    """A slow host is not taken for a dead one again and again; afterwards output is in time."""
+    if seen.schedule.shape is not Shape.SINGLE or seen.stuck:
+        return
+    ((fault),) = seen.schedule.faults
+    if not isinstance(fault, Slow):
+        return
+    takeovers = Counter(
+        entry.text.split(":")[0] for entry in seen.entries if entry.text.startswith("took over ")
+    )
+    for change, count in takeovers.items():
+        if count > 2 + fault.for_ms / TAKEOVER_EVERY_MS:
+            yield f"overload: {change} {count} times because a host is slow for {fault.for_ms} ms"
+    settled_us = seen.began_us + (fault.ends_ms + RECOVERS_MS) * 1000
+    for stream, arrivals in seen.arrivals.items():
+        late_ms = [
+            latency_ms
+            for arrival in arrivals
+            if (entered_us := int(arrival.delivery.chunk.ingestion_times_us[-1])) > settled_us
+            and (latency_ms := (arrival.at_us - entered_us) / 1000) > IN_TIME_MS
+        ]
+        if late_ms:
+            yield f"overload: {stream} is {max(late_ms):.0f} ms late long after the load has gone"
+
+
+NO_BOUND = frozenset({"clock", "slow", "delay", "replaced", "disk"})
 """Kinds of faults after which output may be late for as long as they last."""
 
 SCHEDULING_MS = 60.0

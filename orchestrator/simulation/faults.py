@@ -92,6 +92,10 @@ class Restart(Enum):
     MACHINE = "machine"
 
 
+class Disk(Struck, frozen=True, kw_only=True, tag="disk"):
+    """A site's disk is full: its sinks keep nothing for good."""
+
+
 class Clock(Struck, frozen=True, kw_only=True, tag="clock"):
     """The wall clock of a host's machine is set, and its clocks run fast or slow for a while.
 
@@ -181,7 +185,17 @@ class Break(Linked, frozen=True, kw_only=True, tag="connection"):
 
 
 AnyFault = (
-    Crash | Pause | StoreCut | Slow | Clock | CoordinatorCrash | StoreAway | Cut | Delay | Break
+    Crash
+    | Pause
+    | StoreCut
+    | Slow
+    | Disk
+    | Clock
+    | CoordinatorCrash
+    | StoreAway
+    | Cut
+    | Delay
+    | Break
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 from orchestrator.host.events import Deliver, Durable
@@ -20,6 +21,11 @@ class MemorySinks:
         Takes everything that is flushed.
     clock_us
         The world's clock.
+
+    Attributes
+    ----------
+    full
+        Nodes that have no space left.
     """
 
     def __init__(self, deliver: Deliveries, clock_us: Callable[[], int]) -> None:
@@ -27,6 +33,7 @@ class MemorySinks:
         self.clock_us = clock_us
         self.durable: dict[tuple[str, str, int], Durable] = {}
         self.newest: dict[tuple[str, str, int], MemorySink] = {}
+        self.full: set[str] = set()
 
     def open(self, node: str, assignment: SinkAssignment) -> MemorySink:
         """Continue a stream at a node."""
@@ -57,7 +64,14 @@ class MemorySink:
         """Keep all deliveries for good.
 
         As in an archive, what is written by a process that was replaced is no part of the output.
+
+        Raises
+        ------
+        OSError
+            There is no space left.
         """
+        if self._node in self._disks.full and self._kept:
+            raise OSError(errno.ENOSPC, "no space left on the simulated disk")
         if self._disks.newest[self._key] is not self:
             self._kept.clear()
         for delivery, arrived_us in self._kept:

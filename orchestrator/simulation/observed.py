@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from orchestrator.host.events import Deliver
-from orchestrator.records import ReplicaId
+from orchestrator.records import MemoryStatus, ReplicaId
 from orchestrator.simulation.schedule import Schedule
 from orchestrator.simulation.setting import Setting
 from orchestrator.simulation.world import World
@@ -59,6 +59,8 @@ class Observed:
         Stream of the visitor → what its sink has received.
     visits
         Whether the visitor is there.
+    over_budget
+        Node → its queues when they first took more than their budget.
     stuck
         What did not come about in time.
     """
@@ -83,6 +85,7 @@ class Observed:
     )
     visited: dict[str, list[Arrival]] = field(default_factory=dict[str, list[Arrival]])
     visits: bool = False
+    over_budget: dict[str, MemoryStatus] = field(default_factory=dict[str, MemoryStatus])
     stuck: list[str] = field(default_factory=list[str])
     entries: list[Entry] = field(default_factory=list[Entry])
     healed: bool = False

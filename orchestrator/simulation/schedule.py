@@ -26,6 +26,7 @@ from orchestrator.simulation.faults import (
     Crash,
     Cut,
     Delay,
+    Disk,
     Linked,
     Observe,
     Pause,
@@ -40,6 +41,10 @@ from orchestrator.simulation.setting import Setting, random_setting
 
 FIRST_FAULT_MS, LAST_FAULT_MS = 300, 3500
 """Faults strike between these times; the streams go on for several seconds after them."""
+
+MOST_SLOWNESS = 3000
+"""Factor by which evaluation takes longer: a batch of one tuple then takes a sixth of a second, so
+that the host neither follows its input nor sends its heartbeats in time."""
 
 
 class Shape(Enum):
@@ -220,9 +225,13 @@ def _slow(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
     return Slow(
         at_ms=at_ms,
         target=_executor(rng, setting),
-        factor=float(_lasting(rng, 2, 200)),
+        factor=float(_lasting(rng, 2, MOST_SLOWNESS)),
         for_ms=_lasting(rng, 100, 4000),
     )
+
+
+def _disk(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    return Disk(at_ms=at_ms, target=_pick(rng, setting.sites), for_ms=_lasting(rng, 100, 4000))
 
 
 def _clock(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
@@ -251,6 +260,7 @@ KINDS: dict[str, Draw] = {
     "connection": _connection,
     "delay": _delay,
     "slow": _slow,
+    "disk": _disk,
     "clock": _clock,
 }
 """The kinds of faults that can be chosen, by name."""

@@ -37,6 +37,9 @@ from topology.arrays import IntArray
 BEGIN_MS = 1_700_000_000_000
 COLUMNS = {"key": "int", "value": "int"}
 RECOVERY_BOUND_MS = 500.0
+
+MEMORY_BYTES, LITTLE_MEMORY_BYTES = 256 * 2**20, 128 * 2**10
+"""Budgets of a host; the second one has room for some seconds of its streams."""
 LONGEST_WINDOW_MS = 3_000
 """No window of a statement holds tuples for longer."""
 
@@ -240,6 +243,8 @@ def random_setting(seed: int) -> Setting:
         for one in places
     }
     visitor, visiting = _visitor(more, programs, sites)
+    has_little = np.random.default_rng((seed, 7)).random() < 0.3
+    memory_bytes = LITTLE_MEMORY_BYTES if has_little else MEMORY_BYTES
     return Setting(
         cluster=ClusterRecord(
             name="random",
@@ -248,6 +253,7 @@ def random_setting(seed: int) -> Setting:
             suspect_after_ms=6 * heartbeat_ms,
             ack_interval_ms=float(rng.choice([50.0, 100.0, 100.0])),
             probe_interval_ms=1000.0,
+            memory_bytes=memory_bytes,
         ),
         specs=tuple(_spec(place, NodeKind.EXECUTOR) for place in nodes)
         + tuple(_spec(place, NodeKind.SITE) for place in sites),

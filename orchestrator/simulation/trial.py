@@ -35,6 +35,7 @@ from orchestrator.simulation.faults import (
     Crash,
     Cut,
     Delay,
+    Disk,
     Observe,
     Pause,
     Restart,
@@ -251,6 +252,10 @@ class Trial:
             case Slow(factor=factor):
                 hosts[0].slowness = factor
                 self._after(fault, lambda: setattr(hosts[0], "slowness", 1.0))
+            case Disk():
+                full = self.world.disks.full
+                full.add(hosts[0].spec.node)
+                self._after(fault, lambda: full.discard(hosts[0].spec.node))
             case Clock():
                 self._set_clock(fault, hosts[0])
             case CoordinatorCrash():
@@ -381,10 +386,13 @@ class Trial:
         self.world.lead(*candidate, until=lambda: candidate not in self._candidates)
 
     def _supervise(self) -> None:
-        """Start every host again that has ended, some time later."""
+        """Start every host again that has ended, some time later; look at the queues of others."""
         for node in self._nodes:
             host = self.world.hosts[node]
             if host.alive:
+                memory = host.core.replica_manager.memory()
+                if memory.used > memory.budget:
+                    self.observed.over_budget.setdefault(node, memory)
                 continue
             if host.store.writes_left == 0:
                 host.store.writes_left = None

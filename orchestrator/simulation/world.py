@@ -116,6 +116,8 @@ class World:
         Time between two steps in which a host reads a snapshot's state.
     check_every_us
         Least time between two checks of a host's invariants; they take longer than a turn.
+    disks
+        Of the sites whose sinks keep deliveries in memory.
     on_broken
         Told of a host whose turn raised an error, which would have ended its process; None: the
         error is raised.
@@ -148,7 +150,8 @@ class World:
         self.hosts: dict[str, SimulatedHost] = {}
         self.trace: list[Traced] = []
         self.cluster = cluster
-        self.open_sink = open_sink or MemorySinks(deliver, lambda: self.now_us).open
+        self.disks = MemorySinks(deliver, lambda: self.now_us)
+        self.open_sink = open_sink or self.disks.open
         self.costs = costs or Costs()
         self.cost_rng = np.random.default_rng((seed, 1))
         self.check_invariants = False

@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from orchestrator.records import ReplicaId
+from orchestrator.records import MemoryStatus, ReplicaId
 from orchestrator.simulation.campaign import check
 from orchestrator.simulation.checks import findings
 from orchestrator.simulation.faults import Pause, Slow
@@ -135,3 +135,21 @@ def test_an_observer_that_lacks_a_tuple(kept: Observed) -> None:
     watched = {("watch", stream): arrivals[:i] + arrivals[i + 1 :]}
     assert _found(replace(kept, watched={("watch", stream): arrivals})) == set()
     assert _found(replace(kept, watched=watched)) == {"observer"}
+
+
+def test_queues_that_take_more_than_their_budget(kept: Observed) -> None:
+    over = {"n1": MemoryStatus(budget=10, logs=11)}
+    assert "memory" in _found(replace(kept, over_budget=over))
+
+
+def test_a_slow_host_that_is_taken_for_dead_again_and_again(kept: Observed) -> None:
+    entries = [Entry(kept.began_us, "n1", "took over f1: silent; epoch 2") for _ in range(3)]
+    assert "overload" in _found(replace(kept, entries=[*kept.entries, *entries]))
+    assert "overload" not in _found(replace(kept, entries=[*kept.entries, *entries[:2]]))
+
+
+def test_output_that_is_late_long_after_an_overload(kept: Observed) -> None:
+    def delay(arrivals: list[Arrival]) -> list[Arrival]:
+        return [*arrivals[:-1], replace(arrivals[-1], at_us=arrivals[-1].at_us + 2_000_000)]
+
+    assert "overload" in _found(_with_arrivals(kept, delay))
