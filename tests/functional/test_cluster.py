@@ -1,4 +1,7 @@
-"""A whole cluster by hand, as in the tour: up, apply, status, tail, a drill, sites killed, down."""
+"""A whole cluster by hand, as in the tour: up, apply, status, tail, a drill, sites killed, down.
+
+The clock is set by an hour before sites start again.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
+from orchestrator.clock import OFFSET_FILE
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.sinks import read_back
 from tests.conftest import WaitUntil
 from tests.functional.conftest import Vivace
 from tests.pairs import SITES, Input, answer
+
+HOUR_S = 3600
 
 pytestmark = [
     pytest.mark.spark,
@@ -48,6 +55,15 @@ def processes(folder: Path) -> list[str]:
     return lines
 
 
+@pytest.fixture(autouse=True)
+def clock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Holds the seconds by which processes that start take the wall clock to be ahead."""
+    file = tmp_path / "clock"
+    file.write_text("0")
+    monkeypatch.setenv(OFFSET_FILE, str(file))
+    return file
+
+
 @pytest.fixture
 def data(tmp_path: Path, vivace: Vivace, wait_until: WaitUntil) -> Iterator[Path]:
     """Folder of the cluster; nothing of it survives the test."""
@@ -59,7 +75,7 @@ def data(tmp_path: Path, vivace: Vivace, wait_until: WaitUntil) -> Iterator[Path
 
 
 def test_up_apply_status_tail_drill_down(
-    vivace: Vivace, data: Path, tmp_path: Path, wait_until: WaitUntil
+    vivace: Vivace, data: Path, tmp_path: Path, clock_file: Path, wait_until: WaitUntil
 ) -> None:
     manifests = tmp_path / "manifests"
     manifests.mkdir()
@@ -90,7 +106,9 @@ def test_up_apply_status_tail_drill_down(
     assert report["redundancy_restored_s"] > 0
     assert report["killed_node"] in {"n1", "n2", "n3"}
 
-    for sites in (("west-site",), ("exit",), ("west-site", "exit")):
+    for sites, hours in ((("west-site",), 1), (("exit",), -1), (("west-site", "exit"), 0)):
+        # As if the machine's clock had been set before they start again.
+        clock_file.write_text(str(hours * HOUR_S))
         kill_sites(data, *sites)
         before = min(row["watermark_ms"] or 0 for row in sinks(vivace))
         wait_until(lambda before=before: resumed(vivace, before))
@@ -102,6 +120,7 @@ def test_up_apply_status_tail_drill_down(
         end_ms = int(kept.completed_column("watermark_ms")[-1])
         assert sequence_faults(kept) == SequenceFaults(lost=0, repeated=0)
         assert answer(kept) == [row for row in expected if row[0] <= end_ms]
+        assert float(np.abs(kept.latencies_ms).max()) < HOUR_S * 1000 / 2
 
 
 def kill_sites(folder: Path, *sites: str) -> None:
