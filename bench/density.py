@@ -1,12 +1,13 @@
 """Benchmark `density`: many small queries on one machine, first undisturbed, then a kill.
 
 The workload is `bench.density_workload`; links are not those of a WAN. For each number of queries a
-cluster is started and all queries are applied. A quiet stretch of the recording tells what
-replicas cost that receive nothing but watermarks, a busy one the latencies. No host fails in
-either, so every suspicion and takeover is a false one. Then an executor is killed, and the drill
-waits until every fragment has a warm secondary again.
+cluster is started, and the queries are applied, some at a time, until all are or admission refuses
+further ones. What follows is measured with those that were admitted. A quiet stretch of the
+recording tells what replicas cost that receive nothing but watermarks, a busy one the latencies. No
+host fails in either, so every suspicion and takeover is a false one. Then an executor is killed,
+and the drill waits until every fragment has a warm secondary again.
 
-A size that is refused, does not start, or does not recover has the figures measured until then;
+A size that does not start or does not recover has the figures measured until then;
 `<queries>.admitted` and `<queries>.recovered` tell.
 """
 
@@ -20,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import psutil
 
@@ -36,14 +38,14 @@ from bench.density_workload import (
     workload,
 )
 from bench.registry import Settings, benchmark
-from orchestrator.api import Cluster, apply
+from orchestrator.api import Cluster, apply, status
 from orchestrator.clock import now_us
 from orchestrator.control.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import Killed
 from orchestrator.drills.measurement import outage
-from orchestrator.errors import VivaceError
+from orchestrator.errors import Refused, VivaceError
 from orchestrator.manifest import Manifests
 from orchestrator.sinks import read_back
 from orchestrator.sinks.delivered import Delivered
@@ -56,6 +58,9 @@ EMPTY_S = 3.0
 EDGE_S = 2.0
 """Left out at the beginning of a stretch: what the one before has left is still under way. Hosts
 report their counters once a second."""
+
+PORTION = 10
+"""Queries that are applied at once."""
 
 START_TIMEOUT_S = 60.0
 LOOK_S = 0.2
@@ -119,7 +124,7 @@ class Rates:
 
 @benchmark("density", takes_sizes=True)
 def density(settings: Settings) -> Mapping[str, float]:
-    """10, 40 and 100 small queries on six nodes: latency, cost, false suspicions, and a kill."""
+    """10 to 300 small queries on six nodes: latency, cost, false suspicions, and a kill."""
     figures: dict[str, float] = {}
     for queries in settings.sizes or (QUICK_SIZES if settings.quick else SIZES):
         for key, value in _measure(settings, queries).items():
@@ -132,7 +137,7 @@ def _measure(settings: Settings, queries: int) -> dict[str, float]:
     assert manifests.cluster is not None
     figures: dict[str, float] = {"admitted": 0.0, "recovered": 0.0}
     killed: Killed | None = None
-    busy_us = (0, 0)
+    admitted, busy_us = 0, (0, 0)
 
     def progress(step: str, detail: str) -> None:
         settings.say(f"{queries} queries: {step}: {detail[:80]}")
@@ -145,43 +150,71 @@ def _measure(settings: Settings, queries: int) -> dict[str, float]:
             before = Usage.read(cluster.store)
             time.sleep(EMPTY_S)
             empty = Usage.read(cluster.store).since(before)
-            if not _applied(cluster, manifests, figures, settings.say):
+            admitted = _apply(cluster, manifests, figures, settings.say)
+            if not admitted:
                 return figures
             idle = _stretch(cluster.store, 0.0, QUIET_S, progress)[0]
             busy, busy_us = _stretch(cluster.store, QUIET_S, BUSY_S, progress)
             cost_us_s = (idle.hosts_cores - empty.hosts_cores) * 1e6
             figures |= {
-                "idle_fragment_us_s": cost_us_s / (queries * REPLICAS_PER_QUERY),
+                "idle_fragment_us_s": cost_us_s / (admitted * REPLICAS_PER_QUERY),
                 "cpu_cores": busy.cores,
                 "hosts_cores": busy.hosts_cores,
                 "messages_s": busy.messages_s,
             }
             figures |= _false_alarms(cluster.store)
+            figures |= _loads(cluster)
             with suppress(VivaceError):
                 killed = kill_executor.run(cluster.store, None, progress)
                 figures["recovered"] = 1.0
             time.sleep(EDGE_S)
         if busy_us[1]:
-            delivered = [read_back(cluster.archive, output(n)) for n in range(queries)]
+            delivered = [read_back(cluster.archive, output(n)) for n in range(admitted)]
             figures |= _latencies(delivered, *busy_us)
             if killed is not None:
                 figures |= _recovery(killed, delivered)
     return figures
 
 
-def _applied(
-    cluster: LocalCluster, manifests: Manifests, figures: dict[str, float], say: Say
-) -> bool:
-    """Apply the queries; returns whether they run."""
+def _apply(cluster: LocalCluster, manifests: Manifests, figures: dict[str, float], say: Say) -> int:
+    """Apply the queries, a portion at a time; returns how many run."""
     began = time.monotonic()
+    client, queries = Cluster(cluster.config, cluster.store), manifests.queries
+    admitted = 0
     try:
-        apply(Cluster(cluster.config, cluster.store), manifests)
-    except VivaceError as refused:
-        say(str(refused)[:100])
+        for first in range(0, len(queries), PORTION):
+            portion = queries[first : first + PORTION]
+            apply(client, msgspec.structs.replace(manifests, queries=portion))
+            admitted += len(portion)
+    except Refused as refused:
+        say(str(refused))
+        told = ("used_cores", "added_cores", "limit_cores")
+        figures |= {
+            f"refused.{name}": float(value)
+            for name, value in refused.figures.items()
+            if name in told
+        }
+    except VivaceError as failed:
+        say(str(failed)[:100])
         figures |= _false_alarms(cluster.store)
-        return False
-    figures |= {"admitted": 1.0, "applied_s": time.monotonic() - began}
-    return True
+        return 0
+    figures |= {
+        "admitted": float(admitted == len(queries)),
+        "admitted_queries": float(admitted),
+        "applied_s": time.monotonic() - began,
+    }
+    return admitted
+
+
+def _loads(cluster: LocalCluster) -> dict[str, float]:
+    """What each host, and the machine that they share, should take and have taken lately."""
+    figures: dict[str, float] = {}
+    for load in status(Cluster(cluster.config, cluster.store)).loads:
+        name = "machine" if load.is_machine else load.name
+        figures[f"{name}.predicted_cores"] = load.predicted_cores
+        if load.measured_cores is not None:
+            figures[f"{name}.measured_cores"] = load.measured_cores
+    return figures
 
 
 def _stretch(

@@ -18,11 +18,13 @@ from bench.density_workload import (
     QUICK_SIZES,
     QUIET_S,
     REPLICAS_PER_QUERY,
-    SIZES,
     workload,
 )
 from bench.registry import Settings, benchmark
 from orchestrator.simulation.scenario import SETTLE_S, Scenario
+
+SIZES = (10, 40, 100)
+"""Numbers of queries; nothing is refused here."""
 
 SEED = 1
 EDGE_S = 1.0

@@ -17,7 +17,7 @@ from orchestrator.manifest import Manifests, load
 from orchestrator.sources.replay import RECORDED_TIMESTAMP
 
 NODES = 6
-SIZES = (10, 40, 100)
+SIZES = (10, 40, 100, 300)
 """Numbers of queries."""
 QUICK_SIZES = (10,)
 

@@ -98,6 +98,37 @@ class MemoryStatus(Record, frozen=True, kw_only=True):
         return self.logs + self.inputs + self.sinks + self.transit
 
 
+class ReplicaLoad(Record, frozen=True, kw_only=True):
+    """What a replica has taken of its host lately, a second."""
+
+    cores: float
+    """Processor time of its evaluations."""
+    evaluations_s: float
+    timestamps_s: float
+    tuples_s: float
+    """Input tuples."""
+
+
+class Processors(Record, frozen=True, kw_only=True):
+    """The processors that a host may use."""
+
+    machine: str
+    """Name of the machine, for people."""
+    shared: str
+    """Equal for hosts that share them."""
+    count: float
+    """How many there are, as far as they may be used."""
+
+
+class HostLoad(Record, frozen=True, kw_only=True):
+    """What a host's process has taken of its machine lately, cores."""
+
+    cores: float
+    """Processor time of all its threads."""
+    evaluating_cores: float
+    """The part of it in which statements were evaluated."""
+
+
 class ReplicaStatus(Record, frozen=True, kw_only=True):
     """Report of a host about a replica that it runs."""
 
@@ -109,6 +140,7 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     that lags for too long to protect its fragment."""
     cost: CostStatus | None = None
     """None until something was evaluated."""
+    load: ReplicaLoad | None = None
     failure: str | None = None
     """Why it has no state, if an error is the reason."""
     throttled: bool = False
@@ -217,6 +249,10 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     clocks: dict[str, ClockOffset] = {}
     """Other machine → by how much its monotonic clock is ahead of this machine's, as probes
     tell."""
+    processors: Processors | None = None
+    """None: not known."""
+    load: HostLoad | None = None
+    """None until it was measured."""
     reported_us: int = 0
     """When the host wrote this, cluster clock."""
     coordinate: Coordinate | None = None
@@ -298,12 +334,24 @@ class StreamRecord(Record, frozen=True, kw_only=True):
 
 
 class Estimate(Record, frozen=True, kw_only=True):
-    """Expected behaviour of a fragment, for planning until it is measured."""
+    """Behaviour of a fragment as its owner expects it, for planning until it is measured."""
 
-    selectivity: float = 1.0
+    selectivity: float | None = None
     """Bytes out per byte in."""
-    cost_us: float = 20.0
+    cost_us: float | None = None
     """Processing time per input tuple."""
+
+
+class Trial(Record, frozen=True, kw_only=True):
+    """Behaviour of a fragment whose statement was tried out before it ran: what counts for figures
+    that its owner does not give."""
+
+    selectivity: float
+    """Bytes out per byte in."""
+    fixed_us: float
+    """Processor time of an evaluation, whatever its tuples …"""
+    per_tuple_us: float
+    """… and of each tuple that it takes in."""
 
 
 class QueryRecord(Record, frozen=True, kw_only=True):
@@ -322,6 +370,8 @@ class QueryRecord(Record, frozen=True, kw_only=True):
     deadlines_ms: dict[str, float] = {}
     """Output stream → its end-to-end deadline."""
     estimates: dict[str, Estimate] = {}
+    trials: dict[str, Trial] = {}
+    """Fragment → what a trial found; no part of what the owner wrote."""
     primaries: dict[str, tuple[str, ...]] = {}
     """Fragment → nodes that its primary may run on while they are there; any, if it is not named.
     """
@@ -360,6 +410,8 @@ class FragmentRecord(Record, frozen=True, kw_only=True):
     """Replicas that the fragment has lost lately, the latest last."""
     restarts: Restarts | None = None
     """How often it has started over lately because neither replica could evaluate its input."""
+    told_cost_us: float | None = None
+    """Cost of a tuple that the history has last suggested to state."""
 
     @property
     def key(self) -> str:
@@ -539,6 +591,8 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     emulate_costs: bool = False
     """Evaluation takes as long as the manifests' estimates say, however fast the machine is; on
     one machine, what link delays are for latencies."""
+    admission: bool = True
+    """Whether queries are refused that would overload a node or a machine."""
 
 
 class HistoryEvent(Record, frozen=True, kw_only=True):

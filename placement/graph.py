@@ -28,6 +28,8 @@ class Operator:
         Unique within its query; among operators to be placed, in the whole plan.
     cost_us
         Processing time per input tuple, µs, ≥ 0.
+    cores
+        CPU that one replica needs, cores, ≥ 0; None: its input tuples/s times its cost.
     pinned
         Node that it is fixed to; None: the planner chooses one.
     allowed
@@ -37,6 +39,7 @@ class Operator:
 
     name: str
     cost_us: float = 0.0
+    cores: float | None = None
     pinned: str | None = None
     allowed: tuple[str, ...] = ()
 
@@ -84,7 +87,9 @@ class QueryGraph:
         for operator in self.operators:
             if operator.name in by_name:
                 raise GraphError(self.name, f"operator {operator.name}", "occurs twice")
-            self._check_figure(f"operator {operator.name}", "cost_us", operator.cost_us, math.inf)
+            subject = f"operator {operator.name}"
+            self._check_figure(subject, "cost_us", operator.cost_us, math.inf)
+            self._check_figure(subject, "cores", operator.cores or 0.0, math.inf)
             by_name[operator.name] = operator
         self._check_links(by_name)
         by_ends = sorted(self.links, key=attrgetter("source", "target"))
@@ -115,7 +120,10 @@ class QueryGraph:
         return sum(link.rate_bytes_s for link in self.inputs[operator])
 
     def cores(self, operator: str) -> float:
-        """CPU that one replica of an operator needs: its input tuples/s times its cost, cores."""
+        """CPU that one replica of an operator needs, cores."""
+        known = self.by_name[operator].cores
+        if known is not None:
+            return known
         tuples_s = sum(link.tuples_s for link in self.inputs[operator])
         return tuples_s * self.by_name[operator].cost_us / 1e6
 

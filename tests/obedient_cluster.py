@@ -22,11 +22,13 @@ from orchestrator.records import (
     ClusterRecord,
     Coordinate,
     CostStatus,
+    Estimate,
     FragmentRecord,
     NodeKind,
     NodeRecord,
     QueryRecord,
     ReplicaId,
+    ReplicaLoad,
     ReplicaStatus,
     SinkStatus,
     SourceStatus,
@@ -76,6 +78,8 @@ class ObedientHost:
         """Since when its secondaries lag."""
         self.costs: dict[str, CostStatus] = {}
         """Costs that it reports, by fragment."""
+        self.loads: dict[str, ReplicaLoad] = {}
+        """Loads that it reports, by fragment."""
         self.record = NodeRecord(
             node=name,
             incarnation=f"{name}-{life}",
@@ -111,6 +115,7 @@ class ObedientHost:
                     output_watermark_ms=None,
                     lags_since_us=self.lags_since_us if a.role == "secondary" else None,
                     cost=self.costs.get(a.fragment),
+                    load=self.loads.get(a.fragment),
                 )
                 for a in assignment.fragments
             },
@@ -323,11 +328,17 @@ def query_manifest(
 
 
 def aircraft() -> Manifests:
-    """Two streams and a query that joins them: what the example does, in short."""
+    """Two streams and a query that joins them: what the example does, in short.
+
+    All costs are stated, so that nothing is tried, and plans are the same every time.
+    """
+    query = query_manifest()
+    costs = dict.fromkeys(("north_tracks", "south_tracks", "alerts"), Estimate(cost_us=20.0))
+    stated = msgspec.structs.replace(query.record, estimates=costs)
     return Manifests(
         cluster=None,
         streams=(stream_manifest("north"), stream_manifest("south")),
-        queries=(query_manifest(),),
+        queries=(msgspec.structs.replace(query, record=stated),),
     )
 
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from orchestrator.api.demo import Demo, Example, Verdict
     from orchestrator.api.drilling import DrillDocument, DrillReport, drill, drills
     from orchestrator.api.lifecycle import DownDocument, UpDocument, down, serve, up
+    from orchestrator.api.loads import FragmentCost, PlaceLoad
     from orchestrator.api.mapping import CoordinateMap, Flow, Place, coordinate_map
     from orchestrator.api.metric_samples import MetricsDocument, Sample, exposition, metrics
     from orchestrator.api.plans import FragmentPlan, PlanDocument, QueryPlan, plan
@@ -69,6 +70,7 @@ MODULES = {
         *("StatusDocument", "StreamStatus", "history", "status"),
     ),
     "api.connection": ("Cluster", "connect"),
+    "api.loads": ("FragmentCost", "PlaceLoad"),
     "api.mapping": ("CoordinateMap", "Flow", "Place", "coordinate_map"),
     "api.demo": ("Demo", "Example", "Verdict"),
     "api.drilling": ("DrillDocument", "DrillReport", "drill", "drills"),

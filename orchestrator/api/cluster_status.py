@@ -8,9 +8,11 @@ import msgspec
 
 from ha.roles import ReplicaRole
 from orchestrator.api.connection import Cluster
+from orchestrator.api.loads import FragmentCost, PlaceLoad, fragment_costs, place_loads
 from orchestrator.control.audit_events import LOST, RESTORED
 from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.latencies import latency_uncertainty_ms
+from orchestrator.control.planning.planner import Planning
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.records import (
     FragmentRecord,
@@ -133,7 +135,11 @@ class EventDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a cluster. `problems` are the leader's and the hosts' own words."""
+    """The state of a cluster.
+
+    `problems` are the leader's and the hosts' own words; `loads` are those of nodes, then those of
+    machines that several nodes share.
+    """
 
     cluster: str
     problems: tuple[str, ...]
@@ -142,6 +148,8 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
     streams: tuple[StreamStatus, ...]
     outputs: tuple[OutputStatus, ...]
     history: tuple[EventDocument, ...]
+    loads: tuple[PlaceLoad, ...] = ()
+    costs: tuple[FragmentCost, ...] = ()
 
 
 def status(cluster: Cluster) -> StatusDocument:
@@ -150,6 +158,7 @@ def status(cluster: Cluster) -> StatusDocument:
     events = cluster.store.history()
     records = [found.record for found in view.fragments.values()]
     # By query, producers before consumers.
+    planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
     place = {name: i for i, name in enumerate(view.dataflow.fragments)}
     records.sort(key=lambda r: (r.query, place.get(r.fragment, len(place)), r.fragment))
     return StatusDocument(
@@ -160,6 +169,8 @@ def status(cluster: Cluster) -> StatusDocument:
         streams=_streams(view),
         outputs=_outputs(view),
         history=event_documents(events[-RECENT:]),
+        loads=place_loads(planning.places()),
+        costs=fragment_costs(view, planning.work),
     )
 
 

@@ -85,6 +85,11 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
         for each in document.nodes
         for event, times in sorted(each.counters.items())
     ))  # fmt: skip
+    yield from _tabled(document.loads, "place", ("name",), (
+        ("measured_cores", "Processors that its hosts have taken lately.", "measured_cores", 1),
+        ("predicted_cores", "Processors that its hosts should take.", "predicted_cores", 1),
+        ("limit_cores", "Processors up to which queries are admitted.", "limit_cores", 1),
+    ))  # fmt: skip
     yield from _tabled(document.fragments, "fragment", ("query", "fragment"), (
         ("redundant", "1 with a warm standby, else 0.", "redundant", 1),
         ("throttled", "1 if it waits for consumers.", "throttled", 1),

@@ -7,6 +7,8 @@ import math
 import msgspec
 
 from orchestrator.api.connection import Cluster
+from orchestrator.api.loads import PlaceLoad, place_loads
+from orchestrator.api.trial import with_trials
 from orchestrator.control.admission import Admission, admit
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.manifest import Manifests
@@ -66,12 +68,15 @@ class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
         Query that is in the store but has no place → why.
     map
         File of the coordinate map, if one was drawn.
+    loads
+        How busy nodes and machines would be; nothing of those that do not tell their processors.
     """
 
     fragments: tuple[FragmentPlan, ...]
     queries: tuple[QueryPlan, ...]
     waiting: dict[str, str]
     map: str | None = None
+    loads: tuple[PlaceLoad, ...] = ()
 
 
 NOTHING = Manifests(cluster=None, streams=(), queries=())
@@ -90,6 +95,7 @@ def plan(cluster: Cluster, manifests: Manifests = NOTHING) -> PlanDocument:
         No plan can give what a manifest asks for.
     """
     view = read_view(cluster.store)
+    manifests = with_trials(view, manifests)
     return plan_document(view, admit(view, manifests.streams, manifests.queries))
 
 
@@ -132,6 +138,7 @@ def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
             for query in plan.queries
         ),
         waiting=dict(admission.waiting),
+        loads=place_loads(admission.places),
     )
 
 

@@ -14,6 +14,7 @@ from orchestrator.control.latencies import latency_uncertainty_ms
 from orchestrator.control.placing import propose
 from orchestrator.control.planning.planner import Planning, order
 from orchestrator.control.planning.task import MIN_EXECUTORS, settled
+from orchestrator.control.planning.utilisation import Overload, Place, advice
 from orchestrator.control.view import ClusterView
 from orchestrator.errors import Refused
 from orchestrator.manifest.changes import refuse_change
@@ -44,11 +45,14 @@ class Admission:
         Plans of the new queries to be submitted, in the order in which they were made.
     waiting
         Query that is in the store but has no place → why.
+    places
+        How busy nodes and machines would be.
     """
 
     plan: Plan
     submissions: tuple[PlanRecord, ...]
     waiting: Mapping[str, str]
+    places: tuple[Place, ...]
 
 
 def admit(
@@ -103,7 +107,7 @@ def admit(
             waiting[name] = str(problem)
         except PlacementError as error:
             if name in applied:
-                raise _refused(error, applied[name]) from None
+                raise _refused(error, applied[name], planning) from None
             waiting[name] = str(error)
     return Admission(
         plan=Plan(
@@ -112,6 +116,7 @@ def admit(
         ),
         submissions=tuple(submissions),
         waiting=waiting,
+        places=planning.places(),
     )
 
 
@@ -133,7 +138,8 @@ def _with_applied(
         readers = [other for other in view.queries if name in flow.upstream_queries(other)]
         running = view.query_records.get(name, query.record)
         refuse_change(query, running, _way(view, readers))
-        all_queries[name] = query.record
+        # The one that runs knows more: what was found when it was tried.
+        all_queries[name] = running
     return all_streams, all_queries
 
 
@@ -205,7 +211,7 @@ def _check_clocks(planning: Planning, queries: Sequence[QueryManifest]) -> None:
                 raise Refused(subject, "deadline", value, problem, remedy, figures)
 
 
-def _refused(error: PlacementError, manifest: QueryManifest) -> Refused:
+def _refused(error: PlacementError, manifest: QueryManifest, planning: Planning) -> Refused:
     """Why there is no plan, with the figures that decide it."""
     query = manifest.record
     figures: dict[str, float | str] = {}
@@ -234,6 +240,9 @@ def _refused(error: PlacementError, manifest: QueryManifest) -> Refused:
             remedy = f"{error.advice[0].upper()}{error.advice[1:]}."
             figures |= {f"allow_ms.{name}": ms for name, ms in error.relaxation_ms.items()}
             figures |= {f"relieve_ms.{name}": ms for name, ms in error.excess_ms.items()}
+        case Overload(place=place):
+            field, value = "load", place.subject
+            problem, remedy, figures = _overload(error, planning)
         case NoNode():
             field, value, problem = "nodes", error.operator, error.reason
             remedy = "Start more nodes."
@@ -245,3 +254,46 @@ def _refused(error: PlacementError, manifest: QueryManifest) -> Refused:
             field, value, problem, remedy = "statements", query.name, str(error), ""
     subject = f"query {query.name} ({manifest.file})"
     return Refused(subject, field, value, problem, remedy, figures)
+
+
+def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, float | str]]:
+    """Problem, remedy and figures of a query that would take more than there is."""
+    place = error.place
+    shared = f"which {', '.join(place.hosts)} share, " if place.is_machine else ""
+    parts = sorted(error.fragments.items(), key=lambda part: -part[1])
+    problem = (
+        f"of its {place.capacity_cores:g} processors, {shared}{place.used_cores:.2f} are in use "
+        f"(predicted {place.predicted_cores:.2f}, measured {_cores(place.measured_cores)}), the "
+        f"query adds {error.added_cores:.2f}, and the limit is {place.limit_cores:.2f}; it adds "
+        + ", ".join(f"{cores:.2f} by {_cost(planning, name)}" for name, cores in parts)
+    )
+    remedy = (
+        advice(place, error.largest, planning.places())
+        if error.largest
+        else ("Bring in less, or add a machine.")
+    )
+    remedy += " `admission: off` in the cluster's manifest admits it all the same."
+    figures: dict[str, float | str] = {
+        "place": place.subject,
+        "processors": place.capacity_cores,
+        "used_cores": place.used_cores,
+        "added_cores": error.added_cores,
+        "limit_cores": place.limit_cores,
+        **{f"added_cores.{name}": cores for name, cores in parts},
+    }
+    return problem, remedy, figures
+
+
+def _cores(cores: float | None) -> str:
+    return "nothing" if cores is None else f"{cores:.2f}"
+
+
+def _cost(planning: Planning, fragment: str) -> str:
+    """A fragment and what its cost rests on."""
+    work = planning.work.fragments.get(fragment)
+    if work is None:
+        return fragment
+    cost = work.cost
+    told = f"{cost.per_tuple_us:.0f} us a tuple"
+    told += f" and {cost.fixed_us:.0f} an evaluation" if cost.fixed_us else ""
+    return f"{fragment} ({told}, {cost.basis.value})"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from orchestrator.control.measured_load import measured_places
 from orchestrator.control.view import ClusterView
 from orchestrator.records import FragmentRecord, HistoryEvent
 from orchestrator.store.protocol import NODES
@@ -19,12 +20,13 @@ RESTORED = "redundancy restored"
 
 
 def audit_events(before: ClusterView, after: ClusterView, now_us: int) -> tuple[HistoryEvent, ...]:
-    """Events by subject: nodes, takeovers, failures, lost input, redundancy."""
+    """Events by subject: nodes, takeovers, failures, lost input, overload, redundancy."""
     found = (
         *_nodes(before, after),
         *_takeovers(before, after),
         *_failures(before, after),
         *_skipped(before, after),
+        *_overload(before, after),
     )
     happened = [
         HistoryEvent(at_us=now_us, kind=kind, subject=subject, detail=detail)
@@ -81,6 +83,19 @@ def _skipped(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str
             old = known.get(stream)
             if status.skipped is not None and (old is None or old.skipped != status.skipped):
                 yield "input lost", stream, status.skipped.detail
+
+
+def _overload(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:
+    """Nodes and machines that have become busier than they may be, or are so no longer."""
+    emulated = after.settings.emulate_costs
+    for place in measured_places(after.hosts, emulated=emulated):
+        was, is_now = (place.subject in view.overloaded for view in (before, after))
+        detail = f"its hosts take {place.measured_cores or 0.0:.2f} of {place.capacity_cores:g} "
+        detail += f"cores, the limit is {place.limit_cores:.2f}"
+        if is_now and not was:
+            yield "overloaded", place.subject, detail
+        elif was and not is_now:
+            yield "overload over", place.subject, detail
 
 
 def _redundancy(before: ClusterView, after: ClusterView, now_us: int) -> Iterator[HistoryEvent]:

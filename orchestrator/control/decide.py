@@ -17,6 +17,8 @@ from orchestrator.control.clocks import revised_clocks
 from orchestrator.control.decision import DecisionSettings, PendingDecision, Write
 from orchestrator.control.healing import heal
 from orchestrator.control.placing import place_new
+from orchestrator.control.planning.costs import cost_line, differs, suggested_cost_us
+from orchestrator.control.planning.utilisation import advice, largest
 from orchestrator.control.view import ClusterView
 from orchestrator.records import NodeRecord
 from orchestrator.store.protocol import ASSIGNMENTS, CLOCKS, NODES, STREAMS
@@ -59,7 +61,9 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
             pending.attempt(fragment.key, lambda key=fragment.key: heal(pending, key))
     # Before new plans, which rest on what the fragments that run cost now.
     pending.attempt("costs", lambda: _note_drift(pending))
+    pending.attempt("costs", lambda: _suggest_costs(pending))
     place_new(pending)
+    pending.attempt("load", lambda: _name_overload(pending))
     pending.attempt("streams", lambda: _start_streams(pending))
     pending.attempt("streams", lambda: _renew_streams(pending))
     _assign(pending)
@@ -114,6 +118,38 @@ def _note_drift(pending: PendingDecision) -> None:
         detail += f"{timing.cost_ms:.3g} ms; sub-deadline {timing.sub_deadline_ms:.3g} ms"
         renewed = msgspec.structs.replace(timing, cost_ms=cost_ms)
         pending.change_fragment(record, "re-plan proposed", detail, timing=renewed)
+
+
+def _suggest_costs(pending: PendingDecision) -> None:
+    """Say what a manifest should state as a fragment's cost if what it states is far off."""
+    view = pending.view
+    for name, work in pending.planning.work.fragments.items():
+        record, found = (
+            pending.fragments.get(work.fragment.key),
+            view.fragments.get(work.fragment.key),
+        )
+        measured_us = suggested_cost_us(view, work.fragment)
+        if record is None or found is None or measured_us is None or work.stated_cost_us is None:
+            continue
+        told_us = work.stated_cost_us if record.told_cost_us is None else record.told_cost_us
+        if record.primary != found.record.primary or not differs(told_us, measured_us):
+            continue
+        detail = f"a tuple takes {measured_us:.3g} us, the manifest states "
+        detail += f"{work.stated_cost_us:g} us; write under estimates: "
+        detail += cost_line(name, measured_us)
+        pending.change_fragment(record, "cost differs", detail, told_cost_us=measured_us)
+
+
+def _name_overload(pending: PendingDecision) -> None:
+    """Say which nodes and machines are too busy, and what relieves them."""
+    found = pending.planning.places() if pending.view.overloaded else ()
+    for place in found:
+        if place.subject in pending.view.overloaded:
+            remedy = advice(place, largest(place, pending.planning.work), found)
+            pending.problems.append(
+                f"{place.subject} is overloaded: its hosts take more than {place.limit_cores:.2f} "
+                f"of {place.capacity_cores:g} cores. {remedy}"
+            )
 
 
 def _start_streams(pending: PendingDecision) -> None:

@@ -251,7 +251,7 @@ def changes_since(planning: Planning, plan: PlanRecord) -> list[str]:
 
 def _placed(record: FragmentRecord) -> FragmentRecord:
     """A fragment's place and timing, whatever its epoch: plans do not rest on that."""
-    return msgspec.structs.replace(record, epoch=UNISSUED, generation=UNISSUED)
+    return msgspec.structs.replace(record, epoch=UNISSUED, generation=UNISSUED, told_cost_us=None)
 
 
 def _digest(record: Record) -> str:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, sound_dataflow
+from orchestrator.control.measured_load import overloaded
 from orchestrator.control.read_cache import Reader
 from orchestrator.records import (
     Assignment,
@@ -71,6 +72,8 @@ class ClusterView:
         noticed.
     unprotected_since_us
         Fragment without a warm secondary → when its replica was lost, as far as that is known.
+    overloaded
+        Nodes and machines that have been busier lately than they may be (`measured_load`).
     dataflow, problems
         The queries that compile, and why the others do not.
     """
@@ -89,6 +92,7 @@ class ClusterView:
     orphaned_since_us: Mapping[str, int] = field(default_factory=_nothing)
     cold_since_us: Mapping[str, int] = field(default_factory=_nothing)
     unprotected_since_us: Mapping[str, int] = field(default_factory=_nothing)
+    overloaded: frozenset[str] = frozenset()
     dataflow: Dataflow = field(init=False)
     problems: tuple[InvalidQuery, ...] = field(init=False)
 
@@ -381,6 +385,11 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
         orphaned_since_us=orphaned,
         cold_since_us=cold,
         unprotected_since_us=unprotected,
+        overloaded=overloaded(
+            view.hosts,
+            frozenset[str]() if before is None else before.overloaded,
+            emulated=view.settings.emulate_costs,
+        ),
     )
 
 

@@ -50,7 +50,8 @@ from orchestrator.host.input_processor import InputProcessor
 from orchestrator.host.peer_control import PeerControl
 from orchestrator.host.prober import Prober
 from orchestrator.host.replica_manager import ReplicaManager
-from orchestrator.records import Assignment, ClusterRecord, ReplicaStatus, Skipped
+from orchestrator.records import Assignment, ClusterRecord, HostLoad, ReplicaStatus, Skipped
+from streams.scheduling.recent_rates import RecentRates
 
 BATCHES_PER_TURN = 32
 """Batches without tuples that are evaluated before the host listens again: a watermark alone passes
@@ -104,6 +105,8 @@ class HostCore:
         The cluster's.
     counters
         Events counted so far, by name.
+    load
+        Processor time that the host has taken lately; None until it was measured.
     """
 
     def __init__(
@@ -136,6 +139,9 @@ class HostCore:
         self._peer_control = PeerControl(manager, self._failover, self._inputs, outbox)
         self._access = AccessControl(manager, outbox)
         self._emulate_costs = settings.emulate_costs
+        self._usage = RecentRates(2, now_us)
+        self._measured_us = now_us
+        self.load: HostLoad | None = None
         self._next_heartbeat_us = self._next_ack_us = self._next_probe_us = now_us
 
     def heard(self, node: str, now_us: int) -> None:
@@ -198,6 +204,10 @@ class HostCore:
                 self._dispatcher.rebuild_tasks(now_us)
             case CpuMeasured(load=load):
                 self.prober.load = load
+                self._usage.add(load * (now_us - self._measured_us) / 1e6, 0.0)
+                self._measured_us = now_us
+                cores, evaluating_cores = self._usage.read(now_us)
+                self.load = HostLoad(cores=cores, evaluating_cores=evaluating_cores)
         return self._outbox.take()
 
     def tick(self, now_us: int) -> list[Command]:
@@ -267,6 +277,7 @@ class HostCore:
         self.counters["tuples_out"] += evaluated.rows.num_rows
         self._outbox.feed(hosted.replica)
         hosted.replica.update_held_up(now_us)
+        self._dispatcher.count(dispatch.fragment, evaluated.tuples_in, len(evaluated.watermarks_ms))
         self._dispatcher.done(dispatch.fragment, now_us)
         cost_us = evaluated.tuples_in * hosted.assignment.cost_us
         return Worked(
@@ -289,11 +300,12 @@ class HostCore:
         return {s: skipped for s, each in sources if (skipped := each.unexplained()) is not None}
 
     def charge(self, worked: Worked, took_us: float) -> None:
-        """Learn how long a batch took."""
+        """Learn how long a batch took: processor time, unless costs are emulated."""
         if worked.fragment is not None:
             self._dispatcher.charge(worked.fragment, worked.tuples, took_us)
+            self._usage.add(0.0, took_us / 1e6)
 
-    def replica_statuses(self) -> dict[str, ReplicaStatus]:
+    def replica_statuses(self, now_us: int) -> dict[str, ReplicaStatus]:
         """Figures of the replicas for the host's record."""
         at = self.clock.at
         return {
@@ -303,6 +315,7 @@ class HostCore:
                 output_watermark_ms=hosted.replica.output_watermark_ms,
                 lags_since_us=None if (us := hosted.lags_since_us) is None else at(us),
                 cost=self._dispatcher.cost(name),
+                load=self._dispatcher.load(name, now_us),
                 failure=hosted.failure,
                 throttled=hosted.replica.throttle.lately,
             )

@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 from ha.roles import ReplicaRole
 from orchestrator.host.cluster_clock import ClusterClock
 from orchestrator.host.replica_manager import HostedReplica
-from orchestrator.records import CostStatus
+from orchestrator.records import CostStatus, ReplicaLoad
 from streams.chunk import NO_WATERMARK
 from streams.scheduling.cost_model import CostModel
+from streams.scheduling.recent_rates import RecentRates
 from streams.scheduling.run_queue import Instance, Policy, RunQueue
 from streams.scheduling.tasks import TaskOperator, extract_tasks
 
@@ -146,6 +147,7 @@ class Dispatcher:
         """Replicas with work; updated when input arrives and after each evaluation."""
         self._has_both_roles = False
         self._costs: dict[str, CostModel] = {}
+        self._loads: dict[str, RecentRates] = {}
         self._batch_length_us = BATCH_US[1]
 
     def rebuild_tasks(self, now_us: int) -> None:
@@ -163,6 +165,8 @@ class Dispatcher:
             self._queue.discard(name)
         self._resting.clear()
         self._drop_unused_costs()
+        for name in self._replicas.keys() - self._loads.keys():
+            self._loads[name] = RecentRates(4, now_us)
         self._ready = {name for name, each in self._replicas.items() if each.replica.has_work}
         self._has_both_roles = len({task.standby for task in self._tasks.values()}) > 1
         tightest_us = min((t.sub_deadline_us for t in self._tasks.values()), default=0)
@@ -233,9 +237,14 @@ class Dispatcher:
             return False
         return now_us - task.entered[0][1] > task.patience_us
 
+    def count(self, fragment: str, tuples: int, timestamps: int) -> None:
+        """Count an evaluation, and what it has taken in."""
+        self._loads[fragment].add(0.0, 1, timestamps, tuples)
+
     def charge(self, fragment: str, tuples: int, took_us: float) -> None:
         """Learn how long a batch took."""
         self._cost_of(fragment).observe(tuples, took_us)
+        self._loads[fragment].add(took_us / 1e6, 0, 0, 0)
 
     def cost(self, fragment: str) -> CostStatus | None:
         """Measured cost of evaluating a fragment; None before the first batch."""
@@ -244,6 +253,16 @@ class Dispatcher:
             return None
         return CostStatus(
             fixed_us=model.fixed_us, per_tuple_us=model.per_tuple_us, samples=model.samples
+        )
+
+    def load(self, fragment: str, now_us: int) -> ReplicaLoad:
+        """What a fragment has taken of this host lately."""
+        cores, evaluations_s, timestamps_s, tuples_s = self._loads[fragment].read(now_us)
+        return ReplicaLoad(
+            cores=cores,
+            evaluations_s=evaluations_s,
+            timestamps_s=timestamps_s,
+            tuples_s=tuples_s,
         )
 
     def _primaries(self) -> list[_Task]:
@@ -382,5 +401,6 @@ class Dispatcher:
 
     def _drop_unused_costs(self) -> None:
         """Drop the costs learnt of replicas that no longer run here."""
-        for name in self._costs.keys() - self._replicas.keys():
-            del self._costs[name]
+        for learnt in (self._costs, self._loads):
+            for name in learnt.keys() - self._replicas.keys():
+                del learnt[name]

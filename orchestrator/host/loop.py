@@ -43,6 +43,7 @@ from orchestrator.records import (
     NodeKind,
     NodeRecord,
     Peer,
+    Processors,
     SourceAssignment,
 )
 from orchestrator.sinks.sink_drivers import SinkDrivers
@@ -101,6 +102,9 @@ class Surroundings:
         calls its last argument when that time has passed.
     cpu_load
         CPU use of this host at a time, in cores; None if there is no new measurement.
+    processor_us
+        Processor time that the host's thread has used. Costs are learnt from it: on a busy machine,
+        time passes also while others work. None: costs are learnt from the time that passed.
     message_failed
         Told of a message that could not be handled; the host goes on. None: the error is raised,
         as simulations and tests want it.
@@ -119,6 +123,7 @@ class Surroundings:
     transit_bytes: Callable[[], int] = lambda: 0
     sends_states: Callable[[], bool] = lambda: False
     cpu_load: Callable[[int], float | None] = lambda _: None
+    processor_us: Callable[[], int] | None = None
     evaluates_for_us: int = 0
     anchor_us: int = 0
     link_counters: Counter[str] = field(default_factory=Counter[str])
@@ -330,10 +335,15 @@ class HostLoop:
             due_us = self.core.next_work_us
             if due_us is None or due_us > began_us:
                 return
+            processor_us = self._surroundings.processor_us
+            used_us = 0 if processor_us is None else processor_us()
             worked = self.core.work(began_us)
+            computed_us = None if processor_us is None else processor_us() - used_us
             took_us = self._surroundings.finish(
                 worked, began_us, lambda commands=worked.commands: self.execute(commands)
             )
+            if computed_us is not None and worked.emulated_us is None:
+                took_us = computed_us
             self.core.charge(worked, took_us)
             if worked.fragment is None or self._clock_us() >= until_us:
                 return
@@ -366,6 +376,7 @@ def host_identity(
     pid: int = 0,
     machine: str = "",
     clock_ahead_us: int = 0,
+    processors: Processors | None = None,
     wants: tuple[str, ...] = (),
 ) -> NodeRecord:
     """The part of a host's record that stays the same as long as its process lives."""
@@ -380,6 +391,7 @@ def host_identity(
         pid=pid,
         machine=machine,
         clock_ahead_us=clock_ahead_us,
+        processors=processors,
         wants=wants,
     )
 
@@ -412,7 +424,8 @@ def node_record(
         reported_us=at_us,
         coordinate=core.prober.coordinate,
         latencies_ms=core.prober.latencies_ms,
-        replicas=core.replica_statuses(),
+        load=core.load,
+        replicas=core.replica_statuses(now_us),
         sources={
             stream: source.status
             for stream, source in replica_manager.sources.items()

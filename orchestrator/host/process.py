@@ -23,6 +23,7 @@ from orchestrator.host.garbage import FullCollections
 from orchestrator.host.loop import PUBLISH_US, HostLoop, Surroundings, host_identity
 from orchestrator.host.name_claim import TOKEN_BITS, claim_name
 from orchestrator.host.own_process import CpuMeter, ParentWatchdog
+from orchestrator.host.processors import own_processors
 from orchestrator.host.store_link import StoreThread
 from orchestrator.host.transport import FramesArrived, Keys, Transport
 from orchestrator.host.warm_up import warm_up
@@ -109,6 +110,7 @@ class HostProcess:
             pid=os.getpid(),
             machine=machine(),
             clock_ahead_us=anchor_us(),
+            processors=own_processors(),
             wants=wants,
         )
         surroundings = Surroundings(
@@ -124,6 +126,7 @@ class HostProcess:
             finish=self._finish,
             evaluates_for_us=EVALUATES_FOR_US,
             cpu_load=CpuMeter(now_us(), least_us=PUBLISH_US // 2).load,
+            processor_us=thread_us,
             message_failed=_log_failure,
         )
         self._loop = HostLoop(surroundings, found.record, store, identity, claimed)

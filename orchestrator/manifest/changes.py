@@ -78,6 +78,8 @@ def in_words(record: StreamRecord | QueryRecord) -> dict[str, str]:
             del fields[field]
         fields["from"] = _driver(fields.pop("source"))
     else:
+        # A trial's figures differ each time.
+        del fields["trials"]
         deadlines_ms, sinks = fields.pop("deadlines_ms"), fields.pop("sinks")
         fields["outputs"] = {
             stream: {

@@ -166,6 +166,7 @@ _settings: Options = {
     "scheduling": ("scheduling", lambda field: Policy(field.choice([p.value for p in Policy]))),
     "memory_bytes": ("memory", _memory),
     "emulate_costs": ("emulateCosts", Field.boolean),
+    "admission": ("admission", Field.boolean),
 }
 _equipment: Options = {
     "sites": ("sites", lambda field: tuple(_place(item) for item in field.items())),

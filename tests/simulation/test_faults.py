@@ -48,7 +48,7 @@ def history(scenario: Scenario) -> list[str]:
 def roles(scenario: Scenario, name: str) -> list[ReplicaRole]:
     """Roles of a fragment's replicas on live hosts."""
     statuses = [
-        host.core.replica_statuses().get(name)
+        host.core.replica_statuses(host.clock.now_us()).get(name)
         for host in scenario.world.hosts.values()
         if host.alive
     ]

@@ -1,4 +1,4 @@
-"""A plan as tables: primary and secondary of each fragment, recovery times, latencies."""
+"""A plan as tables: primary and secondary of each fragment, recovery times, latencies, loads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from orchestrator import api
 from orchestrator.cli.render.figures import against, bytes_text, ms
+from orchestrator.cli.render.loads import loads_table
 
 
 def plan_view(document: api.PlanDocument) -> RenderableType:
@@ -19,6 +20,8 @@ def plan_view(document: api.PlanDocument) -> RenderableType:
     parts: list[RenderableType] = []
     if document.queries:
         parts += [_fragments(document), _queries(document)]
+        if document.loads:
+            parts.append(loads_table(document.loads))
     for query, why in document.waiting.items():
         parts.append(Text.assemble("Query ", (query, "bold"), f" has no place: {why}"))
     if document.map:

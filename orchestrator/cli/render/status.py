@@ -12,6 +12,8 @@ from rich.text import Text
 from orchestrator import api
 from orchestrator.cli.render.figures import count, ms
 from orchestrator.cli.render.history import events_table
+from orchestrator.cli.render.loads import CORES, cores, machines_table
+from orchestrator.cli.render.loads import table as _table
 
 noteworthy = {
     "tuples_lost": "tuples lost for good",
@@ -54,7 +56,9 @@ def status_view(document: api.StatusDocument) -> RenderableType:
     """The state as tables; the first line tells the worst."""
     parts: list[RenderableType] = [_headline(document)]
     parts += [Text(f"! {problem}", style="bold red") for problem in document.problems]
-    parts.append(_nodes_table(document.nodes))
+    parts.append(_nodes_table(document.nodes, document.loads))
+    if any(load.is_machine for load in document.loads):
+        parts.append(machines_table(document.loads))
     if document.fragments:
         parts.append(_fragments_table(document.fragments))
     if document.streams:
@@ -65,6 +69,10 @@ def status_view(document: api.StatusDocument) -> RenderableType:
     for node in document.nodes:
         total.update(node.counters)
     noted = [f"{count(total[name])} {what}" for name, what in noteworthy.items() if total[name]]
+    lines = [each.suggestion for each in document.costs if each.suggestion is not None]
+    if lines:
+        stated = Text("\nStated costs are off; measured: ", style="bold")
+        parts.append(Text.assemble(stated, "estimates: " + ", ".join(lines)))
     if noted:
         parts.append(Text.assemble(("\nSince the start: ", "bold"), ", ".join(noted)))
     if document.history:
@@ -119,15 +127,23 @@ def _some(names: Sequence[str]) -> str:
     return shown + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
 
 
-def _nodes_table(nodes: Sequence[api.NodeStatus]) -> Table:
-    table = _table(
-        "\nNodes", ("node", "kind", "region"), ("error", "load", "primaries + secondaries", "pid")
-    )
+def _nodes_table(nodes: Sequence[api.NodeStatus], loads: Sequence[api.PlaceLoad]) -> Table:
+    columns = ("error", "load", CORES, "primaries + secondaries", "pid")
+    table = _table("\nNodes", ("node", "kind", "region"), columns)
+    known = {load.name: load for load in loads if not load.is_machine}
     for node in nodes:
         replicas = f"{node.primaries} + {node.secondaries}" if node.kind == "executor" else ""
         error = "–" if node.error is None else f"±{node.error:.0%}"
-        row = (node.node, node.kind, node.region, error, ms(node.load_ms), replicas, str(node.pid))
-        table.add_row(*row)
+        table.add_row(
+            node.node,
+            node.kind,
+            node.region,
+            error,
+            ms(node.load_ms),
+            cores(known[node.node]) if node.node in known else "–",
+            replicas,
+            str(node.pid),
+        )
     return table
 
 
@@ -201,12 +217,3 @@ def _latency(latency_ms: float | None, uncertainty_ms: float | None) -> str:
 
 def _bad(value: int, text: str) -> Text:
     return Text(text, style="bold red" if value else "")
-
-
-def _table(title: str, names: Sequence[str], figures: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None)
-    for name in names:
-        table.add_column(name)
-    for figure in figures:
-        table.add_column(figure, justify="right")
-    return table

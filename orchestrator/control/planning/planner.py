@@ -29,10 +29,12 @@ from orchestrator.control.planning.task import (
     network_view,
     without_hosts,
 )
+from orchestrator.control.planning.utilisation import Place, overload, places, room_cores
 from orchestrator.control.planning.workload import workload
 from orchestrator.control.remembered import remembered_fragments
 from orchestrator.control.view import ClusterView
 from orchestrator.records import FragmentRecord, NodeKind, QueryRecord, StreamRecord, Timing
+from placement.errors import PlacementError
 from placement.evaluation.single import running_secondaries
 from placement.planner import described
 from placement.records import Plan, Secondary
@@ -133,9 +135,31 @@ class Planning:
         InvalidQuery
             Its sites are not there, or it reads a query that has no place yet.
         PlacementError
-            It cannot be placed.
+            It cannot be placed. `Overload`: it is new, and would overload a node or a machine.
         """
-        task = self._task(query, relaxed=relaxed)
+        is_new = all(work.fragment.key not in self.fragments for work in self.work.of(query))
+        if relaxed or not is_new or not self.view.settings.admission:
+            return self._place(query, relaxed=relaxed)
+        running, before = dict(self.running), self.places()
+        try:
+            plan = self._place(query, relaxed=relaxed, room_cores=room_cores(before))
+        except PlacementError:
+            # Either there is no plan anyway, or its figures tell what it lacks.
+            plan = self._place(query, relaxed=relaxed)
+        refused = overload(before, self.places(), query, self.work)
+        if refused is not None:
+            self.running = running
+            raise refused
+        return plan
+
+    def places(self) -> tuple[Place, ...]:
+        """How busy nodes and machines are with what runs or was placed so far."""
+        return places(self.view, self.work, self.running)
+
+    def _place(
+        self, query: str, *, relaxed: bool, room_cores: Mapping[str, float] | None = None
+    ) -> Plan:
+        task = self._task(query, relaxed=relaxed, room_cores=room_cores)
         # 1. The cheapest primaries, with the price of their standbys.
         cheapest = cheapest_primaries(task)
         # 2. Sub-deadlines; other primaries if these leave too little time.
@@ -208,8 +232,17 @@ class Planning:
         *,
         relaxed: bool = False,
         absent: Mapping[str, RunningFragment] | None = None,
+        room_cores: Mapping[str, float] | None = None,
     ) -> QueryTask:
-        """The problem of one query; `absent` are fragments of it that are taken to run."""
+        """The problem of one query.
+
+        Parameters
+        ----------
+        absent
+            Fragments of it that are taken to run.
+        room_cores
+            As in `network_view`.
+        """
         record = self.queries[query]
         self._check_ends(record)
         own = {work.name for work in self.work.of(query)}
@@ -227,7 +260,7 @@ class Planning:
             graph=self.work.graph(query, primaries),
             work=self.work,
             running=everywhere,
-            network=network_view(self.view.trusted, replicas),
+            network=network_view(self.view.trusted, replicas, room_cores),
             settings=self.settings,
             detection_ms=detection_ms(self.view.settings),
             relaxed=relaxed,

@@ -5,6 +5,7 @@ The network is the one that the hosts report, in the planner's terms.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +21,9 @@ from placement.settings import Settings
 
 NO_LIMIT_MS = 1e9
 """Eleven days: longer than anything that is planned."""
+
+NO_ROOM_CORES = 1e-9
+"""Room of a full node: a capacity must be positive."""
 
 MIN_EXECUTORS = 2
 """A primary and its secondary stand on different nodes."""
@@ -128,7 +132,11 @@ def settled(nodes: Mapping[str, NodeRecord]) -> bool:
     )
 
 
-def network_view(nodes: Mapping[str, NodeRecord], replicas: Counter[str]) -> NetworkView:
+def network_view(
+    nodes: Mapping[str, NodeRecord],
+    replicas: Counter[str],
+    room_cores: Mapping[str, float] | None = None,
+) -> NetworkView:
     """The hosts that have a coordinate.
 
     Parameters
@@ -137,7 +145,10 @@ def network_view(nodes: Mapping[str, NodeRecord], replicas: Counter[str]) -> Net
         Live executors and sites.
     replicas
         Replicas of fragments by node that are not part of the plan to be made.
+    room_cores
+        Node → processor time that the plan may take there; a node without has no limit.
     """
+    room_cores = room_cores or {}
     located = {name: node for name, node in nodes.items() if node.coordinate is not None}
     dimensions = max(
         (len(n.coordinate.position_ms) for n in located.values() if n.coordinate), default=0
@@ -149,6 +160,7 @@ def network_view(nodes: Mapping[str, NodeRecord], replicas: Counter[str]) -> Net
                 position_ms=np.array(node.coordinate.position_ms, dtype=np.float64),
                 error_ms=node.coordinate.error_ms,
                 cpu_ms=node.coordinate.cpu_ms,
+                capacity_cores=max(room_cores.get(name, math.inf), NO_ROOM_CORES),
                 domain=node.domain,
                 hosts_operators=node.kind is NodeKind.EXECUTOR,
                 operators=replicas[name],

@@ -6,14 +6,22 @@ it.
 
 Rates follow from the manifests: a stream brings the rate it declares; a fragment turns it into
 `selectivity` bytes out per byte in; tuples are counted by the width of their rows, for which
-strings are taken to be `STRING_BYTES` long. Costs are the owner's estimates until they are
-measured.
+strings are taken to be `STRING_BYTES` long. Costs are measured ones as soon as there are; until
+then those that the owner states, else those that a trial found (`api.trial`), else `COST_US`.
+
+The processor time that a replica takes is a rate times a cost, for everything that it does:
+
+    evaluations/s · (fixed cost + overhead) + tuples/s · cost of a tuple
+
+The *overhead* is what a host spends on everything but evaluating, for each evaluation: receiving
+and sending chunks and watermarks, acknowledgements, control messages, dispatching.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from orchestrator.control.dataflow import Columns, Dataflow, Fragment
 from orchestrator.control.view import ClusterView
@@ -33,6 +41,24 @@ LEAST_COST_MS = 0.2
 """Least cost of an instance: that of dispatching it, however few tuples it has. A sub-deadline in
 proportion to a smaller cost would pass before any host could dispatch the fragment."""
 
+COST_US = 20.0
+"""Cost of a tuple of which nothing is known."""
+
+OVERHEAD_US = 700.0
+"""Overhead of an evaluation while none was measured: what benchmark `own_data` shows."""
+
+OVERHEADS_US = (50.0, 5_000.0)
+"""Least and greatest overhead that is believed."""
+
+LEAST_EVALUATIONS_S = 20.0
+"""Evaluations a second, in the whole cluster, from which on the overhead is measured."""
+
+FLOWING = 0.25
+"""Share of its predicted evaluations from which on a replica counts as fed."""
+
+HOST_CORES = 0.033
+"""Processor time of a host that runs nothing: heartbeats, probes, its record in the store."""
+
 NO_DEADLINE_MS = 3_600_000.0
 """An hour: the deadline of a stream that leads to no output, so that nothing can be late."""
 
@@ -50,11 +76,32 @@ class Rate:
     ----------
     burst
         Tuples that come at once.
+    arrivals_s
+        How often something comes, be it only a watermark.
     """
 
     bytes_s: float
     tuples_s: float
     burst: float
+    arrivals_s: float = 0.0
+
+
+class Basis(Enum):
+    """Where the cost of a fragment is known from."""
+
+    MEASURED = "measured"
+    STATED = "stated"
+    TRIED = "tried"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What evaluating a fragment costs: fixed_us + per_tuple_us · tuples, processor time."""
+
+    fixed_us: float
+    per_tuple_us: float
+    basis: Basis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +111,17 @@ class FragmentWork:
     Attributes
     ----------
     cost_us
-        Estimated time per input tuple.
+        Time per input tuple, as stated, tried or assumed.
+    stated_cost_us
+        The same, if its owner has stated it.
+    cost
+        What an evaluation costs, by the best that is known.
     instance_ms
-        Time that evaluating a burst takes: as measured, else as estimated.
+        Time that evaluating a burst takes, by that cost.
+    evaluations_s
+        How often it is evaluated.
+    evaluating_cores, cores
+        Processor time that a replica takes for its evaluations, and for everything.
     allowed
         Nodes that its primary may take; any if empty.
     deadline_ms, sink
@@ -78,7 +133,12 @@ class FragmentWork:
 
     fragment: Fragment
     cost_us: float
+    stated_cost_us: float | None
+    cost: Cost
     instance_ms: float
+    evaluations_s: float
+    evaluating_cores: float
+    cores: float
     allowed: tuple[str, ...]
     deadline_ms: float
     sink: str | None
@@ -104,10 +164,13 @@ class Workload:
         By stream.
     fragments
         By name, producers before consumers.
+    overhead_us
+        Of an evaluation.
     """
 
     flow: Dataflow
     sites: Mapping[str, str]
+    overhead_us: float
     rates: Mapping[str, Rate]
     fragments: Mapping[str, FragmentWork]
 
@@ -150,7 +213,7 @@ class Workload:
             {s for work in fragments for s in work.fragment.inputs} - {w.name for w in fragments}
         )
         operators = [
-            Operator(name=work.name, cost_us=work.cost_us, allowed=work.allowed)
+            Operator(name=work.name, cost_us=work.cost_us, cores=work.cores, allowed=work.allowed)
             for work in fragments
         ]
         operators += [
@@ -187,7 +250,15 @@ def workload(
     flow, streams, queries
         The dataflow to run: that of the store, or with the manifests to be applied.
     """
-    stream_rates = rates(flow, streams, queries, view.settings.batch_ms)
+    batch_ms = view.settings.batch_ms
+    stream_rates = rates(flow, streams, queries, batch_ms)
+    entering = _entering_streams(flow)
+    evaluations_s = {
+        name: _limited(sum(stream_rates[stream].arrivals_s for stream in streams), batch_ms)
+        for name, streams in entering.items()
+    }
+    # Emulated costs are slept, and the rest of what a host does fits into that time.
+    overhead = 0.0 if view.settings.emulate_costs else overhead_us(view, evaluations_s)
     due_ms = urgency_ms(flow, queries)
     readers_ms: dict[str, dict[str, float]] = {name: {} for name in flow.columns}
     for name, fragment in flow.fragments.items():
@@ -198,18 +269,58 @@ def workload(
         query = queries[fragment.query]
         if name in query.outputs:
             readers_ms[name][SINK_PREFIX + name] = query.deadline_of(name)
-        taken, cost_us = taken_by(fragment, stream_rates), _estimate(queries, fragment).cost_us
+        taken = taken_by(fragment, stream_rates)
+        planned = _planned_cost(query, name)
+        cost = _measured_cost(view.measured_cost(fragment)) or planned
+        evaluating_us_s = evaluations_s[name] * cost.fixed_us
+        evaluating_us_s += taken.tuples_s * cost.per_tuple_us
         fragments[name] = FragmentWork(
             fragment=fragment,
-            cost_us=cost_us,
-            instance_ms=_instance_ms(taken, cost_us, view.measured_cost(fragment)),
+            cost_us=planned.per_tuple_us + planned.fixed_us / max(taken.burst, 1.0),
+            stated_cost_us=planned.per_tuple_us if planned.basis is Basis.STATED else None,
+            cost=cost,
+            instance_ms=_instance_ms(taken, cost),
+            evaluations_s=evaluations_s[name],
+            evaluating_cores=evaluating_us_s / 1e6,
+            cores=(evaluating_us_s + evaluations_s[name] * overhead) / 1e6,
             allowed=query.primaries.get(name, ()),
             deadline_ms=query.deadline_of(name),
             sink=query.outputs.get(name),
             readers_ms=readers_ms[name],
         )
     sites = {name: stream.site for name, stream in streams.items()}
-    return Workload(flow=flow, sites=sites, rates=stream_rates, fragments=fragments)
+    return Workload(
+        flow=flow, sites=sites, overhead_us=overhead, rates=stream_rates, fragments=fragments
+    )
+
+
+def overhead_us(view: ClusterView, evaluations_s: Mapping[str, float]) -> float:
+    """Processor time that hosts spend on everything but evaluating, for each evaluation.
+
+    As measured on all executors together, else `OVERHEAD_US`. A host that is short of time
+    evaluates more rarely what has come meanwhile; the rest of its work stays. Therefore it is
+    divided by the evaluations that are predicted, not by those that were made, unless so few were
+    made that a stream has hardly begun.
+
+    Parameters
+    ----------
+    evaluations_s
+        Fragment → how often a replica should evaluate.
+    """
+    spent_us = counted_s = 0.0
+    for node in view.executors.values():
+        if node.load is None:
+            continue
+        rest_cores = node.load.cores - node.load.evaluating_cores - HOST_CORES
+        spent_us += max(rest_cores, 0.0) * 1e6
+        for name, status in node.replicas.items():
+            made_s = 0.0 if status.load is None else status.load.evaluations_s
+            expected_s = evaluations_s.get(name, 0.0)
+            counted_s += max(expected_s, made_s) if made_s >= FLOWING * expected_s else made_s
+    if counted_s < LEAST_EVALUATIONS_S:
+        return OVERHEAD_US
+    least_us, most_us = OVERHEADS_US
+    return min(max(spent_us / counted_s, least_us), most_us)
 
 
 def rates(
@@ -228,7 +339,7 @@ def rates(
     found = {name: _entering(stream, batch_ms) for name, stream in streams.items()}
     for fragment in flow.fragments.values():
         taken = taken_by(fragment, found)
-        given_bytes_s = taken.bytes_s * _estimate(queries, fragment).selectivity
+        given_bytes_s = taken.bytes_s * _selectivity(queries[fragment.query], fragment.name)
         tuples_s = given_bytes_s / row_bytes(fragment.columns)
         burst = taken.burst * tuples_s / taken.tuples_s if taken.tuples_s else 0.0
         found[fragment.name] = Rate(bytes_s=given_bytes_s, tuples_s=tuples_s, burst=burst)
@@ -259,22 +370,65 @@ def urgency_ms(flow: Dataflow, queries: Mapping[str, QueryRecord]) -> dict[str, 
     return found
 
 
+def _entering_streams(flow: Dataflow) -> dict[str, set[str]]:
+    """Fragment → the streams from outside from which its stream is made."""
+    found: dict[str, set[str]] = {}
+    for name, fragment in flow.fragments.items():
+        found[name] = set()
+        for stream in fragment.inputs:
+            found[name] |= found.get(stream, {stream})
+    return found
+
+
 def _entering(stream: StreamRecord, batch_ms: float) -> Rate:
     tuples_s = stream.rate_bytes_s / row_bytes(stream.columns)
+    together_ms = stream.source.together_ms if stream.source else 0.0
     burst = stream.burst
     if burst is None:
-        together_ms = max(batch_ms, stream.source.together_ms if stream.source else 0.0)
-        burst = max(tuples_s * together_ms / 1e3, 1.0)
-    return Rate(bytes_s=stream.rate_bytes_s, tuples_s=tuples_s, burst=burst)
+        burst = max(tuples_s * max(batch_ms, together_ms) / 1e3, 1.0)
+    arrivals_s = 1e3 / together_ms if together_ms else tuples_s
+    admitted = 1.0
+    if stream.shed is not None and tuples_s:
+        admitted = min(stream.shed.tuples * 1e3 / stream.shed.per_ms / tuples_s, 1.0)
+    return Rate(
+        bytes_s=stream.rate_bytes_s * admitted,
+        tuples_s=tuples_s * admitted,
+        burst=burst,
+        arrivals_s=_limited(arrivals_s, batch_ms),
+    )
 
 
-def _estimate(queries: Mapping[str, QueryRecord], fragment: Fragment) -> Estimate:
-    return queries[fragment.query].estimates.get(fragment.name, Estimate())
+def _limited(arrivals_s: float, batch_ms: float) -> float:
+    """What comes within a batch interval is taken together."""
+    return min(arrivals_s, 1e3 / batch_ms) if batch_ms else arrivals_s
 
 
-def _instance_ms(taken: Rate, cost_us: float, measured: CostStatus | None) -> float:
-    if measured is not None:
-        instance_us = measured.fixed_us + measured.per_tuple_us * taken.burst
-    else:
-        instance_us = cost_us * taken.burst
-    return max(instance_us / 1e3, LEAST_COST_MS)
+def _selectivity(query: QueryRecord, fragment: str) -> float:
+    stated = query.estimates.get(fragment, Estimate()).selectivity
+    if stated is not None:
+        return stated
+    tried = query.trials.get(fragment)
+    return 1.0 if tried is None else tried.selectivity
+
+
+def _planned_cost(query: QueryRecord, fragment: str) -> Cost:
+    """Cost of a fragment that has not run."""
+    stated_us = query.estimates.get(fragment, Estimate()).cost_us
+    if stated_us is not None:
+        return Cost(fixed_us=0.0, per_tuple_us=stated_us, basis=Basis.STATED)
+    tried = query.trials.get(fragment)
+    if tried is not None:
+        return Cost(fixed_us=tried.fixed_us, per_tuple_us=tried.per_tuple_us, basis=Basis.TRIED)
+    return Cost(fixed_us=0.0, per_tuple_us=COST_US, basis=Basis.ASSUMED)
+
+
+def _measured_cost(measured: CostStatus | None) -> Cost | None:
+    if measured is None:
+        return None
+    return Cost(
+        fixed_us=measured.fixed_us, per_tuple_us=measured.per_tuple_us, basis=Basis.MEASURED
+    )
+
+
+def _instance_ms(taken: Rate, cost: Cost) -> float:
+    return max((cost.fixed_us + cost.per_tuple_us * taken.burst) / 1e3, LEAST_COST_MS)

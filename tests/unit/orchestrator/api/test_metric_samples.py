@@ -13,6 +13,7 @@ from orchestrator.api.cluster_status import (
     StatusDocument,
     StreamStatus,
 )
+from orchestrator.api.loads import PlaceLoad
 from orchestrator.api.metric_samples import exposition_of, samples
 
 NODE = NodeStatus(
@@ -58,6 +59,17 @@ OUTPUT = OutputStatus(
 )
 
 
+LOAD = PlaceLoad(
+    name="rack",
+    is_machine=True,
+    hosts=("paris", "desk"),
+    processors=2.0,
+    limit_cores=1.7,
+    predicted_cores=0.5,
+    measured_cores=0.4,
+)
+
+
 def document(output: OutputStatus = OUTPUT) -> StatusDocument:
     return StatusDocument(
         cluster="c",
@@ -67,6 +79,7 @@ def document(output: OutputStatus = OUTPUT) -> StatusDocument:
         outputs=(output,),
         problems=("paris: north: cannot be read",),
         history=(),
+        loads=(LOAD,),
     )
 
 
@@ -80,6 +93,9 @@ OF_OUTPUT = {"query": "q", "stream": "f", "site": "desk"}
         ("vivace_host_up", {"node": "paris", "kind": "executor", "region": 'the "Île"'}, 1),
         ("vivace_host_events_total", {"node": "paris", "event": "takeovers"}, 2),
         ("vivace_host_events_total", {"node": "paris", "event": "tuples_in"}, 17),
+        ("vivace_place_measured_cores", {"name": "rack"}, 0.4),
+        ("vivace_place_predicted_cores", {"name": "rack"}, 0.5),
+        ("vivace_place_limit_cores", {"name": "rack"}, 1.7),
         ("vivace_fragment_redundant", {"query": "q", "fragment": "f"}, 0),
         ("vivace_fragment_epoch", {"query": "q", "fragment": "f"}, 3),
         ("vivace_fragment_sub_deadline_seconds", {"query": "q", "fragment": "f"}, 0.0125),

@@ -503,7 +503,7 @@ def test_replica_no_longer_assigned_is_stopped_and_its_producers_are_told() -> N
     host.commands.clear()
     host.assign(assignment_of())
     assert host.sent_to("site", Unsubscribe) == [Unsubscribe(stream="s")]
-    assert host.core.replica_statuses() == {}
+    assert host.core.replica_statuses(host.now_us) == {}
 
 
 def test_dismissed_replica_ends() -> None:
@@ -511,7 +511,7 @@ def test_dismissed_replica_ends() -> None:
     host.commands.clear()
     host.handle(ReplicaReplaced(fragment="f"))
     assert host.sent_to("site", Unsubscribe) == [Unsubscribe(stream="s")]
-    assert host.core.replica_statuses() == {}
+    assert host.core.replica_statuses(host.now_us) == {}
 
 
 def test_roles_follow_newer_epochs_of_the_plan_and_ignore_older_ones() -> None:
@@ -626,12 +626,12 @@ def test_watermarks_without_tuples_run_down_a_chain_in_one_turn() -> None:
 
 def test_measured_costs_are_reported() -> None:
     host = primary()
-    assert host.core.replica_statuses()["f"].cost is None
+    assert host.core.replica_statuses(host.now_us)["f"].cost is None
     for timestamp_group in range(1, 41):
         host.hear("site", data(chunk(4 * (timestamp_group - 1), [(10 * timestamp_group, 4)])))
         host.now_us += 20 * MS
         host.core.charge(host.core.work(host.now_us), 4 * 500.0)
-    cost = host.core.replica_statuses()["f"].cost
+    cost = host.core.replica_statuses(host.now_us)["f"].cost
     assert cost is not None
     assert cost.samples == 40
     assert cost.fixed_us + 4 * cost.per_tuple_us == pytest.approx(2000.0, rel=0.05)

@@ -428,12 +428,12 @@ def test_standby_that_does_not_follow_its_primary_says_since_when() -> None:
     for _ in range(60):
         host.hear("one", said)
         host.wait(20)
-    lags = host.core.replica_statuses()["f"].lags_since_us
+    lags = host.core.replica_statuses(host.now_us)["f"].lags_since_us
     assert lags == began_us
     host.hear("site", data(chunk(0, [(10, 2)])))
     host.work()
     host.hear("one", said)
-    assert host.core.replica_statuses()["f"].lags_since_us is None
+    assert host.core.replica_statuses(host.now_us)["f"].lags_since_us is None
 
 
 def test_only_the_primary_of_the_own_fragment_says_how_far_a_standby_must_be() -> None:
@@ -443,7 +443,7 @@ def test_only_the_primary_of_the_own_fragment_says_how_far_a_standby_must_be() -
         host.hear("exit", Control(watermarks_ms={"f": 10, "g": 10}))
         host.wait(20)
         host.core.heard("one", host.now_us)
-    assert host.core.replica_statuses()["f"].lags_since_us is None
+    assert host.core.replica_statuses(host.now_us)["f"].lags_since_us is None
 
 
 def refused_state_requests(host: Driven, other: Driven, ms: int) -> int:
@@ -468,7 +468,7 @@ def test_a_replica_that_fails_again_and_again_rests_ever_longer() -> None:
     host.hear("site", Subscribed(stream="s", position=Position(), epoch=1, generation=1))
     assert refused_state_requests(host, other, 8000) <= 5
     assert refused_state_requests(host, other, 8000) <= 1
-    status = host.core.replica_statuses()["f"]
+    status = host.core.replica_statuses(host.now_us)["f"]
     assert status.failure is not None
     assert status.failure.startswith("snapshot refused: ")
 
@@ -491,7 +491,7 @@ def test_a_resting_replica_keeps_no_input_and_recovers_after_its_rest() -> None:
     host.hear("one", other.sent_to("two", Snapshot)[0])
     host.work()
     assert (replica.role, replica.output_watermark_ms) == (ReplicaRole.STANDBY, 10)
-    assert host.core.replica_statuses()["f"].failure is None
+    assert host.core.replica_statuses(host.now_us)["f"].failure is None
 
 
 def test_input_that_waits_for_a_state_is_bounded() -> None:

@@ -10,6 +10,7 @@ from ha.messages import Data, Subscribe, Subscribed
 from orchestrator.host.core import HostCore
 from orchestrator.host.events import (
     AssignmentReceived,
+    CpuMeasured,
     MessageArrived,
     SinkOpened,
     SourceEmitted,
@@ -18,9 +19,12 @@ from orchestrator.host.loop import host_identity, node_record
 from orchestrator.records import (
     Assignment,
     ClusterRecord,
+    HostLoad,
     HostSpec,
     NodeKind,
     NodeRecord,
+    Processors,
+    ReplicaLoad,
     Shed,
     SinkAssignment,
     SourceAssignment,
@@ -30,9 +34,10 @@ from tests.quiet_host import COLUMNS, fragment
 from tests.streams_of_numbers import chunk
 
 NOW_US = 1_000_000
+PROCESSORS = Processors(machine="rack", shared="4e1c", count=2.0)
 
 
-def told(core: HostCore) -> NodeRecord:
+def told(core: HostCore, now_us: int = NOW_US) -> NodeRecord:
     spec = HostSpec(
         cluster="c",
         node="one",
@@ -42,7 +47,8 @@ def told(core: HostCore) -> NodeRecord:
         zookeeper="",
         secret="",
     )
-    return node_record(core, host_identity(spec, "1", ""), NOW_US, Counter())
+    identity = host_identity(spec, "1", "", processors=PROCESSORS)
+    return node_record(core, identity, now_us, Counter())
 
 
 def host(assignment: Assignment) -> HostCore:
@@ -95,7 +101,8 @@ def test_late_tuples_are_reported() -> None:
     assert status.recent_miss_pct == 75.0
 
 
-def test_costs_of_replicas_are_reported() -> None:
+def fed() -> HostCore:
+    """A host with one fragment, for which four tuples of one timestamp have come."""
     core = host(Assignment(incarnation="1", fragments=(fragment("f"),), producers={"s": ("one",)}))
     assert told(core).replicas["f"].cost is None
     position = Position(next_seq=0, watermark_ms=0)
@@ -105,8 +112,27 @@ def test_costs_of_replicas_are_reported() -> None:
     core.handle(MessageArrived(sender="exit", message=asked), NOW_US)
     part = Data(stream="s", epoch=1, generation=1, chunk=chunk(0, [(10, 4)]))
     core.handle(MessageArrived(sender="one", message=part), NOW_US)
+    return core
+
+
+def test_costs_of_replicas_are_reported() -> None:
+    core = fed()
     core.charge(core.work(NOW_US), 4000.0)
     cost = told(core).replicas["f"].cost
     assert cost is not None
     assert (cost.samples, cost.per_tuple_us > 20.0) == (1, True)
     assert told(core).domain == "rack-1"
+
+
+def test_processor_time_of_host_and_replicas_is_reported() -> None:
+    core = fed()
+    assert told(core).load is None
+    core.charge(core.work(NOW_US), 4000.0)
+    later_us = NOW_US + 2_000_000
+    core.handle(CpuMeasured(load=0.25), later_us)
+    record = told(core, later_us)
+    assert record.load == HostLoad(cores=0.25, evaluating_cores=0.002)
+    assert record.replicas["f"].load == ReplicaLoad(
+        cores=0.002, evaluations_s=0.5, timestamps_s=0.5, tuples_s=2.0
+    )
+    assert record.processors == PROCESSORS

@@ -1,0 +1,266 @@
+"""A short trial of statements whose cost nobody has stated.
+
+Before a query is applied, its statements are compiled and run here, on what their streams will
+bring: on the beginning of the recording that a stream is played from, if this process can read it,
+else on rows of the stream's columns at its stated rate. The tuples come in the portions in which
+hosts get them, since a portion costs something whatever its tuples. The trial takes a fraction of
+a second a query. Costs that are stated, or measured on hosts, go before what it finds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from orchestrator import sources
+from orchestrator.clock import thread_us
+from orchestrator.control.dataflow import Dataflow, Fragment, sound_dataflow
+from orchestrator.control.planning.workload import row_bytes
+from orchestrator.control.view import ClusterView
+from orchestrator.drivers import DriverError
+from orchestrator.manifest import Manifests, QueryManifest
+from orchestrator.records import Estimate, SourceAssignment, StreamRecord, Trial
+from streams.chunk import Chunk, stream_schema
+from streams.compiler import compile_statement
+from streams.engine import EvaluationError, FragmentEngine
+from streams.language import parse
+from streams.scheduling.cost_model import CostModel
+from topology.arrays import IntArray
+
+QUERY_US = 400_000
+"""Processor time after which the trial of a query ends."""
+
+ALL_US = 5_000_000
+"""Processor time after which queries are applied untried: many at once must not take minutes."""
+
+PORTIONS = 2_000
+"""Portions of input after which a trial ends."""
+
+UNCOUNTED = 5
+"""Evaluations of a statement that are not counted: the first ones load parts of libraries."""
+
+LEAST_SAMPLES = 20
+"""Evaluations with tuples without which a trial says nothing."""
+
+MOST_RECORDED_BYTES = 256 * 2**20
+"""Larger recordings are not read for a trial."""
+
+KEYS = 10
+"""Values of a generated column: many rows must meet in groups and joins."""
+
+SEED = 1
+
+EVALUATED_TIMESTAMPS = 64
+
+PRIOR_US = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """What enters at once."""
+
+    rows: pa.RecordBatch
+    watermarks_ms: IntArray
+
+
+@dataclass(slots=True)
+class _Tried:
+    """A fragment in a trial, and what it has taken so far."""
+
+    fragment: Fragment
+    engine: FragmentEngine
+    cost: CostModel = field(default_factory=lambda: CostModel(PRIOR_US, PRIOR_US))
+    evaluations: int = 0
+    with_tuples: int = 0
+    tuples_in: dict[str, int] = field(default_factory=dict[str, int])
+    next_seq: int = 0
+
+    def offer(self, stream: str, chunk: Chunk) -> None:
+        self.engine.offer(stream, chunk)
+        self.tuples_in[stream] = self.tuples_in.get(stream, 0) + chunk.rows.num_rows
+
+    def evaluate(self, processor_us: Callable[[], int]) -> Iterator[Chunk]:
+        """Evaluate all that can be evaluated; chunks of the output."""
+        while True:
+            began_us = processor_us()
+            evaluated = self.engine.advance(EVALUATED_TIMESTAMPS)
+            took_us = processor_us() - began_us
+            if evaluated is None:
+                return
+            self.evaluations += 1
+            self.with_tuples += evaluated.tuples_in > 0
+            if self.evaluations > UNCOUNTED:
+                self.cost.observe(evaluated.tuples_in, took_us)
+            yield Chunk(
+                first_seq=self.next_seq,
+                rows=evaluated.rows,
+                watermarks_ms=evaluated.watermarks_ms,
+                ingestion_times_us=evaluated.ingestion_times_us,
+            )
+            self.next_seq += evaluated.rows.num_rows
+
+    def found(self) -> Trial | None:
+        """What the trial says; None if there was too little to evaluate."""
+        if self.with_tuples < LEAST_SAMPLES:
+            return None
+        taken = sum(
+            count * row_bytes(self.fragment.inputs[stream])
+            for stream, count in self.tuples_in.items()
+        )
+        return Trial(
+            selectivity=self.next_seq * row_bytes(self.fragment.columns) / taken,
+            fixed_us=self.cost.fixed_us,
+            per_tuple_us=self.cost.per_tuple_us,
+        )
+
+
+def with_trials(
+    view: ClusterView, manifests: Manifests, processor_us: Callable[[], int] = thread_us
+) -> Manifests:
+    """The manifests, with what trials have found for the new queries' fragments.
+
+    Nothing is tried if costs are emulated. What cannot be tried, or fails, is left as it is:
+    admission names mistakes, and hosts report failures.
+    """
+    if view.settings.emulate_costs:
+        return manifests
+    streams = view.stream_records | {each.record.name: each.record for each in manifests.streams}
+    queries = {each.record.name: each.record for each in manifests.queries} | view.query_records
+    flow, _ = sound_dataflow(streams, queries)
+    began_us = processor_us()
+
+    def tried(query: QueryManifest) -> QueryManifest:
+        record = query.record
+        if record.name in view.queries or processor_us() - began_us > ALL_US:
+            return query
+        fragments = flow.of(record.name)
+        estimates = (record.estimates.get(each.name, Estimate()) for each in fragments)
+        if all(estimate.cost_us is not None for estimate in estimates):
+            return query
+        found = try_query(record.name, flow, streams, view.settings.batch_ms, processor_us)
+        return msgspec.structs.replace(query, record=msgspec.structs.replace(record, trials=found))
+
+    return msgspec.structs.replace(manifests, queries=tuple(map(tried, manifests.queries)))
+
+
+def try_query(
+    query: str,
+    flow: Dataflow,
+    streams: Mapping[str, StreamRecord],
+    batch_ms: float,
+    processor_us: Callable[[], int] = thread_us,
+) -> dict[str, Trial]:
+    """Run a query's statements, and those whose streams it reads, for a while.
+
+    Returns
+    -------
+    dict
+        Fragment of the query → what was found; fragments of which nothing was found are missing.
+    """
+    upstream = flow.upstream_queries(query)
+    fragments = [each for each in flow.fragments.values() if each.query in upstream]
+    entering = sorted({s for each in fragments for s in each.inputs if s in streams})
+    tried = [_begin(fragment) for fragment in fragments]
+    portions = {name: _portions(streams[name], batch_ms) for name in entering}
+    next_seq = dict.fromkeys(entering, 0)
+    began_us = processor_us()
+    try:
+        for _ in range(PORTIONS):
+            if processor_us() - began_us > QUERY_US:
+                break
+            for name in entering:
+                portion = next(portions[name], None)
+                if portion is not None and len(portion.watermarks_ms):
+                    _pass_on(name, _chunk(portion, next_seq[name]), tried)
+                    next_seq[name] += portion.rows.num_rows
+            for each in tried:
+                for chunk in each.evaluate(processor_us):
+                    _pass_on(each.fragment.name, chunk, tried)
+    except EvaluationError:
+        return {}
+    own = ((each.fragment.name, each.found()) for each in tried if each.fragment.query == query)
+    return {name: found for name, found in own if found is not None}
+
+
+def _begin(fragment: Fragment) -> _Tried:
+    (statement,) = parse(fragment.statement)
+    return _Tried(fragment, FragmentEngine(compile_statement(statement, fragment.inputs)))
+
+
+def _chunk(portion: Portion, first_seq: int) -> Chunk:
+    return Chunk(
+        first_seq=first_seq,
+        rows=portion.rows,
+        watermarks_ms=portion.watermarks_ms,
+        ingestion_times_us=np.zeros(len(portion.watermarks_ms), dtype=np.int64),
+    )
+
+
+def _pass_on(stream: str, chunk: Chunk, tried: Sequence[_Tried]) -> None:
+    for each in tried:
+        if stream in each.fragment.inputs:
+            each.offer(stream, chunk)
+
+
+def _portions(stream: StreamRecord, batch_ms: float) -> Iterator[Portion]:
+    """What a stream brings, portion by portion."""
+    together_ms = stream.source.together_ms if stream.source else 0.0
+    every_ms = max(together_ms, batch_ms, 1.0)
+    recorded = _recorded(stream, every_ms)
+    return _generated(stream, every_ms) if recorded is None else recorded
+
+
+def _recorded(stream: StreamRecord, every_ms: float) -> Iterator[Portion] | None:
+    """The beginning of a stream's recording; None if it cannot be read here."""
+    try:
+        driver = sources.recorded(stream)
+        if driver is None or os.path.getsize(driver.recording) > MOST_RECORDED_BYTES:
+            return None
+        opened = driver.open(
+            SourceAssignment(
+                stream=stream.name, columns=stream.columns, source=stream.source, start_at_us=0
+            )
+        )
+    except (DriverError, OSError):
+        return None
+
+    def portions() -> Iterator[Portion]:
+        for number in range(1, PORTIONS + 1):
+            now_us = round(number * every_ms * 1000)
+            while (emitted := opened.emit(0, now_us)) is not None:
+                yield Portion(rows=emitted.rows, watermarks_ms=emitted.watermarks_ms)
+
+    return portions()
+
+
+def _generated(stream: StreamRecord, every_ms: float) -> Iterator[Portion]:
+    """Rows of the stream's columns at its rate, each with a timestamp of its own if time allows."""
+    rng = np.random.default_rng(SEED)
+    schema = stream_schema(stream.columns)
+    tuples_s = stream.rate_bytes_s / row_bytes(stream.columns)
+    emitted = 0
+    for number in range(PORTIONS):
+        begin_ms, end_ms = round(number * every_ms), round((number + 1) * every_ms)
+        count = int((number + 1) * every_ms * tuples_s / 1e3) - emitted
+        emitted += count
+        timestamps = np.sort(rng.integers(begin_ms + 1, end_ms + 1, size=count))
+        columns = [pa.array(timestamps)]
+        columns += [_values(kind, count, rng) for kind in stream.columns.values()]
+        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+        yield Portion(
+            rows=rows, watermarks_ms=np.unique(np.append(timestamps, end_ms)).astype(np.int64)
+        )
+
+
+def _values(kind: str, count: int, rng: np.random.Generator) -> pa.Array:
+    keys = rng.integers(0, KEYS, size=count)
+    if kind == "float":
+        return pa.array(rng.uniform(0.0, 100.0, size=count))
+    if kind == "string":
+        return pa.array([f"key-{key}" for key in keys], type=pa.string())
+    return pa.array(keys % 2 == 0) if kind == "bool" else pa.array(keys)

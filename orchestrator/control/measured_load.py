@@ -1,0 +1,117 @@
+"""The places whose capacity hosts use, and how much of it they have used lately.
+
+A host works on one thread, so a node has one processor for itself. Several hosts may share a
+machine, though, and together they have no more than its processors; Spark, ZooKeeper and the
+coordinator need some of these too. So there are two kinds of places: nodes (and sites), and
+machines with several hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.records import NodeRecord
+
+NODE_SHARE = 0.95
+"""Share of a processor up to which a host may be busy: bursts wait for each other beyond it."""
+
+MACHINE_SHARE = 0.85
+"""Share of a machine's processors that its hosts may take; Spark, ZooKeeper and the coordinator
+have the rest."""
+
+RELIEVED_SHARE = 0.9
+"""Share of its limit below which a place no longer counts as overloaded, so that one at its limit
+is not told of again and again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPlace:
+    """A node, or a machine with several hosts.
+
+    Attributes
+    ----------
+    hosts
+        Those that share its capacity.
+    capacity_cores, limit_cores
+        What it has, and how much of that its hosts may take.
+    measured_cores
+        What they have taken lately; None: not measured.
+    """
+
+    name: str
+    hosts: tuple[str, ...]
+    capacity_cores: float
+    limit_cores: float
+    measured_cores: float | None
+
+    @property
+    def is_machine(self) -> bool:
+        """Whether several hosts share it."""
+        return len(self.hosts) > 1
+
+    @property
+    def subject(self) -> str:
+        """What it is, and its name."""
+        return f"machine {self.name}" if self.is_machine else f"node {self.name}"
+
+
+def measured_places(
+    hosts: Mapping[str, NodeRecord], *, emulated: bool
+) -> tuple[MeasuredPlace, ...]:
+    """All nodes and sites, then all machines with several hosts; by name.
+
+    Hosts that do not tell what their machine has are left out.
+
+    Parameters
+    ----------
+    emulated
+        Whether costs are emulated: then evaluations sleep. They take a node's time and no
+        processor, and what was measured tells nothing of them.
+    """
+    known = {name: own for name, node in sorted(hosts.items()) if (own := node.processors)}
+    machines: dict[str, list[str]] = {}
+    for name, own in known.items():
+        machines.setdefault(own.shared, []).append(name)
+
+    def place(name: str, members: list[str], capacity: float, share: float) -> MeasuredPlace:
+        loads = [load.cores for host in members if (load := hosts[host].load) is not None]
+        is_measured = len(loads) == len(members) and not emulated
+        return MeasuredPlace(
+            name=name,
+            hosts=tuple(members),
+            capacity_cores=capacity,
+            limit_cores=share * capacity,
+            measured_cores=sum(loads) if is_measured else None,
+        )
+
+    nodes = [place(name, [name], min(own.count, 1.0), NODE_SHARE) for name, own in known.items()]
+    shared = [
+        place(
+            known[members[0]].machine,
+            members,
+            max(known[host].count for host in members),
+            MACHINE_SHARE,
+        )
+        for members in machines.values()
+        if len(members) > 1 and not emulated
+    ]
+    return (*nodes, *shared)
+
+
+def overloaded(
+    hosts: Mapping[str, NodeRecord], before: frozenset[str], *, emulated: bool
+) -> frozenset[str]:
+    """Subjects of the places whose hosts have taken more than they may.
+
+    Parameters
+    ----------
+    before
+        Those that were overloaded: they are until they take less than `RELIEVED_SHARE`.
+    """
+    return frozenset(
+        place.subject
+        for place in measured_places(hosts, emulated=emulated)
+        if (place.measured_cores or 0.0)
+        > place.limit_cores * (RELIEVED_SHARE if place.subject in before else 1.0)
+    )

@@ -1,0 +1,55 @@
+"""The cost that a manifest should state for a fragment, by what was measured."""
+
+from __future__ import annotations
+
+from orchestrator.control.dataflow import Fragment
+from orchestrator.control.planning.workload import FragmentWork
+from orchestrator.control.view import ClusterView
+
+TOLERANCE = 0.25
+"""Share by which a stated cost may be off: processors of one kind differ by as much."""
+
+LEAST_TUPLES_S = 1.0
+"""With fewer tuples a second, watermarks cost more than tuples, and a cost by tuple says little."""
+
+
+def suggested_cost_us(view: ClusterView, fragment: Fragment) -> float | None:
+    """Processor time by tuple that evaluating a fragment has taken lately on its primary's node.
+
+    It includes what evaluations cost whatever their tuples. None while it is not known, and on
+    simulated hosts, which have no processor.
+    """
+    found = view.fragments.get(fragment.key)
+    if found is None or view.measured_cost(fragment) is None:
+        return None
+    if view.nodes[found.record.primary.node].record.processors is None:
+        return None
+    status = view.status(found.record.primary, fragment.name)
+    load = None if status is None else status.load
+    if load is None or load.tuples_s < LEAST_TUPLES_S:
+        return None
+    return load.cores * 1e6 / load.tuples_s
+
+
+def differs(stated_us: float, measured_us: float) -> bool:
+    """Whether one of two costs is off by more than `TOLERANCE` of the other."""
+    return abs(measured_us - stated_us) > TOLERANCE * min(measured_us, stated_us)
+
+
+def suggestion(view: ClusterView, work: FragmentWork) -> str | None:
+    """The line to write under `estimates`, if the stated cost is off by more than `TOLERANCE`."""
+    measured_us = suggested_cost_us(view, work.fragment)
+    if measured_us is None or work.stated_cost_us is None:
+        return None
+    if not differs(work.stated_cost_us, measured_us):
+        return None
+    return cost_line(work.name, measured_us)
+
+
+def cost_line(fragment: str, cost_us: float) -> str:
+    """A cost as a manifest states it.
+
+    >>> cost_line("alerts", 123.4)
+    'alerts: {cost: 120 us}'
+    """
+    return f"{fragment}: {{cost: {float(f'{cost_us:.2g}'):g} us}}"

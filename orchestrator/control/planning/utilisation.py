@@ -1,0 +1,225 @@
+"""How busy nodes and machines are, and whether they can take a further query.
+
+What a host is predicted to take is the sum of what its replicas take, primaries and secondaries
+alike (`workload`), and of what it takes without any. What it has taken lately, it reports
+(`measured_load`). The greater of the two counts: a prediction may be wrong, and what is measured
+may be a quiet hour.
+
+The demand test of sub-deadlines (`placement.deadline.demand`) asks whether a node can do the work
+of one burst in time. It assumes that a burst is done before the next one comes, which holds only
+where this module finds room.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from orchestrator.control.measured_load import MeasuredPlace, measured_places
+from orchestrator.control.planning.task import RunningFragment
+from orchestrator.control.planning.workload import HOST_CORES, LEAST_EVALUATIONS_S, Workload
+from orchestrator.control.view import ClusterView
+from orchestrator.records import NodeKind
+from placement.errors import PlacementError
+
+SITE_US = 300.0
+"""Processor time of a site for a chunk that it brings in, sends to a host, or writes, while none
+was measured: what benchmark `own_data` shows."""
+
+SITE_SPREAD = 3.0
+"""By which factor a site's measured time for a chunk may differ from `SITE_US`; more would be that
+of a stream that has hardly begun."""
+
+MOST_NAMED = 3
+"""Queries that are proposed for deletion."""
+
+ROUNDING_CORES = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place(MeasuredPlace):
+    """A node, or a machine with several hosts, with what it is predicted to take.
+
+    Attributes
+    ----------
+    predicted_cores
+        What its hosts should take.
+    fragments
+        What the replicas of each fragment, and each stream, should take there, cores.
+    """
+
+    predicted_cores: float
+    fragments: Mapping[str, float]
+
+    @property
+    def used_cores(self) -> float:
+        """The greater of prediction and measurement."""
+        return max(self.predicted_cores, self.measured_cores or 0.0)
+
+
+@dataclass(eq=False)
+class Overload(PlacementError):
+    """A query would take more of a node or machine than there is.
+
+    Attributes
+    ----------
+    place
+        Without the query.
+    added_cores
+        What the query would add there.
+    fragments
+        The part of each of its fragments.
+    largest
+        Queries that take most there, the largest first, and how much each takes.
+    """
+
+    message = (
+        "query {0.query}: {0.place.subject} is used to {0.place.used_cores:.2f} cores and has a "
+        "limit of {0.place.limit_cores:.2f}; the query would add {0.added_cores:.2f}"
+    )
+    query: str
+    place: Place
+    added_cores: float
+    fragments: Mapping[str, float]
+    largest: Mapping[str, float]
+
+
+def host_cores(
+    view: ClusterView, work: Workload, running: Mapping[str, RunningFragment]
+) -> dict[str, dict[str, float]]:
+    """Host → fragment or stream → processor time that it should take there, cores."""
+    taken: dict[str, defaultdict[str, float]] = {name: defaultdict(float) for name in view.hosts}
+    chunks_s: dict[str, defaultdict[str, float]] = {
+        name: defaultdict(float) for name, node in view.hosts.items() if node.kind is NodeKind.SITE
+    }
+    readers: dict[str, set[str]] = {}
+    for name, found in running.items():
+        each = work.fragments.get(name)
+        if each is None:
+            continue
+        nodes = [node for node in (found.primary, found.secondary) if node in taken]
+        for node in nodes:
+            taken[node][name] += each.cores
+        for stream in each.fragment.inputs:
+            readers.setdefault(stream, set()).update(nodes)
+        if each.sink in chunks_s:
+            chunks_s[each.sink][name] += each.evaluations_s
+    for stream, site in work.sites.items():
+        if site in chunks_s and stream in readers:
+            chunks_s[site][stream] += work.rates[stream].arrivals_s * (1 + len(readers[stream]))
+    for site, counts_s in chunks_s.items():
+        chunk_us = _site_us(view, site, counts_s)
+        for name, count_s in counts_s.items():
+            taken[site][name] += count_s * chunk_us / 1e6
+    return {name: dict(cores) for name, cores in taken.items()}
+
+
+def _site_us(view: ClusterView, site: str, counts_s: Mapping[str, float]) -> float:
+    """What a chunk takes a site, by what the site has taken lately for those that it has."""
+    if view.settings.emulate_costs:
+        return 0.0
+    node = view.hosts[site]
+    present = {*node.sinks, *node.sources}
+    known_s = sum(count_s for name, count_s in counts_s.items() if name in present)
+    if node.load is None or known_s < LEAST_EVALUATIONS_S:
+        return SITE_US
+    measured_us = (node.load.cores - HOST_CORES) * 1e6 / known_s
+    return min(max(measured_us, SITE_US / SITE_SPREAD), SITE_US * SITE_SPREAD)
+
+
+def places(
+    view: ClusterView, work: Workload, running: Mapping[str, RunningFragment]
+) -> tuple[Place, ...]:
+    """All nodes and sites, then all machines with several hosts; see `measured_places`."""
+    taken = host_cores(view, work, running)
+    emulated = view.settings.emulate_costs
+    # The rest of what a host does fits into the time that emulated costs take.
+    host = 0.0 if emulated else HOST_CORES
+    found: list[Place] = []
+    for measured in measured_places(view.hosts, emulated=emulated):
+        fragments: defaultdict[str, float] = defaultdict(float)
+        for name in measured.hosts:
+            for fragment, cores in taken[name].items():
+                fragments[fragment] += cores
+        found.append(
+            Place(
+                name=measured.name,
+                hosts=measured.hosts,
+                capacity_cores=measured.capacity_cores,
+                limit_cores=measured.limit_cores,
+                measured_cores=measured.measured_cores,
+                predicted_cores=host * len(measured.hosts) + sum(fragments.values()),
+                fragments=dict(fragments),
+            )
+        )
+    return tuple(found)
+
+
+def room_cores(found: Collection[Place]) -> dict[str, float]:
+    """Host → how much more it may take, by its own limit and that of its machine."""
+    room: dict[str, float] = {}
+    for place in found:
+        for host in place.hosts:
+            left = place.limit_cores - place.used_cores
+            room[host] = min(left, room.get(host, left))
+    return room
+
+
+def overload(
+    before: tuple[Place, ...],
+    after: tuple[Place, ...],
+    query: str,
+    work: Workload,
+) -> Overload | None:
+    """The place that a query would overload the most; None if it fits everywhere.
+
+    Parameters
+    ----------
+    before, after
+        Without the query, and with it. A place that is overloaded already takes nothing more.
+    """
+    own = {each.name for each in work.of(query)}
+    worst: tuple[float, Overload] | None = None
+    for now, then in zip(before, after, strict=True):
+        added = then.predicted_cores - now.predicted_cores
+        excess = now.used_cores + added - now.limit_cores
+        if (
+            added > ROUNDING_CORES
+            and excess > ROUNDING_CORES
+            and (worst is None or excess > worst[0])
+        ):
+            fragments = {n: cores for n, cores in then.fragments.items() if n in own}
+            refused = Overload(query, now, added, fragments, largest(now, work))
+            worst = (excess, refused)
+    return None if worst is None else worst[1]
+
+
+def largest(place: Place, work: Workload) -> dict[str, float]:
+    """The queries that take most of a place, the largest first."""
+    queries: defaultdict[str, float] = defaultdict(float)
+    for name, cores in place.fragments.items():
+        if name in work.fragments:
+            queries[work.fragments[name].fragment.query] += cores
+    ordered = sorted(queries.items(), key=lambda each: (-each[1], each[0]))
+    return dict(ordered[:MOST_NAMED])
+
+
+def advice(place: Place, queries: Mapping[str, float], found: Collection[Place]) -> str:
+    """What relieves a place: a sentence.
+
+    Parameters
+    ----------
+    queries
+        As of `largest`.
+    found
+        All places.
+    """
+    named = ", ".join(f"{query} ({cores:.1f} cores)" for query, cores in queries.items())
+    if not named:
+        return "Nothing that runs there can be deleted: it takes more than it should."
+    elsewhere = [each for each in found if not set(each.hosts) & set(place.hosts)]
+    free = min(elsewhere, key=lambda each: each.used_cores / each.limit_cores, default=None)
+    if free is not None and free.used_cores < free.limit_cores / 2:
+        return f"Delete one of {named}, or move it: apply it again with `primaries` on {free.name}."
+    return f"Delete one of {named}, bring in less, or add a machine."

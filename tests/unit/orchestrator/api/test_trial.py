@@ -1,0 +1,131 @@
+"""What a trial of statements finds before they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from orchestrator.api.trial import with_trials
+from orchestrator.control.admission import admit
+from orchestrator.control.dataflow import dataflow
+from orchestrator.control.planning.workload import Basis, workload
+from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
+from orchestrator.records import Estimate, StreamRecord, Trial
+from orchestrator.sources import spec_of
+from orchestrator.sources.replay import Replay
+from orchestrator.store.protocol import CLUSTER
+from tests.obedient_cluster import ObedientCluster, query_manifest
+
+RATE = 400.0
+"""Tuples a second, in rows of 32 bytes."""
+
+STATEMENTS = """\
+REGISTER QUERY some RSTREAM(SELECT id, x FROM north [NOW] WHERE x >= 50);
+REGISTER QUERY counted ISTREAM(SELECT count(*) AS number FROM some [RANGE 1 SECOND]);
+"""
+
+
+def stream(source: Replay | None = None) -> StreamManifest:
+    record = StreamRecord(
+        name="north",
+        site="north-receiver",
+        columns={"id": "string", "x": "float"},
+        rate_bytes_s=32 * RATE,
+        source=None if source is None else spec_of("replay", source),
+    )
+    return StreamManifest(file="streams.yaml:1", record=record)
+
+
+def manifests(
+    source: Replay | None = None, estimates: dict[str, Estimate] | None = None
+) -> Manifests:
+    query = query_manifest(statements=STATEMENTS, outputs={"counted": "control-centre"})
+    record = msgspec.structs.replace(query.record, estimates=estimates or {})
+    return Manifests(
+        cluster=None,
+        streams=(stream(source),),
+        queries=(msgspec.structs.replace(query, record=record),),
+    )
+
+
+def ticking(step_us: int = 100) -> Callable[[], int]:
+    """A processor clock that goes on by as much at each reading."""
+    return count(0, step_us).__next__
+
+
+def tried(given: Manifests, cluster: ObedientCluster | None = None) -> QueryManifest:
+    found = with_trials((cluster or ObedientCluster()).view(), given, ticking())
+    return found.queries[0]
+
+
+def test_generated_rows_give_cost_and_selectivity() -> None:
+    trials = tried(manifests()).record.trials
+    assert trials.keys() == {"some", "counted"}
+    # Rows have values from 0 to 100, so half of them pass.
+    assert trials["some"].selectivity == pytest.approx(0.5, abs=0.1)
+    # By this clock every evaluation takes 100 µs.
+    some = trials["some"]
+    assert some.fixed_us + some.per_tuple_us * RATE / 100 == pytest.approx(100.0, rel=0.1)
+
+
+def test_a_recording_is_tried_if_it_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "north.parquet"
+    rows = pa.RecordBatch.from_pylist(
+        [
+            {"timestamp": 5 * number, "id": "ab"[number % 2], "x": 60.0 if number % 4 == 0 else 1.0}
+            for number in range(1000)
+        ]
+    )
+    parquet.write_table(pa.Table.from_batches([rows]), path)
+    replay = Replay(path=str(path), begin_ms=0, end_ms=4999, interval_ms=50)
+    trials = tried(manifests(replay)).record.trials
+    assert trials["some"].selectivity == pytest.approx(0.25, abs=0.02)
+
+
+def test_a_recording_that_is_elsewhere_does_not_hinder(tmp_path: Path) -> None:
+    replay = Replay(path=str(tmp_path / "gone.parquet"), begin_ms=0, end_ms=4999)
+    assert tried(manifests(replay)).record.trials.keys() == {"some", "counted"}
+
+
+def test_stated_costs_need_no_trial_and_go_before_it() -> None:
+    stated = {name: Estimate(cost_us=7.0) for name in ("some", "counted")}
+    assert tried(manifests(estimates=stated)).record.trials == {}
+    half = tried(manifests(estimates={"some": Estimate(cost_us=7.0)})).record
+    view = ObedientCluster().view()
+    given = manifests()
+    streams = {each.record.name: each.record for each in given.streams}
+    queries = {half.name: half}
+    work = workload(view, dataflow(streams, queries), streams, queries).fragments
+    assert work["some"].cost.basis is Basis.STATED
+    assert work["some"].cost.per_tuple_us == 7.0
+    assert work["counted"].cost.basis is Basis.TRIED
+
+
+def test_emulated_costs_are_not_tried() -> None:
+    cluster = ObedientCluster()
+    found = cluster.store.get(CLUSTER)
+    assert found is not None
+    emulated = msgspec.structs.replace(found.record, emulate_costs=True)
+    cluster.store.update(CLUSTER, emulated, found.version)
+    assert tried(manifests(), cluster).record.trials == {}
+
+
+def test_what_was_tried_is_kept_when_the_same_manifest_is_applied_again() -> None:
+    cluster = ObedientCluster()
+    given = with_trials(cluster.view(), manifests(), ticking())
+    cluster.apply(given)
+    cluster.settle()
+    again = with_trials(cluster.view(), manifests(), ticking())
+    assert again.queries[0].record.trials == {}
+    found = admit(cluster.view(), again.streams, again.queries)
+    assert not found.submissions
+    assert not found.waiting
+    kept = cluster.view().query_records["proximity"].trials
+    assert all(isinstance(each, Trial) for each in kept.values())
+    assert kept.keys() == {"some", "counted"}

@@ -1,0 +1,243 @@
+"""Queries that would overload a node or a machine are refused; what overloads later is told."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from orchestrator.control.admission import Admission, admit
+from orchestrator.control.measured_load import MACHINE_SHARE, NODE_SHARE
+from orchestrator.control.planning.utilisation import Place
+from orchestrator.errors import Refused
+from orchestrator.manifest import Manifests, QueryManifest
+from orchestrator.records import CostStatus, Estimate, HostLoad, Processors, ReplicaLoad
+from orchestrator.store.protocol import CLUSTER
+from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest
+
+STREAMS = aircraft().streams
+PROCESSORS = 2.0
+
+
+def on_machines(cluster: ObedientCluster, machines: int, processors: float = PROCESSORS) -> None:
+    """Have the hosts of a cluster share so many machines."""
+    for number, host in enumerate(cluster.hosts.values()):
+        machine = number % machines
+        own = Processors(machine=f"machine-{machine}", shared=f"boot-{machine}", count=processors)
+        host.tell(processors=own)
+
+
+@pytest.fixture
+def cluster() -> ObedientCluster:
+    cluster = ObedientCluster()
+    on_machines(cluster, 1)
+    return cluster
+
+
+def costing(cost_us: float) -> QueryManifest:
+    query = query_manifest()
+    names = ("north_tracks", "south_tracks", "alerts")
+    estimates = {name: Estimate(cost_us=cost_us, selectivity=0.5) for name in names}
+    return msgspec.structs.replace(
+        query, record=msgspec.structs.replace(query.record, estimates=estimates)
+    )
+
+
+def admitted(cluster: ObedientCluster, query: QueryManifest) -> Admission:
+    return admit(cluster.view(), STREAMS, [query])
+
+
+def refusal(cluster: ObedientCluster, query: QueryManifest) -> Refused:
+    with pytest.raises(Refused) as caught:
+        admitted(cluster, query)
+    return caught.value
+
+
+def place(admission: Admission, name: str) -> Place:
+    return next(each for each in admission.places if each.name == name)
+
+
+def change_settings(cluster: ObedientCluster, **fields: object) -> None:
+    found = cluster.store.get(CLUSTER)
+    assert found is not None
+    cluster.store.update(CLUSTER, msgspec.structs.replace(found.record, **fields), found.version)
+
+
+def test_cheap_query_is_admitted_and_the_plan_tells_what_it_takes(cluster: ObedientCluster) -> None:
+    idle = admit(cluster.view())
+    busy = admitted(cluster, costing(5.0))
+    before, after = place(idle, "machine-0"), place(busy, "machine-0")
+    assert after.limit_cores == MACHINE_SHARE * PROCESSORS
+    assert before.predicted_cores < after.predicted_cores < after.limit_cores
+    # Primaries and secondaries both; every node is part of the machine.
+    assert after.predicted_cores == pytest.approx(
+        sum(each.predicted_cores for each in busy.places if not each.is_machine)
+    )
+    assert after.fragments["alerts"] == pytest.approx(
+        sum(each.fragments.get("alerts", 0.0) for each in busy.places if not each.is_machine)
+    )
+
+
+def test_query_that_needs_more_than_the_machine_has_is_refused_with_the_figures(
+    cluster: ObedientCluster,
+) -> None:
+    before = dict(cluster.server.entries)
+    error = refusal(cluster, costing(100.0))
+    assert (error.field, error.value, error.exit_status) == ("load", "machine machine-0", 2)
+    figures = error.figures
+    used, added = float(figures["used_cores"]), float(figures["added_cores"])
+    assert figures["limit_cores"] == MACHINE_SHARE * PROCESSORS
+    assert figures["processors"] == PROCESSORS
+    assert used + added > MACHINE_SHARE * PROCESSORS
+    # Each tuple is evaluated by two replicas.
+    assert float(figures["added_cores.north_tracks"]) >= 2 * 3125 * 100e-6
+    for part in (f"{added:.2f}", f"{used:.2f}", "1.70", "alerts", "100 us a tuple, stated"):
+        assert part in str(error)
+    assert "admission: off" in str(error)
+    assert cluster.server.entries == before
+
+
+def test_query_fits_if_nodes_have_machines_of_their_own(cluster: ObedientCluster) -> None:
+    on_machines(cluster, 9)
+    found = admitted(cluster, costing(100.0))
+    assert not any(each.is_machine for each in found.places)
+    assert all(each.limit_cores == NODE_SHARE for each in found.places)
+
+
+def test_fragment_that_no_single_node_can_evaluate_is_refused(cluster: ObedientCluster) -> None:
+    on_machines(cluster, 9, processors=64.0)
+    error = refusal(cluster, costing(400.0))
+    assert str(error.value).startswith("node ")
+    assert error.figures["limit_cores"] == NODE_SHARE
+
+
+def test_full_node_is_left_alone_if_others_have_room(cluster: ObedientCluster) -> None:
+    on_machines(cluster, 9)
+    (first, *_) = admitted(cluster, costing(50.0)).plan.placements
+    for name, host in cluster.hosts.items():
+        cores = 0.9 if name == first.primary else 0.1
+        host.tell(load=HostLoad(cores=cores, evaluating_cores=0.05))
+    placements = admitted(cluster, costing(50.0)).plan.placements
+    assert all(first.primary not in (each.primary, each.secondary) for each in placements)
+
+
+def test_what_hosts_have_taken_counts_if_it_is_more_than_predicted(
+    cluster: ObedientCluster,
+) -> None:
+    admitted(cluster, costing(5.0))
+    for host in cluster.hosts.values():
+        host.tell(load=HostLoad(cores=0.18, evaluating_cores=0.1))
+    error = refusal(cluster, costing(5.0))
+    assert error.figures["used_cores"] == pytest.approx(9 * 0.18)
+
+
+def test_admission_can_be_turned_off(cluster: ObedientCluster) -> None:
+    change_settings(cluster, admission=False)
+    found = place(admitted(cluster, costing(100.0)), "machine-0")
+    assert found.predicted_cores > found.limit_cores
+
+
+def test_hosts_that_do_not_tell_their_processors_have_no_limit() -> None:
+    assert admitted(ObedientCluster(), costing(100.0)).places == ()
+
+
+def test_emulated_costs_take_nodes_and_no_machine(cluster: ObedientCluster) -> None:
+    change_settings(cluster, emulate_costs=True)
+    found = admitted(cluster, costing(100.0))
+    assert not any(each.is_machine for each in found.places)
+    error = refusal(cluster, costing(400.0))
+    assert str(error.value).startswith("node ")
+
+
+def test_refused_query_leaves_the_plans_of_others_as_they_were(cluster: ObedientCluster) -> None:
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(5.0),)))
+    cluster.settle()
+    before = admit(cluster.view()).places
+    second = query_manifest(
+        name="second",
+        statements="REGISTER QUERY heavy RSTREAM(SELECT id FROM north [NOW]);",
+        outputs={"heavy": "control-centre"},
+    )
+    heavy = msgspec.structs.replace(
+        second,
+        record=msgspec.structs.replace(second.record, estimates={"heavy": Estimate(cost_us=250.0)}),
+    )
+    error = refusal(cluster, heavy)
+    assert "Delete one of proximity" in str(error)
+    assert admit(cluster.view()).places == before
+
+
+def test_leader_too_waits_with_a_query_that_does_not_fit(cluster: ObedientCluster) -> None:
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(100.0),)))
+    cluster.settle()
+    assert not cluster.view().fragments
+    (problem,) = cluster.coordination.problems
+    assert "machine machine-0" in problem
+    change_settings(cluster, admission=False)
+    cluster.settle()
+    assert cluster.view().fragments
+
+
+def busy(cluster: ObedientCluster, cores: float) -> None:
+    for host in cluster.hosts.values():
+        host.tell(load=HostLoad(cores=cores, evaluating_cores=cores / 2))
+    cluster.settle()
+
+
+def test_overload_is_a_problem_with_advice_until_it_is_clearly_over(
+    cluster: ObedientCluster,
+) -> None:
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(5.0),)))
+    cluster.settle()
+    assert not cluster.coordination.problems
+    busy(cluster, 1.75 / 9)
+    (problem,) = cluster.coordination.problems
+    assert "machine machine-0 is overloaded" in problem
+    assert "Delete one of proximity" in problem
+    # Just below the limit it still counts as overloaded.
+    busy(cluster, 1.65 / 9)
+    assert cluster.coordination.problems == (problem,)
+    busy(cluster, 1.4 / 9)
+    assert not cluster.coordination.problems
+    events = [event for event in cluster.history() if "machine-0" in event]
+    assert events == ["overloaded: machine machine-0", "overload over: machine machine-0"]
+
+
+def test_advice_names_a_node_that_has_room(cluster: ObedientCluster) -> None:
+    on_machines(cluster, 9)
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(5.0),)))
+    cluster.settle()
+    node = cluster.view().fragments["proximity.alerts"].record.primary.node
+    cluster.hosts[node].tell(load=HostLoad(cores=0.99, evaluating_cores=0.9))
+    cluster.settle()
+    (problem,) = cluster.coordination.problems
+    assert f"node {node} is overloaded" in problem
+    assert "with `primaries` on" in problem
+
+
+def test_stated_cost_that_is_off_is_told_once_with_the_line_to_write(
+    cluster: ObedientCluster,
+) -> None:
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(5.0),)))
+    cluster.settle()
+
+    def takes(cost_us: float) -> None:
+        for host in cluster.hosts.values():
+            host.costs["alerts"] = CostStatus(fixed_us=0.0, per_tuple_us=cost_us, samples=100)
+            host.loads["alerts"] = ReplicaLoad(
+                cores=cost_us * 1e-6 * 1000, evaluations_s=100, timestamps_s=100, tuples_s=1000
+            )
+        cluster.settle()
+
+    def told() -> list[str]:
+        events = [each.event for each in cluster.store.history()]
+        return [each.detail for each in events if each.kind == "cost differs"]
+
+    takes(6.0)
+    assert told() == []
+    takes(40.0)
+    assert len(told()) == 1
+    assert "alerts: {cost: 40 us}" in told()[0]
+    takes(44.0)
+    assert len(told()) == 1
+    takes(80.0)
+    assert "alerts: {cost: 80 us}" in told()[1]
