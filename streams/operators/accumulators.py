@@ -1,8 +1,9 @@
 """Aggregate functions over a changing set of values.
 
-Sums are exact: every float is a whole multiple of 2⁻¹⁰⁷⁴, so a sum of floats is kept as a whole
-number of these units and rounded once, when it is read. The result depends neither on the order of
-the values nor on values that have left, so a replayed or restored engine agrees to the bit.
+Sums are exact: every float is a whole multiple of a power of two, at least 2⁻¹⁰⁷⁴. A sum of floats
+is kept as a whole number of such units, as small as the values need, and rounded once, when it is
+read. The result depends neither on the order of the values nor on values that have left, so a
+replayed or restored engine agrees to the bit.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from streams.state import SnapshotError
 
 SCALE_BITS = 1074
 """The least positive float is 2⁻¹⁰⁷⁴."""
-
-_one = 1 << SCALE_BITS
 
 
 class Accumulator(Protocol):
@@ -83,24 +82,38 @@ class Count:
 class Sum:
     """Exact sum, or mean, of integers or floats."""
 
-    __slots__ = ("_count", "_mean", "_of_floats", "_total")
+    __slots__ = ("_bits", "_count", "_mean", "_of_floats", "_total")
 
     def __init__(self, *, of_floats: bool, mean: bool) -> None:
         self._of_floats = of_floats
         self._mean = mean
         self._count = 0
         self._total = 0
-        """In units of 1 (integers) or 2⁻¹⁰⁷⁴ (floats)."""
+        """In units of 1 (integers) or 2⁻ᵇⁱᵗˢ (floats)."""
+        self._bits = 0
 
     def enter(self, value: Any) -> None:
         """Add a value."""
+        units = self._units(value) if self._of_floats else value
         self._count += 1
-        self._total += _scaled(value) if self._of_floats else value
+        self._total += units
 
     def leave(self, value: Any) -> None:
         """Take a value back."""
+        units = self._units(value) if self._of_floats else value
         self._count -= 1
-        self._total -= _scaled(value) if self._of_floats else value
+        self._total -= units
+
+    def _units(self, value: float) -> int:
+        """A float in units; makes them smaller if it has to be."""
+        numerator, denominator = value.as_integer_ratio()
+        # The denominator is a power of two, at most 2¹⁰⁷⁴.
+        finer = denominator.bit_length() - 1 - self._bits
+        if finer > 0:
+            self._total <<= finer
+            self._bits += finer
+            return numerator
+        return numerator << -finer
 
     def result(self) -> int | float | None:
         """The sum or mean, rounded once; NULL for no values or if out of range."""
@@ -111,20 +124,24 @@ class Sum:
         divisor = self._count if self._mean else 1
         try:
             # Division of whole numbers rounds correctly whatever their size.
-            return self._total / (divisor * _one if self._of_floats else divisor)
+            return self._total / (divisor << self._bits)
         except OverflowError:
             return None
 
     def copy(self) -> Sum:
         """Another with the same total."""
         made = Sum(of_floats=self._of_floats, mean=self._mean)
-        made._count, made._total = self._count, self._total
+        made._count, made._total, made._bits = self._count, self._total, self._bits
         return made
 
     def save(self) -> Any:
-        """Count and total; a total has more bits than msgpack's integers."""
-        length = self._total.bit_length() // 8 + 1
-        return [self._count, self._total.to_bytes(length, "big", signed=True)]
+        """Count, and total in the smallest units, whatever units were used.
+
+        The total has more bits than msgpack's integers.
+        """
+        total = self._total << SCALE_BITS - self._bits if self._of_floats else self._total
+        length = total.bit_length() // 8 + 1
+        return [self._count, total.to_bytes(length, "big", signed=True)]
 
     def load(self, saved: Any) -> None:
         """Count and total."""
@@ -134,6 +151,11 @@ class Sum:
                 self._total = int.from_bytes(total, "big", signed=True)
             case _:
                 raise SnapshotError(f"not a sum: {saved!r}")
+        if self._of_floats:
+            zeros = (self._total & -self._total).bit_length() - 1 if self._total else SCALE_BITS
+            unused = min(zeros, SCALE_BITS)
+            self._total >>= unused
+            self._bits = SCALE_BITS - unused
 
 
 class Extreme:
@@ -183,9 +205,3 @@ def accumulator(plan: AggregatePlan) -> Accumulator:
     if plan.function in ("min", "max"):
         return Extreme(greatest=plan.function == "max")
     return Sum(of_floats=plan.argument.kind == "float", mean=plan.function == "avg")
-
-
-def _scaled(value: float) -> int:
-    numerator, denominator = value.as_integer_ratio()
-    # The denominator is a power of two, at most 2¹⁰⁷⁴.
-    return numerator << (SCALE_BITS + 1 - denominator.bit_length())
