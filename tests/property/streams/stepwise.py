@@ -1,0 +1,231 @@
+"""The engine's semantics timestamp by timestamp: which rows are emitted, and in which order.
+
+It recomputes windows from their definition and joins by trying all combinations. Only the
+expressions are the engine's, evaluated for one row at a time. `oracle.py` shares not even those,
+but knows no order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from streams.expressions import Typed, evaluator
+from streams.language.ast import ToStream
+from streams.program import AggregatePlan, GroupPlan, Program, SelectPlan, WindowPlan
+from streams.vector import Vector, fillers, storage
+
+Values = tuple[Any, ...]
+Held = tuple[int, int, Values]
+"""Identity, timestamp, values that the program reads."""
+Change = tuple[bool, Values]
+"""Whether the row is inserted, and the row."""
+
+
+class Stepwise:
+    """Evaluates a program on all tuples of its inputs."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._held: list[list[Held]] = [[] for _ in program.windows]
+        self._sources: dict[tuple[int, int], list[Values]] = {}
+        self._groups: list[dict[Values, list[Values]]] = [{} for _ in program.selects]
+        self._shown: list[dict[Values, Values]] = [{} for _ in program.selects]
+        self._relation: list[Values] = []
+
+    def run(
+        self, inputs: Mapping[str, Sequence[tuple[int, Values]]], until_ms: int
+    ) -> Iterator[tuple[int, Values]]:
+        """Timestamps and rows of the output."""
+        arriving: dict[int, dict[str, list[Held]]] = {}
+        for stream, tuples in inputs.items():
+            for identity, (timestamp_ms, row) in enumerate(tuples):
+                at = arriving.setdefault(timestamp_ms, {})
+                at.setdefault(stream, []).append((identity, timestamp_ms, row))
+        waiting = sorted(arriving)
+        while True:
+            firing = [
+                held[0][1] + plan.range_ms
+                for plan, held in zip(self._program.windows, self._held, strict=True)
+                if held and plan.range_ms is not None
+            ]
+            timestamp_ms = min(waiting[:1] + firing, default=until_ms + 1)
+            if timestamp_ms > until_ms:
+                return
+            if waiting[:1] == [timestamp_ms]:
+                waiting.pop(0)
+            for row in self._step(timestamp_ms, arriving.get(timestamp_ms, {})):
+                yield timestamp_ms, row
+
+    def _step(self, timestamp_ms: int, arrived: Mapping[str, list[Held]]) -> list[Values]:
+        deltas: list[list[Change]] = []
+        for index, plan in enumerate(self._program.windows):
+            before, new = self._held[index], arrived.get(plan.stream, [])
+            after = _window(plan, before + new, timestamp_ms)
+            self._held[index] = after
+            kept = {identity for identity, *_ in after}
+            removed = [(False, row) for identity, _, row in before if identity not in kept]
+            deltas.append(removed + [(True, row) for identity, _, row in new if identity in kept])
+        changes = [
+            change
+            for index, plan in enumerate(self._program.selects)
+            for change in self._select(index, plan, deltas)
+        ]
+        return self._to_stream(changes)
+
+    def _select(
+        self, select: int, plan: SelectPlan, deltas: Sequence[list[Change]]
+    ) -> list[Change]:
+        own: list[list[Change]] = []
+        for source in plan.sources:
+            kinds = self._program.read_kinds(self._program.windows[source.window].stream)
+            condition = source.condition
+            own.append(
+                [
+                    change
+                    for change in deltas[source.window]
+                    if condition is None or _value(condition, change[1], kinds) is True
+                ]
+            )
+        kinds = [
+            kind
+            for source in plan.sources
+            for kind in self._program.read_kinds(self._program.windows[source.window].stream)
+        ]
+        changes = own[0] if len(own) == 1 else self._join(select, plan, own, kinds)
+        if plan.group is not None:
+            changes = self._aggregate(select, plan.group, changes, kinds)
+            kinds = [one.kind for one in (*plan.group.keys, *plan.group.aggregates)]
+        return [
+            (inserted, tuple(_value(one, row, kinds) for one in plan.outputs))
+            for inserted, row in changes
+        ]
+
+    def _join(
+        self, select: int, plan: SelectPlan, own: list[list[Change]], kinds: Sequence[str]
+    ) -> list[Change]:
+        old = [self._sources.get((select, index), []) for index in range(len(own))]
+        new = [list(rows) for rows in old]
+        for rows, changes in zip(new, own, strict=True):
+            for inserted, row in changes:
+                if inserted:
+                    rows.append(row)
+                else:
+                    rows.remove(row)
+        joined: list[Change] = []
+        for first, changes in enumerate(own):
+            for inserted, row in changes:
+                sides = [new[index] if index < first else old[index] for index in range(len(own))]
+                sides[first] = [row]
+                for combination in product(*sides):
+                    together = tuple(value for part in combination for value in part)
+                    if all(_value(one, together, kinds) is True for one in plan.conjuncts):
+                        joined.append((inserted, together))
+        for index, rows in enumerate(new):
+            self._sources[select, index] = rows
+        return joined
+
+    def _aggregate(
+        self, select: int, group: GroupPlan, changes: list[Change], kinds: Sequence[str]
+    ) -> list[Change]:
+        groups, shown = self._groups[select], self._shown[select]
+        touched: dict[Values, None] = {}
+        if not group.keys and () not in groups:
+            groups[()] = []
+            touched[()] = None
+        for inserted, row in changes:
+            key = tuple(_value(one, row, kinds) for one in group.keys)
+            touched[key] = None
+            if inserted:
+                groups.setdefault(key, []).append(row)
+            else:
+                groups[key].remove(row)
+        removed: list[Change] = []
+        added: list[Change] = []
+        for key in touched:
+            before = shown.pop(key, None)
+            rows = groups[key]
+            after = (*key, *(_aggregated(one, rows, kinds) for one in group.aggregates))
+            if group.keys and not rows:
+                del groups[key]
+            else:
+                shown[key] = after
+            if before == shown.get(key):
+                continue
+            if before is not None:
+                removed.append((False, before))
+            if key in shown:
+                added.append((True, after))
+        return removed + added
+
+    def _to_stream(self, changes: list[Change]) -> list[Values]:
+        inserted = [row for entering, row in changes if entering]
+        removed = [row for entering, row in changes if not entering]
+        if self._program.to_stream is ToStream.RSTREAM:
+            self._relation += inserted
+            for row in removed:
+                self._relation.remove(row)
+            return list(self._relation)
+        if self._program.to_stream is ToStream.DSTREAM:
+            inserted, removed = removed, inserted
+        cancelling = Counter(removed)
+        emitted: list[Values] = []
+        for row in inserted:
+            if cancelling[row]:
+                cancelling[row] -= 1
+            else:
+                emitted.append(row)
+        return emitted
+
+
+def _window(plan: WindowPlan, rows: list[Held], timestamp_ms: int) -> list[Held]:
+    if plan.rows is not None:
+        newest = Counter[Values]()
+        kept: list[Held] = []
+        for held in reversed(rows):
+            key = tuple(held[2][index] for index in plan.partition_by)
+            newest[key] += 1
+            if newest[key] <= plan.rows:
+                kept.append(held)
+        rows = kept[::-1]
+    if plan.range_ms is not None:
+        rows = [held for held in rows if held[1] > timestamp_ms - plan.range_ms]
+    return rows
+
+
+def _aggregated(plan: AggregatePlan, rows: Sequence[Values], kinds: Sequence[str]) -> Any:
+    values: list[Any] = [
+        1 if plan.argument is None else _value(plan.argument, row, kinds) for row in rows
+    ]
+    values = [value for value in values if value is not None]
+    if plan.function == "count":
+        return len(values)
+    if not values:
+        return None
+    if plan.function in ("min", "max"):
+        return min(values) if plan.function == "min" else max(values)
+    total = sum(map(Fraction, values)) / (len(values) if plan.function == "avg" else 1)
+    if plan.kind == "int":
+        return int(total) if -(2**63) <= total < 2**63 else None
+    try:
+        return float(total)
+    except OverflowError:
+        return None
+
+
+def _value(expression: Typed, row: Values, kinds: Sequence[str]) -> Any:
+    """An expression over one row; None is NULL."""
+    columns = [
+        Vector(
+            np.array([fillers[kind] if value is None else value], dtype=storage[kind]),
+            np.array([False]) if value is None else None,
+        )
+        for value, kind in zip(row, kinds, strict=True)
+    ]
+    with np.errstate(all="ignore"):
+        return evaluator(expression)(columns).filled_to(1).to_list()[0]
