@@ -42,6 +42,11 @@ class MemoryBudget:
         """For messages that have arrived and are not handled yet."""
         return int(self.total_bytes * TRANSIT_SHARE)
 
+    @property
+    def unheard_bytes(self) -> int:
+        """For data that was sent to a peer since that was heard: twice what it gives credit for."""
+        return int(self.total_bytes * INPUT_SHARE)
+
     def log_bytes(self, logs: int) -> int:
         """For each of so many output logs."""
         return int(self.total_bytes * LOG_SHARE / max(logs, 1))

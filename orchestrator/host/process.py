@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
-from ha.messages import Message, Snapshot, SnapshotRequest
+from ha.memory import MemoryBudget
+from ha.messages import Data, Message, Snapshot, SnapshotRequest
 from orchestrator.clock import anchor_us, machine, monotonic_us, now_us, thread_us
 from orchestrator.errors import InvalidInput
 from orchestrator.host.core import Worked
@@ -97,7 +98,8 @@ class HostProcess:
         claimed = claim_name(store, spec, secrets.randbits(TOKEN_BITS))
         keys = Keys.generate()
         # Bundles are stamped for the link shaper, which only delays what stays on one machine.
-        self._transport = Transport(spec.node, keys, spec.bind, monotonic_us)
+        budget = MemoryBudget(found.record.memory_bytes)
+        self._transport = Transport(spec.node, keys, spec.bind, monotonic_us, budget=budget)
         self._arrived: deque[FramesArrived | PeerLost] = deque()
         self._full_collections = FullCollections(now_us())
         self._busy_until_us = 0
@@ -118,6 +120,7 @@ class HostProcess:
             anchor_us=anchor_us(),
             send=self._send,
             flush=self._transport.flush,
+            transit_bytes=lambda: self._transport.transit_bytes,
             sends_states=lambda: self._transport.sends_bulk,
             set_peers=self._transport.set_peers,
             link_counters=self._transport.counters,
@@ -155,7 +158,7 @@ class HostProcess:
             # Nothing depends on the order of snapshots among other messages, and they are large.
             self._transport.send_bulk(to, message.fragment, encode_frames(message))
         else:
-            self._transport.send(to, encode(message))
+            self._transport.send(to, encode(message), is_data=isinstance(message, Data))
 
     def _finish(self, worked: Worked, began_us: int, then: Callable[[], None]) -> float:
         """Return how long a batch took; sleep until its end if costs are emulated."""
@@ -215,6 +218,7 @@ class HostProcess:
             if isinstance(arrived, PeerLost):
                 yield arrived
                 continue
+            self._transport.handled(arrived)
             try:
                 message = begin_decoding(arrived.frames, core.replica_manager.schema_of)
             except UnknownStream:

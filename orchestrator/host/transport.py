@@ -14,6 +14,12 @@ contains the sending time and the number of frames of each message.
 which the receiver joins. A bulky message that nothing depends on the order of, a snapshot, is sent
 at the receiver's pace, a few parts at a time, so that it delays no other message (`send_bulk`).
 
+*Bounds.* Credit bounds the data that a peer may send (`ha.messages`). Faults may bring more: what
+was sent before a connection broke is sent again, and a peer that has stopped takes nothing. Data is
+therefore dropped and counted beyond `unheard_bytes` for a peer that is not heard meanwhile, and
+beyond `transit_bytes` of messages that have arrived and are not handled. Whoever lacks it asks
+again. Other messages are never dropped for that; they are small, and heartbeats among them.
+
 *Link shaper.* On one machine, delivery is delayed by the topology's one-way latency between the two
 regions, so that a laptop behaves like a WAN. The receiver holds messages back until sending time +
 delay. A broken connection is reported with the same delay, as it would be over a real link.
@@ -35,10 +41,12 @@ import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
+from ha.memory import MemoryBudget
 from orchestrator.clock import thread_us
 from orchestrator.host.events import PeerLost
 from orchestrator.host.parts import IN_ORDER, PART_BYTES, BulkLane, Joiner, parts
-from orchestrator.records import Peer
+from orchestrator.host.wire import is_data
+from orchestrator.records import ClusterRecord, Peer
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """Larger frames are refused. Legitimate ones are far smaller, and memory is finite."""
@@ -57,13 +65,16 @@ PART_FLAG = 1 << 31
 ANY_ADDRESS = "0.0.0.0"
 
 HIGH_WATER_MARK = 50_000
-"""Most bundles queued for one peer, then bundles are dropped: many seconds of a fast stream."""
+"""Most bundles queued for one peer, then bundles are dropped. Data is bounded in bytes before: this
+bounds the control messages for a peer that has stopped, of many minutes."""
 
 HANDSHAKE_MS = 300
 """A connection that is not authenticated after this time is tried again. A peer that connects
 before this host knows its key is refused silently, and would otherwise wait for libzmq's 30 s."""
 
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
+
+DEFAULT_BUDGET = MemoryBudget(ClusterRecord(name="default", delays_ms={}).memory_bytes)
 
 _sent_at = struct.Struct("<q")
 _length = struct.Struct("<I")
@@ -84,10 +95,17 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class FramesArrived:
-    """Frames that a peer sent."""
+    """Frames that a peer sent.
+
+    Attributes
+    ----------
+    data_bytes
+        Length of all frames if they are data, else 0: states are no part of the budget.
+    """
 
     sender: str
     frames: list[bytes]
+    data_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -103,6 +121,8 @@ class Outlet:
         Bulky messages to the peer; parts of messages from it.
     in_parts
         Number of messages sent in parts so far.
+    unheard_bytes
+        What was sent since a message came from the peer: it may have stopped, and queue all of it.
     last_due_us
         When the last message from the peer was, or will be, delivered.
     """
@@ -117,6 +137,7 @@ class Outlet:
     lengths: list[int] = field(default_factory=list[int])
     size: int = 0
     in_parts: int = 0
+    unheard_bytes: int = 0
     last_due_us: int = 0
 
 
@@ -136,6 +157,13 @@ class Transport:
         The machine's monotonic clock. Emulated links lead to hosts of the same machine.
     used_us
         The processor time that this thread has used, µs.
+    budget
+        Of the host's queues.
+
+    Attributes
+    ----------
+    transit_bytes
+        Data that has arrived and is not handled yet.
     """
 
     def __init__(
@@ -145,8 +173,11 @@ class Transport:
         address: str,
         clock_us: Callable[[], int],
         used_us: Callable[[], int] = thread_us,
+        budget: MemoryBudget = DEFAULT_BUDGET,
     ) -> None:
         self.node = node
+        self.transit_bytes = 0
+        self._budget = budget
         self.counters: Counter[str] = Counter()
         self._keys = keys
         self._clock_us = clock_us
@@ -194,8 +225,8 @@ class Transport:
             if node not in self._outlets:
                 self._outlets[node] = self._open(peer)
 
-    def send(self, to: str, frames: list[bytes]) -> None:
-        """Have the next `flush` send a message to a peer.
+    def send(self, to: str, frames: list[bytes], *, is_data: bool = False) -> None:
+        """Have the next `flush` send a message to a peer, unless it is data and too much waits.
 
         Messages to unknown peers are dropped and counted: the peer has just left, and requests are
         repeated.
@@ -205,6 +236,9 @@ class Transport:
             self.counters["sends_to_unknown_peer"] += 1
             return
         size = sum(map(len, frames))
+        if is_data and outlet.unheard_bytes + outlet.size + size > self._budget.unheard_bytes:
+            self.counters["sends_to_full_queue"] += 1
+            return
         if outlet.size + size > PART_BYTES:
             self._flush(outlet)
         if size <= PART_BYTES:
@@ -272,8 +306,10 @@ class Transport:
         except zmq.Again:
             self.counters["sends_to_full_queue"] += len(lengths)
             return False
+        size = sum(map(len, frames))
+        outlet.unheard_bytes += size
         self.counters["messages_sent"] += len(lengths)
-        self.counters["bytes_sent"] += sum(map(len, frames))
+        self.counters["bytes_sent"] += size
         return True
 
     def receive(self, timeout_us: int) -> list[FramesArrived | PeerLost]:
@@ -393,12 +429,26 @@ class Transport:
             if messages is None:
                 self.counters["bundles_refused"] += 1
                 continue
+            outlet.unheard_bytes = 0
             (sent_us,) = _sent_at.unpack_from(bundle[0])
             outlet.joiner.drop_stalled(self._clock_us())
             for is_part, frames in messages:
                 message = self._joined(outlet, frames) if is_part else frames
                 if message is not None:
-                    self._hold(outlet, sent_us, FramesArrived(sender, message))
+                    self._take(outlet, sent_us, message)
+
+    def _take(self, outlet: Outlet, sent_us: int, frames: list[bytes]) -> None:
+        """Hold a message back until it is due, unless it is data and too much waits."""
+        data_bytes = sum(map(len, frames)) if is_data(frames) else 0
+        if data_bytes and self.transit_bytes + data_bytes > self._budget.transit_bytes:
+            self.counters["arrivals_dropped"] += 1
+            return
+        self.transit_bytes += data_bytes
+        self._hold(outlet, sent_us, FramesArrived(outlet.peer.node, frames, data_bytes))
+
+    def handled(self, arrived: FramesArrived) -> None:
+        """Note that a message which was received waits no longer."""
+        self.transit_bytes -= arrived.data_bytes
 
     def _joined(self, outlet: Outlet, part: list[bytes]) -> list[bytes] | None:
         """Take a part; return the message that it completes."""

@@ -155,6 +155,13 @@ def encode_frames(message: Message) -> Iterator[bytes]:
             yield _header_frame(Bodiless(type(message).__name__, body))
 
 
+def is_data(frames: Sequence[bytes]) -> bool:
+    """Whether frames are, if they are a message at all, `Data`; says so without decoding them."""
+    # The version, the array's length, the tag.
+    head = frames[0][:3] if frames else b""
+    return len(head) == 3 and head[0] == WIRE_VERSION and head[2] == 0
+
+
 def _header_frame(header: Header) -> bytes:
     return bytes([WIRE_VERSION]) + _encoder.encode(header)
 

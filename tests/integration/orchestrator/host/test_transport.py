@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing
 import pytest
 import zmq
 
+from ha.memory import MemoryBudget
 from orchestrator.clock import now_us
 from orchestrator.host.events import PeerLost
 from orchestrator.host.parts import PART_BYTES, PART_FRAMES
@@ -23,13 +24,19 @@ from orchestrator.host.transport import (
 from orchestrator.records import Peer
 from tests.conftest import WaitUntil
 
+MEMORY_BYTES = 256 * 2**20
+
+DATA = [b"\x03\x95\x00", bytes(2**20)]
+"""Frames that begin as data does."""
+
 
 class Host:
     """A transport and all that it has received."""
 
     def __init__(self, name: str) -> None:
         self.keys = Keys.generate()
-        self.transport = Transport(name, self.keys, "127.0.0.1", now_us)
+        budget = MemoryBudget(MEMORY_BYTES)
+        self.transport = Transport(name, self.keys, "127.0.0.1", now_us, budget=budget)
         self.received: list[FramesArrived | PeerLost] = []
 
     def peer(self, delay_ms: float = 0.0, incarnation: str = "1") -> Peer:
@@ -303,6 +310,61 @@ def test_a_message_to_an_unknown_peer_is_counted(hosts: Hosts) -> None:
     (one,) = hosts("one")
     one.transport.send("nobody", [b"a"])
     assert one.transport.counters["sends_to_unknown_peer"] == 1
+
+
+def test_data_for_a_peer_that_is_not_heard_is_bounded_and_other_messages_are_not(
+    hosts: Hosts, wait_until: WaitUntil
+) -> None:
+    one, other = hosts("one", "other")
+    meet(one, other)
+    most = MemoryBudget(MEMORY_BYTES).unheard_bytes // sum(map(len, DATA))
+    for _ in range(most + 5):
+        one.transport.send("other", DATA, is_data=True)
+    one.transport.send("other", [b"control"])
+    assert one.transport.counters["sends_to_full_queue"] == 5
+
+    def control_is_there() -> bool:
+        turn(one, other)
+        for arrived in other.arrived:
+            other.transport.handled(arrived)
+        found = [each for each in other.arrived if each.frames == [b"control"]]
+        other.received.clear()
+        return bool(found)
+
+    wait_until(control_is_there)
+    other.transport.send("one", [b"heard"])
+
+    def heard() -> bool:
+        turn(one, other)
+        return bool(one.arrived)
+
+    wait_until(heard)
+    one.transport.send("other", DATA, is_data=True)
+    assert one.transport.counters["sends_to_full_queue"] == 5
+
+
+def test_data_that_arrives_and_is_not_handled_is_bounded(
+    hosts: Hosts, wait_until: WaitUntil
+) -> None:
+    one, other = hosts("one", "other")
+    meet(one, other)
+    budget = MemoryBudget(MEMORY_BYTES)
+    most = budget.transit_bytes // sum(map(len, DATA))
+    for _ in range(most + 5):
+        one.transport.send("other", DATA)
+    one.transport.send("other", [b"control"])
+
+    def all_there() -> bool:
+        turn(one, other)
+        return bool(other.arrived) and other.arrived[-1].frames == [b"control"]
+
+    wait_until(all_there)
+    assert len(other.arrived) == most + 1
+    assert other.transport.counters["arrivals_dropped"] == 5
+    assert other.transport.transit_bytes <= budget.transit_bytes
+    for arrived in other.arrived:
+        other.transport.handled(arrived)
+    assert other.transport.transit_bytes == 0
 
 
 def test_messages_that_wait_for_a_closed_link_are_counted(hosts: Hosts) -> None:
