@@ -13,7 +13,7 @@ from functools import lru_cache
 import msgspec
 
 from orchestrator.errors import InvalidInput, in_sentences
-from orchestrator.manifest.kinds import QueryManifest
+from orchestrator.manifest.kinds import QueryManifest, place_of
 from orchestrator.records import QueryRecord, StreamRecord
 from streams.compiler import compile_statement
 from streams.language import QueryError, parse
@@ -62,7 +62,7 @@ def located(problem: InvalidQuery, queries: Iterable[QueryManifest]) -> InvalidI
     where = "the store"
     for query in queries:
         if query.record.name == problem.query:
-            where = query.file
+            where = place_of(query, f"{problem.field}.{problem.value}")
             if problem.line is not None:
                 path = query.file.rpartition(":")[0]
                 where = f"{path}:{query.statements_line + problem.line - 1}"

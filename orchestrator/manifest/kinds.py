@@ -116,6 +116,16 @@ class QueryManifest(msgspec.Struct, frozen=True, kw_only=True):
 Manifest = ClusterManifest | StreamManifest | QueryManifest
 
 
+def place_of(manifest: StreamManifest | QueryManifest, field: str) -> str:
+    """File and line on which a manifest says a field or, if it does not, what would contain it."""
+    while field and field not in manifest.written:
+        field = field.rpartition(".")[0]
+    if not field:
+        return manifest.file
+    line, _ = manifest.written[field]
+    return f"{manifest.file.rpartition(':')[0]}:{line}"
+
+
 def read_manifest(document: Field) -> Manifest:
     """A manifest out of a YAML document.
 

@@ -16,6 +16,7 @@ from orchestrator.manifest.kinds import (
     ClusterManifest,
     QueryManifest,
     StreamManifest,
+    place_of,
     read_manifest,
 )
 from topology.suggestions import nearest
@@ -77,13 +78,16 @@ def check_sites(
     InvalidInput
         With the first one.
     """
-    named = [(s.file, f"Stream {s.record.name}: site", s.record.site) for s in streams]
+    named: list[tuple[StreamManifest | QueryManifest, str, str, str]] = [
+        (s, f"Stream {s.record.name}: ", "site", s.record.site) for s in streams
+    ]
     for query in queries:
         for stream, site in query.record.outputs.items():
-            named.append((query.file, f"Query {query.record.name}: outputs.{stream}", site))
-    for file, field, site in named:
+            named.append((query, f"Query {query.record.name}: ", f"outputs.{stream}", site))
+    for manifest, whose, field, site in named:
         if site not in sites:
-            raise InvalidInput(file, field, site, problem, nearest(site, sites))
+            place = place_of(manifest, field)
+            raise InvalidInput(place, whose + field, site, problem, nearest(site, sites))
 
 
 def check_primaries(queries: Iterable[QueryManifest], nodes: Collection[str], problem: str) -> None:
@@ -92,8 +96,9 @@ def check_primaries(queries: Iterable[QueryManifest], nodes: Collection[str], pr
         for fragment, named in query.record.primaries.items():
             for node in named:
                 if node not in nodes:
-                    field = f"Query {query.record.name}: primaries.{fragment}"
-                    raise InvalidInput(query.file, field, node, problem, nearest(node, nodes))
+                    field = f"primaries.{fragment}"
+                    place, whose = place_of(query, field), f"Query {query.record.name}: "
+                    raise InvalidInput(place, whose + field, node, problem, nearest(node, nodes))
 
 
 def _files(paths: Sequence[Path]) -> Iterable[Path]:

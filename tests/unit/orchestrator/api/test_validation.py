@@ -67,17 +67,25 @@ def test_what_is_right_is_compiled(tmp_path: Path) -> None:
         ("{site: receiver", "{site: reciever", "outputs.alerts", "reciever", "Did you mean"),
     ],
 )
-def test_unknown_names_are_refused_with_file_field_and_value(
+def test_unknown_names_are_refused_with_line_field_and_value(
     tmp_path: Path, old: str, new: str, field: str, value: str, remedy: str
 ) -> None:
     write(tmp_path, old, new)
     with pytest.raises(InvalidInput) as caught:
         check(load([tmp_path]))
     error = caught.value
-    assert error.file == f"{tmp_path}/all.yaml:12"
+    line = TEXT[: TEXT.index(old)].count("\n") + 1
+    assert error.file == f"{tmp_path}/all.yaml:{line}"
     assert (error.field, error.value) == (f"Query proximity: {field}", value)
     assert error.remedy.startswith(remedy)
     assert error.exit_status == EXIT_REFUSED
+
+
+def test_an_unknown_site_of_a_stream_is_refused_with_its_line(tmp_path: Path) -> None:
+    write(tmp_path, "site: receiver\ncolumns", "site: reciever\ncolumns")
+    with pytest.raises(InvalidInput) as caught:
+        check(load([tmp_path]))
+    assert (caught.value.file, caught.value.value) == (f"{tmp_path}/all.yaml:8", "reciever")
 
 
 def test_nodes_are_not_looked_for_without_a_cluster(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_sites_and_nodes_that_were_not_checked_are_said(
         ("deadline: 300 ms", "deadline: soon", ("query.yaml:3", "deadline", "'soon'")),
         ("statements: |", "statements: {", ("query.yaml", "is not YAML")),
         ("FROM positions", "FROM position", ("query.yaml:8", "statements", "positions")),
-        ("{high_ones: desk}", "{high_ones: disk}", ("outputs.high_ones", "'disk'", "desk")),
+        ("{high_ones: desk}", "{high_ones: disk}", ("query.yaml:5", "outputs.high_ones", "desk?")),
     ],
 )
 def test_bad_manifest_is_named_by_file_field_and_value(
