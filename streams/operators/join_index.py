@@ -25,7 +25,7 @@ from streams.vector import Positions, Rows, Vector
 from topology.arrays import FloatArray, IntArray
 
 SORTED_FROM_ROWS = 8
-SORTED_FROM_PAIRS = 1 << 14
+SORTED_FROM_PAIRS = 1 << 12
 """With fewer rows on the left, or fewer pairs, comparing all of them takes less time. Measured."""
 
 LARGEST_INTEGER = 1 << 61
