@@ -236,7 +236,8 @@ class Transport:
             self.counters["sends_to_unknown_peer"] += 1
             return
         size = sum(map(len, frames))
-        if is_data and outlet.unheard_bytes + outlet.size + size > self._budget.unheard_bytes:
+        waiting_bytes = outlet.unheard_bytes + outlet.size
+        if is_data and not _has_room(size, waiting_bytes, self._budget.unheard_bytes):
             self.counters["sends_to_full_queue"] += 1
             return
         if outlet.size + size > PART_BYTES:
@@ -440,7 +441,8 @@ class Transport:
     def _take(self, outlet: Outlet, sent_us: int, frames: list[bytes]) -> None:
         """Hold a message back until it is due, unless it is data and too much waits."""
         data_bytes = sum(map(len, frames)) if is_data(frames) else 0
-        if data_bytes and self.transit_bytes + data_bytes > self._budget.transit_bytes:
+        most_bytes = self._budget.transit_bytes
+        if data_bytes and not _has_room(data_bytes, self.transit_bytes, most_bytes):
             self.counters["arrivals_dropped"] += 1
             return
         self.transit_bytes += data_bytes
@@ -487,6 +489,15 @@ class Transport:
         while self._held and self._held[0][0] <= now_us:
             items.append(heapq.heappop(self._held)[2])
         return items
+
+
+def _has_room(size: int, waiting_bytes: int, budget_bytes: int) -> bool:
+    """Whether a message may wait besides others.
+
+    A timestamp group cannot be divided, so one message may exceed the budget. It has room if half
+    of the budget is free; else it would be dropped however often it is asked for.
+    """
+    return waiting_bytes + min(size, budget_bytes // 2) <= budget_bytes
 
 
 def _unbundled(bundle: list[bytes]) -> list[tuple[bool, list[bytes]]] | None:

@@ -33,9 +33,9 @@ DATA = [b"\x03\x95\x00", bytes(2**20)]
 class Host:
     """A transport and all that it has received."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, memory_bytes: int = MEMORY_BYTES) -> None:
         self.keys = Keys.generate()
-        budget = MemoryBudget(MEMORY_BYTES)
+        budget = MemoryBudget(memory_bytes)
         self.transport = Transport(name, self.keys, "127.0.0.1", now_us, budget=budget)
         self.received: list[FramesArrived | PeerLost] = []
 
@@ -65,8 +65,8 @@ def hosts() -> Iterator[Hosts]:
     """Makes hosts that end with the test."""
     with ExitStack() as stack:
 
-        def make(*names: str) -> list[Host]:
-            made = [Host(name) for name in names]
+        def make(*names: str, memory_bytes: int = MEMORY_BYTES) -> list[Host]:
+            made = [Host(name, memory_bytes) for name in names]
             for host in made:
                 stack.enter_context(closing(host.transport))
             return made
@@ -365,6 +365,19 @@ def test_data_that_arrives_and_is_not_handled_is_bounded(
     for arrived in other.arrived:
         other.transport.handled(arrived)
     assert other.transport.transit_bytes == 0
+
+
+def test_data_that_alone_exceeds_the_budget_arrives(hosts: Hosts, wait_until: WaitUntil) -> None:
+    one, other = hosts("one", "other", memory_bytes=2**20)
+    meet(one, other)
+    one.transport.send("other", DATA, is_data=True)
+    one.transport.send("other", [b"control"])
+
+    def both_are_there() -> bool:
+        turn(one, other)
+        return [each.frames for each in other.arrived] == [DATA, [b"control"]]
+
+    wait_until(both_are_there)
 
 
 def test_messages_that_wait_for_a_closed_link_are_counted(hosts: Hosts) -> None:
