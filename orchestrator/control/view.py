@@ -22,6 +22,7 @@ from orchestrator.records import (
     QueryRecord,
     Record,
     ReplicaId,
+    ReplicaLoad,
     ReplicaStatus,
     StreamRecord,
 )
@@ -228,6 +229,13 @@ class ClusterView:
         if status is None or status.cost is None or status.cost.samples < LEAST_SAMPLES:
             return None
         return status.cost
+
+    def measured_load(self, fragment: Fragment) -> ReplicaLoad | None:
+        """What a fragment has taken of its primary's node lately; None until its cost is known."""
+        if self.measured_cost(fragment) is None:
+            return None
+        status = self.status(self.fragments[fragment.key].record.primary, fragment.name)
+        return None if status is None else status.load
 
     def stepped_down(self, record: FragmentRecord) -> bool:
         """Whether the primary is alive but no longer acts as one."""

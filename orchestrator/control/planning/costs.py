@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from orchestrator.control.dataflow import Fragment
-from orchestrator.control.planning.workload import FragmentWork
+from orchestrator.control.planning.workload import LEAST_TUPLES_S, FragmentWork
 from orchestrator.control.view import ClusterView
 
 TOLERANCE = 0.25
 """Share by which a stated cost may be off: processors of one kind differ by as much."""
-
-LEAST_TUPLES_S = 1.0
-"""With fewer tuples a second, watermarks cost more than tuples, and a cost by tuple says little."""
 
 
 def suggested_cost_us(view: ClusterView, fragment: Fragment) -> float | None:
@@ -20,13 +17,10 @@ def suggested_cost_us(view: ClusterView, fragment: Fragment) -> float | None:
     simulated hosts, which have no processor.
     """
     found = view.fragments.get(fragment.key)
-    if found is None or view.measured_cost(fragment) is None:
+    load = view.measured_load(fragment)
+    if found is None or load is None or load.tuples_s < LEAST_TUPLES_S:
         return None
     if view.nodes[found.record.primary.node].record.processors is None:
-        return None
-    status = view.status(found.record.primary, fragment.name)
-    load = None if status is None else status.load
-    if load is None or load.tuples_s < LEAST_TUPLES_S:
         return None
     return load.cores * 1e6 / load.tuples_s
 

@@ -26,7 +26,13 @@ from enum import Enum
 from orchestrator.control.dataflow import Columns, Dataflow, Fragment
 from orchestrator.control.view import ClusterView
 from orchestrator.host.hosted_streams import SINK_PREFIX
-from orchestrator.records import CostStatus, Estimate, QueryRecord, StreamRecord
+from orchestrator.records import (
+    CostStatus,
+    Estimate,
+    QueryRecord,
+    ReplicaLoad,
+    StreamRecord,
+)
 from placement.graph import Link, Operator, QueryGraph
 from streams.scheduling.chains import merge_chains
 
@@ -53,8 +59,12 @@ OVERHEADS_US = (50.0, 5_000.0)
 LEAST_EVALUATIONS_S = 20.0
 """Evaluations a second, in the whole cluster, from which on the overhead is measured."""
 
-FLOWING = 0.25
-"""Share of its predicted evaluations from which on a replica counts as fed."""
+FLOWING = 0.1
+"""Share of its predicted evaluations from which on a replica counts as fed. A host that is short of
+time makes a fifth of them."""
+
+LEAST_TUPLES_S = 1.0
+"""With fewer tuples a second, watermarks cost more than tuples, and a cost by tuple says little."""
 
 HOST_CORES = 0.033
 """Processor time of a host that runs nothing: heartbeats, probes, its record in the store."""
@@ -272,8 +282,9 @@ def workload(
         taken = taken_by(fragment, stream_rates)
         planned = _planned_cost(query, name)
         cost = _measured_cost(view.measured_cost(fragment)) or planned
-        evaluating_us_s = evaluations_s[name] * cost.fixed_us
-        evaluating_us_s += taken.tuples_s * cost.per_tuple_us
+        evaluating_us_s = _evaluating_us_s(
+            cost, evaluations_s[name], taken.tuples_s, view.measured_load(fragment)
+        )
         fragments[name] = FragmentWork(
             fragment=fragment,
             cost_us=planned.per_tuple_us + planned.fixed_us / max(taken.burst, 1.0),
@@ -428,6 +439,20 @@ def _measured_cost(measured: CostStatus | None) -> Cost | None:
     return Cost(
         fixed_us=measured.fixed_us, per_tuple_us=measured.per_tuple_us, basis=Basis.MEASURED
     )
+
+
+def _evaluating_us_s(
+    cost: Cost, evaluations_s: float, tuples_s: float, measured: ReplicaLoad | None
+) -> float:
+    """Processor time that a replica's evaluations should take, µs a second.
+
+    What was measured is scaled by the tuples that are expected. A host that is short of time takes
+    more timestamps in one evaluation, so that each evaluation costs more and there are fewer; the
+    cost of a tuple, all in all, stays about the same.
+    """
+    if measured is not None and measured.tuples_s >= LEAST_TUPLES_S:
+        return measured.cores * 1e6 * tuples_s / measured.tuples_s
+    return evaluations_s * cost.fixed_us + tuples_s * cost.per_tuple_us
 
 
 def _instance_ms(taken: Rate, cost: Cost) -> float:

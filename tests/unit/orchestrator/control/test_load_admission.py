@@ -7,7 +7,8 @@ import pytest
 
 from orchestrator.control.admission import Admission, admit
 from orchestrator.control.measured_load import MACHINE_SHARE, NODE_SHARE
-from orchestrator.control.planning.utilisation import Place
+from orchestrator.control.planning.utilisation import SITE_US, Place
+from orchestrator.control.planning.workload import OVERHEAD_US
 from orchestrator.errors import Refused
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import CostStatus, Estimate, HostLoad, Processors, ReplicaLoad
@@ -212,6 +213,25 @@ def test_advice_names_a_node_that_has_room(cluster: ObedientCluster) -> None:
     (problem,) = cluster.coordination.problems
     assert f"node {node} is overloaded" in problem
     assert "with `primaries` on" in problem
+
+
+def test_host_short_of_time_is_predicted_by_tuples_not_by_its_long_evaluations(
+    cluster: ObedientCluster,
+) -> None:
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(5.0),)))
+    cluster.settle()
+    for host in cluster.hosts.values():
+        # A tenth of the evaluations, each of ten times the timestamps and cost.
+        host.costs["alerts"] = CostStatus(fixed_us=2000.0, per_tuple_us=1.0, samples=100)
+        host.loads["alerts"] = ReplicaLoad(
+            cores=0.02, evaluations_s=10, timestamps_s=1000, tuples_s=1000
+        )
+    cluster.settle()
+    found = admit(cluster.view())
+    fragments = place(found, "machine-0").fragments
+    # 3,125 tuples a second at 20 µs, and the overhead of 100 evaluations, twice; and the sink.
+    expected = 2 * (0.02 * 3.125 + 100 * OVERHEAD_US / 1e6) + 100 * SITE_US / 1e6
+    assert fragments["alerts"] == pytest.approx(expected)
 
 
 def test_stated_cost_that_is_off_is_told_once_with_the_line_to_write(

@@ -33,11 +33,12 @@ def test_it_is_what_is_left_beside_evaluations_and_an_idle_host() -> None:
 
 
 def test_a_late_host_that_evaluates_more_rarely_has_no_greater_overhead() -> None:
-    assert measured(HOST_CORES + 0.1, 0.07, 40.0) == pytest.approx(300.0)
+    assert measured(HOST_CORES + 0.1, 0.07, 20.0) == pytest.approx(300.0)
 
 
 def test_a_stream_that_has_hardly_begun_does_not_make_it_small() -> None:
-    assert measured(HOST_CORES + 0.02, 0.01, 20.0) == pytest.approx(500.0)
+    assert measured(HOST_CORES + 0.014, 0.007, 5.0) == OVERHEAD_US
+    assert measured(HOST_CORES + 0.014, 0.007, 9.0) == OVERHEAD_US
 
 
 def test_nothing_is_concluded_from_next_to_nothing() -> None:
