@@ -19,6 +19,7 @@ from pyarrow import parquet
 from bench.collision_warning import collision_warning
 from bench.traffic_baseline import place_by_traffic
 from orchestrator.control.assignments import assignments
+from orchestrator.control.clocks import revised_clocks
 from orchestrator.control.planning.planner import Planning
 from orchestrator.control.view import read_view
 from orchestrator.host.events import Deliver
@@ -129,7 +130,9 @@ class Car:
             self._store.create(FRAGMENTS.key(f"collision.{fragment}"), record)
         view = read_view(self._store)
         planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
-        for name, each in assignments(planning).items():
+        nodes = [found.record for found in view.nodes.values()]
+        clocks = revised_clocks(view.cluster_clocks, nodes)
+        for name, each in assignments(planning, clocks).items():
             self._store.create(ASSIGNMENTS.key(name), each)
 
     def latency_ms(self, stream: str) -> float:
