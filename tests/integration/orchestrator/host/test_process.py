@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from ha.roles import ReplicaRole
-from orchestrator.clock import now_us
+from orchestrator.clock import anchor_us, now_us
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.errors import InvalidInput
 from orchestrator.host.events import Deliver
@@ -111,6 +111,7 @@ class Pair:
             at_edge = peer.node == "edge"
             assignment = Assignment(
                 incarnation=peer.incarnation,
+                clock_ahead_us=anchor_us(),
                 fragments=() if at_edge else (fragment("f", cost_us=COST_US),),
                 sources=(entering,) if at_edge else (),
                 sinks=(sink,) if at_edge else (),
