@@ -43,10 +43,14 @@ ROUNDS_BEFORE = 2
 RUNS = 10
 QUICK_RUNS = 1
 CLOCK_RUNS = 3
+DISK_RUNS = 3
 
 PAUSE_S = 5.0
 BETWEEN_KILLS_S = 2.0
 STORE_AWAY_S = 30.0
+DISK_FULL_S = 10.0
+FULL_BYTES = 100
+"""A file may not grow beyond this while the disk is full; a write that crosses it is cut short."""
 HEAL_TIMEOUT_S = 120.0
 HOUR_S = 3600
 ELSEWHERE = "elsewhere"
@@ -116,6 +120,16 @@ class Faults:
         finally:
             server.resume()
 
+    def disk_full(self) -> None:
+        """The process of the output's site can write nothing to its files for 10 s."""
+        site = psutil.Process(read_view(self.store).nodes[EXIT].record.pid)
+        soft, hard = site.rlimit(psutil.RLIMIT_FSIZE)
+        site.rlimit(psutil.RLIMIT_FSIZE, (FULL_BYTES, hard))
+        try:
+            time.sleep(DISK_FULL_S)
+        finally:
+            site.rlimit(psutil.RLIMIT_FSIZE, (soft, hard))
+
     def clock_ahead(self) -> None:
         """The wall clock is set an hour ahead, and both sites are killed."""
         self.clock_file.write_text(f"{HOUR_S}")
@@ -159,6 +173,7 @@ KINDS: Mapping[str, tuple[Callable[[Faults], None], int]] = {
     "primary_paused": (Faults.primary_paused, RUNS),
     "two_executors": (Faults.two_executors, RUNS),
     "store_away": (Faults.store_away, 1),
+    "disk_full": (Faults.disk_full, DISK_RUNS),
     "clock_ahead": (Faults.clock_ahead, CLOCK_RUNS),
     "clock_behind": (Faults.clock_behind, CLOCK_RUNS),
     "other_machine": (Faults.other_machine, 1),

@@ -74,7 +74,7 @@ class Watched:
         for host in self.world.hosts.values():
             manager = host.core.replica_manager
             waiting |= {name for name, each in manager.sources.items() if each.status.throttled}
-            statuses = host.core.replica_statuses()
+            statuses = host.core.replica_statuses(self.world.now_us)
             waiting |= {name for name, each in statuses.items() if each.throttled}
         return waiting
 
