@@ -84,7 +84,7 @@ def test_replica_does_not_begin_until_the_clock_is_known() -> None:
     host = Driven("one")
     known = assignment_of(assigned("primary", peer_replica="two"))
     host.assign(msgspec.structs.replace(known, clock_ahead_us=None))
-    assert host.core.replica_statuses() == {}
+    assert host.core.replica_statuses(host.now_us) == {}
     host.assign(known)
     assert host.core.replica_statuses().keys() == {"f"}
 
