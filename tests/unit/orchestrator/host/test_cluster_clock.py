@@ -86,7 +86,7 @@ def test_replica_does_not_begin_until_the_clock_is_known() -> None:
     host.assign(msgspec.structs.replace(known, clock_ahead_us=None))
     assert host.core.replica_statuses(host.now_us) == {}
     host.assign(known)
-    assert host.core.replica_statuses().keys() == {"f"}
+    assert host.core.replica_statuses(host.now_us).keys() == {"f"}
 
 
 def test_source_does_not_begin_until_the_clock_is_known() -> None:
