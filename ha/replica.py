@@ -203,17 +203,20 @@ class Replica:
         """
         if self.role is ReplicaRole.WARMING:
             return {}
-        return {
-            stream: position
+        found = {
+            stream: self._processed_of(self.inputs[stream], position)
             for stream, position in self.engine.positions().items()
-            if self._has_passed(stream, position)
         }
+        return {stream: position for stream, position in found.items() if position is not None}
 
-    def _has_passed(self, stream: str, position: Position) -> bool:
-        entry = self.inputs[stream]
+    def _processed_of(self, entry: InputStream, position: Position) -> Position | None:
         if entry.cursor.crossing:
-            return False
-        return entry.moved_at_ms is None or position.watermark_ms >= entry.moved_at_ms
+            return None
+        if entry.cursor.placed_at is not None:
+            # The state does not know yet from where in the stream it is read.
+            return entry.cursor.placed_at
+        is_passed = entry.moved_at_ms is None or position.watermark_ms >= entry.moved_at_ms
+        return position if is_passed else None
 
     def snapshot(self) -> Snapshot | None:
         """The state, for a new peer replica.
@@ -224,6 +227,9 @@ class Replica:
         positions = self.processed()
         if positions.keys() != self.inputs.keys():
             return None
+        for entry in self.inputs.values():
+            # The peer continues from there.
+            entry.cursor.provisional = False
         return Snapshot(
             fragment=self.stream,
             epoch=self.epoch,

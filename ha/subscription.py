@@ -101,6 +101,11 @@ class StreamCursor:
         """Where producers must keep output from: they send what was received once more."""
         return self.position if self.kept is None else self.kept
 
+    @property
+    def placed_at(self) -> Position | None:
+        """Where the reader was placed, as long as it has accepted nothing from there."""
+        return self.position if self._moved and not self.crossing else None
+
     def start(self, position: Position, generation: int, *, provisional: bool = False) -> None:
         """Move to `position` of `generation`, as a snapshot or a producer's answer has it.
 

@@ -281,14 +281,15 @@ class Transport:
 
     def flush(self) -> None:
         """Send all waiting messages, and some parts of bulky ones."""
-        until_us = self._used_us() + FLUSHED_US
         for outlet in self._outlets.values():
             self._flush(outlet)
-            if outlet.bulk.ready:
-                for part in outlet.bulk.due(self._clock_us(), PARTS_PER_FLUSH):
-                    self._send_part(outlet, part)
-                    if self._used_us() >= until_us:
-                        break
+        bulky = [outlet for outlet in self._outlets.values() if outlet.bulk.ready]
+        until_us = self._used_us() + FLUSHED_US if bulky else 0
+        for outlet in bulky:
+            for part in outlet.bulk.due(self._clock_us(), PARTS_PER_FLUSH):
+                self._send_part(outlet, part)
+                if self._used_us() >= until_us:
+                    break
 
     def _flush(self, outlet: Outlet) -> None:
         if outlet.lengths:

@@ -372,6 +372,23 @@ def test_a_host_that_expects_to_be_late_tells_its_peer_replica() -> None:
     assert host.sent_to("two", Control)[-1].lag_us == 0
 
 
+def test_state_of_a_primary_that_has_received_nothing_tells_from_where_it_reads() -> None:
+    """It is founded in the middle of a stream: its peer replica must not read what lies before."""
+    middle = Position(next_seq=44, watermark_ms=500)
+    host = Driven("one")
+    host.assign(assignment_of(assigned("primary", peer_replica="two")))
+    host.hear("site", Subscribed(stream="s", position=middle, epoch=1, generation=1))
+    host.hear("two", SnapshotRequest(fragment="f"))
+    (snapshot,) = host.sent_to("two", Snapshot)
+    assert snapshot.inputs == {"s": (1, middle)}
+    # What the peer continues from holds, though another producer's log begins later.
+    later = Position(next_seq=50, watermark_ms=600)
+    host.hear("site", Subscribed(stream="s", position=later, epoch=1, generation=1))
+    host.wait(SETTINGS.ack_interval_ms)
+    acks = [each.acks["s"] for each in host.sent_to("site", Control) if "s" in each.acks]
+    assert {each.position for each in acks} == {middle}
+
+
 def test_new_secondary_joins_the_snapshot_to_input_received_meanwhile() -> None:
     peer_replica = primary()
     peer_replica.hear("site", data(chunk(0, [(10, 3)])))
