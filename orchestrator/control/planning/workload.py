@@ -318,7 +318,7 @@ def overhead_us(view: ClusterView, evaluations_s: Mapping[str, float]) -> float:
     evaluations_s
         Fragment → how often a replica should evaluate.
     """
-    spent_us = counted_s = 0.0
+    spent_us = counted_s = all_made_s = all_expected_s = 0.0
     for node in view.executors.values():
         if node.load is None:
             continue
@@ -328,7 +328,10 @@ def overhead_us(view: ClusterView, evaluations_s: Mapping[str, float]) -> float:
             made_s = 0.0 if status.load is None else status.load.evaluations_s
             expected_s = evaluations_s.get(name, 0.0)
             counted_s += max(expected_s, made_s) if made_s >= FLOWING * expected_s else made_s
-    if counted_s < LEAST_EVALUATIONS_S:
+            all_made_s += made_s
+            all_expected_s += expected_s
+    # What hosts spend while streams have yet to start is no overhead of evaluations.
+    if counted_s < LEAST_EVALUATIONS_S or all_made_s < FLOWING * all_expected_s:
         return OVERHEAD_US
     least_us, most_us = OVERHEADS_US
     return min(max(spent_us / counted_s, least_us), most_us)

@@ -15,8 +15,10 @@ from orchestrator.records import HostLoad, ReplicaLoad, ReplicaStatus
 from tests.obedient_cluster import ObedientCluster
 
 
-def measured(cores: float, evaluating_cores: float, evaluations_s: float) -> float:
-    """Overhead of a cluster with one busy node, of which 100 evaluations a second are expected."""
+def measured(
+    cores: float, evaluating_cores: float, evaluations_s: float, expected_s: float = 100.0
+) -> float:
+    """Overhead of a cluster with one busy node, of which so many evaluations are expected."""
     cluster = ObedientCluster()
     load = ReplicaLoad(
         cores=evaluating_cores, evaluations_s=evaluations_s, timestamps_s=0.0, tuples_s=0.0
@@ -25,7 +27,7 @@ def measured(cores: float, evaluating_cores: float, evaluations_s: float) -> flo
     cluster.hosts["paris"].tell(
         load=HostLoad(cores=cores, evaluating_cores=evaluating_cores), replicas={"f": status}
     )
-    return overhead_us(cluster.view(), {"f": 100.0})
+    return overhead_us(cluster.view(), {"f": expected_s})
 
 
 def test_it_is_what_is_left_beside_evaluations_and_an_idle_host() -> None:
@@ -39,6 +41,10 @@ def test_a_late_host_that_evaluates_more_rarely_has_no_greater_overhead() -> Non
 def test_a_stream_that_has_hardly_begun_does_not_make_it_small() -> None:
     assert measured(HOST_CORES + 0.014, 0.007, 5.0) == OVERHEAD_US
     assert measured(HOST_CORES + 0.014, 0.007, 9.0) == OVERHEAD_US
+
+
+def test_what_is_spent_before_streams_have_started_is_no_overhead() -> None:
+    assert measured(0.5, 0.1, 25.0, expected_s=1000.0) == OVERHEAD_US
 
 
 def test_nothing_is_concluded_from_next_to_nothing() -> None:
