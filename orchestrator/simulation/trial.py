@@ -338,11 +338,13 @@ class Trial:
         self._after(fault, end)
 
     def _expose(self, host: SimulatedHost) -> None:
-        """Note the fragments of which this host has the last warm replica."""
-        for name, hosted in host.core.replica_manager.replicas.items():
-            if hosted.replica.role is ReplicaRole.WARMING:
+        """Note the fragments of which this host has the last warm replica, or is to found one."""
+        replicas = host.core.replica_manager.replicas
+        for name, query in self.setting.query_of.items():
+            record, hosted = self._fragment(f"{query}.{name}"), replicas.get(name)
+            is_warm = hosted is not None and hosted.replica.role is not ReplicaRole.WARMING
+            if not is_warm and not (record is not None and _founds(record, host)):
                 continue
-            record = self._fragment(f"{self.setting.query_of[name]}.{name}")
             if record is None or not any(
                 self._warm(replica, name)
                 for replica in (record.primary, record.secondary)
@@ -527,6 +529,11 @@ class Trial:
 
     def _note(self, subject: str, text: str) -> None:
         self.observed.entries.append(Entry(self.world.now_us, subject, text))
+
+
+def _founds(record: FragmentRecord, host: SimulatedHost) -> bool:
+    """Whether a fragment's state begins on a host."""
+    return record.epoch == record.generation and record.primary.incarnation == host.incarnation
 
 
 def _reached_ms(kept: list[Arrival]) -> int:
