@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,8 +15,11 @@ from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.host.events import Durable
 from orchestrator.manifest import Manifests
 from orchestrator.records import FragmentRecord
+from orchestrator.simulation import schedule
+from orchestrator.simulation.campaign import check
 from orchestrator.simulation.memory_sink import MemorySink
 from orchestrator.simulation.scenario import Played, Scenario
+from orchestrator.simulation.setting import Setting, random_setting
 from orchestrator.simulation.world import Costs
 from tests.pairs import NODES, Input, answer
 
@@ -208,3 +212,24 @@ def test_a_sink_whose_disk_hangs_slows_the_sources_and_loses_nothing(
     assert (watched.count("takeovers"), watched.count("demotions")) == (0, 0)
     assert_exact(played, recording)
     assert_recovered(played, recording, recovered_us)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [781000, 781001, 781006, 781015])
+def test_random_queries_with_hardly_any_memory_come_to_their_end(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streams that split and join, fragments at different paces, and a fault or two."""
+
+    def with_little_memory(of_seed: int) -> Setting:
+        made = random_setting(of_seed)
+        cluster = msgspec.structs.replace(made.cluster, memory_bytes=24 * 1024)
+        return replace(made, cluster=cluster)
+
+    monkeypatch.setattr(schedule, "random_setting", with_little_memory)
+    seen, found = check(schedule.random_schedule(seed))
+    assert [each for each in found if not each.startswith("bound")] == []
+    sources = [
+        s for h in seen.world.hosts.values() for s in h.core.replica_manager.sources.values()
+    ]
+    assert max(source.slipped_us for source in sources) > 1_000_000
