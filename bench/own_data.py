@@ -6,8 +6,9 @@ The workload is `bench.own_data_workload`. It is applied three times, each time 
 2. `forced`: the same without admission. What is measured then are the costs of the fragments.
 3. `stated`: with these costs stated, again without admission.
 
-In each run the load of each node that was predicted when the query was applied stands beside the
-measured one.
+In each run the load of each place that was predicted before the query ran, and the one that is
+predicted at the end, stand beside the measured one. Before it ran, a node's load is that of a dry
+run: when the query is applied, it is tried anew, and equal nodes may be chosen otherwise.
 """
 
 from __future__ import annotations
@@ -102,7 +103,9 @@ def _run(
         figures[f"{name}.predicted_cores"] = load.predicted_cores
         figures[f"{name}.measured_cores"] = measured
         figures[f"{name}.predicted_now_cores"] = now[load.name].predicted_cores
-        if max(measured, load.predicted_cores) > LEAST_CORES:
-            worst = max(worst, abs(load.predicted_cores - measured) / measured)
-    figures["worst_off_pct"] = 100.0 * worst
+        if load.is_machine:
+            figures["machine_off_pct"] = 100.0 * (load.predicted_cores / measured - 1.0)
+        if measured > LEAST_CORES:
+            worst = max(worst, abs(now[load.name].predicted_cores / measured - 1.0))
+    figures["worst_off_now_pct"] = 100.0 * worst
     return figures, document
