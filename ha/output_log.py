@@ -257,10 +257,13 @@ class OutputLog:
         ended = bisect_right(self._ends, (cut.watermark_ms, self._appended_bytes))
         return self._ends[ended - 1][1] if ended else self._dropped_bytes
 
-    def lost_sight_of(self, node: str) -> None:
-        """Note that the connection to a subscriber broke: its credit holds nobody up any more."""
+    def lost_sight_of(self, node: str, now_us: int) -> None:
+        """Note that the connection to a subscriber broke: its credit holds nobody up any more.
+
+        What it demands is kept for `DEMAND_US`, as it may only have lost the connection.
+        """
         if (subscriber := self.subscribers.get(node)) is not None:
-            subscriber.heard_us = -DEMAND_US
+            subscriber.heard_us, subscriber.room_bytes = now_us, ANY_BYTES
 
     def lapse(self, now_us: int) -> None:
         """Let hosts that have said nothing for long demand nothing any more."""

@@ -22,6 +22,7 @@ from orchestrator.api.applying import apply
 from orchestrator.api.connection import Cluster
 from orchestrator.api.mapping import CoordinateMap, coordinate_map
 from orchestrator.api.plans import PlanDocument
+from orchestrator.control.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import DrillFailed, Killed
@@ -62,6 +63,9 @@ class Verdict(Failover, frozen=True, kw_only=True):
         Whether Spark SQL computes exactly the delivered outputs from the recordings.
     latency_ms_p50, latency_ms_p99, deadline_miss_ratio
         Over the completed timestamps of all outputs.
+    input_waited_ms
+        By how much the sources' time axes have slipped, because consumers could not follow: the
+        most of all streams. No latency contains it.
     stolen_cpu_pct
         Share of this machine's processor time that its host gave to other machines during the
         replay, %. It explains late results; 0 where it is not known.
@@ -78,6 +82,7 @@ class Verdict(Failover, frozen=True, kw_only=True):
     latency_ms_p99: float
     deadline_miss_ratio: float
     deadline_ms: float
+    input_waited_ms: float
     stolen_cpu_pct: float
     alerts: int
     input_rows: int
@@ -90,7 +95,9 @@ class Verdict(Failover, frozen=True, kw_only=True):
         differ = () if self.verified else ("the results differ from Spark SQL's",)
         late = f"{self.deadline_miss_ratio:.2%} of the completed timestamps missed the deadline"
         misses = (late,) if self.deadline_miss_ratio > MISSES_ALLOWED else ()
-        return (*differ, *super().failures, *misses)
+        waited = f"the input waited for {self.input_waited_ms:.0f} ms"
+        slips = (waited,) if self.input_waited_ms > self.deadline_ms else ()
+        return (*differ, *super().failures, *misses, *slips)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +210,7 @@ class Demo:
             with ThreadPoolExecutor(1, thread_name_prefix="drill") as drill:
                 killed = self._replay(store, drill)
             stolen_pct = _stolen_cpu_pct(before, psutil.cpu_times())
+            waited_ms = _input_waited_ms(store)
             delivered = {
                 stream: self._archived(cluster, stream) for stream in example.query.outputs
             }
@@ -210,7 +218,7 @@ class Demo:
             cluster.stop_hosts()
             self._on_step("verify", "recomputing the results in Spark SQL")
             differences = self._differences(cluster, delivered)
-        return self._verdict(delivered, killed, differences, stolen_pct)
+        return self._verdict(delivered, killed, differences, waited_ms, stolen_pct)
 
     def _replay(self, store: Store, drill: ThreadPoolExecutor) -> Killed:
         """Watch the replay, and have an executor killed meanwhile."""
@@ -283,6 +291,7 @@ class Demo:
         delivered: Mapping[str, Delivered],
         killed: Killed,
         differences: tuple[str, ...],
+        waited_ms: float,
         stolen_pct: float,
     ) -> Verdict:
         latencies_ms = np.concatenate([one.latencies_ms for one in delivered.values()])
@@ -296,6 +305,7 @@ class Demo:
             latency_ms_p99=p99,
             deadline_miss_ratio=float(np.mean(latencies_ms > deadline_ms)),
             deadline_ms=deadline_ms,
+            input_waited_ms=waited_ms,
             stolen_cpu_pct=stolen_pct,
             alerts=next(iter(rows.values())),
             input_rows=sum(parquet.ParquetFile(each).metadata.num_rows for each in recordings),
@@ -303,6 +313,13 @@ class Demo:
             differences=differences,
             **msgspec.structs.asdict(failover(killed, delivered.values())),
         )
+
+
+def _input_waited_ms(store: Store) -> float:
+    """By how much the time axis of some stream has slipped, ms."""
+    nodes = read_view(store).nodes.values()
+    sources = [source for found in nodes for source in found.record.sources.values()]
+    return max((source.slipped_ms for source in sources), default=0.0)
 
 
 def _stolen_cpu_pct(before: tuple[float, ...], after: tuple[float, ...]) -> float:

@@ -167,7 +167,7 @@ class HostCore:
             case PeerLost(node=node):
                 self.counters["peers_lost"] += 1
                 for producer in self.replica_manager.producers():
-                    producer.log.lost_sight_of(node)
+                    producer.log.lost_sight_of(node, now_us)
                 self._failover.on_peer_lost(node, now_us)
             case AssignmentReceived(assignment=assignment):
                 self._on_assigned(assignment, now_us)

@@ -28,6 +28,7 @@ def verdict_view(verdict: api.Verdict) -> RenderableType:
             "deadline misses",
             f"{v.deadline_miss_ratio:.3%} of {count(v.completed_timestamps)} completed timestamps",
         ),
+        ("input waited", _holds(v.input_waited_ms <= v.deadline_ms, ms(v.input_waited_ms), "")),
         ("processor time stolen", f"{v.stolen_cpu_pct:.1f} %, by other machines on the same host"),
         ("killed", f"the executor of {v.killed_node}"),
         ("detection", ms(v.detection_ms)),

@@ -140,10 +140,23 @@ def test_the_credit_of_a_host_that_says_nothing_counts_no_longer() -> None:
 def test_a_broken_connection_holds_nobody_up() -> None:
     one = made(3)
     ask(one, ALICE, room=1)
-    one.log.lost_sight_of(ALICE)
+    one.log.lost_sight_of(ALICE, now_us=0)
     assert not one.log.is_held_up(0, by_credit=True)
     ack(one, ALICE, 0, room=1)
     assert one.log.is_held_up(0, by_credit=True)
+
+
+def test_a_broken_connection_costs_no_output_that_is_demanded() -> None:
+    """The consumer lives, and comes back for what it has not processed."""
+    one = made(capacity=3)
+    ask(one, ALICE, room=1)
+    produce(one, 4)
+    one.log.lost_sight_of(ALICE, now_us=5)
+    one.log.lapse(5 + DEMAND_US)
+    assert one.log.is_held_up(5 + DEMAND_US, by_credit=True), "the log is full"
+    assert numbers(one.log.chunks()) == [0, 1, 2, 3]
+    one.log.lapse(6 + DEMAND_US)
+    assert not one.log.is_held_up(6 + DEMAND_US, by_credit=True)
 
 
 def subscription(*readers: tuple[str, Position]) -> Subscription:
