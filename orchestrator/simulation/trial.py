@@ -225,8 +225,9 @@ class Trial:
             accepted.add(record.primary)
             host = self.world.hosts.get(record.primary.node)
             founds = record.epoch == record.generation
-            if founds and (host is None or not host.runs):
-                # It is placed on a host that is stopped already: nobody has its state.
+            if founds and (host is None or not host.runs or self._is_out_of_reach(record.fragment)):
+                # It is placed on a host that is stopped already, or the hosts that have its state
+                # reach no store, so that they cannot learn whom to give it to.
                 self.observed.exposed_us.setdefault(record.fragment, self.world.now_us)
 
     # Faults.
@@ -351,6 +352,17 @@ class Trial:
                 if replica is not None and replica.incarnation != host.incarnation
             ):
                 self.observed.exposed_us.setdefault(name, self.world.now_us)
+
+    def _is_out_of_reach(self, fragment: str) -> bool:
+        """Whether warm replicas of a fragment live, and none on a host that reaches the store."""
+        holders = [
+            host
+            for host in self.world.hosts.values()
+            if (hosted := host.core.replica_manager.replicas.get(fragment)) is not None
+            and host.runs
+            and hosted.replica.role is not ReplicaRole.WARMING
+        ]
+        return bool(holders) and all(host.store.unreachable for host in holders)
 
     def _warm(self, replica: ReplicaId, fragment: str) -> bool:
         host = self.world.hosts.get(replica.node)
