@@ -230,19 +230,24 @@ class InputProcessor:
         except Exception as error:  # noqa: BLE001  A broken chunk must not end this host.
             self.on_evaluation_failed(hosted, error, now_us)
             return Receipt.STALE
-        self._bound_standby(hosted, data.stream, now_us)
+        self._bound_standby(hosted, data, now_us)
         self.dispatcher.arrived(reader, now_us)
         return receipt
 
-    def _bound_standby(self, hosted: HostedReplica, stream: str, now_us: int) -> None:
+    def _bound_standby(self, hosted: HostedReplica, data: Data, now_us: int) -> None:
         """Have a secondary start over that is slower than another reader of a stream here.
 
-        Its input may queue up, because the producer follows only the credit of the others.
+        Its input may queue up, because the producer follows only the credit of the others. A single
+        chunk may always wait, however large it is.
         """
-        replica, most_bytes = hosted.replica, self.replica_manager.input_bytes
-        if replica.role is ReplicaRole.PRIMARY or replica.waiting_bytes_of(stream) <= most_bytes:
+        replica = hosted.replica
+        most_bytes = max(self.replica_manager.input_bytes, data.chunk.size_bytes)
+        if (
+            replica.role is ReplicaRole.PRIMARY
+            or replica.waiting_bytes_of(data.stream) <= most_bytes
+        ):
             return
-        detail = f"more than {most_bytes} bytes of {stream} waited"
+        detail = f"more than {most_bytes} bytes of {data.stream} waited"
         self.outbox.report("left behind", hosted.assignment.fragment, detail)
         self.outbox.counters["standbys_left_behind"] += 1
         self.discard_state(hosted, now_us)

@@ -389,6 +389,16 @@ def test_state_of_a_primary_that_has_received_nothing_tells_from_where_it_reads(
     assert {each.position for each in acks} == {middle}
 
 
+def test_a_secondary_waits_with_one_chunk_that_is_larger_than_its_part_of_the_memory() -> None:
+    host = Driven("two", msgspec.structs.replace(SETTINGS, memory_bytes=4096))
+    host.assign(assignment_of(assigned("secondary", peer_replica="one")))
+    host.hear("site", subscribed())
+    host.hear("site", data(chunk(0, [(10 + i, 3) for i in range(200)])))
+    assert host.core.counters["standbys_left_behind"] == 0
+    host.hear("site", data(chunk(200, [(500, 3)])))
+    assert host.core.counters["standbys_left_behind"] == 1
+
+
 def test_new_secondary_joins_the_snapshot_to_input_received_meanwhile() -> None:
     peer_replica = primary()
     peer_replica.hear("site", data(chunk(0, [(10, 3)])))
