@@ -48,7 +48,7 @@ from ha.messages import (
 )
 from ha.replica import Replica
 from ha.roles import RoleEvent
-from orchestrator.clock import now_us
+from orchestrator.clock import anchor_us, now_us
 from orchestrator.host.events import Deliver
 from orchestrator.host.process import HostProcess
 from orchestrator.host.transport import PART_FLAG, Keys, Transport
@@ -520,6 +520,7 @@ def _assign(store: MemoryStore, peers: tuple[Peer, ...], folder: Path, lasts_s: 
         )
         assignment = Assignment(
             incarnation=peer.incarnation,
+            clock_ahead_us=anchor_us(),
             fragments=() if at_edge else fragments,
             sources=(source,) if at_edge else (),
             sinks=(sink,) if at_edge else (),
