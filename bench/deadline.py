@@ -38,21 +38,23 @@ PAPER_PCT = {
 TUPLES = {"o1": ONBOARD, "o5": CENTRE}
 """Of a round, where the volume does not say."""
 
+WORLDS = ("sim", "real")
+
 Worlds = dict[str, dict[str, Misses]]
 """`sim` or `real` → combination → misses."""
 
 
-@benchmark("deadline")
+@benchmark("deadline", kinds=WORLDS)
 def deadline(settings: Settings) -> Mapping[str, float]:
     """Missed deadlines of the collision warning: two placements, EDF and FIFO, two worlds."""
     trials = QUICK_TRIALS if settings.quick else TRIALS
-    worlds: Worlds = {"sim": {}, "real": {}}
-    for number, combination in enumerate(COMBINATIONS, start=1):
+    worlds: Worlds = {world: {} for world in settings.only or WORLDS}
+    for number, combination in enumerate(COMBINATIONS if "sim" in worlds else (), start=1):
         settings.say(f"simulated: {number} of {len(COMBINATIONS)}: {combination.name}")
         volumes = QUICK_VOLUMES if settings.quick else SIMULATED_VOLUMES
         rounds = [volume for volume in volumes for _ in range(trials)]
         worlds["sim"][combination.name] = simulate(combination, rounds, NOISE, seed=1)
-    for combination in COMBINATIONS:
+    for combination in COMBINATIONS if "real" in worlds else ():
         volumes = QUICK_VOLUMES if settings.quick else REAL_VOLUMES
         rounds = [volume for volume in volumes for _ in range(trials)]
         worlds["real"][combination.name] = run(combination, rounds, settings.say)
@@ -82,7 +84,7 @@ def plot(worlds: Worlds, path: Path) -> None:
     # Through Any, for matplotlib's annotations leave keyword arguments open.
     figure = cast("Any", Figure(figsize=(10, 4), layout="constrained"))
     for axis, (world, combinations) in zip(
-        figure.subplots(1, len(worlds), sharey=True), worlds.items(), strict=True
+        figure.subplots(1, len(worlds), sharey=True, squeeze=False)[0], worlds.items(), strict=True
     ):
         for at, (name, found) in enumerate(combinations.items()):
             volumes = sorted(found)
