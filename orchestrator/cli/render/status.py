@@ -100,7 +100,11 @@ def concerns(document: api.StatusDocument) -> list[str]:
     )
     late = [(pct, stream) for pct, stream in late if pct > LATE_PCT]
     bare = [each.fragment for each in document.fragments if not each.redundant]
-    slow = [each.stream for each in document.streams if each.throttled]
+    slow = [
+        f"{each.stream}, by {each.slipped_ms / 1000:.1f} s so far"
+        for each in document.streams
+        if each.throttled
+    ]
     full = [each.stream for each in document.streams if each.overflowed]
     empty = [each.stream for each in document.streams if not each.entered]
     phrases = {
@@ -169,7 +173,7 @@ def _fragments_table(fragments: Sequence[api.FragmentStatus]) -> Table:
 
 
 def _streams_table(streams: Sequence[api.StreamStatus]) -> Table:
-    table = _table("\nStreams", ("stream", "site"), ("entered", "shed", "lost"))
+    table = _table("\nStreams", ("stream", "site"), ("entered", "shed", "lost", "waited"))
     for each in streams:
         table.add_row(
             each.stream,
@@ -177,6 +181,7 @@ def _streams_table(streams: Sequence[api.StreamStatus]) -> Table:
             count(each.entered),
             _bad(each.shed, count(each.shed)),
             _lost(each),
+            _bad(each.slipped_ms, f"{each.slipped_ms / 1000:.1f} s"),
         )
     return table
 
@@ -215,5 +220,5 @@ def _latency(latency_ms: float | None, uncertainty_ms: float | None) -> str:
     return f"{ms(latency_ms)} ± {'?' if uncertainty_ms is None else ms(uncertainty_ms)}"
 
 
-def _bad(value: int, text: str) -> Text:
+def _bad(value: float, text: str) -> Text:
     return Text(text, style="bold red" if value else "")

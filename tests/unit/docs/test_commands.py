@@ -55,6 +55,6 @@ def test_figures_of_a_verdict_are_those_that_are_printed(block: re.Pattern[str])
     render = ROOT / "orchestrator" / "cli" / "render" / "verdict.py"
     printed = re.findall(r'^\s+\(?\s*"([a-z, ]+)",', render.read_text(encoding="utf-8"), re.M)
     (shown,) = block.findall(text)
-    labels = [line[:20].strip() for line in shown.splitlines() if line[:20].strip()[:1].isalpha()]
+    labels = [line[:21].strip() for line in shown.splitlines() if line[:21].strip()[:1].isalpha()]
     assert len(labels) >= 8
     assert not [label for label in labels if label not in printed]

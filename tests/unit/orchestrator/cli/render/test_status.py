@@ -98,6 +98,11 @@ def test_a_stream_that_nothing_has_entered_is_named() -> None:
     assert concerns(document(streams=(empty,))) == ["nothing has entered: readings"]
 
 
+def test_a_stream_that_waits_for_consumers_is_named_with_its_slip() -> None:
+    waiting = msgspec.structs.replace(STREAM, throttled=True, slipped_ms=12_340.0)
+    assert concerns(document(streams=(waiting,))) == ["throttled: readings, by 12.3 s so far"]
+
+
 def test_the_worst_comes_first() -> None:
     bare = msgspec.structs.replace(FRAGMENT, redundant=False, secondary_state="none")
     dead = msgspec.structs.replace(bare, fragment="dead", primary_alive=False)
