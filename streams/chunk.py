@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from streams.arrow_buffers import offsets
 from streams.bounds import EventTime, Number
 from topology.arrays import IntArray
 
@@ -203,16 +204,18 @@ def _rise(times_ms: IntArray, in_order: np.ufunc) -> bool:
 
 
 def _rows_bytes(rows: pa.RecordBatch) -> int:
-    """The memory that rows take, about: a slice of larger buffers takes its share of them.
+    """The memory that rows take, about: of larger buffers that they are slices of, their part.
 
     `rows.nbytes` knows better, but takes longer than most chunks take to be evaluated.
     """
-    count = rows.num_rows
-    if not count:
-        return 0
-    timestamps = rows.column(0).buffers()[1]
-    share = 1.0 if timestamps is None else min(8 * count / timestamps.size, 1.0)
-    return int(rows.get_total_buffer_size() * share)
+    return sum(map(_column_bytes, rows.columns)) if rows.num_rows else 0
+
+
+def _column_bytes(column: pa.Array) -> int:
+    if column.type == type_names["string"]:
+        ends = offsets(column)
+        return ends.itemsize * len(column) + int(ends[-1]) - int(ends[0])
+    return len(column) // 8 if column.type == type_names["bool"] else len(column) * 8
 
 
 def joined(chunks: Sequence[Chunk]) -> Chunk:
