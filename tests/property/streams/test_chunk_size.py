@@ -14,8 +14,8 @@ SCHEMA = stream_schema({"n": "int", "x": "float", "s": "string", "b": "bool"})
 
 
 def chunk(rows: pa.RecordBatch) -> Chunk:
-    marks = np.array([10**6], dtype=np.int64)
-    return Chunk(first_seq=0, rows=rows, watermarks_ms=marks, ingestion_times_us=marks)
+    ends_ms = np.array([10**6], dtype=np.int64)
+    return Chunk(first_seq=0, rows=rows, watermarks_ms=ends_ms, ingestion_times_us=ends_ms)
 
 
 def table(texts: list[str | None]) -> pa.RecordBatch:
