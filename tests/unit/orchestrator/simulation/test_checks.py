@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.records import MemoryStatus, ReplicaId
 from orchestrator.simulation.campaign import check
-from orchestrator.simulation.checks import findings
+from orchestrator.simulation.checks import FULL_LOG_MS, findings
 from orchestrator.simulation.faults import Pause, Slow
 from orchestrator.simulation.observed import Arrival, Entry, Observed
 from orchestrator.simulation.oracle import expected
@@ -115,7 +115,8 @@ def test_two_primaries_accepted_in_one_epoch(kept: Observed) -> None:
 def test_output_that_resumes_too_late(kept: Observed) -> None:
     def hold_up(arrivals: list[Arrival]) -> list[Arrival]:
         last = arrivals[-1]
-        late_us = last.delivery.arrived_us + 1_000_000
+        # The hosts of this setting have little memory, so that a full log may wait.
+        late_us = last.delivery.arrived_us + round(FULL_LOG_MS * 1000) + 1_000_000
         return [*arrivals[:-1], replace(last, delivery=replace(last.delivery, arrived_us=late_us))]
 
     pause = Pause(at_ms=500, for_ms=10, target="n1")
