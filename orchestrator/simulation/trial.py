@@ -516,9 +516,23 @@ class Trial:
 
     def _finished(self) -> bool:
         end_ms = self.setting.seconds * 1000
-        return all(self._complete(stream) for stream in self.setting.outputs) and all(
-            _reached_ms(kept) >= end_ms for _, _, kept in self._watching()
+        return (
+            all(self._complete(stream) for stream in self.setting.outputs)
+            and all(_reached_ms(kept) >= end_ms for _, _, kept in self._watching())
+            and self._everything_entered()
         )
+
+    def _everything_entered(self) -> bool:
+        """Whether sources have come to their ends; one that consumers held up comes to it later."""
+        read = {name for program in self.setting.programs.values() for name in program.inputs}
+        logs = [
+            source.log
+            for host in self.world.hosts.values()
+            if host.alive
+            for stream, source in host.core.replica_manager.sources.items()
+            if stream in read
+        ]
+        return all(log.end.watermark_ms >= self.setting.end_ms for log in logs)
 
     def _complete(self, stream: str) -> bool:
         return self._reached_ms(stream) >= self.setting.seconds * 1000
