@@ -78,6 +78,10 @@ class CostStatus(Record, frozen=True, kw_only=True):
     samples: int
 
 
+DEFAULT_MEMORY_BYTES = 256 * 2**20
+"""Of all queues of a host: many seconds of a fast stream."""
+
+
 class MemoryStatus(Record, frozen=True, kw_only=True):
     """The queues of a host, bytes."""
 
@@ -586,7 +590,7 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     """CPU axis: the milliseconds that a node's load counts for."""
     scheduling: Policy = Policy.EDF
     """Which task a host works on next."""
-    memory_bytes: int = 256 * 2**20
+    memory_bytes: int = DEFAULT_MEMORY_BYTES
     """What all queues of a host may take together."""
     emulate_costs: bool = False
     """Evaluation takes as long as the manifests' estimates say, however fast the machine is; on

@@ -46,7 +46,7 @@ from orchestrator.clock import thread_us
 from orchestrator.host.events import PeerLost
 from orchestrator.host.parts import IN_ORDER, PART_BYTES, BulkLane, Joiner, parts
 from orchestrator.host.wire import is_data
-from orchestrator.records import ClusterRecord, Peer
+from orchestrator.records import DEFAULT_MEMORY_BYTES, Peer
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """Larger frames are refused. Legitimate ones are far smaller, and memory is finite."""
@@ -74,7 +74,7 @@ before this host knows its key is refused silently, and would otherwise wait for
 
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 
-DEFAULT_BUDGET = MemoryBudget(ClusterRecord(name="default", delays_ms={}).memory_bytes)
+DEFAULT_BUDGET = MemoryBudget(DEFAULT_MEMORY_BYTES)
 
 _sent_at = struct.Struct("<q")
 _length = struct.Struct("<I")

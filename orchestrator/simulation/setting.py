@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from orchestrator.records import (
+    DEFAULT_MEMORY_BYTES,
     ClusterRecord,
     DriverSpec,
     HostSpec,
@@ -38,8 +39,8 @@ BEGIN_MS = 1_700_000_000_000
 COLUMNS = {"key": "int", "value": "int"}
 RECOVERY_BOUND_MS = 500.0
 
-MEMORY_BYTES, LITTLE_MEMORY_BYTES = 256 * 2**20, 128 * 2**10
-"""Budgets of a host; the second one has room for some seconds of its streams."""
+LITTLE_MEMORY_BYTES = 128 * 2**10
+"""Budget of a host in some settings: room for some seconds of its streams."""
 LONGEST_WINDOW_MS = 3_000
 """No window of a statement holds tuples for longer."""
 
@@ -243,8 +244,8 @@ def random_setting(seed: int) -> Setting:
         for one in places
     }
     visitor, visiting = _visitor(more, programs, sites)
-    has_little = np.random.default_rng((seed, 7)).random() < 0.3
-    memory_bytes = LITTLE_MEMORY_BYTES if has_little else MEMORY_BYTES
+    has_little = np.random.default_rng((seed, 8)).random() < 0.3
+    memory_bytes = LITTLE_MEMORY_BYTES if has_little else DEFAULT_MEMORY_BYTES
     return Setting(
         cluster=ClusterRecord(
             name="random",

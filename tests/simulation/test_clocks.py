@@ -30,12 +30,19 @@ def recording() -> Input:
 
 @pytest.fixture
 def make(recording: Input, tmp_path: Path) -> Make:
-    def made(**options: object) -> Scenario:
+    def made(
+        *,
+        own_machines: bool,
+        candidates: int = 1,
+        coordinator_clock: Callable[[], CoordinatorClock] | None = None,
+    ) -> Scenario:
         scenario = Scenario(
             recording.manifests(tmp_path, repeat=True),
             seed=3,
             check_invariants=True,
-            **options,  # pyright: ignore[reportArgumentType]
+            own_machines=own_machines,
+            candidates=candidates,
+            coordinator_clock=coordinator_clock,
         )
         scenario.begin()
         scenario.run_for(SECONDS + 2)
