@@ -120,8 +120,17 @@ class Failover:
     def _record(self, lost: set[str]) -> None:
         if not lost:
             return
-        self.outbox.add(*(change for node, change in self._unrecorded if node in lost))
+        self.outbox.add(
+            *(each for node, each in self._unrecorded if node in lost and self._holds(each))
+        )
         self._unrecorded[:] = [each for each in self._unrecorded if each[0] not in lost]
+
+    def _holds(self, change: Recorded) -> bool:
+        """Whether the replica that a change speaks of is still the primary of its epoch."""
+        hosted = self.replica_manager.replicas.get(change.fragment)
+        if hosted is None or not hosted.replica.feeds_subscribers:
+            return False
+        return hosted.replica.epoch == change.epoch
 
     def _lose(self, node: str, cause: str, now_us: int) -> None:
         """Take over every fragment whose peer replica was on a lost host."""

@@ -184,6 +184,22 @@ def test_a_lost_secondary_is_recorded_once_another_host_is_heard() -> None:
     assert loss.lost == "two"
 
 
+def test_a_takeover_is_not_recorded_for_a_replica_that_is_no_longer_there() -> None:
+    host = standby()
+    host.handle(PeerLost(node="one"))
+    host.handle(ReplicaReplaced(fragment="f"))
+    host.wait(4 * SETTINGS.heartbeat_ms, hearing="exit")
+    assert host.take(RecordTakeover) == []
+
+
+def test_a_takeover_is_not_recorded_for_an_epoch_that_is_over() -> None:
+    host = standby()
+    host.handle(PeerLost(node="one"))
+    host.handle(EpochSuperseded(fragment="f", epoch=3))
+    host.wait(4 * SETTINGS.heartbeat_ms, hearing="exit")
+    assert host.take(RecordTakeover) == []
+
+
 def test_loss_of_somebody_else_changes_nothing() -> None:
     host = standby()
     host.handle(PeerLost(node="exit"))
