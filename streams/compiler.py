@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import reduce
 from itertools import accumulate
 
+from streams.chunk import TIMESTAMP
 from streams.expressions import (
     Apply,
     Field,
@@ -23,9 +24,12 @@ from streams.expressions import (
 )
 from streams.language import QueryError
 from streams.language.ast import Select, Statement, Window
-from streams.program import GroupPlan, Program, SelectPlan, SourcePlan, WindowPlan
-from streams.resolver import Resolver, Scope
+from streams.program import Program, SelectPlan, SourcePlan, WindowPlan
+from streams.resolver import Resolved, Resolver, Scope
 from topology.suggestions import hint
+
+MOST_SLIDES = 100_000
+"""Most boundaries within a window's range: at each of them the statement is evaluated."""
 
 Catalogue = Mapping[str, Mapping[str, str]]
 """Stream → column → type, one of `streams.chunk.type_names`."""
@@ -89,12 +93,13 @@ class _Compiler:
             for stream, window in zip(scope.streams, scope.windows, strict=True):
                 used[stream].update(column.name for column in window.partition_by)
         reads = {
-            stream: tuple(name for name in self._catalogue[stream] if name in used[stream])
+            stream: tuple(
+                name for name in (TIMESTAMP, *self._catalogue[stream]) if name in used[stream]
+            )
             for stream in self._inputs
         }
         selects = tuple(
-            self._plan(scope, reads, one.where, one.group, tuple(o for _, o in one.outputs))
-            for scope, one in zip(self._scopes, resolved, strict=True)
+            self._plan(scope, reads, one) for scope, one in zip(self._scopes, resolved, strict=True)
         )
         return Program(
             name=self._statement.name,
@@ -132,6 +137,7 @@ class _Compiler:
                     suggestion = hint(column.name, columns)
                     message = f"{source.stream} has no column {column.name}{suggestion}"
                     raise self._error(column.start, message)
+            self._check_slide(source.window)
             aliases.add(source.alias)
             streams.append(source.stream)
             windows.append(source.window)
@@ -141,6 +147,13 @@ class _Compiler:
             windows=tuple(windows),
             catalogue=self._catalogue,
         )
+
+    def _check_slide(self, window: Window) -> None:
+        if window.slide_ms is None or window.range_ms is None:
+            return
+        if window.range_ms > MOST_SLIDES * window.slide_ms:
+            message = f"RANGE may be at most {MOST_SLIDES} times as long as SLIDE"
+            raise self._error(window.start, message)
 
     def _check_union(self, select: Select, columns: dict[str, str], kinds: list[str]) -> None:
         wanted = list(columns.values())
@@ -156,6 +169,8 @@ class _Compiler:
             stream=stream,
             rows=window.rows,
             range_ms=window.range_ms,
+            slide_ms=window.slide_ms,
+            offset_ms=window.offset_ms,
             partition_by=tuple(reads.index(column.name) for column in window.partition_by),
         )
         if plan not in self._windows:
@@ -166,11 +181,11 @@ class _Compiler:
         self,
         scope: Scope,
         reads: dict[str, tuple[str, ...]],
-        where: Typed | None,
-        group: GroupPlan | None,
-        outputs: tuple[Typed, ...],
+        resolved: Resolved,
     ) -> SelectPlan:
         """Renumber fields to the columns that the program reads; push conditions down."""
+        where, group = resolved.where, resolved.group
+        outputs = tuple(output for _, output in resolved.outputs)
         starts = [0, *accumulate(len(reads[stream]) for stream in scope.streams)]
 
         def within_source(field: Field) -> Field:
@@ -206,6 +221,7 @@ class _Compiler:
             conjuncts=tuple(sorted(joint, key=cost)),
             group=group,
             outputs=outputs,
+            having=resolved.having,
         )
 
 

@@ -1,9 +1,9 @@
 """The functions and operators of expressions: argument types, result type and computation.
 
 A NULL argument gives a NULL result, with these exceptions: AND and OR use Kleene's three values,
-IS NULL tells, and `least` and `greatest` ignore NULLs. An operation without a result (division by
-zero, the square root of a negative number, a float too large) gives NULL. Integers have 64 bits
-and wrap around.
+IS NULL tells, `least`, `greatest` and `coalesce` ignore NULLs, and CASE passes over conditions that
+are not true. An operation without a result (division by zero, the square root of a negative number,
+a float too large) gives NULL. Integers have 64 bits and wrap around.
 
 Every function gives the same bits on every machine: it uses operations that IEEE 754 specifies
 exactly, or those of `streams.elementary`.
@@ -11,14 +11,17 @@ exactly, or those of `streams.elementary`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from streams import elementary
-from streams.vector import Array, Vector, known_of
+from streams.vector import Array, Vector, fillers, known_of, storage, truth
 from topology.arrays import BoolArray
 
 Kernel = Callable[[Sequence[Vector]], Vector]
@@ -194,6 +197,158 @@ def _or(arguments: Sequence[Vector]) -> Vector:
     return Vector(true, true | (one_known & other_known))
 
 
+def _case_type(kinds: Sequence[str]) -> str | None:
+    """Conditions and values by turns; a value more is that of ELSE."""
+    paired = len(kinds) // 2 * 2
+    values = [*kinds[1:paired:2], *kinds[paired:]]
+    return _alike(values) if set(kinds[0:paired:2]) == {"bool"} else None
+
+
+def _case(arguments: Sequence[Vector]) -> Vector:
+    """The value after the first condition that is true."""
+    paired = len(arguments) // 2 * 2
+    result = arguments[paired] if paired < len(arguments) else _null_like(arguments[1])
+    for place in range(paired - 2, -1, -2):
+        chosen: BoolArray = np.asarray(truth(arguments[place]))
+        result = _where(chosen, arguments[place + 1], result)
+    return result
+
+
+def _coalesce(arguments: Sequence[Vector]) -> Vector:
+    """The first value that is not NULL."""
+    result = arguments[-1]
+    for argument in reversed(arguments[:-1]):
+        result = _where(known_of(argument), argument, result)
+    return result
+
+
+def _null_like(vector: Vector) -> Vector:
+    filler: Array = np.zeros((), dtype=vector.values.dtype)
+    return Vector(filler, np.zeros((), dtype=np.bool_))
+
+
+def _where(chosen: BoolArray, one: Vector, other: Vector) -> Vector:
+    valid: BoolArray | None = None
+    if one.valid is not None or other.valid is not None:
+        valid = np.where(chosen, known_of(one), known_of(other))
+    return Vector(np.where(chosen, one.values, other.values), valid)
+
+
+def _texts(kinds: Sequence[str]) -> str | None:
+    return "string" if set(kinds) == {"string"} else None
+
+
+def _text_and_numbers(kinds: Sequence[str]) -> str | None:
+    return "string" if kinds[0] == "string" and set(kinds[1:]) == {"int"} else None
+
+
+_missing: Array = np.array(None, dtype=np.object_)
+
+
+def _of_each(compute: Callable[..., Any], kind: str, arguments: int) -> Kernel:
+    """A function of Python values; it may give None for NULL."""
+    each = np.frompyfunc(compute, arguments, 1)
+
+    def kernel(given: Sequence[Vector]) -> Vector:
+        found = np.asarray(each(*[argument.values for argument in given]), dtype=np.object_)
+        valid = _valid_in_all(given)
+        missing: BoolArray = np.equal(found, _missing)
+        if missing.any():
+            found = np.where(missing, fillers[kind], found)
+            valid = ~missing if valid is None else valid & ~missing
+        return Vector(found.astype(storage[kind]), valid)
+
+    return kernel
+
+
+def _concatenated(arguments: Sequence[Vector]) -> Vector:
+    values: Array = arguments[0].values
+    for argument in arguments[1:]:
+        values = np.asarray(values + argument.values, dtype=np.object_)
+    return Vector(values, _valid_in_all(arguments))
+
+
+def _substring(text: str, first: int, length: int) -> str:
+    """Characters from the `first`-th on, which counts from 1; those before it do not exist."""
+    begin = max(first - 1, 0)
+    return text[begin : max(first - 1 + max(length, 0), begin)]
+
+
+def _rest(text: str, first: int) -> str:
+    return text[max(first - 1, 0) :]
+
+
+def _part(text: str, separator: str, number: int) -> str:
+    """The `number`-th part, which counts from 1; empty if there are fewer."""
+    parts = text.split(separator) if separator else [text]
+    return parts[number - 1] if 1 <= number <= len(parts) else ""
+
+
+def _either_substring(arguments: Sequence[Vector]) -> Vector:
+    return _substring_kernels[len(arguments)](arguments)
+
+
+_substring_kernels = {2: _of_each(_rest, "string", 2), 3: _of_each(_substring, "string", 3)}
+
+
+def _like(arguments: Sequence[Vector]) -> Vector:
+    """Whether texts match a pattern, by RE2: in time linear in the text."""
+    texts, patterns = np.broadcast_arrays(*[argument.values for argument in arguments])
+    found = np.zeros(texts.shape, dtype=np.bool_)
+    for pattern in dict.fromkeys(arguments[1].values.ravel().tolist()):
+        these: BoolArray = np.equal(patterns, pattern)
+        matching = pc.match_like(pa.array(texts[these], pa.string()), pattern)
+        found[these] = matching.to_numpy(zero_copy_only=False)
+    return Vector(found, _valid_in_all(arguments))
+
+
+_whole_number = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
+_decimal_number = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?\s*")
+
+
+def _text_to_int(text: str) -> int | None:
+    if _whole_number.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _text_to_float(text: str) -> float | None:
+    return float(text) if _decimal_number.fullmatch(text) else None
+
+
+def _to_int(arguments: Sequence[Vector]) -> Vector:
+    (argument,) = arguments
+    if argument.values.dtype == np.object_:
+        return _parse_int(arguments)
+    if argument.values.dtype == np.bool_:
+        return Vector(argument.values.astype(np.int64), argument.valid)
+    return _truncated(arguments)
+
+
+def _to_float(arguments: Sequence[Vector]) -> Vector:
+    (argument,) = arguments
+    if argument.values.dtype == np.object_:
+        return _parse_float(arguments)
+    return Vector(argument.values.astype(np.float64), argument.valid)
+
+
+def _to_text(arguments: Sequence[Vector]) -> Vector:
+    (argument,) = arguments
+    return argument if argument.values.dtype == np.object_ else _write(arguments)
+
+
+def _written_text(value: Any) -> str:
+    """A value as the language writes it."""
+    return str(value).upper() if isinstance(value, bool) else str(value)
+
+
+_parse_int = _of_each(_text_to_int, "int", 1)
+_parse_float = _of_each(_text_to_float, "float", 1)
+_write = _of_each(_written_text, "string", 1)
+_truncated = _to_integer(np.trunc)
+
+
 def _is_null(arguments: Sequence[Vector]) -> Vector:
     return Vector(~known_of(arguments[0]), None)
 
@@ -235,6 +390,50 @@ functions: dict[str, Function] = {
     "or": Function("two conditions", 2, _conditions, _or),
     "not": Function("a condition", 1, _conditions, _strict(np.logical_not)),
     "is_null": Function("one value", 1, lambda kinds: "bool", _is_null),
+    "case": Function("conditions and values of one type", 2, _case_type, _case, most_arguments=200),
+    "coalesce": Function(
+        "two or more values of one type", 2, _alike, _coalesce, most_arguments=100
+    ),
+    "like": Function(
+        "a string and a pattern",
+        2,
+        lambda kinds: "bool" if _texts(kinds) else None,
+        _like,
+        cost=40,
+    ),
+    "cast_int": Function("one value", 1, lambda kinds: "int", _to_int, cost=3),
+    "cast_float": Function(
+        "a number or a string",
+        1,
+        lambda kinds: None if kinds[0] == "bool" else "float",
+        _to_float,
+        cost=3,
+        overflows=True,
+    ),
+    "cast_string": Function("one value", 1, lambda kinds: "string", _to_text, cost=40),
+    "concat": Function("two or more strings", 2, _texts, _concatenated, 40, most_arguments=100),
+    "substring": Function(
+        "a string, the place of its first character, and a length if not all",
+        2,
+        _text_and_numbers,
+        _either_substring,
+        cost=40,
+        most_arguments=3,
+    ),
+    "split_part": Function(
+        "a string, a separator, and the number of the part",
+        3,
+        lambda kinds: "string" if list(kinds) == ["string", "string", "int"] else None,
+        _of_each(_part, "string", 3),
+        cost=40,
+    ),
+    "length": Function(
+        "a string",
+        1,
+        lambda kinds: "int" if _texts(kinds) else None,
+        _of_each(len, "int", 1),
+        cost=40,
+    ),
     "abs": _arithmetic("a number", 1, np.abs),
     "floor": Function("a number", 1, _to("int"), _to_integer(np.floor)),
     "ceil": Function("a number", 1, _to("int"), _to_integer(np.ceil)),
@@ -273,5 +472,10 @@ written: dict[str, str] = {
     "or": "OR",
     "not": "NOT",
     "is_null": "IS NULL",
+    "case": "CASE",
+    "like": "LIKE",
+    "cast_int": "CAST",
+    "cast_float": "CAST",
+    "cast_string": "CAST",
 }
 """How the operators are written; the other functions are called by name."""

@@ -20,6 +20,7 @@ from streams.language.ast import ToStream
 from streams.operators.changes_to_stream import ChangesToStream
 from streams.operators.partition_window import PartitionWindow
 from streams.operators.relation_to_stream import RelationToStream
+from streams.operators.slide_window import SlideWindow
 from streams.operators.union import union
 from streams.operators.window import (
     Arrived,
@@ -127,17 +128,19 @@ class Incremental:
 
     def _pass(self, arrived: Mapping[str, Arrived], until_ms: int) -> Emitted | None:
         deltas: list[Delta | None] = []
-        times_ms = [one.timestamps for one in arrived.values() if one.rows.length]
+        times_ms: list[IntArray] = []
         for plan, window in zip(self._program.windows, self._windows, strict=True):
             rows = arrived[plan.stream]
-            changes = rows.rows.length or window.next_expiry_ms() <= until_ms
-            delta = window.step(rows, until_ms) if changes else None
+            delta = None
+            if rows.rows.length or window.next_expiry_ms() <= until_ms:
+                delta = window.step(rows, until_ms)
+                evaluated_ms = window.evaluated_ms(rows, delta)
+                if len(evaluated_ms):
+                    times_ms.append(evaluated_ms)
             deltas.append(delta)
-            if delta is not None:
-                times_ms.append(delta.times_ms)
         if not times_ms:
             return None
-        first_ms = min(int(times[0]) for times in times_ms)
+        first_ms = min(int(times.min()) for times in times_ms)
         parts = (select.step(deltas, first_ms) for select in self._selects)
         change = union([part for part in parts if part is not None])
         if isinstance(self._to_stream, RelationToStream):
@@ -177,6 +180,8 @@ def _window(plan: WindowPlan, kinds: tuple[str, ...]) -> Window:
         return PartitionWindow(plan.rows, plan.range_ms, plan.partition_by, kinds)
     if plan.rows is not None:
         return RowsWindow(plan.rows, kinds)
+    if plan.range_ms is not None and plan.slide_ms is not None:
+        return SlideWindow(plan.range_ms, plan.slide_ms, plan.offset_ms, kinds)
     if plan.range_ms is not None:
         return RangeWindow(plan.range_ms, kinds)
     return UnboundedWindow()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from streams.chunk import TIMESTAMP
 from streams.expressions import Field, Typed, relocated
 from streams.language.ast import ToStream
 
@@ -17,7 +18,7 @@ class WindowPlan:
     ----------
     stream
         Its input.
-    rows, range_ms
+    rows, range_ms, slide_ms, offset_ms
         As in `streams.language.ast.Window`.
     partition_by
         Positions in the columns that the program reads of the stream.
@@ -27,6 +28,8 @@ class WindowPlan:
     rows: int | None
     range_ms: int | None
     partition_by: tuple[int, ...]
+    slide_ms: int | None = None
+    offset_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +60,14 @@ class AggregatePlan:
         The aggregated expression; None: `*`.
     kind
         Type of the result.
+    distinct
+        Equal values count once.
     """
 
     function: str
     argument: Typed | None
     kind: str
+    distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +102,8 @@ class SelectPlan:
         Conditions on several sources, cheapest first, over the sources' columns side by side.
     group
         Over the same columns; None: no aggregation.
+    having
+        Condition over the group's keys and aggregates; None: all groups.
     outputs
         The SELECT list: over the same columns, or over the group's keys and aggregates.
     """
@@ -104,6 +112,7 @@ class SelectPlan:
     conjuncts: tuple[Typed, ...]
     group: GroupPlan | None
     outputs: tuple[Typed, ...]
+    having: Typed | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,12 +149,14 @@ class Program:
 
     def read_kinds(self, stream: str) -> tuple[str, ...]:
         """Types of the columns that the program uses of an input."""
-        columns = self.input_columns[stream]
+        columns = {TIMESTAMP: "int", **self.input_columns[stream]}
         return tuple(columns[name] for name in self.reads[stream])
 
     def read_places(self, stream: str) -> tuple[int, ...]:
         """Where these columns lie in the stream's rows, in which the timestamp is first."""
-        places = {name: place for place, name in enumerate(self.input_columns[stream], 1)}
+        places = {
+            name: place for place, name in enumerate((TIMESTAMP, *self.input_columns[stream]))
+        }
         return tuple(places[name] for name in self.reads[stream])
 
     @property
@@ -154,7 +165,10 @@ class Program:
         return (
             self.to_stream is ToStream.RSTREAM
             and all(len(select.sources) == 1 and select.group is None for select in self.selects)
-            and all(window.range_ms == 1 and window.rows is None for window in self.windows)
+            and all(
+                window.range_ms == 1 and window.rows is None and window.slide_ms is None
+                for window in self.windows
+            )
         )
 
     @property

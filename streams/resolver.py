@@ -34,7 +34,7 @@ class Scope:
         columns = [
             (source, name, kind)
             for source, stream in enumerate(streams)
-            for name, kind in catalogue[stream].items()
+            for name, kind in (*catalogue[stream].items(), (TIMESTAMP, "int"))
         ]
         self._sources = [source for source, _, _ in columns]
         self.columns = [name for _, name, _ in columns]
@@ -63,6 +63,7 @@ class Resolved:
     outputs: tuple[tuple[str, Typed], ...]
     where: Typed | None
     group: GroupPlan | None
+    having: Typed | None = None
 
     def used(self) -> Iterator[Field]:
         """The columns of the scope that the SELECT needs."""
@@ -100,16 +101,42 @@ class Resolver:
         where = None
         if self._select.where is not None:
             where = self._typed(self._select.where)
-            if where.kind != "bool":
-                message = f"WHERE needs a condition, this is of type {where.kind}"
-                raise self._error(self._select.where, message)
+            self._check_condition("WHERE", where, self._select.where)
         self._keys = [self._typed(column) for column in self._select.group_by]
-        grouped = bool(self._keys) or any(
-            _has_aggregate(item.expression) for item in self._select.items
+        grouped = (
+            bool(self._keys)
+            or self._select.having is not None
+            or any(_has_aggregate(item.expression) for item in self._select.items)
         )
         outputs = self._outputs(grouped)
+        having = None
+        if self._select.having is not None:
+            having = self._over_groups(self._select.having)
+            self._check_condition("HAVING", having, self._select.having)
         group = GroupPlan(keys=tuple(self._keys), aggregates=tuple(self._aggregates))
-        return Resolved(outputs=outputs, where=where, group=group if grouped else None)
+        if not self._select.distinct:
+            return Resolved(
+                outputs=outputs, where=where, group=group if grouped else None, having=having
+            )
+        if not grouped:
+            return self._distinct(outputs, where)
+        shown = {output.index for _, output in outputs if isinstance(output, Field)}
+        if not shown.issuperset(range(len(group.keys))):
+            message = "SELECT DISTINCT of groups needs all GROUP BY columns in its list"
+            raise self._error(self._select, message)
+        return Resolved(outputs=outputs, where=where, group=group, having=having)
+
+    def _distinct(self, outputs: tuple[tuple[str, Typed], ...], where: Typed | None) -> Resolved:
+        """SELECT DISTINCT: the rows are the keys of groups."""
+        keys = tuple(dict.fromkeys(output for _, output in outputs))
+        fields = tuple(
+            (name, Field(keys.index(output), output.kind, name)) for name, output in outputs
+        )
+        return Resolved(outputs=fields, where=where, group=GroupPlan(keys=keys, aggregates=()))
+
+    def _check_condition(self, clause: str, typed: Typed, at: Expression) -> None:
+        if typed.kind != "bool":
+            raise self._error(at, f"{clause} needs a condition, this is of type {typed.kind}")
 
     def _error(self, at: Expression | Item | Select, message: str) -> QueryError:
         return QueryError(self._text, at.start, message)
@@ -120,7 +147,11 @@ class Resolver:
             if grouped:
                 raise self._error(self._select, "SELECT * cannot be grouped; name the columns")
             scope = self._scope
-            named = [(name, scope.field(index)) for index, name in enumerate(scope.columns)]
+            named = [
+                (name, scope.field(index))
+                for index, name in enumerate(scope.columns)
+                if name != TIMESTAMP
+            ]
         for item in self._select.items:
             resolve = self._over_groups if grouped else self._typed
             named.append((self._name(item), resolve(item.expression)))
@@ -151,7 +182,10 @@ class Resolver:
             case Call():
                 if expression.function in aggregate_names:
                     name = expression.function
-                    message = f"{name} is an aggregate: possible in SELECT, not in an aggregate"
+                    message = (
+                        f"{name} is an aggregate: possible in SELECT and HAVING, "
+                        "not in WHERE or an aggregate"
+                    )
                     raise self._error(expression, message)
                 arguments = tuple(self._typed(argument) for argument in expression.arguments)
                 return self._applied(expression, arguments)
@@ -181,6 +215,8 @@ class Resolver:
         shown = written.get(call.function, call.function)
         if call.star:
             raise self._error(call, f"{shown} takes {known.takes}, not *")
+        if call.distinct:
+            raise self._error(call, f"{shown} is no aggregate: DISTINCT stands in those only")
         most_arguments = known.most_arguments or known.arguments
         if not known.arguments <= len(arguments) <= most_arguments:
             message = f"{shown} takes {known.takes}, not {len(arguments)} arguments"
@@ -220,7 +256,11 @@ class Resolver:
         else:
             argument = self._typed(call.arguments[0])
         kind = self._aggregate_kind(call, argument)
-        plan = AggregatePlan(function=call.function, argument=argument, kind=kind)
+        # The least of some values is that of the different ones.
+        distinct = call.distinct and call.function not in ("min", "max")
+        plan = AggregatePlan(
+            function=call.function, argument=argument, kind=kind, distinct=distinct
+        )
         if plan not in self._aggregates:
             self._aggregates.append(plan)
         index = len(self._keys) + self._aggregates.index(plan)

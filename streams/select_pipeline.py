@@ -51,6 +51,7 @@ class SelectPipeline:
             widths = [self._sources[index].width for index in self._order]
             self._join = Join(widths, plan.conjuncts)
         self._aggregate = None if plan.group is None else Aggregate(plan.group)
+        self._having = None if plan.having is None else Filter(plan.having)
         self._project = Project(plan.outputs)
 
     def step(self, windows: Sequence[Delta | None], first_ms: int) -> Delta | None:
@@ -74,6 +75,8 @@ class SelectPipeline:
             )
         if self._aggregate is not None:
             change = self._aggregate.step(change, first_ms)
+        if self._having is not None and change is not None:
+            change = self._having.step(change)
         return None if change is None else self._project.step(change)
 
     @property

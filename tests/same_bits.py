@@ -74,7 +74,8 @@ def function_digests() -> list[tuple[str, int]]:
                 continue
             # One argument: a column; two: a table.
             first, *others = [samples(kind, 100 if len(kinds) > 1 else 5000) for kind in kinds]
-            shapes = [first[:, None] if others else first, *others]
+            shortest = min(map(len, others), default=0)
+            shapes = [first[:, None] if others else first, *(one[:shortest] for one in others)]
             result = function.kernel([Vector(values, None) for values in shapes])
             found.append((f"{name}({', '.join(kinds)})", digest(result)))
     return found

@@ -53,6 +53,8 @@ class Call(Node):
     """The argument is `*`."""
     infix: bool = False
     """Written as an operator."""
+    distinct: bool = False
+    """The aggregate counts equal values once."""
 
 
 Expression = Literal | Column | Call
@@ -68,6 +70,9 @@ class Window(Node):
         How many of the newest tuples; None: any number.
     range_ms
         Tuples younger than this, ms; None: any age. `[NOW]` is 1: time is whole milliseconds.
+    slide_ms, offset_ms
+        The relation changes at `offset_ms` plus multiples of `slide_ms` only, ms; None: at any
+        time.
     partition_by
         Columns; `rows` counts for each of their values on its own.
     """
@@ -75,6 +80,8 @@ class Window(Node):
     rows: int | None
     range_ms: int | None
     partition_by: tuple[Column, ...] = ()
+    slide_ms: int | None = None
+    offset_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +103,16 @@ class Item(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select(Node):
-    """SELECT … FROM … WHERE … GROUP BY …"""
+    """SELECT … FROM … WHERE … GROUP BY … HAVING …"""
 
     items: tuple[Item, ...]
     """Empty: `*`."""
     sources: tuple[Source, ...]
     where: Expression | None
     group_by: tuple[Column, ...]
+    having: Expression | None = None
+    distinct: bool = False
+    """SELECT DISTINCT: equal rows count once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

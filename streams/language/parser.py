@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypedDict, TypeVar, cast
+from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedInput, VisitError
@@ -46,6 +46,9 @@ operators = {
     "GREATER_EQUAL": "greater_equal",
 }
 """Terminal → the function an operator stands for."""
+
+CAST_TYPES = ("int", "float", "string")
+"""Types that CAST gives."""
 
 LARGEST_INTEGER = 2**63 - 1
 
@@ -98,6 +101,11 @@ def _names(items: list[Any]) -> list[Token]:
     return [token for token in _only(items, Token) if token.type == "NAME"]
 
 
+def _has(items: list[Any], kind: str) -> bool:
+    """Whether a word or sign is among the children."""
+    return any(token.type == kind for token in _only(items, Token))
+
+
 def _expressions(items: list[Any]) -> tuple[Expression, ...]:
     return tuple(item for item in items if isinstance(item, Literal | Column | Call))
 
@@ -105,6 +113,13 @@ def _expressions(items: list[Any]) -> tuple[Expression, ...]:
 def _clauses(items: list[Any]) -> list[dict[str, Any]]:
     """Parts of a phrase that may be missing, by name."""
     return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+
+
+class _Branch(NamedTuple):
+    """WHEN condition THEN value."""
+
+    condition: Expression
+    value: Expression
 
 
 class _Span(TypedDict):
@@ -161,11 +176,21 @@ class _Builder(Transformer[Token, Any]):
     def group_by(self, meta: Meta, items: list[Any]) -> dict[str, Any]:
         return {"group_by": _only(items, Column)}
 
+    def having(self, meta: Meta, items: list[Any]) -> dict[str, Any]:
+        return {"having": _expressions(items)[0]}
+
     def select(self, meta: Meta, items: list[Any]) -> Select:
         clauses: dict[str, Any] = {"where": None, "group_by": ()}
         for item in _clauses(items):
             clauses.update(item)
-        return Select(**_at(meta), items=items[1], sources=_only(items, Source), **clauses)
+        distinct = _has(items, "DISTINCT")
+        return Select(
+            **_at(meta),
+            items=items[2 if distinct else 1],
+            sources=_only(items, Source),
+            distinct=distinct,
+            **clauses,
+        )
 
     def source(self, meta: Meta, items: list[Any]) -> Source:
         names = [str(name) for name in _names(items)]
@@ -183,9 +208,22 @@ class _Builder(Transformer[Token, Any]):
     def range(self, meta: Meta, items: list[Any]) -> dict[str, int]:
         return {"range_ms": self._positive(items[1], "RANGE") * milliseconds[items[2].type]}
 
+    def slide(self, meta: Meta, items: list[Any]) -> dict[str, int]:
+        slide_ms = self._positive(items[1], "SLIDE") * milliseconds[items[2].type]
+        limits = {"slide_ms": slide_ms}
+        for item in _clauses(items):
+            limits.update(item)
+        if limits.get("offset_ms", 0) >= slide_ms:
+            message = "OFFSET must be less than SLIDE"
+            raise QueryError(self._text, meta.start_pos, message)
+        return limits
+
+    def offset(self, meta: Meta, items: list[Any]) -> dict[str, int]:
+        return {"offset_ms": self._positive(items[1], "OFFSET") * milliseconds[items[2].type]}
+
     def window(self, meta: Meta, items: list[Any]) -> Window:
         now = isinstance(items[1], Token) and items[1].type == "NOW"
-        limits: dict[str, int | None] = {"rows": None, "range_ms": 1 if now else None}
+        limits: dict[str, Any] = {"rows": None, "range_ms": 1 if now else None}
         for item in _clauses(items):
             limits.update(item)
         columns = tuple(
@@ -194,9 +232,8 @@ class _Builder(Transformer[Token, Any]):
         )
         return Window(
             **_at(meta),
-            rows=limits["rows"],
-            range_ms=limits["range_ms"],
             partition_by=columns,
+            **limits,
         )
 
     def _positive(self, token: Token, what: str) -> int:
@@ -228,9 +265,57 @@ class _Builder(Transformer[Token, Any]):
     addition = multiplication = comparison = binary
 
     def is_null(self, meta: Meta, items: list[Any]) -> Call:
-        test = self._call(meta, "is_null", _expressions(items))
-        negated = any(token.type == "NOT" for token in _only(items, Token))
-        return self._call(meta, "not", (test,)) if negated else test
+        return self._test(meta, items, self._call(meta, "is_null", _expressions(items)))
+
+    def _test(self, meta: Meta, items: list[Any], test: Expression) -> Call:
+        """A condition that may be written with NOT inside."""
+        assert isinstance(test, Call)
+        return self._call(meta, "not", (test,)) if _has(items, "NOT") else test
+
+    def like(self, meta: Meta, items: list[Any]) -> Call:
+        return self._test(meta, items, self._call(meta, "like", _expressions(items)))
+
+    def between(self, meta: Meta, items: list[Any]) -> Call:
+        value, least, most = _expressions(items)
+        above = self._call(meta, "greater_equal", (value, least))
+        below = self._call(meta, "less_equal", (value, most))
+        return self._test(meta, items, self._call(meta, "and", (above, below)))
+
+    def contained(self, meta: Meta, items: list[Any]) -> Call:
+        value, *members = _expressions(items)
+        tests = [self._call(meta, "equal", (value, member)) for member in members]
+        return self._test(meta, items, self._chain("or", tuple(tests)))
+
+    def operand(self, meta: Meta, items: list[Any]) -> dict[str, Expression]:
+        return {"operand": _expressions(items)[0]}
+
+    def otherwise(self, meta: Meta, items: list[Any]) -> dict[str, Expression]:
+        return {"otherwise": _expressions(items)[0]}
+
+    def when(self, meta: Meta, items: list[Any]) -> _Branch:
+        return _Branch(*_expressions(items))
+
+    def case(self, meta: Meta, items: list[Any]) -> Call:
+        parts: dict[str, Expression] = {}
+        for item in _clauses(items):
+            parts.update(item)
+        arguments: list[Expression] = []
+        for branch in _only(items, _Branch):
+            condition = branch.condition
+            if "operand" in parts:
+                condition = self._call(meta, "equal", (parts["operand"], condition))
+            arguments += [condition, branch.value]
+        if "otherwise" in parts:
+            arguments.append(parts["otherwise"])
+        return self._call(meta, "case", tuple(arguments))
+
+    def cast(self, meta: Meta, items: list[Any]) -> Call:
+        (name,) = _names(items)
+        kind = str(name).lower()
+        if kind not in CAST_TYPES:
+            message = f"there is no type {name}; there is {', '.join(CAST_TYPES)}"
+            raise QueryError(self._text, name.start_pos or 0, message)
+        return self._call(meta, f"cast_{kind}", _expressions(items))
 
     def disjunction(self, meta: Meta, items: list[Any]) -> Expression:
         return self._chain("or", _expressions(items))
@@ -245,12 +330,12 @@ class _Builder(Transformer[Token, Any]):
         return self._call(meta, "negate", _expressions(items))
 
     def call(self, meta: Meta, items: list[Any]) -> Call:
-        star = any(token.type == "STAR" for token in _only(items, Token))
         return Call(
             **_at(meta),
             function=str(items[0]).lower(),
             arguments=_expressions(items[1:]),
-            star=star,
+            star=_has(items, "STAR"),
+            distinct=_has(items, "DISTINCT"),
         )
 
     def column(self, meta: Meta, items: list[Any]) -> Column:

@@ -40,6 +40,7 @@ OPERATORS = frozenset(
     {
         *("PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "AND", "OR", "IS"),
         *("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"),
+        *("LIKE", "BETWEEN", "IN"),
     }
 )
 
@@ -47,25 +48,19 @@ STATEMENT = "make the inner SELECT a statement of its own, and read its stream"
 NAMED = "name the expression with AS in a statement of its own, and read its stream"
 JOIN = "list the streams in FROM and the condition in WHERE: FROM a [NOW], b [NOW] WHERE a.x = b.x"
 OUTER_JOIN = f"for an inner join, {JOIN}"
-SLIDE = "windows move on with each timestamp"
+HOPS = "write [RANGE r SLIDE s]"
 NEWEST = "a window [ROWS n] keeps the newest n tuples"
 
 absent = {
-    "HAVING": ("HAVING", "filter with WHERE in a second statement that reads this one's stream"),
-    "DISTINCT": ("DISTINCT", "GROUP BY the columns gives each combination once"),
     "ORDER": ("ORDER BY", "tuples leave in the order of their timestamps"),
-    **{word: (word, NEWEST) for word in ("LIMIT", "OFFSET", "FETCH", "TOP")},
+    **{word: (word, NEWEST) for word in ("LIMIT", "FETCH", "TOP")},
     **dict.fromkeys(("JOIN", "INNER", "CROSS", "NATURAL"), ("JOIN", JOIN)),
     **dict.fromkeys(
         ("LEFT", "RIGHT", "FULL", "OUTER"), ("outer joins", f"for an inner join, {JOIN}")
     ),
-    **{word: (word, "") for word in ("EXCEPT", "INTERSECT", "CASE")},
-    "WHEN": ("CASE", ""),
-    **{word: (word, SLIDE) for word in ("SLIDE", "STEP", "HOP", "EVERY", "TUMBLE")},
+    **{word: (word, "") for word in ("EXCEPT", "INTERSECT")},
+    **{word: (word, HOPS) for word in ("STEP", "HOP", "EVERY", "TUMBLE")},
     "OVER": ("OVER", "aggregates range over the window in FROM, such as [RANGE 1 MINUTE]"),
-    "BETWEEN": ("BETWEEN", "write x >= a AND x <= b"),
-    "IN": ("IN", "write x = a OR x = b"),
-    "LIKE": ("LIKE", "strings can be compared with = and <>"),
     "WITH": ("WITH", STATEMENT),
     **dict.fromkeys(("DAY", "DAYS"), ("windows in days", "write it in HOURS")),
 }
@@ -115,7 +110,7 @@ def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
     if word + following == "/*":
         return f"{found}; a comment begins with --, and ends with its line"
     # Some words pass for names of columns until the word after them.
-    misread = last if last in ("DISTINCT", "TOP", "CASE") else ""
+    misread = last if last == "TOP" else ""
     for given in (upper, misread, following if upper == "NOT" else ""):
         if given in absent:
             missing, instead = absent[given]
@@ -132,10 +127,10 @@ def _listed(terminals: set[str]) -> str:
     """Terminals in words; those of an expression and the operators as one each."""
     left, words = set(terminals), list[str]()
     if left >= VALUES:
-        left -= {*VALUES, "NAME", "NOT", "MINUS", "LPAR"}
+        left -= {*VALUES, "NAME", "NOT", "MINUS", "LPAR", "CASE", "CAST"}
         words.append("an expression")
     if len(left & OPERATORS) > 2:
-        left -= OPERATORS
+        left -= OPERATORS | {"NOT"}
         words.append("an operator")
     words += (readable.get(name, name) for name in left)
     # Words for a sign come before keywords.

@@ -198,8 +198,65 @@ class Extreme:
                 raise SnapshotError(f"not the values of an extreme: {saved!r}")
 
 
+class Distinct:
+    """An aggregate over the different values."""
+
+    __slots__ = ("_aggregate", "_count_of")
+
+    def __init__(self, aggregate: Accumulator) -> None:
+        self._aggregate = aggregate
+        self._count_of: dict[Any, int] = {}
+        """How often each value is there, in order of first appearance."""
+
+    def enter(self, value: Any) -> None:
+        """Count a value; pass the first of its kind on."""
+        count = self._count_of.get(value, 0)
+        self._count_of[value] = count + 1
+        if not count:
+            self._aggregate.enter(value)
+
+    def leave(self, value: Any) -> None:
+        """Count a value less; pass the last of its kind on."""
+        count = self._count_of[value] - 1
+        if count:
+            self._count_of[value] = count
+            return
+        del self._count_of[value]
+        self._aggregate.leave(value)
+
+    def result(self) -> Any:
+        """That of the aggregate."""
+        return self._aggregate.result()
+
+    def copy(self) -> Distinct:
+        """Another with the same values."""
+        made = Distinct(self._aggregate.copy())
+        made._count_of = dict(self._count_of)
+        return made
+
+    def save(self) -> Any:
+        """The different values, each with its count."""
+        return [[value, count] for value, count in self._count_of.items()]
+
+    def load(self, saved: Any) -> None:
+        """The different values, each with its count."""
+        match saved:
+            case [*pairs]:
+                for value, count in pairs:
+                    self._count_of[value] = int(count)
+                    self._aggregate.enter(value)
+            case _:
+                raise SnapshotError(f"not different values: {saved!r}")
+
+
 def accumulator(plan: AggregatePlan) -> Accumulator:
     """A new, empty accumulator for an aggregate."""
+    if plan.distinct:
+        return Distinct(_accumulator(plan))
+    return _accumulator(plan)
+
+
+def _accumulator(plan: AggregatePlan) -> Accumulator:
     if plan.function == "count" or plan.argument is None:
         return Count()
     if plan.function in ("min", "max"):

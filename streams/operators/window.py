@@ -79,6 +79,18 @@ class Window(ABC):
         """The next timestamp at which a row leaves because of its age, unless tuples arrive."""
         return FOREVER_MS
 
+    def evaluated_ms(self, arrived: Arrived, change: Delta | None) -> IntArray:
+        """The timestamps of the last step at which the statement is evaluated, in any order.
+
+        Parameters
+        ----------
+        arrived, change
+            What the step was given, and what it gave.
+        """
+        if change is None:
+            return arrived.timestamps
+        return np.concatenate([arrived.timestamps, change.times_ms])
+
     def save(self) -> Pieces:
         """The state that later output depends on."""
         return no_pieces
@@ -134,17 +146,26 @@ class LoggedWindow(Window):
             shown[log.ids(left[hidden]) - arrived.first_id] = False
             positions, entered_ms = positions[shown], entered_ms[shown]
             removed, removed_ms = left[~hidden], left_ms[~hidden]
+        change = self._moved(positions, entered_ms, removed, removed_ms)
+        left.sort()
+        log.discard(left)
+        return change
+
+    def _moved(
+        self, positions: Positions, entered_ms: IntArray, removed: Positions, removed_ms: IntArray
+    ) -> Delta | None:
+        """The change in which some rows of the log enter, and others leave."""
+        log = self._log
         positions = np.concatenate([removed, positions])
         times_ms = np.concatenate([removed_ms, entered_ms])
         # Rows that leave at a timestamp arrived before those that enter then, and come first.
         order = np.lexsort((positions, times_ms))
         positions = positions[order]
-        change = Delta(
+        if not len(positions):
+            return None
+        return Delta(
             log.rows(positions), order >= len(removed), times_ms[order], log.ids(positions)
         )
-        left.sort()
-        log.discard(left)
-        return change if len(positions) else None
 
     def save(self) -> Pieces:
         """The rows in the window."""

@@ -33,6 +33,8 @@ Inputs = Mapping[str, Sequence[Tuple]]
 Environment = dict[tuple[str, str], Any]
 """(alias, column) → value."""
 
+TIMESTAMP = "_ts"
+
 aggregates = {"count", "sum", "avg", "min", "max"}
 
 
@@ -57,12 +59,21 @@ def evaluate(statement: Statement, inputs: Inputs, until_ms: int) -> dict[int, C
 
 def timestamps_to_evaluate(statement: Statement, streams: Inputs, until_ms: int) -> list[int]:
     """Timestamps with tuples, and those at which a row leaves a window by its age."""
-    found = {timestamp for tuples in streams.values() for timestamp, _ in tuples}
+    found: set[int] = set()
     for select in statement.body.selects:
         for source in select.sources:
             assert source.window is not None
-            span = source.window.range_ms
+            span, slide = source.window.range_ms, source.window.slide_ms
             for timestamp, row in streams[source.stream]:
+                if span is not None and slide is not None:
+                    # From the boundary at which the tuple enters to the one at which it leaves.
+                    offset = source.window.offset_ms
+                    enters = math.ceil(Fraction(timestamp - offset, slide)) * slide + offset
+                    leaves = math.ceil(Fraction(timestamp + span - offset, slide)) * slide + offset
+                    if enters < leaves:
+                        found.update(range(enters, leaves + 1, slide))
+                    continue
+                found.add(timestamp)
                 if span is None:
                     continue
                 held = window(source.window, streams[source.stream], timestamp + span - 1)
@@ -73,6 +84,9 @@ def timestamps_to_evaluate(statement: Statement, streams: Inputs, until_ms: int)
 
 def window(spec: Window, tuples: Sequence[Tuple], timestamp_ms: int) -> list[Tuple]:
     """The tuples in a window at a timestamp."""
+    if spec.slide_ms is not None:
+        passed = math.floor(Fraction(timestamp_ms - spec.offset_ms, spec.slide_ms))
+        timestamp_ms = passed * spec.slide_ms + spec.offset_ms
     held = [one for one in tuples if one[0] <= timestamp_ms]
     if spec.partition_by:
         assert spec.rows is not None
@@ -111,22 +125,34 @@ def selected(select: Select, streams: Inputs, timestamp_ms: int) -> Iterable[tup
             joined.update(part)
         if select.where is None or value(select.where, joined) is True:
             rows.append(joined)
+    found = list(results(select, rows))
+    return dict.fromkeys(found) if select.distinct else found
+
+
+def results(select: Select, rows: list[Environment]) -> Iterable[tuple[Any, ...]]:
+    """The SELECT list and the groups over the rows that WHERE leaves."""
     if not select.items:
-        return [tuple(row.values()) for row in rows]
+        return [tuple(one for (_, name), one in row.items() if name != TIMESTAMP) for row in rows]
     expressions = [item.expression for item in select.items]
-    if not select.group_by and not any(map(has_aggregate, expressions)):
+    aggregated = select.having is not None or any(map(has_aggregate, expressions))
+    if not select.group_by and not aggregated:
         return [tuple(value(one, row) for one in expressions) for row in rows]
     groups: dict[Any, list[Environment]] = {} if select.group_by else {(): []}
     for row in rows:
         groups.setdefault(tuple(value(one, row) for one in select.group_by), []).append(row)
-    return [tuple(grouped(one, group) for one in expressions) for group in groups.values()]
+    return [
+        tuple(grouped(one, group) for one in expressions)
+        for group in groups.values()
+        if select.having is None or grouped(select.having, group) is True
+    ]
 
 
 def rows_of(source: Source, streams: Inputs, timestamp_ms: int) -> list[Environment]:
     assert source.window is not None
     return [
-        {(source.alias, name): one for name, one in row.items()}
-        for _, row in window(source.window, streams[source.stream], timestamp_ms)
+        {(source.alias, TIMESTAMP): timestamp}
+        | {(source.alias, name): one for name, one in row.items()}
+        for timestamp, row in window(source.window, streams[source.stream], timestamp_ms)
     ]
 
 
@@ -149,7 +175,10 @@ def grouped(expression: Expression, rows: list[Environment]) -> Any:
             return len(rows)
         case Call():
             values = [value(expression.arguments[0], row) for row in rows]
-            return aggregate(expression.function, [one for one in values if one is not None])
+            values = [one for one in values if one is not None]
+            if expression.distinct:
+                values = list(set(values))
+            return aggregate(expression.function, values)
 
 
 def aggregate(function: str, values: list[Any]) -> Any:
@@ -194,6 +223,12 @@ def apply(function: str, arguments: list[Any]) -> Any:
         if not known:
             return None
         return min(known) if function == "least" else max(known)
+    if function == "coalesce":
+        return next((one for one in arguments if one is not None), None)
+    if function == "case":
+        *paired, otherwise = arguments if len(arguments) % 2 else [*arguments, None]
+        branches = zip(paired[::2], paired[1::2], strict=True)
+        return next((one for condition, one in branches if condition is True), otherwise)
     if None in arguments:
         return None
     try:
@@ -222,6 +257,36 @@ def remainder(divided: float, divisor: float) -> float:
     return math.fmod(divided, divisor)
 
 
+def like(text: str, pattern: str) -> bool:
+    """Whether a text matches: % stands for any characters, _ for one."""
+    if not pattern:
+        return not text
+    if pattern[0] == "%":
+        return any(like(text[begin:], pattern[1:]) for begin in range(len(text) + 1))
+    return bool(text) and pattern[0] in ("_", text[0]) and like(text[1:], pattern[1:])
+
+
+def substring(text: str, first: int, length: int = 10**9) -> str:
+    """The characters whose places, from 1, lie in [first, first + length)."""
+    places = range(first, first + length)
+    return "".join(one for place, one in enumerate(text, 1) if place in places)
+
+
+def part(text: str, separator: str, number: int) -> str:
+    """The parts between separators count from 1; there are endlessly many empty ones."""
+    return dict(enumerate(text.split(separator), 1)).get(number, "")
+
+
+def whole(one: Any) -> int | None:
+    """A number without its fraction."""
+    return int(one) if -(2**63) <= int(one) < 2**63 else None
+
+
+def written(one: Any) -> str:
+    """A value as the language writes it."""
+    return str(one).upper() if isinstance(one, bool) else str(one)
+
+
 strict: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "subtract": operator.sub,
@@ -245,4 +310,12 @@ strict: dict[str, Callable[..., Any]] = {
     "sin": math.sin,
     "radians": math.radians,
     "power": math.pow,
+    "concat": lambda *texts: "".join(texts),
+    "like": like,
+    "substring": substring,
+    "split_part": part,
+    "length": len,
+    "cast_string": written,
+    "cast_int": whole,
+    "cast_float": float,
 }

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from streams.expressions import Typed, evaluator
-from streams.language.ast import ToStream
+from streams.language.ast import ToStream, Window
 from streams.program import AggregatePlan, GroupPlan, Program, SelectPlan, WindowPlan
 from streams.vector import Vector, fillers, storage
 
@@ -33,6 +33,8 @@ class Stepwise:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._held: list[list[Held]] = [[] for _ in program.windows]
+        self._rows: list[list[Held]] = [[] for _ in program.windows]
+        """The rows in each window, and those that have not entered yet."""
         self._sources: dict[tuple[int, int], list[Values]] = {}
         self._groups: list[dict[Values, list[Values]]] = [{} for _ in program.selects]
         self._shown: list[dict[Values, Values]] = [{} for _ in program.selects]
@@ -48,29 +50,46 @@ class Stepwise:
                 at = arriving.setdefault(timestamp_ms, {})
                 at.setdefault(stream, []).append((identity, timestamp_ms, row))
         waiting = sorted(arriving)
+        now_ms = -1
         while True:
-            firing = [
-                held[0][1] + plan.range_ms
-                for plan, held in zip(self._program.windows, self._held, strict=True)
-                if held and plan.range_ms is not None
-            ]
-            timestamp_ms = min(waiting[:1] + firing, default=until_ms + 1)
-            if timestamp_ms > until_ms:
+            now_ms = min(waiting[:1] + self._firing(now_ms), default=until_ms + 1)
+            if now_ms > until_ms:
                 return
-            if waiting[:1] == [timestamp_ms]:
-                waiting.pop(0)
-            for row in self._step(timestamp_ms, arriving.get(timestamp_ms, {})):
-                yield timestamp_ms, row
+            arrived = arriving.pop(now_ms, {})
+            waiting = sorted(arriving)
+            changed = [
+                plan.slide_ms is None and plan.stream in arrived for plan in self._program.windows
+            ]
+            for index, plan in enumerate(self._program.windows):
+                self._rows[index] += arrived.get(plan.stream, [])
+            if any(changed) or now_ms in self._firing(now_ms - 1):
+                for row in self._step(now_ms):
+                    yield now_ms, row
 
-    def _step(self, timestamp_ms: int, arrived: Mapping[str, list[Held]]) -> list[Values]:
+    def _firing(self, after_ms: int) -> list[int]:
+        """Timestamps at which rows leave windows by their age, and boundaries of windows."""
+        found: list[int] = []
+        for plan, rows, held in zip(self._program.windows, self._rows, self._held, strict=True):
+            if plan.slide_ms is not None:
+                for _, at_ms, _ in rows:
+                    found += boundaries(plan, at_ms)
+            elif held and plan.range_ms is not None:
+                found.append(held[0][1] + plan.range_ms)
+        return [at_ms for at_ms in found if at_ms > after_ms]
+
+    def _step(self, timestamp_ms: int) -> list[Values]:
         deltas: list[list[Change]] = []
         for index, plan in enumerate(self._program.windows):
-            before, new = self._held[index], arrived.get(plan.stream, [])
-            after = _window(plan, before + new, timestamp_ms)
+            before, after = self._held[index], _window(plan, self._rows[index], timestamp_ms)
             self._held[index] = after
+            if plan.slide_ms is None:
+                self._rows[index] = list(after)
             kept = {identity for identity, *_ in after}
+            was = {identity for identity, *_ in before}
             removed = [(False, row) for identity, _, row in before if identity not in kept]
-            deltas.append(removed + [(True, row) for identity, _, row in new if identity in kept])
+            deltas.append(
+                removed + [(True, row) for identity, _, row in after if identity not in was]
+            )
         changes = [
             change
             for index, plan in enumerate(self._program.selects)
@@ -101,6 +120,9 @@ class Stepwise:
         if plan.group is not None:
             changes = self._aggregate(select, plan.group, changes, kinds)
             kinds = [one.kind for one in (*plan.group.keys, *plan.group.aggregates)]
+        if plan.having is not None:
+            having = plan.having
+            changes = [one for one in changes if _value(having, one[1], kinds) is True]
         return [
             (inserted, tuple(_value(one, row, kinds) for one in plan.outputs))
             for inserted, row in changes
@@ -193,9 +215,22 @@ def _window(plan: WindowPlan, rows: list[Held], timestamp_ms: int) -> list[Held]
             if newest[key] <= plan.rows:
                 kept.append(held)
         rows = kept[::-1]
+    if plan.slide_ms is not None:
+        timestamp_ms -= (timestamp_ms - plan.offset_ms) % plan.slide_ms
+        rows = [held for held in rows if held[1] <= timestamp_ms]
     if plan.range_ms is not None:
         rows = [held for held in rows if held[1] > timestamp_ms - plan.range_ms]
     return rows
+
+
+def boundaries(plan: WindowPlan | Window, at_ms: int) -> list[int]:
+    """The boundaries at which a window that slides shows a tuple, and the one after them."""
+    assert plan.slide_ms is not None
+    assert plan.range_ms is not None
+    first = at_ms + (plan.offset_ms - at_ms) % plan.slide_ms
+    end = at_ms + plan.range_ms
+    last = end + (plan.offset_ms - end) % plan.slide_ms
+    return list(range(first, last + 1, plan.slide_ms)) if first < last else []
 
 
 def _aggregated(plan: AggregatePlan, rows: Sequence[Values], kinds: Sequence[str]) -> Any:
@@ -203,6 +238,8 @@ def _aggregated(plan: AggregatePlan, rows: Sequence[Values], kinds: Sequence[str
         1 if plan.argument is None else _value(plan.argument, row, kinds) for row in rows
     ]
     values = [value for value in values if value is not None]
+    if plan.distinct:
+        values = list(dict.fromkeys(values))
     if plan.function == "count":
         return len(values)
     if not values:

@@ -74,6 +74,79 @@ shapes = {
         "t [RANGE 3 MILLISECONDS] AS b WHERE a.i <> b.i GROUP BY a.k)"
     ),
 }
+shapes |= {
+    "tumbling": (
+        "RSTREAM(SELECT k, count(*) AS n, sum(x) AS t, max(i) AS m "
+        "FROM s [RANGE 4 MILLISECONDS SLIDE 4 MILLISECONDS] WHERE x > 0 GROUP BY k)"
+    ),
+    "tumbling without groups": (
+        "ISTREAM(SELECT count(*) AS n, min(x) AS l "
+        "FROM s [RANGE 3 MILLISECONDS SLIDE 3 MILLISECONDS OFFSET 2 MILLISECONDS])"
+    ),
+    "sliding": (
+        "RSTREAM(SELECT k, avg(x) AS a, min(i) AS m "
+        "FROM s [RANGE 5 MILLISECONDS SLIDE 2 MILLISECONDS OFFSET 1 MILLISECONDS] GROUP BY k)"
+    ),
+    "windows with gaps": (
+        "RSTREAM(SELECT k, i FROM s [RANGE 2 MILLISECONDS SLIDE 5 MILLISECONDS])"
+    ),
+    "changes of a sliding window": (
+        "DSTREAM(SELECT k, i FROM s [RANGE 6 MILLISECONDS SLIDE 3 MILLISECONDS] WHERE b)"
+    ),
+    "join of windows": (
+        "RSTREAM(SELECT s.k AS k, s.i AS i, t.i AS j "
+        "FROM s [RANGE 2 MILLISECONDS SLIDE 2 MILLISECONDS], "
+        "t [RANGE 4 MILLISECONDS SLIDE 2 MILLISECONDS] WHERE s.k = t.k)"
+    ),
+    "join of a sliding window": (
+        "ISTREAM(SELECT s.k AS k, t.i AS j FROM s [RANGE 3 MILLISECONDS SLIDE 3 MILLISECONDS], "
+        "t [ROWS 2] WHERE s.i = t.i)"
+    ),
+    "union of windows": (
+        "RSTREAM(SELECT k FROM s [RANGE 3 MILLISECONDS SLIDE 3 MILLISECONDS] UNION ALL "
+        "SELECT k FROM t [NOW])"
+    ),
+    "having": (
+        "ISTREAM(SELECT k, count(*) AS n FROM s [RANGE 5 MILLISECONDS] GROUP BY k "
+        "HAVING count(*) > 1 AND max(i) >= 0)"
+    ),
+    "having without groups": "RSTREAM(SELECT sum(i) AS t FROM s [ROWS 3] HAVING count(x) > 1)",
+    "distinct": "ISTREAM(SELECT DISTINCT k, b FROM s [RANGE 4 MILLISECONDS])",
+    "distinct values": (
+        "ISTREAM(SELECT k, count(DISTINCT i) AS n, sum(DISTINCT x) AS t, avg(DISTINCT i) AS a "
+        "FROM s [RANGE 5 MILLISECONDS] GROUP BY k)"
+    ),
+    "distinct groups": "RSTREAM(SELECT DISTINCT k, max(x) AS m FROM s [ROWS 4] GROUP BY k)",
+    "timestamps": (
+        "RSTREAM(SELECT k, max(_ts) - min(_ts) AS d, count(*) AS n "
+        "FROM s [RANGE 6 MILLISECONDS] WHERE _ts % 2 = 0 GROUP BY k)"
+    ),
+    "timestamps without state": (
+        "RSTREAM(SELECT _ts * 2 AS t, _ts AS u, i FROM s [NOW] WHERE _ts > 1)"
+    ),
+    "timestamps of both": (
+        "ISTREAM(SELECT s.k AS k, t._ts - s._ts AS d FROM s [ROWS 2], t [ROWS 2] "
+        "WHERE s._ts <= t._ts)"
+    ),
+    "cases": (
+        "RSTREAM(SELECT CASE WHEN i > 1 THEN i WHEN x > 0 THEN x END AS c, "
+        "CASE k WHEN 'a' THEN 'first' WHEN 'ç' THEN k ELSE 'other' END AS d, "
+        "coalesce(i, x, 9) AS e, coalesce(k, 'none') AS f FROM s [NOW])"
+    ),
+    "conditions": (
+        "ISTREAM(SELECT k IN ('a', 'ç') AS a, i NOT IN (1, x) AS b, x BETWEEN 0 AND i AS c, "
+        "k LIKE 'a%' AS d, k NOT LIKE '_' AS e FROM s [ROWS 2])"
+    ),
+    "texts": (
+        "RSTREAM(SELECT concat(k, '-', k) AS a, substring(k, 1, i) AS b, substring(k, i) AS c, "
+        "split_part(concat(k, '/b'), '/', 2) AS d, length(k) AS e FROM s [NOW])"
+    ),
+    "casts": (
+        "RSTREAM(SELECT CAST(x AS int) AS a, CAST(i AS float) AS b, CAST(i AS string) AS c, "
+        "CAST(b AS string) AS d, CAST(b AS int) AS e, CAST(CAST(i AS string) AS int) AS f, "
+        "CAST(CAST(x AS string) AS float) AS g FROM s [NOW])"
+    ),
+}
 rows = st.fixed_dictionaries(
     {
         "k": st.sampled_from(["a", "b", "ç", None]),

@@ -157,11 +157,11 @@ def test_every_way_gives_the_rows_of_stepwise_evaluation(
         inputs = {stream: tuples(rng) for stream in program.inputs}
         until_ms = max(rows[-1][0] for rows in inputs.values()) + int(rng.choice([0, 1, 50]))
         places = {
-            stream: [list(columns).index(name) for name in program.reads[stream]]
+            stream: [["_ts", *columns].index(name) for name in program.reads[stream]]
             for stream in program.inputs
         }
         plain = {
-            stream: [(at, tuple(row[place] for place in places[stream])) for at, row in rows]
+            stream: [(at, tuple((at, *row)[place] for place in places[stream])) for at, row in rows]
             for stream, rows in inputs.items()
         }
         expected = [(at, *row) for at, row in Stepwise(program).run(plain, until_ms)]

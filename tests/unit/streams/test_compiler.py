@@ -105,3 +105,23 @@ def test_errors_point_into_the_whole_text() -> None:
         compile_statement(two, catalogue)
     assert (raised.value.line, raised.value.column) == (3, 10)
     assert str(raised.value).endswith("    SELECT kay FROM s [NOW]);\n           ^")
+
+
+@pytest.mark.parametrize(
+    ("select", "message"),
+    [
+        ("SELECT k FROM s [NOW] GROUP BY k HAVING count(*)", "HAVING needs a condition"),
+        ("SELECT k FROM s [NOW] GROUP BY k HAVING x > 1", "x is neither in GROUP BY nor in an"),
+        ("SELECT DISTINCT max(x) AS m FROM s [NOW] GROUP BY k", "needs all GROUP BY columns"),
+        ("SELECT abs(DISTINCT i) AS a FROM s [NOW]", "abs is no aggregate"),
+        ("SELECT CASE WHEN i THEN 1 END AS c FROM s [NOW]", "CASE takes conditions and values"),
+        ("SELECT CASE WHEN b THEN 1 ELSE 'a' END AS c FROM s [NOW]", "values of one type"),
+        ("SELECT coalesce(i, k) AS c FROM s [NOW]", "coalesce takes two or more values of one"),
+        ("SELECT CAST(b AS float) AS c FROM s [NOW]", "CAST takes a number or a string"),
+        ("SELECT i LIKE 'a' AS c FROM s [NOW]", "LIKE takes a string and a pattern"),
+        ("SELECT _ts FROM s [NOW], t [NOW]", "_ts is ambiguous: s._ts or t._ts"),
+    ],
+)
+def test_what_does_not_fit_in_newer_clauses_is_refused(select: str, message: str) -> None:
+    with pytest.raises(QueryError, match=message):
+        program(f"ISTREAM({select})")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from streams.language import QueryError
 from tests.unit.streams.running import Row, run
 
 
@@ -86,3 +89,31 @@ def test_windows_win_back_the_room_of_what_left() -> None:
     assert rows[-1] == (999, 90, sum(range(910, 1000)))
     rows = run("ISTREAM(SELECT count(*) AS n, sum(i) AS t FROM s [PARTITION BY k ROWS 3])", given)
     assert rows[-1] == (999, 21, sum(range(979, 1000)))
+
+
+def test_a_window_that_slides_changes_at_its_boundaries() -> None:
+    given = tuples((1, "a", 1), (4, "b", 2), (5, "c", 3), (16, "d", 4))
+    window = "(SELECT i FROM s [RANGE 8 MILLISECONDS SLIDE 4 MILLISECONDS])"
+    assert run("ISTREAM" + window, given, until_ms=40) == [(4, 1), (4, 2), (8, 3), (16, 4)]
+    assert run("DSTREAM" + window, given, until_ms=40) == [(12, 1), (12, 2), (16, 3), (24, 4)]
+    assert run("RSTREAM" + window, given, until_ms=40) == [
+        *((4, 1), (4, 2), (8, 1), (8, 2), (8, 3), (12, 3), (16, 4), (20, 4)),
+    ]
+
+
+def test_boundaries_before_the_first_tuple_and_after_the_last_give_nothing() -> None:
+    given = tuples((10_007, "a", 1))
+    window = "[RANGE 2 MILLISECONDS SLIDE 2 MILLISECONDS OFFSET 1 MILLISECOND]"
+    query = f"RSTREAM(SELECT count(*) AS n FROM s {window})"
+    assert run(query, given, until_ms=20_000) == [(10_007, 1), (10_009, 0)]
+
+
+def test_tuples_between_windows_are_in_none() -> None:
+    given = tuples((1, "a", 1), (4, "b", 2), (5, "c", 3))
+    query = "RSTREAM(SELECT i FROM s [RANGE 1 MILLISECOND SLIDE 5 MILLISECONDS])"
+    assert run(query, given, until_ms=40) == [(5, 3)]
+
+
+def test_a_window_may_not_slide_too_often() -> None:
+    with pytest.raises(QueryError, match="at most 100000 times as long as SLIDE"):
+        run("RSTREAM(SELECT i FROM s [RANGE 1 HOUR SLIDE 1 MILLISECOND])", [])

@@ -132,7 +132,6 @@ def test_condition_is_worth_one_where_it_holds() -> None:
             1,
             "this is more than one expression",
         ),
-        ("_ts", 1, "stream has no column _ts"),
     ],
 )
 def test_says_what_is_wrong_with_an_expression_and_where(text: str, column: int, said: str) -> None:
