@@ -36,7 +36,7 @@ class MeasuredPlace:
     capacity_cores, limit_cores
         What it has, and how much of that its hosts may take.
     measured_cores
-        What they have taken lately; None: not measured.
+        What those of them that are measured have taken lately; None: none is.
     """
 
     name: str
@@ -76,7 +76,7 @@ def measured_places(
 
     def place(name: str, members: list[str], capacity: float, share: float) -> MeasuredPlace:
         loads = [load.cores for host in members if (load := hosts[host].load) is not None]
-        is_measured = len(loads) == len(members) and not emulated
+        is_measured = bool(loads) and not emulated
         return MeasuredPlace(
             name=name,
             hosts=tuple(members),

@@ -3,7 +3,10 @@
 What a host is predicted to take is the sum of what its replicas take, primaries and secondaries
 alike (`workload`), and of what it takes without any. What it has taken lately, it reports
 (`measured_load`). The greater of the two counts: a prediction may be wrong, and what is measured
-may be a quiet hour.
+may be a quiet hour. What was measured is of a moment ago: replicas that have not taken their share
+yet, because they were placed just now or their streams have yet to start, are added to it as
+predicted, and those that are gone are taken off. So it makes no difference whether queries are
+applied together, quickly one after the other, or slowly.
 
 The demand test of sub-deadlines (`placement.deadline.demand`) asks whether a node can do the work
 of one burst in time. It assumes that a burst is done before the next one comes, which holds only
@@ -18,9 +21,14 @@ from dataclasses import dataclass
 
 from orchestrator.control.measured_load import MeasuredPlace, measured_places
 from orchestrator.control.planning.task import RunningFragment
-from orchestrator.control.planning.workload import HOST_CORES, LEAST_EVALUATIONS_S, Workload
+from orchestrator.control.planning.workload import (
+    HOST_CORES,
+    LEAST_EVALUATIONS_S,
+    Workload,
+    taken_by,
+)
 from orchestrator.control.view import ClusterView
-from orchestrator.records import NodeKind
+from orchestrator.records import NodeKind, NodeRecord
 from placement.errors import PlacementError
 
 SITE_US = 300.0
@@ -45,17 +53,20 @@ class Place(MeasuredPlace):
     ----------
     predicted_cores
         What its hosts should take.
+    coming_cores
+        What they will take beyond what was measured, less what has ended since.
     fragments
         What the replicas of each fragment, and each stream, should take there, cores.
     """
 
     predicted_cores: float
+    coming_cores: float
     fragments: Mapping[str, float]
 
     @property
     def used_cores(self) -> float:
-        """The greater of prediction and measurement."""
-        return max(self.predicted_cores, self.measured_cores or 0.0)
+        """The greater of prediction and measurement, the latter brought up to date."""
+        return max(self.predicted_cores, (self.measured_cores or 0.0) + self.coming_cores)
 
 
 @dataclass(eq=False)
@@ -115,6 +126,54 @@ def host_cores(
     return {name: dict(cores) for name, cores in taken.items()}
 
 
+def coming_cores(view: ClusterView, work: Workload, taken: Mapping[str, float], host: str) -> float:
+    """What a host will take beyond what was measured of it, less what has ended since, cores.
+
+    Parameters
+    ----------
+    taken
+        As of `host_cores`, of this host.
+    """
+    node = view.hosts[host]
+    if node.load is None:
+        return HOST_CORES + sum(taken.values())
+    coming = sum(cores * (1 - _share(node, work, name)) for name, cores in taken.items())
+    ended = [
+        status.load.cores + status.load.evaluations_s * work.overhead_us / 1e6
+        for name, status in node.replicas.items()
+        if name not in taken and status.load is not None
+    ]
+    return coming - sum(ended)
+
+
+def _share(node: NodeRecord, work: Workload, name: str) -> float:
+    """The part of what a fragment or stream should take of a host that it takes already.
+
+    A busy host makes fewer evaluations of more tuples, and in a quiet hour there are fewer tuples:
+    only where there is less of both than expected, more is to come.
+    """
+    if node.kind is NodeKind.SITE:
+        source, sink = node.sources.get(name), node.sinks.get(name)
+        begun = (source is not None and source.next_seq > 0) or (
+            sink is not None and sink.completed_timestamps > 0
+        )
+        return 1.0 if begun else 0.0
+    status = node.replicas.get(name)
+    if status is None or status.load is None:
+        return 0.0
+    each = work.fragments[name]
+    expected_tuples_s = taken_by(each.fragment, work.rates).tuples_s
+    shares = [
+        made_s / expected_s
+        for made_s, expected_s in (
+            (status.load.evaluations_s, each.evaluations_s),
+            (status.load.tuples_s, expected_tuples_s),
+        )
+        if expected_s > 0
+    ]
+    return min(max(shares, default=1.0), 1.0)
+
+
 def _site_us(view: ClusterView, site: str, counts_s: Mapping[str, float]) -> float:
     """What a chunk takes a site, by what the site has taken lately for those that it has."""
     if view.settings.emulate_costs:
@@ -150,6 +209,9 @@ def places(
                 limit_cores=measured.limit_cores,
                 measured_cores=measured.measured_cores,
                 predicted_cores=host * len(measured.hosts) + sum(fragments.values()),
+                coming_cores=0.0
+                if emulated
+                else sum(coming_cores(view, work, taken[name], name) for name in measured.hosts),
                 fragments=dict(fragments),
             )
         )

@@ -8,11 +8,11 @@ import pytest
 from orchestrator.control.admission import Admission, admit
 from orchestrator.control.measured_load import MACHINE_SHARE, NODE_SHARE
 from orchestrator.control.planning.utilisation import SITE_US, Place
-from orchestrator.control.planning.workload import OVERHEAD_US
+from orchestrator.control.planning.workload import HOST_CORES, OVERHEAD_US
 from orchestrator.errors import Refused
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import CostStatus, Estimate, HostLoad, Processors, ReplicaLoad
-from orchestrator.store.protocol import CLUSTER
+from orchestrator.store.protocol import CLUSTER, QUERIES
 from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest
 
 STREAMS = aircraft().streams
@@ -261,3 +261,97 @@ def test_stated_cost_that_is_off_is_told_once_with_the_line_to_write(
     assert len(told()) == 1
     takes(80.0)
     assert "alerts: {cost: 80 us}" in told()[1]
+
+
+def test_a_host_that_has_just_come_back_does_not_hide_what_the_others_take(
+    cluster: ObedientCluster,
+) -> None:
+    admitted(cluster, costing(5.0))
+    for host in list(cluster.hosts.values())[1:]:
+        host.tell(load=HostLoad(cores=0.2, evaluating_cores=0.1))
+    error = refusal(cluster, costing(5.0))
+    assert error.figures["used_cores"] == pytest.approx(8 * 0.2 + HOST_CORES)
+
+
+def heavy(name: str, cost_us: float) -> QueryManifest:
+    """A query with one fragment, on 3,125 tuples a second."""
+    made = query_manifest(
+        name=name,
+        statements=f"REGISTER QUERY {name}_out RSTREAM(SELECT id FROM north [NOW]);",
+        outputs={f"{name}_out": "control-centre"},
+    )
+    estimates = {f"{name}_out": Estimate(cost_us=cost_us)}
+    return msgspec.structs.replace(
+        made, record=msgspec.structs.replace(made.record, estimates=estimates)
+    )
+
+
+FIRST, SECOND = heavy("first", 30.0), heavy("second", 30.0)
+"""Each takes about half a processor with its two replicas."""
+
+
+def test_queries_applied_together_count_together_above_what_is_measured(
+    cluster: ObedientCluster,
+) -> None:
+    for host in cluster.hosts.values():
+        host.tell(load=HostLoad(cores=0.1, evaluating_cores=0.0))
+    assert admitted(cluster, FIRST).submissions
+    with pytest.raises(Refused) as caught:
+        admit(cluster.view(), STREAMS, [FIRST, SECOND])
+    assert "second" in str(caught.value)
+    assert float(caught.value.figures["used_cores"]) > 0.9 + 0.4
+
+
+def apply_first(cluster: ObedientCluster) -> None:
+    for host in cluster.hosts.values():
+        host.tell(load=HostLoad(cores=0.1, evaluating_cores=0.0))
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(FIRST,)))
+    cluster.settle()
+    assert cluster.view().fragments
+
+
+def first_takes(cluster: ObedientCluster, load: ReplicaLoad) -> None:
+    """The query's replicas report a load, and its stream flows from site to site."""
+    for host in cluster.hosts.values():
+        host.loads["first_out"] = load
+        host.obey()
+        sources, sinks = host.record.sources, host.record.sinks
+        host.tell(
+            sources={n: msgspec.structs.replace(s, next_seq=9) for n, s in sources.items()},
+            sinks={n: msgspec.structs.replace(s, completed_timestamps=9) for n, s in sinks.items()},
+        )
+
+
+def test_a_query_that_has_not_taken_its_share_yet_counts_above_what_is_measured(
+    cluster: ObedientCluster,
+) -> None:
+    apply_first(cluster)
+    error = refusal(cluster, SECOND)
+    assert float(error.figures["used_cores"]) > 0.9 + 0.4
+    assert place(admit(cluster.view()), "machine-0").coming_cores > 0.4
+
+
+def test_a_query_that_takes_its_share_is_not_counted_twice(cluster: ObedientCluster) -> None:
+    apply_first(cluster)
+    # Few long evaluations, as on a busy machine: what it takes is in what the hosts take.
+    first_takes(cluster, ReplicaLoad(cores=0.1, evaluations_s=30, timestamps_s=100, tuples_s=3125))
+    found = place(admit(cluster.view()), "machine-0")
+    assert found.coming_cores == pytest.approx(0.0)
+    assert found.used_cores == pytest.approx(max(0.9, found.predicted_cores))
+
+
+def test_what_a_deleted_query_took_is_free_before_it_is_no_longer_measured(
+    cluster: ObedientCluster,
+) -> None:
+    apply_first(cluster)
+    first_takes(cluster, ReplicaLoad(cores=0.2, evaluations_s=100, timestamps_s=100, tuples_s=3125))
+    for host in cluster.hosts.values():
+        host.tell(load=HostLoad(cores=0.15, evaluating_cores=0.05))
+    before = place(admit(cluster.view()), "machine-0")
+    assert before.used_cores == pytest.approx(1.35)
+    found = cluster.store.get(QUERIES.key("first"))
+    assert found is not None
+    cluster.store.delete(QUERIES.key("first"), found.version)
+    cluster.settle_coordinator()
+    after = place(admit(cluster.view()), "machine-0")
+    assert after.used_cores < 1.35 - 2 * 0.2
