@@ -6,7 +6,6 @@ single letters, which are binary there too: `512m`.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -34,6 +33,12 @@ _sizes_bytes = {
     "GiB": 2**30,
 }
 
+LONGEST_MS = 100 * 365.25 * 24 * 3600e3
+"""A hundred years: times of the store are µs in 64 bits, and some are sums of several."""
+
+MOST_BYTES = 2.0**50
+"""A pebibyte: more than any host has, or any stream brings in a second."""
+
 _memory_bytes = {**_sizes_bytes, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
@@ -52,7 +57,7 @@ def duration_ms(text: str) -> float:
     >>> duration_ms("1.5 s")
     1500.0
     """
-    return _parse(text, "a duration", _durations_ms, "300 ms")
+    return _parse(text, "a duration", _durations_ms, "300 ms", LONGEST_MS)
 
 
 def rate_bytes_s(text: str) -> float:
@@ -62,7 +67,7 @@ def rate_bytes_s(text: str) -> float:
     150000.0
     """
     rates = {f"{unit}/s": factor for unit, factor in _sizes_bytes.items()}
-    return _parse(text, "a rate", rates, "150 KB/s")
+    return _parse(text, "a rate", rates, "150 KB/s", MOST_BYTES)
 
 
 def memory_bytes(text: str) -> int:
@@ -71,7 +76,7 @@ def memory_bytes(text: str) -> int:
     >>> memory_bytes("512m")
     536870912
     """
-    return int(_parse(text, "a size", _memory_bytes, "512m"))
+    return int(_parse(text, "a size", _memory_bytes, "512m", MOST_BYTES))
 
 
 def timestamp_ms(text: str) -> int:
@@ -90,7 +95,7 @@ def timestamp_ms(text: str) -> int:
     return round(time.timestamp() * 1000)
 
 
-def _parse(text: str, what: str, units: Mapping[str, float], example: str) -> float:
+def _parse(text: str, what: str, units: Mapping[str, float], example: str, most: float) -> float:
     match = _quantity.fullmatch(text)
     if match is None:
         raise UnitError(f"is not {what}", f'Write a number and a unit, such as "{example}".')
@@ -100,7 +105,7 @@ def _parse(text: str, what: str, units: Mapping[str, float], example: str) -> fl
             f"has an unknown unit, {unit!r}", f'Use one of {", ".join(units)}, as in "{example}".'
         )
     value = float(number.replace("_", "")) * units[unit]
-    if not math.isfinite(value):
+    if abs(value) > most:
         raise UnitError("is too large", f'Write a number and a unit, such as "{example}".')
     if value < 0:
         raise UnitError("is negative", f"{what.capitalize()} is never negative.")
