@@ -39,6 +39,10 @@ relative error alone would never fall."""
 EAGER_FACTOR = 4
 """A host with an unsettled coordinate probes this many times as often."""
 
+MOST_AWAITED = 16
+"""Probes to a peer whose responses are awaited; one that comes later than that many others counts for
+nothing."""
+
 SAMPLES_KEPT = 5
 """A peer's latency is the median of this many samples: a stalled process spoils one or two."""
 
@@ -74,6 +78,7 @@ class Prober:
         self._vivaldi = Vivaldi(DIMENSIONS, rng)
         self._cpu = cpu
         self._samples_ms: dict[str, deque[float]] = {}
+        self._awaited: dict[str, deque[int]] = {}
         self._anchor_us = anchor_us
         self._machines: Mapping[str, str] = {}
         self._clocks: dict[str, ClockOffset] = {}
@@ -98,12 +103,16 @@ class Prober:
         self._samples_ms = {
             peer: self._samples_ms.get(peer, deque(maxlen=SAMPLES_KEPT)) for peer in sorted(peers)
         }
+        self._awaited = {
+            peer: self._awaited.get(peer, deque(maxlen=MOST_AWAITED)) for peer in self._samples_ms
+        }
 
     def next_probe(self, now_us: int) -> tuple[str, Ping] | None:
         """A peer and the probe to send to it; None without peers."""
         if not self._samples_ms:
             return None
         peer = list(self._samples_ms)[int(self._rng.integers(len(self._samples_ms)))]
+        self._awaited[peer].append(now_us)
         return peer, Ping(sent_us=now_us)
 
     @property
@@ -125,10 +134,18 @@ class Prober:
         )
 
     def measured(self, peer: str, pong: Pong, now_us: int) -> None:
-        """Update the latency and the coordinate with a probe's answer."""
+        """Update the latency and the coordinate with a probe's answer.
+
+        An answer counts once, and only if it names the time of a probe to this peer: else the peer
+        could choose the round trip, and with it how certain its clock's offset looks.
+        """
         samples = self._samples_ms.get(peer)
         if samples is None:
             return
+        if pong.sent_us not in self._awaited[peer]:
+            self.rejected += 1
+            return
+        self._awaited[peer].remove(pong.sent_us)
         if (machine := self._machines.get(peer)) is not None:
             anchor_us = self._anchor_us
             self._clocks[machine].observe(
@@ -151,6 +168,11 @@ class Prober:
     def resets(self) -> int:
         """How often the coordinate was no longer a number and was reset."""
         return self._vivaldi.resets
+
+    @property
+    def contradictions(self) -> int:
+        """How often an answer contradicted what was known of a machine's clock."""
+        return sum(clock.resets for clock in self._clocks.values())
 
     @property
     def coordinate(self) -> Coordinate:

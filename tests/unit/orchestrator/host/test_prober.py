@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -27,8 +29,17 @@ def prober(*peers: str) -> Prober:
 
 def exchange(one: Prober, other: Prober, name: str, rtt_ms: float, now_us: int = 10**9) -> None:
     """One host probes the other, which it knows by `name`."""
-    pong = other.answer(Ping(sent_us=now_us - round(rtt_ms * 1000)), now_us)
+    pong = other.answer(probed(one, name, now_us - round(rtt_ms * 1000)), now_us)
     one.measured(name, pong, now_us)
+
+
+def probed(one: Prober, name: str, now_us: int) -> Ping:
+    """A probe to this peer; others may be probed before."""
+    for _ in range(20):
+        probe = one.next_probe(now_us)
+        if probe is not None and probe[0] == name:
+            break
+    return Ping(sent_us=now_us)
 
 
 def test_probes_every_peer_and_no_other_host() -> None:
@@ -84,7 +95,9 @@ def test_where_links_are_shorter_than_their_noise_a_host_settles_all_the_same() 
 def test_an_impossible_measurement_is_counted_and_changes_nothing() -> None:
     made = prober("b")
     before = made.coordinate
+    probed(made, "b", 2000)
     made.measured("b", Pong(sent_us=2000, position_ms=(0.0, 0.0, 0.0), error=0.5), 1000)
+    probed(made, "b", 0)
     made.measured("b", Pong(sent_us=0, position_ms=(float("nan"), 0.0, 0.0), error=0.5), 1000)
     assert made.rejected == 2
     assert made.coordinate == before
@@ -130,6 +143,7 @@ def test_a_changed_link_is_measured_within_the_stated_exchanges() -> None:
 
 def test_a_coordinate_of_another_space_is_counted_and_changes_nothing() -> None:
     made = prober("b")
+    probed(made, "b", 0)
     made.measured("b", Pong(sent_us=0, position_ms=(1.0, 2.0), error=0.5), 1000)
     assert made.rejected == 1
     assert made.latencies_ms == {}
@@ -137,6 +151,7 @@ def test_a_coordinate_of_another_space_is_counted_and_changes_nothing() -> None:
 
 def test_a_coordinate_that_starts_over_is_counted() -> None:
     made = prober("b")
+    probed(made, "b", 0)
     made.measured("b", Pong(sent_us=0, position_ms=(1e308, 1e308, 1e308), error=0.5), 1000)
     assert made.resets == 1
 
@@ -153,7 +168,7 @@ def test_clocks_of_other_machines_are_measured_by_the_same_probes() -> None:
     now_us = hour_us + 5_000_000
     for name, other in (("near", near), ("far", far)):
         anchor_us = 7 if name == "near" else -300
-        pong = other.answer(Ping(sent_us=now_us - 4000), now_us - hour_us - 1000 + anchor_us)
+        pong = other.answer(probed(one, name, now_us - 4000), now_us - hour_us - 1000 + anchor_us)
         one.measured(name, pong, now_us)
     assert one.measures_clocks == {"machine"}
     (found,) = one.clocks(now_us).values()
@@ -161,3 +176,45 @@ def test_clocks_of_other_machines_are_measured_by_the_same_probes() -> None:
     # A new boot is another machine.
     one.use(("near", "far"), {"far": "machine, booted again"})
     assert one.clocks(now_us) == {}
+
+
+def test_an_answer_that_nobody_asked_for_counts_for_nothing() -> None:
+    """Else a peer could make itself look near, and its clock look certain, by naming a time."""
+    one, other = prober("b"), prober()
+    one.use(("b",), {"b": "machine"})
+    ping, now_us = probed(one, "b", 10**9), 10**9 + 8000
+    true = other.answer(ping, now_us - 4000)
+    for lie in (replace(true, sent_us=now_us - 1), replace(true, sent_us=now_us - 10**8)):
+        one.measured("b", lie, now_us)
+    assert one.latencies_ms == {}
+    assert one.measures_clocks == frozenset()
+    assert one.rejected == 2
+    one.measured("b", true, now_us)
+    assert one.latencies_ms["b"] == pytest.approx(8.0)
+
+
+def test_an_answer_counts_once() -> None:
+    one, other = prober("b"), prober()
+    pong = other.answer(probed(one, "b", 10**9), 10**9 + 4000)
+    for late_us in (8000, 500_000, 900_000):
+        one.measured("b", pong, 10**9 + late_us)
+    assert one.latencies_ms["b"] == pytest.approx(8.0)
+
+
+def test_responses_may_come_in_any_order() -> None:
+    one, other = prober("b"), prober()
+    pings = [probed(one, "b", 10**9 + sent_us) for sent_us in (0, 1000, 2000)]
+    for ping in reversed(pings):
+        one.measured("b", other.answer(ping, 10**9 + 5000), 10**9 + 9000)
+    assert one.rejected == 0
+    assert one.latencies_ms["b"] == pytest.approx(8.0)
+
+
+def test_hosts_of_one_machine_that_tell_different_times_are_noticed() -> None:
+    one, true, liar = prober("true", "liar"), prober(), prober()
+    one.use(("true", "liar"), {"true": "machine", "liar": "machine"})
+    now_us = 10**9
+    for name, other, wrong_us in (("true", true, 0), ("liar", liar, 10**6), ("true", true, 0)):
+        pong = other.answer(probed(one, name, now_us - 4000), now_us - 2000 + wrong_us)
+        one.measured(name, pong, now_us)
+    assert one.contradictions == 2
