@@ -171,6 +171,8 @@ class SinkStatus(Record, frozen=True, kw_only=True):
     lost: int
     repeated: int
     """Tuples that arrived again and were dropped."""
+    unkept_ms: float = 0.0
+    """How long the oldest delivery has waited that the sink has not kept for good."""
 
 
 class SourceStatus(Record, frozen=True, kw_only=True):
@@ -187,6 +189,8 @@ class SourceStatus(Record, frozen=True, kw_only=True):
     """By how much its time axis has slipped because it had to wait."""
     overflowed: int = 0
     """Tuples that were dropped because the source cannot wait and the buffer was full."""
+    overflowing: bool = False
+    """Whether that happens now, or did a moment ago."""
 
 
 class Skipped(Record, frozen=True, kw_only=True):
@@ -326,6 +330,9 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     incarnation: str | None = None
     """The incarnation of the site that the generation belongs to; None: the stream has not started,
     or resumes on any."""
+    slipped_ms: float = 0.0
+    """By how much its time axis has slipped so far, because its source had to wait for consumers: a
+    site that is started again goes on from there."""
 
     @property
     def resumes(self) -> bool:
@@ -335,6 +342,15 @@ class StreamRecord(Record, frozen=True, kw_only=True):
         again.
         """
         return self.source is not None and self.source.resumable and self.shed is None
+
+
+class Overflow(Enum):
+    """What happens to an output whose sink does not follow once all buffers on the way are full."""
+
+    WAIT = "wait"
+    """Nothing is lost: the producers wait, up to the sources."""
+    DROP = "drop"
+    """Nobody waits: the oldest output that the sink lacks is dropped, and counted as lost."""
 
 
 class Estimate(Record, frozen=True, kw_only=True):
@@ -373,6 +389,8 @@ class QueryRecord(Record, frozen=True, kw_only=True):
     recovery_bound_ms: float
     deadlines_ms: dict[str, float] = {}
     """Output stream → its end-to-end deadline."""
+    overflow: dict[str, Overflow] = {}
+    """Output stream → what happens if its sink keeps nothing for long; it waits, if not named."""
     estimates: dict[str, Estimate] = {}
     trials: dict[str, Trial] = {}
     """Fragment → what a trial found; no part of what the owner wrote."""
@@ -530,6 +548,8 @@ class SourceAssignment(Record, frozen=True, kw_only=True):
     generation: int = 1
     """Life of the stream's numbering: it rises when the stream begins anew, and when it is deleted
     and applied again."""
+    slipped_ms: float = 0.0
+    """By how much its time axis had slipped when this host was first assigned it."""
 
     @property
     def resumes(self) -> bool:
@@ -548,6 +568,7 @@ class SinkAssignment(Record, frozen=True, kw_only=True):
     life: int = 0
     """Identifies the query among all that had its name: what a sink has kept of a former query is
     no part of this one's output."""
+    overflow: Overflow = Overflow.WAIT
 
 
 class Assignment(Record, frozen=True, kw_only=True):

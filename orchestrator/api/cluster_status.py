@@ -84,7 +84,8 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     `skipped` is the input that it left out when it last began anew, because its site was away. It
     is `throttled` if its source waits for consumers, or did so a moment ago, and `slipped_ms` is by
     how much its time axis has slipped because of that. `overflowed` tuples were dropped because the
-    source cannot wait and the site's buffer was full.
+    source cannot wait and the site's buffer was full; it is `overflowing` if that happens now, or
+    did a moment ago.
     """
 
     stream: str
@@ -95,6 +96,7 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     throttled: bool = False
     slipped_ms: float = 0.0
     overflowed: int = 0
+    overflowing: bool = False
 
 
 class OutputStatus(SinkStatus, frozen=True, kw_only=True):
@@ -262,6 +264,7 @@ def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
             throttled=source.throttled,
             slipped_ms=source.slipped_ms,
             overflowed=source.overflowed,
+            overflowing=source.overflowing,
         )
         for name, site, source in found
     )

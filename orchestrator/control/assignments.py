@@ -23,6 +23,7 @@ from orchestrator.records import (
     FragmentRecord,
     NodeKind,
     NodeRecord,
+    Overflow,
     Peer,
     ReplicaId,
     SinkAssignment,
@@ -185,6 +186,9 @@ def _sources(
         return ()
     streams, unreadable = planning.streams, planning.view.broken(STREAMS)
     kept = [source for source in before.sources if source.stream in unreadable]
+    # A host that has the stream knows better how far it has slipped since.
+    same = before.incarnation == node.incarnation
+    slipped_ms = {each.stream: each.slipped_ms for each in before.sources if same}
     made = [
         SourceAssignment(
             stream=name,
@@ -193,6 +197,7 @@ def _sources(
             start_at_us=stream.start_at_us,
             shed=stream.shed,
             generation=_entering_generation(planning, name),
+            slipped_ms=slipped_ms.get(name, stream.slipped_ms),
         )
         for name, stream in sorted(streams.items())
         if stream.site == node.node
@@ -221,6 +226,7 @@ def _sinks(planning: Planning, node: NodeRecord, before: Assignment) -> tuple[Si
             deadline_ms=_deadline_ms(view, stream),
             sink=None if node.kind is NodeKind.OBSERVER else _sink(view, stream),
             life=0 if node.kind is NodeKind.OBSERVER else _life(view, stream),
+            overflow=_overflow(view, stream),
         )
         for stream in sorted(wanted)
     ]
@@ -231,6 +237,13 @@ def _sinks(planning: Planning, node: NodeRecord, before: Assignment) -> tuple[Si
 def _sink(view: ClusterView, stream: str) -> DriverSpec | None:
     """The sink driver that the stream's own query names."""
     return view.query_records[view.dataflow.fragments[stream].query].sinks.get(stream)
+
+
+def _overflow(view: ClusterView, stream: str) -> Overflow:
+    """What the stream's own query says for the time in which a sink does not follow."""
+    maker = view.dataflow.fragments.get(stream)
+    declared = {} if maker is None else view.query_records[maker.query].overflow
+    return declared.get(stream, Overflow.WAIT)
 
 
 def _life(view: ClusterView, stream: str) -> int:

@@ -23,6 +23,9 @@ from orchestrator.control.view import ClusterView
 from orchestrator.records import NodeRecord
 from orchestrator.store.protocol import ASSIGNMENTS, CLOCKS, NODES, STREAMS
 
+SLIP_STEP_MS = 1000.0
+"""What a source that waits must have slipped further before that is written again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
@@ -66,6 +69,7 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
     pending.attempt("load", lambda: _name_overload(pending))
     pending.attempt("streams", lambda: _start_streams(pending))
     pending.attempt("streams", lambda: _renew_streams(pending))
+    pending.attempt("streams", lambda: _note_slips(pending))
     _assign(pending)
     return Decision(
         writes=tuple(pending.writes),
@@ -205,6 +209,23 @@ def _renew_streams(pending: PendingDecision) -> None:
         detail += f"generation {renewed.generation}"
         event = pending.event("stream begins anew", name, detail)
         pending.write(STREAMS.key(name), renewed, view.streams[name].version, event)
+
+
+def _note_slips(pending: PendingDecision) -> None:
+    """Keep by how much sources have had to wait, for the time after their sites' restarts.
+
+    While a source waits, hosts report more every second, so it is written in steps.
+    """
+    view, known = pending.view, pending.planning.streams
+    for name, stream in known.items():
+        site = view.nodes.get(stream.site)
+        status = None if site is None else site.record.sources.get(name)
+        if status is None or stream.start_at_us is None or not stream.resumes:
+            continue
+        more_ms = status.slipped_ms - stream.slipped_ms
+        if more_ms >= SLIP_STEP_MS or (more_ms > 0 and not status.throttled):
+            known[name] = msgspec.structs.replace(stream, slipped_ms=status.slipped_ms)
+            pending.write(STREAMS.key(name), known[name], view.streams[name].version)
 
 
 def _relieved(view: ClusterView, site: NodeRecord, stream: str) -> bool:

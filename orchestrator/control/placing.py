@@ -218,9 +218,9 @@ def basis(planning: Planning, query: str, nodes: Iterable[str]) -> dict[str, str
         },
     }
     for name in entering:
-        # When a stream starts, or begins anew, changes no plan.
+        # When a stream starts, waits or begins anew changes no plan.
         stream = msgspec.structs.replace(
-            planning.streams[name], start_at_us=None, generation=0, incarnation=None
+            planning.streams[name], start_at_us=None, generation=0, incarnation=None, slipped_ms=0.0
         )
         records[STREAMS.key(name).path] = stream
     if view.cluster is not None:

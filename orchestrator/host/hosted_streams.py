@@ -73,7 +73,7 @@ class HostedSource:
         self._shed = self._overflowed = 0
         self._withheld: SourceEmitted | None = None
         self._withheld_tuples = self._withheld_from_ms = 0
-        self.throttle = Throttle()
+        self.throttle, self._overflowing = Throttle(), Throttle()
         self.slipped_us = 0
         self._had_ms = NO_WATERMARK
         self._begins_after_ms: int | None = None
@@ -139,6 +139,7 @@ class HostedSource:
         """
         held_up = self.assignment.resumes and self.log.is_held_up(now_us, by_credit=True)
         self.throttle.update(now_us, held_up=held_up)
+        self._overflowing.update(now_us, held_up=self._withheld is not None)
         return held_up
 
     def enter(self, emitted: SourceEmitted, now_us: int) -> None:
@@ -198,6 +199,7 @@ class HostedSource:
             throttled=self.throttle.lately,
             slipped_ms=self.slipped_us / 1000,
             overflowed=self._overflowed,
+            overflowing=self._shedder is None and self._overflowing.lately,
         )
 
 
@@ -234,7 +236,7 @@ class HostedSink:
         self._repeated = 0
         self._counted_ms = NO_WATERMARK
         self._late_rows = MissRatio(assignment.deadline_ms * 1000, MISS_WINDOW_US)
-        self._held: deque[Chunk] = deque()
+        self._held: deque[tuple[Chunk, int]] = deque()
         self.held_bytes = 0
         """Memory of the deliveries that the driver has not kept for good."""
 
@@ -265,8 +267,8 @@ class HostedSink:
         if durable.generation == self.cursor.generation:
             self.cursor.kept = durable.position
         # Timestamps rise also from one generation to the next.
-        while self._held and self._held[0].watermark_ms <= durable.position.watermark_ms:
-            self.held_bytes -= self._held.popleft().size_bytes
+        while self._held and self._held[0][0].watermark_ms <= durable.position.watermark_ms:
+            self.held_bytes -= self._held.popleft()[0].size_bytes
 
     def use(self, assignment: SinkAssignment) -> None:
         """Adopt a changed assignment, such as one with another deadline.
@@ -292,7 +294,7 @@ class HostedSink:
             return received.receipt, None
         if self.cursor.kept is None:
             self.cursor.kept = before
-        self._held.append(chunk)
+        self._held.append((chunk, now_us))
         self.held_bytes += chunk.size_bytes
         if (fresh := past(chunk, self._counted_ms)) is not None:
             self._counted_ms = chunk.watermark_ms
@@ -338,4 +340,5 @@ class HostedSink:
             recent_miss_pct=self._late_rows.recent_pct(now_us),
             lost=self._lost + self._lost_now,
             repeated=self._repeated + self.cursor.repeated_tuples,
+            unkept_ms=max(now_us - self._held[0][1], 0) / 1000 if self._held else 0.0,
         )

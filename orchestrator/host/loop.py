@@ -66,6 +66,12 @@ PROBLEMS = frozenset(
 )
 """Kinds of reports that a host's record repeats for `vivace status`."""
 
+EVENTS = frozenset({"input lost"})
+"""Those that tell of an event, not of a state that another report ends."""
+
+EVENT_SHOWN_US = 60_000_000
+"""How long a record repeats an event; counters tell of it for ever."""
+
 STATE_LAG_US = 100_000
 """By how much a host expects to be late while it reads or sends a state. A large one keeps its
 processor, its memory and its network busier than anything that it has measured before."""
@@ -172,6 +178,7 @@ class HostLoop:
         self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000), self.core.clock)
         self._preparations = SnapshotPreparations()
         self._problems: dict[str, str] = {}
+        self._problems_end_us: dict[str, int] = {}
         self._throttled: set[str] = set()
         self._published: object = None
         self._next_publish_us = 0
@@ -247,6 +254,8 @@ class HostLoop:
         self._next_publish_us = now_us + PUBLISH_US
         if (load := self._surroundings.cpu_load(now_us)) is not None:
             self._handle(CpuMeasured(load=load))
+        for subject in [s for s, end_us in self._problems_end_us.items() if end_us <= now_us]:
+            del self._problems[subject], self._problems_end_us[subject]
         counters = self._surroundings.link_counters + self.link.counters
         drivers = self._source_drivers.problems | self._surroundings.sinks.problems
         problems = (
@@ -282,10 +291,14 @@ class HostLoop:
                     self._surroundings.report(command)
 
     def _note(self, report: Report) -> None:
-        """Keep a problem until the next report about the same fragment or stream."""
+        """Keep a problem until the next report about the same fragment or stream, an event for a
+        while."""
         self._problems.pop(report.subject, None)
+        self._problems_end_us.pop(report.subject, None)
         if report.kind in PROBLEMS:
             self._problems[report.subject] = f"{report.subject}: {report.kind}: {report.detail}"
+            if report.kind in EVENTS:
+                self._problems_end_us[report.subject] = self._clock_us() + EVENT_SHOWN_US
 
     def _handle(self, event: Event) -> None:
         try:
@@ -412,6 +425,7 @@ def node_record(
             "tuples_overflowed": overflowed,
             "probes_rejected": core.prober.rejected,
             "coordinate_resets": core.prober.resets,
+            "clocks_contradicted": core.prober.contradictions,
             "long_silences": core.detector.long_silences,
         }
     )

@@ -27,6 +27,7 @@ from orchestrator.records import (
     Assignment,
     FragmentAssignment,
     MemoryStatus,
+    Overflow,
     SinkAssignment,
     SourceAssignment,
 )
@@ -135,7 +136,8 @@ class ReplicaManager:
     def _demands(self, reader: str) -> bool:
         hosted = self.replicas.get(reader)
         if hosted is None:
-            return not self._observes
+            waits = self.sinks[reader.removeprefix(SINK_PREFIX)].assignment.overflow
+            return not self._observes and waits is Overflow.WAIT
         return hosted.replica.role is ReplicaRole.PRIMARY
 
     def held_bytes(self, reader: str, stream: str) -> int:

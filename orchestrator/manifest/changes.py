@@ -73,19 +73,21 @@ def in_words(record: StreamRecord | QueryRecord) -> dict[str, str]:
     """A record as a manifest would say it: dotted field → value with its unit."""
     fields: dict[str, Any] = msgspec.to_builtins(record)
     if isinstance(record, StreamRecord):
-        # When the stream starts, and whether it begins anew, is the coordinator's to say.
-        for field in ("start_at_us", "generation", "incarnation"):
+        # When the stream starts, waits or begins anew is the coordinator's to say.
+        for field in ("start_at_us", "generation", "incarnation", "slipped_ms"):
             del fields[field]
         fields["from"] = _driver(fields.pop("source"))
     else:
         # A trial's figures differ each time.
         del fields["trials"]
         deadlines_ms, sinks = fields.pop("deadlines_ms"), fields.pop("sinks")
+        overflow = fields.pop("overflow")
         fields["outputs"] = {
             stream: {
                 "site": site,
                 "deadline_ms": deadlines_ms.get(stream),
                 "to": _driver(sinks.get(stream)),
+                "overflow": overflow.get(stream),
             }
             for stream, site in record.outputs.items()
         }

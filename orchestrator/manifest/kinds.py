@@ -16,7 +16,14 @@ from orchestrator import sinks, sources
 from orchestrator.manifest.cpu import read_scaling
 from orchestrator.manifest.document import Field, Options, Section, slug
 from orchestrator.manifest.units import duration_ms, memory_bytes, rate_bytes_s
-from orchestrator.records import ClusterRecord, Estimate, QueryRecord, Shed, StreamRecord
+from orchestrator.records import (
+    ClusterRecord,
+    Estimate,
+    Overflow,
+    QueryRecord,
+    Shed,
+    StreamRecord,
+)
 from streams.chunk import stream_schema, type_names
 from streams.language import QueryError
 from streams.scheduling.run_queue import Policy
@@ -289,6 +296,7 @@ def _query(document: Field, section: Section) -> QueryManifest:
             sinks={s: read[s]["to"] for s in read if "to" in read[s]},
             deadline_ms=_interval(section.need("deadline")),
             deadlines_ms={s: read[s]["deadline"] for s in read if "deadline" in read[s]},
+            overflow={s: read[s]["overflow"] for s in read if "overflow" in read[s]},
             recovery_bound_ms=_interval(section.need("recovery")),
             **section.given(_expectations),
         ),
@@ -296,12 +304,19 @@ def _query(document: Field, section: Section) -> QueryManifest:
 
 
 def _output(field: Field) -> dict[str, Any]:
-    """An output's site; its deadline and its sink, if it has any of its own."""
+    """An output's site; its deadline, sink and overflow policy, if it has any of its own."""
     if not field.is_mapping():
         return {"site": field.slug()}
     with field.section() as section:
-        own = section.given({"deadline": ("deadline", _interval), "to": ("to", sinks.read)})
+        own = section.given(_own)
         return {"site": section.need("site").slug(), **own}
+
+
+_own: Options = {
+    "deadline": ("deadline", _interval),
+    "to": ("to", sinks.read),
+    "overflow": ("overflow", lambda field: Overflow(field.choice([o.value for o in Overflow]))),
+}
 
 
 def _nodes(field: Field) -> tuple[str, ...]:

@@ -119,7 +119,11 @@ class SourceDrivers:
         for stream, a in by_stream.items():
             each = self._attended.get(stream)
             if each is None:
-                each = _Attended(a.generation, stream_schema(a.columns))
+                each = _Attended(
+                    a.generation,
+                    stream_schema(a.columns),
+                    slipped_us=round(a.slipped_ms * 1000),
+                )
                 self._attended[stream] = each
             try:
                 # Events up to a failure count.
@@ -241,7 +245,7 @@ def _open(each: _Attended, a: SourceAssignment, at_us: int) -> Position:
     position = Position()
     if isinstance(source, ResumableSource):
         if not each.begun and a.start_at_us is not None:
-            position = source.due_position(a.start_at_us, at_us)
+            position = source.due_position(a.start_at_us + each.slipped_us, at_us)
             each.watermark_ms = position.watermark_ms
         source.seek(each.watermark_ms)
     else:

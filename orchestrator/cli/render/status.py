@@ -37,6 +37,7 @@ noteworthy = {
     "acks_refused": "acknowledgements of hosts that may not read",
     "offers_refused": "offers of hosts that do not produce the stream",
     "snapshot_requests_refused": "requests for a state by hosts that may not have it",
+    "clocks_contradicted": "probe responses that contradicted what was known of a clock",
     "snapshots_refused": "states from hosts that may not send them",
     "messages_failed": "messages that could not be handled",
     "sends_to_full_queue": "messages dropped at a full queue",
@@ -47,6 +48,10 @@ noteworthy = {
 
 LATE_PCT = 1.0
 """Share of late tuples from which on the first line names an output, %."""
+
+UNKEPT_MS = 3000.0
+"""From then on the first line names an output whose sink keeps nothing: sinks are flushed five
+times a second."""
 
 MOST_NAMED = 3
 """Names of a kind in the first line; the tables below have all."""
@@ -105,11 +110,17 @@ def concerns(document: api.StatusDocument) -> list[str]:
         for each in document.streams
         if each.throttled
     ]
-    full = [each.stream for each in document.streams if each.overflowed]
+    full = [each.stream for each in document.streams if each.overflowing]
+    stuck = [
+        f"{each.stream} at {each.site}, nothing for {each.unkept_ms / 1000:.1f} s"
+        for each in document.outputs
+        if each.unkept_ms > UNKEPT_MS
+    ]
     empty = [each.stream for each in document.streams if not each.entered]
     phrases = {
         "without a primary": _some(dead),
         "input dropped at a full buffer": _some(full),
+        "sink does not keep": _some(stuck),
         "throttled": _some(slow),
         "late": _some([f"{stream} {pct:.1f} %" for pct, stream in late]),
         "problems": str(len(document.problems)) if document.problems else "",
@@ -187,10 +198,10 @@ def _streams_table(streams: Sequence[api.StreamStatus]) -> Table:
 
 
 def _lost(stream: api.StreamStatus) -> str | Text:
-    if stream.skipped is None:
-        return count(0)
-    tuples = stream.skipped.tuples
-    return _bad(1, "some") if tuples is None else _bad(tuples, count(tuples))
+    skipped = 0 if stream.skipped is None else stream.skipped.tuples
+    if skipped is None:
+        return _bad(1, "some")
+    return _bad(skipped + stream.overflowed, count(skipped + stream.overflowed))
 
 
 def _outputs_table(outputs: Sequence[api.OutputStatus]) -> Table:

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings
 from orchestrator.manifest import Manifests
-from orchestrator.records import Record, Shed, SourceSpec
+from orchestrator.records import Record, Shed, SourceSpec, SourceStatus
 from orchestrator.store.protocol import ASSIGNMENTS, QUERIES, STREAMS, Key
 from tests.obedient_cluster import ObedientCluster, aircraft, places_ms, query_manifest, replica
 
@@ -392,6 +392,35 @@ def test_stream_that_its_site_was_relieved_of_begins_anew_unless_it_resumes(
     cluster.settle()
     assert generations(cluster) == {"north": before["north"] + anew, "south": before["south"]}
     assert cluster.history().count("stream begins anew: north") == anew
+    cluster.check_invariants()
+
+
+def slips(cluster: ObedientCluster, slipped_ms: float, *, throttled: bool) -> float:
+    """What the store keeps after the site of `north` reports so much."""
+    status = SourceStatus(next_seq=0, slipped_ms=slipped_ms, throttled=throttled)
+    cluster.hosts["north-receiver"].tell(sources={"north": status})
+    cluster.settle_coordinator()
+    return cluster.view().streams["north"].record.slipped_ms
+
+
+def assigned_slip_ms(cluster: ObedientCluster) -> float:
+    (source,) = cluster.view().assignments["north-receiver"].record.sources
+    return source.slipped_ms
+
+
+def test_a_restarted_site_is_told_how_far_its_source_had_slipped() -> None:
+    cluster = ObedientCluster()
+    cluster.apply(with_source(RECORDED, None))
+    cluster.settle()
+    assert slips(cluster, 900.0, throttled=True) == 0
+    assert slips(cluster, 1500.0, throttled=True) == 1500
+    assert slips(cluster, 1600.0, throttled=True) == 1500, "written in steps while it grows"
+    assert slips(cluster, 1600.0, throttled=False) == 1600
+    assert slips(cluster, 0.0, throttled=False) == 1600, "it never gets less"
+    assert assigned_slip_ms(cluster) == 0, "the host knows better"
+    cluster.up("north-receiver")
+    cluster.settle()
+    assert assigned_slip_ms(cluster) == 1600
     cluster.check_invariants()
 
 

@@ -175,3 +175,14 @@ def test_what_a_new_generation_brings_again_to_a_reopened_sink_is_counted_once()
     anew = Data(stream="s", epoch=2, generation=2, chunk=chunk(0, [(10, 2), (20, 1), (30, 1)]))
     made.receive(anew, 0)
     assert (made.status(0).rows, made.status(0).completed_timestamps) == (4, 3)
+
+
+def test_a_sink_that_keeps_nothing_is_said_until_it_keeps_everything() -> None:
+    made = sink()
+    made.receive(data(chunk(0, [(10, 1)])), 1_000_000)
+    made.receive(data(chunk(1, [(20, 1)])), 3_000_000)
+    assert made.status(5_000_000).unkept_ms == 4000
+    made.flushed(Durable(generation=1, position=Position(next_seq=1, watermark_ms=10)))
+    assert made.status(5_000_000).unkept_ms == 2000
+    made.flushed(Durable(generation=1, position=Position(next_seq=2, watermark_ms=20)))
+    assert made.status(5_000_000).unkept_ms == 0

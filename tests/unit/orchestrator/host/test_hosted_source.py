@@ -85,3 +85,18 @@ def test_input_that_cannot_wait_is_dropped_at_a_full_buffer_and_counted(shed: Sh
     made.enter(emitted(60), 0)
     assert made.log.end == Position(next_seq=4, watermark_ms=60)
     assert made.release(0) is None
+
+
+def test_a_full_buffer_is_said_while_it_drops_and_a_moment_longer() -> None:
+    made = source(resumable=False)
+    for ts in (10, 20, 30):
+        made.enter(emitted(ts), 0)
+    made.update_held_up(0)
+    assert not made.status.overflowing
+    made.enter(emitted(40), 0)
+    made.update_held_up(0)
+    assert made.status.overflowing
+    process(made, Position(next_seq=3, watermark_ms=30))
+    made.release(0)
+    made.update_held_up(3_000_000)
+    assert (made.status.overflowing, made.status.overflowed) == (False, 1)

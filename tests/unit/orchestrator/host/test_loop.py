@@ -9,7 +9,13 @@ import pytest
 
 from ha.messages import Ping
 from orchestrator.host.events import MessageArrived, Report
-from orchestrator.host.loop import STATE_LAG_US, HostLoop, Surroundings, host_identity
+from orchestrator.host.loop import (
+    EVENT_SHOWN_US,
+    STATE_LAG_US,
+    HostLoop,
+    Surroundings,
+    host_identity,
+)
 from orchestrator.host.name_claim import Claimed
 from orchestrator.records import (
     Assignment,
@@ -82,6 +88,16 @@ def test_problem_is_published_until_the_next_report_of_its_subject(host: Host) -
     assert len(host.problems()) == 1
     host.loop.execute([Report(kind="started", subject="alerts", detail="secondary, epoch 2")])
     assert host.problems() == ()
+
+
+def test_input_that_was_lost_is_no_problem_for_ever(host: Host) -> None:
+    host.loop.execute([Report(kind="input lost", subject="north", detail="7 tuples")])
+    assert host.problems() == ("north: input lost: 7 tuples",)
+    host.now_us += EVENT_SHOWN_US
+    assert host.problems() == ()
+    host.loop.execute([Report(kind="evaluation failed", subject="north", detail="still")])
+    host.now_us += EVENT_SHOWN_US
+    assert len(host.problems()) == 1, "a state lasts until another report ends it"
 
 
 def test_source_that_cannot_be_opened_does_not_end_its_host(host: Host, tmp_path: Path) -> None:

@@ -118,3 +118,23 @@ def test_the_worst_comes_first() -> None:
         "nothing has entered: readings",
     ]
     assert "; ! without a primary: dead; ! late" in first_line(shown)
+
+
+def test_a_buffer_that_was_full_long_ago_is_no_concern_and_its_tuples_count_as_lost() -> None:
+    before = msgspec.structs.replace(STREAM, overflowed=1234)
+    assert concerns(document(streams=(before,))) == []
+    now = msgspec.structs.replace(before, overflowing=True)
+    assert concerns(document(streams=(now,))) == ["input dropped at a full buffer: readings"]
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(status_view(document(streams=(before,))))
+    assert "1,234" in captured.get()
+
+
+def test_the_sink_that_holds_everything_up_is_named_before_what_it_holds_up() -> None:
+    waiting = msgspec.structs.replace(STREAM, throttled=True, slipped_ms=12_340.0)
+    stuck = msgspec.structs.replace(OUTPUT, unkept_ms=13_000.0)
+    assert concerns(document(streams=(waiting,), outputs=(stuck,))) == [
+        "sink does not keep: count at exit, nothing for 13.0 s",
+        "throttled: readings, by 12.3 s so far",
+    ]
