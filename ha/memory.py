@@ -3,7 +3,8 @@
 Every queue on the way of a tuple is bounded in bytes, and all of them together by the host's budget
 (`memory` in the cluster's manifest). The shares are fixed, not handed out on demand: then no stream
 can take the room that another one needs to go on, which is part of the reason why back-pressure
-does not deadlock (ARCHITECTURE.md).
+does not deadlock (ARCHITECTURE.md). A live source takes up to a sixteenth in addition, for input
+that its host has not numbered yet.
 
 | share | for |
 | --- | --- |
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 LOG_SHARE = 1 / 2
 INPUT_SHARE = 1 / 4
 TRANSIT_SHARE = 1 / 4
+SOURCE_SHARE = 1 / 16
 
 WINDOW_SHARE = 1 / 2
 
@@ -41,6 +43,11 @@ class MemoryBudget:
     def transit_bytes(self) -> int:
         """For messages that have arrived and are not handled yet."""
         return int(self.total_bytes * TRANSIT_SHARE)
+
+    @property
+    def source_bytes(self) -> int:
+        """For input that a live source has taken and the host has not numbered yet."""
+        return int(self.total_bytes * SOURCE_SHARE)
 
     @property
     def unheard_bytes(self) -> int:

@@ -124,6 +124,8 @@ class OutputLog:
         The cut after the newest tuple.
     subscribers
         Node → what it has acknowledged and has been sent, in the order of subscription.
+    retained
+        If output can be had again, the cut from which on.
     overflowed_tuples
         Tuples dropped because the log was full, though some subscriber may have needed them.
     """
@@ -147,6 +149,7 @@ class OutputLog:
         self.capacity_bytes = capacity_bytes
         self._linger_us = linger_us
         self._rereadable = rereadable
+        self.retained = Position()
         self.subscribers: dict[str, Subscriber] = {}
         self.overflowed_tuples = 0
         self._checked: Chunk | None = None
@@ -198,13 +201,16 @@ class OutputLog:
         room_bytes: int = ANY_BYTES,
         now_us: int | None = None,
     ) -> Position:
-        """Subscribe a host from `position` on, or from the log's beginning if that is later.
+        """Subscribe a host from `position` on, or from where output can be had if that is later.
 
         A host that subscribes again is sent everything from there on again.
         """
         start = self.base if position is None else position
-        if _before(start, self.base) and not self._rereadable:
-            start = self.base
+        earliest = self.base
+        if self._rereadable and _before(self.retained, self.base):
+            earliest = self.retained
+        if _before(start, earliest):
+            start = earliest
         # What a host has received, and asks no more for, it has not acknowledged yet.
         known = self.subscribers.get(node)
         behind = known is not None and _before(known.acknowledged, start)
@@ -329,6 +335,9 @@ class OutputLog:
         for node, subscriber in self.subscribers.items():
             if _before(subscriber.sent, subscriber.acknowledged):
                 subscriber.sent = subscriber.acknowledged
+            if _before(subscriber.sent, self.retained):
+                # It finds a hole, and asks where the output begins.
+                subscriber.sent = self.retained
             before = subscriber.reread_from
             if _before(subscriber.sent, self.base) and (
                 before is None or not _before(subscriber.acknowledged, before)

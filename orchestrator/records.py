@@ -191,6 +191,27 @@ class SourceStatus(Record, frozen=True, kw_only=True):
     """Tuples that were dropped because the source cannot wait and the buffer was full."""
     overflowing: bool = False
     """Whether that happens now, or did a moment ago."""
+    input: InputStatus | None = None
+    """What a live source did not let in; None for other sources."""
+
+
+class InputStatus(Record, frozen=True, kw_only=True):
+    """Report of a live source."""
+
+    address: str | None = None
+    """Where it listens; None: nowhere."""
+    late: int = 0
+    """Tuples whose timestamp was complete already when they came."""
+    ahead: int = 0
+    """Tuples whose timestamp lay too far in the future."""
+    malformed: int = 0
+    """Lines, rows or requests that could not be read."""
+    repeated: int = 0
+    """Batches that came again and were in already."""
+    last_rejected: str | None = None
+    """Why the last of them did not enter."""
+    buffered_bytes: int = 0
+    """Input that waits for the host."""
 
 
 class Skipped(Record, frozen=True, kw_only=True):
@@ -292,6 +313,10 @@ class SourceSpec(DriverSpec, frozen=True, kw_only=True):
     """Time, on the cluster's clock, whose tuples enter at once."""
     resumable: bool = False
     """Whether it can be read again from any position, with the same numbering."""
+    waits: bool = False
+    """Whether nothing is lost while consumers hold it up."""
+    journaled: bool = False
+    """Whether it can be read again because its site keeps a journal."""
 
 
 class Shed(Record, frozen=True, kw_only=True):
@@ -555,6 +580,15 @@ class SourceAssignment(Record, frozen=True, kw_only=True):
     def resumes(self) -> bool:
         """Whether the site can continue a numbering that another process began."""
         return self.source is not None and self.source.resumable and self.shed is None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the source is not read while consumers hold it up.
+
+        A load shedder is there for input that cannot wait.
+        """
+        able = self.source is not None and (self.source.waits or self.source.resumable)
+        return able and self.shed is None
 
 
 class SinkAssignment(Record, frozen=True, kw_only=True):

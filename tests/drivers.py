@@ -16,7 +16,7 @@ from orchestrator.manifest.document import Section
 from orchestrator.manifest.units import duration_ms
 from orchestrator.records import SinkAssignment, SourceAssignment
 from orchestrator.sinks.driver import SinkDriver
-from orchestrator.sources.driver import SourceDriver
+from orchestrator.sources.driver import SourceContext, SourceDriver
 from streams.chunk import stream_schema
 
 
@@ -34,7 +34,7 @@ class Numbers(SourceDriver, frozen=True, kw_only=True):
             first=first.count() if first else 0,
         )
 
-    def open(self, assignment: SourceAssignment) -> OpenNumbers:
+    def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenNumbers:
         return OpenNumbers(self, assignment)
 
 
@@ -45,6 +45,9 @@ class OpenNumbers:
         self._emitted = 0
         self._stream = assignment.stream
         self._schema = stream_schema(assignment.columns)
+
+    def close(self) -> None:
+        pass
 
     def next_due_us(self, start_at_us: int) -> int | None:
         return start_at_us + (self._emitted + 1) * self._every_us

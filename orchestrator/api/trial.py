@@ -25,6 +25,7 @@ from orchestrator.control.view import ClusterView
 from orchestrator.drivers import DriverError
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import Estimate, SourceAssignment, StreamRecord, Trial
+from orchestrator.sources.driver import SourceContext
 from streams.chunk import Chunk, stream_schema
 from streams.compiler import compile_statement
 from streams.engine import EvaluationError, FragmentEngine
@@ -224,7 +225,8 @@ def _recorded(stream: StreamRecord, every_ms: float) -> Iterator[Portion] | None
         opened = driver.open(
             SourceAssignment(
                 stream=stream.name, columns=stream.columns, source=stream.source, start_at_us=0
-            )
+            ),
+            SourceContext(),
         )
     except (DriverError, OSError):
         return None

@@ -42,11 +42,12 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
     sources.preload()
     sinks.preload()
     store = config.open_store()
-    open_sink = sinks.opener(Path(spec.archive)) if spec.archive is not None else _drop
+    folder = None if spec.archive is None else Path(spec.archive)
+    open_sink = sinks.opener(folder) if folder is not None else _drop
     sink_drivers = SinkDrivers(lambda assignment: WriteBehind(open_sink(assignment)))
     with closing(store), closing(sink_drivers):
         if _await_settings(store, ended):
-            HostProcess(spec, store, sink_drivers).run(ended)
+            HostProcess(spec, store, sink_drivers, source_folder=folder).run(ended)
 
 
 def _await_settings(store: Store, ended: Callable[[], bool]) -> bool:

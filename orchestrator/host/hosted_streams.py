@@ -19,7 +19,14 @@ from ha.messages import Data, Subscribe
 from ha.output_log import OutputLog, Throttle
 from ha.subscription import Receipt, StreamCursor, past
 from orchestrator.host.events import Deliver, Durable, SourceEmitted, SourceReread
-from orchestrator.records import SinkAssignment, SinkStatus, Skipped, SourceAssignment, SourceStatus
+from orchestrator.records import (
+    InputStatus,
+    SinkAssignment,
+    SinkStatus,
+    Skipped,
+    SourceAssignment,
+    SourceStatus,
+)
 from streams.chunk import NO_WATERMARK, Chunk, Position, stream_schema
 from streams.scheduling.miss_ratio import MissRatio
 from streams.scheduling.shedder import Shedder, value_of
@@ -58,6 +65,8 @@ class HostedSource:
         Whether the source waits for consumers.
     slipped_us
         By how much the source's time axis has slipped because of that.
+    input
+        What a live source did not let in.
     """
 
     feeds_subscribers = True
@@ -75,6 +84,7 @@ class HostedSource:
         self._withheld_tuples = self._withheld_from_ms = 0
         self.throttle, self._overflowing = Throttle(), Throttle()
         self.slipped_us = 0
+        self.input: InputStatus | None = None
         self._had_ms = NO_WATERMARK
         self._begins_after_ms: int | None = None
         self.skipped: Skipped | None = None
@@ -134,10 +144,10 @@ class HostedSource:
     def update_held_up(self, now_us: int) -> bool:
         """Notice whether consumers hold the source up; returns whether it must not be read.
 
-        A source that can be read again from any position waits. Of any other, tuples go on to enter
-        until the output log is full of what consumers demand; see `enter`.
+        A source that can wait does. Of any other, tuples go on to enter until the output log is
+        full of what consumers demand; see `enter`.
         """
-        held_up = self.assignment.resumes and self.log.is_held_up(now_us, by_credit=True)
+        held_up = self.assignment.waits and self.log.is_held_up(now_us, by_credit=True)
         self.throttle.update(now_us, held_up=held_up)
         self._overflowing.update(now_us, held_up=self._withheld is not None)
         return held_up
@@ -157,7 +167,7 @@ class HostedSource:
             admitted = self._shedder.admit(rows, now_us)
             rows = admitted.kept
             self._shed += admitted.dropped
-        if not self.assignment.resumes and self.log.is_held_up(now_us, by_credit=False):
+        if not self.assignment.waits and self.log.is_held_up(now_us, by_credit=False):
             self._withhold(emitted, rows.num_rows)
             return
         self.log.append(rows, emitted.watermarks_ms, emitted.ingestion_times_us)
@@ -200,6 +210,7 @@ class HostedSource:
             slipped_ms=self.slipped_us / 1000,
             overflowed=self._overflowed,
             overflowing=self._shedder is None and self._overflowing.lately,
+            input=self.input,
         )
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
+from ha.memory import MemoryBudget
 from ha.messages import Message, Snapshot
 from ha.roles import ReplicaRole
 from orchestrator.host.core import HostCore, Worked
@@ -47,6 +48,7 @@ from orchestrator.records import (
     SourceAssignment,
 )
 from orchestrator.sinks.sink_drivers import SinkDrivers
+from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.source_drivers import SourceDrivers
 from orchestrator.store.protocol import Store
 from streams.chunk import Chunk
@@ -101,6 +103,8 @@ class Surroundings:
         Events counted by the links, for the host's record.
     sinks
         The sinks of this host.
+    sources
+        Where the sources of this host are opened.
     report
         Logs a report.
     finish
@@ -133,6 +137,7 @@ class Surroundings:
     evaluates_for_us: int = 0
     anchor_us: int = 0
     link_counters: Counter[str] = field(default_factory=Counter[str])
+    sources: SourceContext = field(default_factory=SourceContext)
     message_failed: Callable[[MessageArrived, Exception], None] | None = None
 
 
@@ -175,7 +180,14 @@ class HostLoop:
             observes=observes,
         )
         self.link = StoreLink(store, claimed)
-        self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000), self.core.clock)
+        clock_us, clock = surroundings.clock_us, self.core.clock
+        budget = MemoryBudget(settings.memory_bytes)
+        context = dataclasses.replace(
+            surroundings.sources,
+            clock_us=lambda: clock.at(clock_us()),
+            buffer_bytes=min(budget.source_bytes, surroundings.sources.buffer_bytes),
+        )
+        self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000), clock, context)
         self._preparations = SnapshotPreparations()
         self._problems: dict[str, str] = {}
         self._problems_end_us: dict[str, int] = {}
@@ -256,6 +268,9 @@ class HostLoop:
             self._handle(CpuMeasured(load=load))
         for subject in [s for s, end_us in self._problems_end_us.items() if end_us <= now_us]:
             del self._problems[subject], self._problems_end_us[subject]
+        for stream, status in self._source_drivers.statuses.items():
+            if (source := self.core.replica_manager.sources.get(stream)) is not None:
+                source.input = status
         counters = self._surroundings.link_counters + self.link.counters
         drivers = self._source_drivers.problems | self._surroundings.sinks.problems
         problems = (
@@ -272,6 +287,10 @@ class HostLoop:
             self._surroundings.transit_bytes(),
         )
         self.link.publish(record)
+
+    def close(self) -> None:
+        """Close the sources; nothing enters any more."""
+        self._source_drivers.close()
 
     def execute(self, commands: list[Command]) -> None:
         """Carry out commands of the core, in their order."""
@@ -326,6 +345,8 @@ class HostLoop:
             self._handle(event)
         for stream, slipped_us in self._source_drivers.slipped_us.items():
             manager.sources[stream].slipped_us = slipped_us
+        for stream, retained in self._source_drivers.retained.items():
+            manager.sources[stream].log.retained = retained
         for piece in self._source_drivers.reread(sources, self.core.wanted(), now_us):
             self._handle(piece)
         for counted in self._source_drivers.count(self.core.unexplained()):

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 from ha.memory import MemoryBudget
 from ha.messages import Data, Message, Snapshot, SnapshotRequest
@@ -40,6 +41,7 @@ from orchestrator.host.wire import (
 from orchestrator.records import HostSpec, SinkAssignment
 from orchestrator.sinks.driver import OpenSink
 from orchestrator.sinks.sink_drivers import SinkDrivers
+from orchestrator.sources.driver import SourceContext
 from orchestrator.store.protocol import CLUSTER, Store
 from orchestrator.store.zookeeper import ZooKeeperStore
 
@@ -81,6 +83,8 @@ class HostProcess:
         The sinks here.
     wants
         Streams to ask for (observers only).
+    source_folder
+        For sources that keep files.
     """
 
     def __init__(
@@ -89,6 +93,7 @@ class HostProcess:
         store: Store,
         sinks: SinkDrivers,
         wants: tuple[str, ...] = (),
+        source_folder: Path | None = None,
     ) -> None:
         found = store.get(CLUSTER)
         if found is None:
@@ -125,6 +130,7 @@ class HostProcess:
             set_peers=self._transport.set_peers,
             link_counters=self._transport.counters,
             sinks=sinks,
+            sources=SourceContext(folder=source_folder, wake=self._transport.wake),
             report=lambda r: _log.info("%s: %s %s", r.subject, r.kind, r.detail),
             finish=self._finish,
             evaluates_for_us=EVALUATES_FOR_US,
@@ -147,6 +153,7 @@ class HostProcess:
                 self._transport.flush()
         finally:
             self._store_thread.stop()
+            self._loop.close()
             self._transport.close()
 
     def wake(self) -> None:

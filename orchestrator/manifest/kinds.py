@@ -22,6 +22,7 @@ from orchestrator.records import (
     Overflow,
     QueryRecord,
     Shed,
+    SourceSpec,
     StreamRecord,
 )
 from streams.chunk import stream_schema, type_names
@@ -237,6 +238,15 @@ def _stream(document: Field, section: Section) -> StreamManifest:
         "shed": ("shed", lambda field: _shed(field, columns)),
         "source": ("from", sources.read),
     }
+    given = section.given(options)
+    source: SourceSpec | None = given.get("source")
+    shed = section.get("shed")
+    if shed is not None and source is not None and source.journaled:
+        shed.refuse(
+            "decides by the time at which tuples come, so a journal cannot number them alike",
+            "Remove it, or write `durable: no` in `from`: then the stream begins anew if its site "
+            "is killed.",
+        )
     return StreamManifest(
         file=document.where,
         written=document.written(),
@@ -245,7 +255,7 @@ def _stream(document: Field, section: Section) -> StreamManifest:
             site=section.need("site").slug(),
             columns=columns,
             rate_bytes_s=section.need("rate").quantity(rate_bytes_s, positive=True),
-            **section.given(options),
+            **given,
         ),
     )
 

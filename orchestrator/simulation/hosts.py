@@ -212,12 +212,17 @@ class SimulatedHost:
             self._loop.execute(self.core.shut_down())
             self._leave()
 
+    def release(self) -> None:
+        """Release the files of the process, as the operating system does at its end."""
+        self._loop.close()
+
     def _leave(self) -> None:
         """End as `HostProcess.run` does when another process has claimed the host's name."""
         self.alive = False
         with suppress(StoreError):
             self.link.withdraw()
         self.store.close()
+        self.release()
         self._world.log(self.spec.node, Report(kind="left", subject=self.spec.node, detail=""))
 
     def _exchange_soon(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from orchestrator import sources
 from orchestrator.host.events import SourceEmitted
 from orchestrator.records import SourceAssignment
-from orchestrator.sources.driver import SourceDriver
+from orchestrator.sources.driver import SourceContext, SourceDriver
 from orchestrator.sources.replay import OpenReplay, Recording, Replay
 
 
@@ -33,7 +33,7 @@ class Sensor(SourceDriver, frozen=True, kw_only=True):
         """An interval."""
         return self.interval_ms
 
-    def open(self, assignment: SourceAssignment) -> OpenSensor:
+    def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSensor:
         """Read the file."""
         replay = Replay(
             path=self.path,
@@ -51,6 +51,9 @@ class OpenSensor:
     def __init__(self, replay: OpenReplay, *, rewinds: bool) -> None:
         self._replay = replay
         self._waits = not rewinds
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
     def next_due_us(self, start_at_us: int) -> int | None:
         """When the next watermark is due."""

@@ -266,6 +266,7 @@ class World:
             return
         self.on_kill(host)
         host.alive = False
+        host.release()
         self.abandon(host.store)
         for other in self.hosts.values():
             if other.alive and node in other.peers:

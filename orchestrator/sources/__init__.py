@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from orchestrator.manifest.document import Field
 
 _registry = Registry(
-    "vivace.sources", SourceDriver, {"replay": "orchestrator.sources.replay:Replay"}
+    "vivace.sources",
+    SourceDriver,
+    {
+        "replay": "orchestrator.sources.replay:Replay",
+        "tcp": "orchestrator.sources.tcp:Tcp",
+    },
 )
 register = _registry.register
 preload = _registry.preload
@@ -39,6 +44,8 @@ def spec_of(name: str, driver: SourceDriver) -> SourceSpec:
         options=options_of(driver),
         together_ms=driver.together_ms,
         resumable=driver.resumable,
+        waits=driver.waits,
+        journaled=driver.journaled,
     )
 
 

@@ -1,26 +1,61 @@
 """The protocol of a source driver, which brings a stream in.
 
 A driver decides nothing by itself: the host's loop asks an open source when it will next have
-something, and for all that is due by now. An open source has no thread and no clock; the loop
-passes the time. What it emits are tuples together with watermarks: promises that no earlier
-timestamp follows. The host numbers the tuples, keeps them until every subscriber has processed
-them, and sends them.
+something, and for all that is due by now. The loop passes the time. What a source emits are tuples
+together with watermarks: promises that no earlier timestamp follows. The host numbers the tuples,
+keeps them until every subscriber has processed them, and sends them.
+
+A source that is *paced* has a time axis of its own, which begins when the stream starts: a
+recording. A *live* source takes what others send it, on threads of its own
+(`orchestrator.sources.intake`). It wakes the loop when it has something.
 
 There is one open source a stream. Its site may be killed and started again. A source is *resumable*
 if it can then continue: its content is numbered alike by every process that reads it, and can be
-read again from any position. A recording is resumable, a sensor is not. Tuples of any other source
-begin anew, with a new generation of numbers, when its site starts again.
+read again from any position. A recording is resumable, and so is a live source that keeps a journal
+(`orchestrator.sources.journal`). Tuples of any other source begin anew, with a new generation of
+numbers, when its site starts again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from orchestrator.drivers import Driver
 from orchestrator.host.events import SourceEmitted
-from orchestrator.records import SourceAssignment
+from orchestrator.records import InputStatus, SourceAssignment
 from streams.chunk import Position
+
+BUFFER_BYTES = 8 * 2**20
+"""Input that a live source holds in memory, unless its host has less for it."""
+
+
+def _no_clock() -> int:
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceContext:
+    """The place where a source is opened.
+
+    Attributes
+    ----------
+    folder
+        The site's own, for sources that keep files; None where nothing may be kept.
+    clock_us
+        The cluster's clock, for any thread.
+    wake
+        Makes the host's loop ask again when its sources are due; for any thread.
+    buffer_bytes
+        Memory that input may take until the host has numbered it.
+    """
+
+    folder: Path | None = None
+    clock_us: Callable[[], int] = _no_clock
+    wake: Callable[[], None] = lambda: None
+    buffer_bytes: int = BUFFER_BYTES
 
 
 class OpenSource(Protocol):
@@ -45,6 +80,20 @@ class OpenSource(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Release everything. The source may be opened again."""
+        ...
+
+
+@runtime_checkable
+class ReportingSource(OpenSource, Protocol):
+    """An open source that counts what it did not let in."""
+
+    @property
+    def status(self) -> InputStatus:
+        """Its figures."""
+        ...
+
 
 @runtime_checkable
 class ResumableSource(OpenSource, Protocol):
@@ -53,6 +102,11 @@ class ResumableSource(OpenSource, Protocol):
     Every call with the same arguments gives the same, bit by bit: tuples, watermarks, ingestion
     times and positions.
     """
+
+    @property
+    def retained(self) -> Position:
+        """The cut from which on it can be read again."""
+        ...
 
     def due_position(self, start_at_us: int, now_us: int) -> Position:
         """The cut after all that is due by now: where a process begins that opens it now."""
@@ -85,22 +139,34 @@ class CountingSource(OpenSource, Protocol):
 
 
 class SourceDriver(Driver, frozen=True, kw_only=True):
-    """Options of a source, read out of the section `from` of a stream's manifest.
+    """Options of a source, read out of the section `from` of a stream's manifest."""
 
-    Attributes
-    ----------
-    resumable
-        Whether what it opens is a `ResumableSource`.
-    """
+    @property
+    def resumable(self) -> bool:
+        """Whether what it opens is a `ResumableSource`."""
+        return False
 
-    resumable: ClassVar[bool] = False
+    @property
+    def paced(self) -> bool:
+        """Whether it has a time axis of its own, which slips while consumers hold it up."""
+        return True
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is lost while consumers hold it up."""
+        return self.resumable
+
+    @property
+    def journaled(self) -> bool:
+        """Whether it can be read again because its site keeps a journal."""
+        return False
 
     @property
     def together_ms(self) -> float:
         """Time, on the cluster's clock, whose tuples enter at once; plans allow for such bursts."""
         return 0.0
 
-    def open(self, assignment: SourceAssignment) -> OpenSource:
+    def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSource:
         """Begin to bring a stream in.
 
         Raises

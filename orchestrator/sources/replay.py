@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from orchestrator.host.events import SourceEmitted
 from orchestrator.manifest.document import Field, Options, Section
 from orchestrator.manifest.units import duration_ms, timestamp_ms
 from orchestrator.records import SourceAssignment
-from orchestrator.sources.driver import RecordedSource
+from orchestrator.sources.driver import RecordedSource, SourceContext
 from streams.chunk import Position, stream_schema
 from topology.arrays import IntArray
 
@@ -67,8 +67,6 @@ class Replay(RecordedSource, frozen=True, kw_only=True):
         How much later than the end of its interval a tuple enters: what a sensor takes.
     """
 
-    resumable: ClassVar[bool] = True
-
     path: str
     interval_ms: int = 1000
     delay_ms: float = 0.0
@@ -88,6 +86,11 @@ class Replay(RecordedSource, frozen=True, kw_only=True):
         )
 
     @property
+    def resumable(self) -> bool:
+        """Tuples are numbered by their place in the recording."""
+        return True
+
+    @property
     def together_ms(self) -> float:
         """An interval, as fast as it is replayed."""
         return self.interval_ms / self.speed
@@ -97,7 +100,7 @@ class Replay(RecordedSource, frozen=True, kw_only=True):
         """The file."""
         return Path(self.path)
 
-    def open(self, assignment: SourceAssignment) -> OpenReplay:
+    def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenReplay:
         """Read the file."""
         return OpenReplay(assignment.stream, self, Recording.load(self, assignment.columns))
 
@@ -193,6 +196,14 @@ class OpenReplay:
         self._piece_tuples = max(int(PIECE_BYTES / max(row_bytes, 1)), 1)
         self._round = 0
         self._next = 0
+
+    @property
+    def retained(self) -> Position:
+        """All of it."""
+        return Position()
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
     def next_due_us(self, start_at_us: int) -> int | None:
         """When the next watermark is due; None when the recording is over."""

@@ -8,6 +8,7 @@ any other source the timestamps are dropped that were complete before.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -19,9 +20,15 @@ from orchestrator.drivers import DriverError, Failures, failure
 from orchestrator.host.cluster_clock import ClusterClock
 from orchestrator.host.events import InputSkipped, SourceEmitted, SourceOpened, SourceReread
 from orchestrator.host.hosted_streams import Wanted
-from orchestrator.records import Skipped, SourceAssignment
+from orchestrator.records import InputStatus, Skipped, SourceAssignment
 from orchestrator.sources import restore
-from orchestrator.sources.driver import CountingSource, OpenSource, ResumableSource
+from orchestrator.sources.driver import (
+    CountingSource,
+    OpenSource,
+    ReportingSource,
+    ResumableSource,
+    SourceContext,
+)
 from streams.chunk import NO_WATERMARK, Chunk, ChunkError, Position, stream_schema
 
 
@@ -35,6 +42,8 @@ class _Attended:
         Of the stream's rows.
     source
         None while it cannot be used.
+    paced
+        Whether it has a time axis of its own.
     begun
         Whether it was opened before.
     repeats
@@ -52,6 +61,7 @@ class _Attended:
     generation: int
     schema: pa.Schema
     source: OpenSource | None = None
+    paced: bool = True
     begun: bool = False
     repeats: bool = False
     watermark_ms: int = NO_WATERMARK
@@ -59,6 +69,13 @@ class _Attended:
     waits: bool = False
     slipped_us: int = 0
     failures: Failures = field(default_factory=Failures)
+
+    def close(self) -> None:
+        """Close the source, whatever state it is in."""
+        source, self.source = self.source, None
+        if source is not None:
+            with contextlib.suppress(Exception):
+                source.close()
 
 
 class SourceDrivers:
@@ -70,11 +87,19 @@ class SourceDrivers:
         Least time between two emissions of a stream; tuples that come due in between go together.
     clock
         The cluster's, which sources go by. Rests and retries go by the host's.
+    context
+        Where sources are opened.
     """
 
-    def __init__(self, batch_us: int = 0, clock: ClusterClock | None = None) -> None:
+    def __init__(
+        self,
+        batch_us: int = 0,
+        clock: ClusterClock | None = None,
+        context: SourceContext | None = None,
+    ) -> None:
         self._batch_us = batch_us
         self._clock = clock or ClusterClock()
+        self._context = context or SourceContext()
         self._attended: dict[str, _Attended] = {}
 
     @property
@@ -92,6 +117,30 @@ class SourceDrivers:
     def slipped_us(self) -> dict[str, int]:
         """Stream → by how much its time axis has slipped, because its source had to wait."""
         return {stream: each.slipped_us for stream, each in self._attended.items()}
+
+    @property
+    def retained(self) -> dict[str, Position]:
+        """Stream → the cut from which on its source can be read again."""
+        return {
+            stream: each.source.retained
+            for stream, each in self._attended.items()
+            if isinstance(each.source, ResumableSource)
+        }
+
+    @property
+    def statuses(self) -> dict[str, InputStatus]:
+        """Stream → what its source did not let in, if it counts that."""
+        return {
+            stream: each.source.status
+            for stream, each in self._attended.items()
+            if isinstance(each.source, ReportingSource)
+        }
+
+    def close(self) -> None:
+        """Close all sources."""
+        for each in self._attended.values():
+            each.close()
+        self._attended.clear()
 
     def feed(
         self,
@@ -114,6 +163,7 @@ class SourceDrivers:
             a = by_stream.get(stream)
             same = a is not None and a.generation == each.generation
             if not same or (each.source is not None and stream in anew):
+                each.close()
                 del self._attended[stream]
         events: list[SourceOpened | SourceEmitted] = []
         for stream, a in by_stream.items():
@@ -200,7 +250,8 @@ class SourceDrivers:
         if each.source is None:
             if now_us < each.failures.retry_us:
                 return
-            yield SourceOpened(stream=a.stream, position=_open(each, a, self._clock.at(now_us)))
+            at_us = self._clock.at(now_us)
+            yield SourceOpened(stream=a.stream, position=_open(each, a, at_us, self._context))
         source = each.source
         assert source is not None
         if a.start_at_us is None:
@@ -216,7 +267,8 @@ class SourceDrivers:
         due_us = source.next_due_us(a.start_at_us + each.slipped_us)
         if each.waits:
             each.waits = False
-            each.slipped_us += max(at_us - due_us, 0) if due_us is not None else 0
+            if each.paced and due_us is not None:
+                each.slipped_us += max(at_us - due_us, 0)
         emitted = source.emit(a.start_at_us + each.slipped_us, at_us)
         if emitted is not None and each.repeats:
             emitted, whole = _after(emitted, each.watermark_ms), emitted
@@ -234,14 +286,16 @@ class SourceDrivers:
         return 0 if each.emitted_us is None else each.emitted_us + self._batch_us
 
 
-def _open(each: _Attended, a: SourceAssignment, at_us: int) -> Position:
+def _open(each: _Attended, a: SourceAssignment, at_us: int, context: SourceContext) -> Position:
     """Open a source; returns where the stream stands at a time of the cluster's clock.
 
     A source that resumes goes on where this process was, else with what comes due from now on: what
     came due before is read again for the consumers that lack it.
     """
     assert a.source is not None
-    source = restore(a.source).open(a)
+    driver = restore(a.source)
+    source, each.paced = driver.open(a, context), driver.paced
+    each.source = source
     position = Position()
     if isinstance(source, ResumableSource):
         if not each.begun and a.start_at_us is not None:
@@ -250,13 +304,13 @@ def _open(each: _Attended, a: SourceAssignment, at_us: int) -> Position:
         source.seek(each.watermark_ms)
     else:
         each.repeats = each.begun
-    each.source, each.begun = source, True
+    each.begun = True
     return position
 
 
 def _fail(each: _Attended, stream: str, error: Exception, now_us: int) -> None:
     """Close a source and say why."""
-    each.source = None
+    each.close()
     each.failures.add(failure(stream, "source", error), now_us)
 
 

@@ -9,9 +9,12 @@ import pytest
 
 from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
-from orchestrator.records import Shed
+from orchestrator.records import Shed, StreamRecord
+from orchestrator.simulation.pushed import Pushed
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.sinks.delivered import Delivered
+from orchestrator.sources import recorded, spec_of
+from orchestrator.sources.replay import Replay
 from tests.pairs import BEGIN_MS, Input, answer
 
 SECONDS = 6
@@ -122,3 +125,42 @@ def test_what_came_due_while_a_site_with_a_shedder_was_away_counts_as_lost(tmp_p
     kept = [row for row in recording.west if row not in gone]
     expected = Input(west=kept, east=recording.east, seconds=recording.seconds).expected()
     assert answer(delivered(scenario, "pairs")) == expected["pairs"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_client_pushes_while_sites_are_killed(tmp_path: Path, seed: int) -> None:
+    """Its site's journal continues the numbers; batches that come again do not enter twice."""
+    recording = Input.random(seed=20 + seed, seconds=30)
+    manifests = recording.manifests(tmp_path)
+    streams = [pushed(m.record, tmp_path / "journal") for m in manifests.streams]
+    scenario = Scenario(manifests, seed=seed, streams=streams, check_invariants=True)
+    scenario.begin()
+    scenario.run_for(2.0 + 0.137 * seed)
+    primary = read_view(scenario.store).fragments["pairing.strong"].record.primary.node
+    kill_for_a_while(scenario, "west-site")
+    kill_for_a_while(scenario, "west-site", "exit")
+    scenario.kill(primary)
+    kill_for_a_while(scenario, "west-site", "east-site")
+    scenario.run_for(5.0)
+    entered_ms = 0
+    for stream, expected in recording.expected().items():
+        seen = delivered(scenario, stream)
+        entered_ms = int(seen.completed_column("watermark_ms")[-1])
+        assert sequence_faults(seen) == SequenceFaults(lost=0, repeated=0)
+        assert answer(seen) == [row for row in expected if row[0] <= entered_ms]
+    assert BEGIN_MS + 20_000 < entered_ms < BEGIN_MS + 29_000
+    assert "stream begins anew" not in " ".join(history(scenario))
+    assert "state lost" not in " ".join(history(scenario))
+
+
+def pushed(stream: StreamRecord, journals: Path) -> StreamRecord:
+    replay = recorded(stream)
+    assert isinstance(replay, Replay)
+    made = Pushed(
+        path=replay.path,
+        begin_ms=replay.begin_ms,
+        end_ms=replay.end_ms,
+        interval_ms=replay.interval_ms,
+        journals=str(journals),
+    )
+    return msgspec.structs.replace(stream, source=spec_of("pushed", made))

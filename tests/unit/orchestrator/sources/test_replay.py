@@ -15,6 +15,7 @@ from orchestrator.host.events import SourceEmitted, SourceOpened
 from orchestrator.records import SourceAssignment
 from orchestrator.sources import replay as replay_module
 from orchestrator.sources import spec_of
+from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.replay import OpenReplay, Recording, Replay
 from orchestrator.sources.source_drivers import SourceDrivers
 from streams.chunk import Position
@@ -52,7 +53,7 @@ def assigned(replay: Replay | None, start_at_us: int | None = START_US) -> Sourc
 
 
 def replay_of(replay: Replay) -> OpenReplay:
-    return replay.open(assigned(replay))
+    return replay.open(assigned(replay), SourceContext())
 
 
 def content(emitted: SourceEmitted | None) -> tuple[list[int], list[int], list[int]] | None:
@@ -199,7 +200,7 @@ def test_source_driver_gathers_what_comes_due_within_a_batch(tmp_path: Path) -> 
 def test_a_recording_that_is_not_there_is_named(tmp_path: Path) -> None:
     replay = msgspec.structs.replace(source(tmp_path, []), path=str(tmp_path / "other.parquet"))
     with pytest.raises(DriverError, match=r"other\.parquet cannot be read: .*No such file"):
-        replay.open(assigned(replay))
+        replay.open(assigned(replay), SourceContext())
 
 
 def test_a_source_that_cannot_be_opened_is_a_problem_while_it_is_assigned(tmp_path: Path) -> None:

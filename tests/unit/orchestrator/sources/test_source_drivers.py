@@ -17,6 +17,7 @@ from orchestrator.host.cluster_clock import ClusterClock
 from orchestrator.host.events import SourceEmitted, SourceOpened
 from orchestrator.host.hosted_streams import Wanted
 from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.replay import OpenReplay, Replay
 from orchestrator.sources.source_drivers import SourceDrivers
 from streams.chunk import Position, stream_schema
@@ -46,7 +47,9 @@ def failing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
                 raise ConnectionError("the line is dead")
             return super().next_due_us(start_at_us)
 
-    def opened(options: drivers.Numbers, assigned: SourceAssignment) -> drivers.OpenNumbers:
+    def opened(
+        options: drivers.Numbers, assigned: SourceAssignment, context: SourceContext
+    ) -> drivers.OpenNumbers:
         if assigned.stream != "bad":
             return drivers.OpenNumbers(options, assigned)
         if request.param == "open":
@@ -114,7 +117,9 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Line:
                 ingestion_times_us=watermarks_ms,
             )
 
-    def opened(options: drivers.Numbers, assigned: SourceAssignment) -> drivers.OpenNumbers:
+    def opened(
+        options: drivers.Numbers, assigned: SourceAssignment, context: SourceContext
+    ) -> drivers.OpenNumbers:
         return Given(options, assigned)
 
     monkeypatch.setattr(drivers.Numbers, "open", opened)

@@ -1,0 +1,325 @@
+"""Rows that others write (CSV, JSON lines, Arrow) as tuples of a stream.
+
+pyarrow parses, column by column, on the thread that calls. The types are the stream's, never
+guessed. A row that cannot be read refuses its whole batch, with the reason; whoever has single
+lines (`salvage`) reads the others without it.
+
+Bounds: a body is bounded by whoever receives it. Compressed Arrow bodies are refused, because their
+size says nothing about the memory that they take.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv, ipc, json
+
+from streams.arrow_frame import FrameRefused, read_batch
+from streams.chunk import stream_schema, type_names
+
+MOST_ROWS = 2**24
+"""Rows of one body: a body of empty lines or of columns without width could hold very many."""
+
+ARRIVAL = "arrival"
+"""The timestamp of a tuple is when it arrived."""
+
+UNITS_MS = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
+"""Formats of timestamps that are numbers since 1970."""
+
+ISO = "iso"
+"""Format of timestamps such as `2021-10-07T12:00:01.5Z`; without a zone, UTC."""
+
+
+class Format(Enum):
+    """How rows are written."""
+
+    CSV = "csv"
+    JSON = "json"
+    ARROW = "arrow"
+
+
+class Unreadable(ValueError):
+    """Rows that are not of the stream's form; says which and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowForm:
+    """The rows that a stream takes.
+
+    Attributes
+    ----------
+    columns
+        Column → type, as the stream has them.
+    time_column
+        The column with the timestamp; it may be one of `columns`. None: tuples have none.
+    time_format
+        `s`, `ms`, `us`, `ns`, `iso`, or a pattern of strptime.
+    """
+
+    columns: Mapping[str, str]
+    time_column: str | None = None
+    time_format: str = ISO
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of a row in order: the timestamp first, if it is no column of the stream."""
+        extra = self.time_column is not None and self.time_column not in self.columns
+        return [*([self.time_column] if extra and self.time_column else []), *self.columns]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The stream's: tuples as they are returned."""
+        return stream_schema(self.columns)
+
+    def written_type(self, name: str) -> pa.DataType:
+        """The type in which a column is read."""
+        if name in self.columns:
+            return type_names[self.columns[name]]
+        return pa.float64() if self.time_format == "s" else self._time_type
+
+    @property
+    def _time_type(self) -> pa.DataType:
+        return pa.int64() if self.time_format in UNITS_MS else pa.string()
+
+
+def parse(form: RowForm, written: Format, body: bytes, *, header: bool = True) -> pa.RecordBatch:
+    """Tuples in a body, with the stream's schema.
+
+    Parameters
+    ----------
+    header
+        Whether the first line of CSV names the columns. Otherwise they are `RowForm.names`.
+
+    Raises
+    ------
+    Unreadable
+        The body does not hold such rows.
+    """
+    try:
+        return _tuples(form, _readers[written](form, body, header))
+    except Unreadable:
+        raise
+    except (pa.ArrowException, FrameRefused, OSError, ValueError, OverflowError) as error:
+        raise Unreadable(_short(error)) from None
+
+
+def salvage(
+    form: RowForm,
+    written: Format,
+    lines: list[bytes],
+    reject: Callable[[bytes, str], None],
+    *,
+    header: bytes | None = None,
+) -> list[pa.RecordBatch]:
+    """Tuples in lines; lines that cannot be read are handed to `reject` with the reason.
+
+    Parameters
+    ----------
+    header
+        The line that names the columns of CSV; None: they are `RowForm.names`.
+    """
+    if not lines:
+        return []
+    body = b"\n".join(lines if header is None else [header, *lines])
+    try:
+        found = parse(form, written, body, header=header is not None)
+        if found.num_rows > len(lines):
+            raise Unreadable("a line holds several rows")
+    except Unreadable as error:
+        if len(lines) == 1:
+            reject(lines[0], str(error))
+            return []
+        middle = len(lines) // 2
+        halves = (lines[:middle], lines[middle:])
+        return [b for half in halves for b in salvage(form, written, half, reject, header=header)]
+    return [found] if found.num_rows else []
+
+
+def tuples_of(form: RowForm, table: pa.Table) -> pa.RecordBatch:
+    """Tuples of a table with the columns of a form, whatever its integer and float types.
+
+    Raises
+    ------
+    Unreadable
+        A column is missing, or its values do not fit.
+    """
+    try:
+        return _tuples(form, table)
+    except Unreadable:
+        raise
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise Unreadable(_short(error)) from None
+
+
+def _csv(form: RowForm, body: bytes, header: bool) -> pa.Table:
+    if header:
+        first, _, _ = body.partition(b"\n")
+        given = [name.strip().strip('"') for name in first.decode("utf-8").split(",")]
+        _check_names(form, given)
+    wanted = form.names
+    return csv.read_csv(
+        io.BytesIO(body),
+        read_options=csv.ReadOptions(
+            use_threads=False, column_names=None if header else wanted, block_size=1 << 22
+        ),
+        parse_options=csv.ParseOptions(newlines_in_values=False),
+        convert_options=csv.ConvertOptions(
+            column_types={name: form.written_type(name) for name in wanted},
+            include_columns=wanted,
+            null_values=["", "NULL", "null", "NaN", "nan"],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _json(form: RowForm, body: bytes, _: bool) -> pa.Table:
+    # The reader takes a line in which nothing is written for an end.
+    if not body.strip():
+        return _no_rows(form)
+    return json.read_json(
+        io.BytesIO(body),
+        read_options=json.ReadOptions(use_threads=False, block_size=max(len(body) + 1, 1 << 16)),
+        parse_options=json.ParseOptions(
+            explicit_schema=pa.schema([(n, form.written_type(n)) for n in form.names]),
+            unexpected_field_behavior="error",
+            newlines_in_values=False,
+        ),
+    )
+
+
+def _arrow(form: RowForm, body: bytes, _: bool) -> pa.Table:
+    """An IPC stream. Messages are looked at before they are read: see `streams.arrow_frame`."""
+    reader = ipc.MessageReader.open_stream(io.BytesIO(body))
+    try:
+        first = reader.read_next_message()
+    except StopIteration:
+        raise Unreadable("the body is empty") from None
+    if first.type != "schema":
+        raise Unreadable("the body does not begin with a schema of Arrow's IPC stream format")
+    schema = ipc.read_schema(first)
+    _check_names(form, schema.names)
+    for field in schema:
+        if not _is_plain(field.type):
+            raise Unreadable(f"column {field.name} is of type {field.type}, which no stream has")
+    batches: list[pa.RecordBatch] = []
+    rows = 0
+    while True:
+        try:
+            message = reader.read_next_message()
+        except StopIteration:
+            break
+        if message.type != "record batch":
+            raise Unreadable(f"a {message.type} stands among the rows")
+        batch = read_batch(message.serialize().to_pybytes(), schema)
+        rows += batch.num_rows
+        if rows > MOST_ROWS:
+            raise Unreadable(f"more than {MOST_ROWS} rows")
+        batches.append(batch)
+    return pa.Table.from_batches(batches, schema=schema)
+
+
+_readers: dict[Format, Callable[[RowForm, bytes, bool], pa.Table]] = {
+    Format.CSV: _csv,
+    Format.JSON: _json,
+    Format.ARROW: _arrow,
+}
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    types = pa.types
+    return (
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_timestamp(kind)
+        or types.is_null(kind)
+    )
+
+
+def _check_names(form: RowForm, given: list[str]) -> None:
+    wanted = form.names
+    if missing := [name for name in wanted if name not in given]:
+        raise Unreadable(f"column {missing[0]} is missing; there are {', '.join(given[:50])}")
+    if twice := [name for name in wanted if given.count(name) > 1]:
+        raise Unreadable(f"column {twice[0]} stands there twice")
+
+
+def _tuples(form: RowForm, table: pa.Table) -> pa.RecordBatch:
+    if table.num_rows > MOST_ROWS:
+        raise Unreadable(f"more than {MOST_ROWS} rows")
+    _check_names(form, table.column_names)
+    schema = form.schema
+    arrays: list[pa.Array] = [_timestamps(form, table)]
+    for field in list(schema)[1:]:
+        column = table.column(field.name).combine_chunks()
+        try:
+            arrays.append(column if column.type == field.type else column.cast(field.type))
+        except pa.ArrowException as error:
+            raise Unreadable(f"column {field.name}: {_short(error)}") from None
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _timestamps(form: RowForm, table: pa.Table) -> pa.Array:
+    """The timestamps in ms; 0 where tuples have none, and get their arrival's."""
+    if form.time_column is None:
+        return pa.array(np.zeros(table.num_rows, dtype=np.int64))
+    column = table.column(form.time_column).combine_chunks()
+    if column.null_count:
+        raise Unreadable(f"column {form.time_column}, the timestamp, is empty in a row")
+    kind = column.type
+    try:
+        if isinstance(kind, pa.TimestampType):
+            return column.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64())
+        if form.time_format in UNITS_MS:
+            return _from_number(column, form.time_format)
+        return _from_text(column.cast(pa.string()), form.time_format)
+    except (pa.ArrowException, OverflowError) as error:
+        problem = _short(error).split(" as a scalar")[0]
+        raise Unreadable(
+            f"column {form.time_column}, the timestamp, is not of format {form.time_format}: "
+            f"{problem}"
+        ) from None
+
+
+def _from_number(column: pa.Array, unit: str) -> pa.Array:
+    if pa.types.is_integer(column.type):
+        whole = column.cast(pa.int64())
+        if unit == "ms":
+            return whole
+        if unit == "s":
+            return pc.multiply_checked(whole, pa.scalar(1000, pa.int64()))
+        return pc.divide(whole, pa.scalar(round(1 / UNITS_MS[unit]), pa.int64()))
+    scaled = pc.multiply(column.cast(pa.float64()), UNITS_MS[unit])
+    return pc.floor(scaled).cast(pa.int64())
+
+
+def _from_text(column: pa.Array, pattern: str) -> pa.Array:
+    if pattern != ISO:
+        return pc.strptime(column, format=pattern, unit="ms").cast(pa.int64())
+    try:
+        return column.cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+    except pa.ArrowInvalid:
+        try:
+            return column.cast(pa.timestamp("ms")).cast(pa.int64())
+        except pa.ArrowInvalid:
+            # Finer than milliseconds.
+            fine = pa.timestamp("ns", "UTC")
+            return column.cast(fine).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+
+
+def _no_rows(form: RowForm) -> pa.Table:
+    return pa.schema([(n, form.written_type(n)) for n in form.names]).empty_table()
+
+
+def _short(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 300 else f"{text[:300]} …"

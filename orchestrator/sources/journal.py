@@ -1,0 +1,519 @@
+"""The journal of a live source: what it has taken in, with sequence numbers, on the site's disk.
+
+Nobody can ask a client for what it has sent once. Whatever a live source acknowledges is therefore
+in its journal first, and so is whatever its host numbers. A site that is killed and started again
+finds there how far the numbers had come, and continues them. Consumers that lack tuples are sent
+them from the journal. So a source with a journal is a `ResumableSource` like a recording.
+
+A *commit* holds the tuples that have become part of the stream, in its order; those that were
+accepted and wait for their turn; the clients' numbers of the batches that they came in. It is
+written and synced as a whole. One sync serves all batches that arrived meanwhile.
+
+    segment   = head, then entries; a file `<number>.journal`
+    entry     = length, checksum, header (msgpack), rows, waiting (messages of Arrow's IPC format)
+
+A head repeats what a process needs to continue, so that older segments can be dropped: the journal
+keeps its newest `retain_bytes`. A commit may be several entries, all but the last marked as
+unfinished. A process that was killed while it wrote leaves an unfinished commit behind, which
+nobody was told of: it is ignored. Every process begins a segment of its own. A lock keeps a
+process that was stopped and replaced from writing when it wakes up.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import threading
+import zlib
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from orchestrator.drivers import DriverError
+from orchestrator.folders import private_folder
+from streams.arrow_frame import FrameRefused, read_batch
+from streams.bounds import EventTime, Number
+from streams.chunk import NO_WATERMARK, Chunk, Position
+from topology.arrays import IntArray
+
+SEGMENT_BYTES = 16 * 2**20
+"""Size at which a segment ends."""
+
+MOST_CLIENTS = 16_384
+"""Clients and idempotency keys that are remembered. Beyond that the oldest are forgotten: a batch
+that comes again after so many others counts as a new one."""
+
+_prefix = struct.Struct("<II")
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an entry says besides its tuples.
+
+    Attributes
+    ----------
+    first_seq, rows
+        Number of its first tuple, and how many there are.
+    watermarks_ms, ingestion_times_us
+        Of its tuples: int64, little-endian. Empty: nothing has become part of the stream.
+    rows_bytes, waiting_bytes
+        Sizes of what follows.
+    complete_ms
+        The last watermark of the stream, after it.
+    watermark_ms, newest_ms
+        As of the orderer, after it. By arrival, the clock may advance its watermark unsaid.
+    clients
+        Client → the number of its last batch, of those that have sent some in it; in a head, of
+        all.
+    whole
+        Whether the commit ends with it.
+    """
+
+    first_seq: Number
+    rows: Number = 0
+    watermarks_ms: bytes = b""
+    ingestion_times_us: bytes = b""
+    rows_bytes: Number = 0
+    waiting_bytes: Number = 0
+    complete_ms: EventTime = NO_WATERMARK
+    watermark_ms: EventTime = NO_WATERMARK
+    newest_ms: EventTime = NO_WATERMARK
+    clients: list[tuple[str, Number]] = []
+    whole: bool = True
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Header)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What a source takes in at once.
+
+    Attributes
+    ----------
+    chunks
+        Parts of the stream, numbered.
+    waiting
+        Tuples that were accepted and have no number yet.
+    watermark_ms, newest_ms
+        As of the orderer, after it.
+    clients
+        Client → the number of its last batch.
+    """
+
+    chunks: Sequence[Chunk]
+    waiting: pa.RecordBatch | None
+    watermark_ms: int
+    newest_ms: int
+    clients: Sequence[tuple[str, int]] = ()
+
+
+@dataclass(slots=True)
+class _Entry:
+    """Where a part of the stream lies."""
+
+    watermark_ms: int
+    offset: int
+    length: int
+
+
+@dataclass(slots=True)
+class _Segment:
+    """A file, and the parts of the stream in it."""
+
+    path: Path
+    begin: Position
+    size_bytes: int = 0
+    entries: list[_Entry] = field(default_factory=list[_Entry])
+
+
+class Clients:
+    """The last batch of each client, of the latest `MOST_CLIENTS`."""
+
+    def __init__(self) -> None:
+        self._last: OrderedDict[str, int] = OrderedDict()
+
+    def last(self, client: str) -> int | None:
+        """The number of a client's last batch; None if it is unknown."""
+        return self._last.get(client)
+
+    def has(self, client: str, number: int) -> bool:
+        """Whether a batch has been taken in already."""
+        return self._last.get(client, -1) >= number
+
+    def note(self, client: str, number: int) -> None:
+        """Note a batch that is being taken in."""
+        self._last[client] = max(number, self._last.get(client, -1))
+        self._last.move_to_end(client)
+        if len(self._last) > MOST_CLIENTS:
+            self._last.popitem(last=False)
+
+    def all(self) -> list[tuple[str, int]]:
+        """Each client with its number, the latest last."""
+        return list(self._last.items())
+
+
+class Journal:
+    """The journal of one stream in one generation.
+
+    Parameters
+    ----------
+    folder
+        Its own; made if missing.
+    schema
+        The stream's.
+    retain_bytes
+        How much is kept.
+    sync
+        Whether the disk has a commit before `append` returns. Otherwise the operating system has
+        it, so that it outlives the process but not the machine.
+
+    Attributes
+    ----------
+    end
+        The cut after everything that has become part of the stream.
+    waiting
+        Tuples that another process accepted and did not number.
+    watermark_ms, newest_ms
+        As of that process's orderer.
+    clients
+        The last batches of clients.
+
+    Raises
+    ------
+    DriverError
+        Another process has it open, or it is damaged.
+    """
+
+    def __init__(
+        self, folder: Path, schema: pa.Schema, *, retain_bytes: int, sync: bool = True
+    ) -> None:
+        self._folder = private_folder(folder)
+        self._schema = schema
+        self._retain_bytes = retain_bytes
+        self._sync = sync
+        self._lock: int | None = self._locked()
+        self._changing = threading.Lock()
+        """The host's loop reads while the source's thread appends."""
+        self._segments: list[_Segment] = []
+        self._file: BinaryIO | None = None
+        self.end = Position()
+        self.watermark_ms = self.newest_ms = NO_WATERMARK
+        self.waiting = pa.RecordBatch.from_pylist([], schema=schema)
+        self.clients = Clients()
+        try:
+            self._recover()
+            self._begin_segment()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def retained(self) -> Position:
+        """The cut from which on the stream is kept."""
+        return self._segments[0].begin
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes of the disk."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def append(self, commit: Commit) -> None:
+        """Keep a commit for good.
+
+        Raises
+        ------
+        OSError
+            The disk does not take it. The journal must be opened anew.
+        """
+        if self._file is None:
+            raise DriverError("the journal is closed")
+        written: list[tuple[Header, bytes]] = []
+        for number, chunk in enumerate(commit.chunks or (None,)):
+            last = number >= len(commit.chunks) - 1
+            written.append(self._entry(chunk, commit, last=last))
+        segment = self._segments[-1]
+        offset = segment.size_bytes
+        self._write(b"".join(data for _, data in written))
+        for header, data in written:
+            if header.watermarks_ms:
+                with self._changing:
+                    segment.entries.append(_entry_of(header, offset, len(data)))
+                self.end = _cut(header)
+            offset += len(data)
+        for client, number in commit.clients:
+            self.clients.note(client, number)
+        self._note(commit)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its newest segment should end."""
+        return self._segments[-1].size_bytes >= SEGMENT_BYTES
+
+    def roll(self, waiting: pa.RecordBatch) -> None:
+        """Begin a segment, and drop the oldest beyond what is retained.
+
+        Parameters
+        ----------
+        waiting
+            All tuples that were accepted and have no number yet.
+        """
+        assert self._file is not None
+        self._file.close()
+        self.waiting = waiting
+        self._begin_segment()
+        with self._changing:
+            while len(self._segments) > 2 and self.size_bytes > self._retain_bytes:
+                self._segments.pop(0).path.unlink(missing_ok=True)
+
+    def _note(self, told: Commit | Header) -> None:
+        self.watermark_ms, self.newest_ms = told.watermark_ms, told.newest_ms
+
+    def read(self, after: Position, until: Position) -> Chunk | None:
+        """The part of the stream that follows `after`, as far as one entry goes; None if none does.
+
+        Raises
+        ------
+        DriverError
+            It is no longer kept, or has no such position.
+        """
+        if after.watermark_ms < self.retained.watermark_ms:
+            raise DriverError(
+                f"the journal begins at {self.retained}, and {after} is asked for: raise `retain`"
+            )
+        with self._changing:
+            following = next(self._following(after.watermark_ms), None)
+        if following is None:
+            return None
+        part = self._chunk(following[1], following[0])
+        if (cut := _cut_at(part, after.watermark_ms)) != after:
+            raise DriverError(
+                f"the journal {self._folder} stands at {cut} where a reader stands at {after}: it "
+                "is another one, or damaged"
+            )
+        rest = part.after(after)
+        return rest if rest is not None and rest.watermark_ms <= until.watermark_ms else None
+
+    def position_at(self, watermark_ms: int) -> Position:
+        """The cut after a watermark.
+
+        Raises
+        ------
+        DriverError
+            It is no longer kept.
+        """
+        if watermark_ms < self.retained.watermark_ms:
+            raise DriverError(f"the journal {self._folder} begins after {watermark_ms} ms")
+        with self._changing:
+            following = next(self._following(watermark_ms), None)
+        if following is None:
+            return Position(next_seq=self.end.next_seq, watermark_ms=watermark_ms)
+        return _cut_at(self._chunk(following[1], following[0]), watermark_ms)
+
+    def close(self) -> None:
+        """Release the files."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _locked(self) -> int:
+        lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            raise DriverError(f"another process has the journal {self._folder} open") from None
+        return lock
+
+    def _following(self, watermark_ms: int) -> Iterator[tuple[_Entry, _Segment]]:
+        for segment in self._segments:
+            first = bisect_right(segment.entries, watermark_ms, key=lambda e: e.watermark_ms)
+            for entry in segment.entries[first:]:
+                yield entry, segment
+
+    def _chunk(self, segment: _Segment, entry: _Entry) -> Chunk:
+        with segment.path.open("rb") as file:
+            file.seek(entry.offset)
+            data = file.read(entry.length)
+        length, checksum = _prefix.unpack_from(data)
+        payload = data[_prefix.size :]
+        if length != len(payload) or zlib.crc32(payload) != checksum:
+            raise DriverError(f"{segment.path} is damaged at byte {entry.offset}")
+        header, rows, _ = _parts(payload)
+        return self._decoded(header, rows)
+
+    def _decoded(self, header: Header, rows: bytes) -> Chunk:
+        try:
+            batch = read_batch(rows, self._schema)
+        except FrameRefused as error:
+            raise DriverError(f"the journal {self._folder} is damaged: {error}") from None
+        return Chunk(
+            first_seq=header.first_seq,
+            rows=batch,
+            watermarks_ms=np.frombuffer(header.watermarks_ms, dtype="<i8").astype(np.int64),
+            ingestion_times_us=np.frombuffer(header.ingestion_times_us, dtype="<i8").astype(
+                np.int64
+            ),
+        )
+
+    def _entry(self, chunk: Chunk | None, commit: Commit, *, last: bool) -> tuple[Header, bytes]:
+        header = Header(
+            first_seq=self.end.next_seq if chunk is None else chunk.first_seq,
+            rows=0 if chunk is None else chunk.rows.num_rows,
+            watermarks_ms=b"" if chunk is None else _bytes(chunk.watermarks_ms),
+            ingestion_times_us=b"" if chunk is None else _bytes(chunk.ingestion_times_us),
+            complete_ms=self.end.watermark_ms if chunk is None else chunk.watermark_ms,
+            watermark_ms=commit.watermark_ms,
+            newest_ms=commit.newest_ms,
+            clients=list(commit.clients) if last else [],
+            whole=last,
+        )
+        rows = None if chunk is None else chunk.rows
+        return header, _packed(header, rows, commit.waiting if last else None)
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        self._file.write(data)
+        self._file.flush()
+        if self._sync:
+            os.fdatasync(self._file.fileno())
+        self._segments[-1].size_bytes += len(data)
+
+    def _begin_segment(self) -> None:
+        """Begin a file with what a process needs to continue."""
+        number = _number(self._segments[-1].path) + 1 if self._segments else 0
+        path = self._folder / f"{number:012d}.journal"
+        # A former process may have begun it and written nothing whole.
+        path.unlink(missing_ok=True)
+        self._file = path.open("xb")
+        self._segments.append(_Segment(path=path, begin=self.end))
+        head = Header(
+            first_seq=self.end.next_seq,
+            complete_ms=self.end.watermark_ms,
+            watermark_ms=self.watermark_ms,
+            newest_ms=self.newest_ms,
+            clients=self.clients.all(),
+        )
+        self._write(_packed(head, None, self.waiting if self.waiting.num_rows else None))
+        _sync_folder(self._folder)
+
+    def _recover(self) -> None:
+        """Read what former processes have left."""
+        found = sorted(self._folder.glob("*.journal"), key=_number)
+        for path in found:
+            data = path.read_bytes()
+            segment = _Segment(path=path, begin=self.end)
+            waiting: list[pa.RecordBatch] = []
+            headed = False
+            for (offset, length), header, batch in self._entries(path, data):
+                if not headed:
+                    headed = True
+                    self.end = _cut(header)
+                    segment.begin = self.end
+                elif header.watermarks_ms:
+                    segment.entries.append(_entry_of(header, offset, length))
+                    self.end = _cut(header)
+                if batch is not None:
+                    waiting.append(batch)
+                for client, number in header.clients:
+                    self.clients.note(client, number)
+                self._note(header)
+                segment.size_bytes = offset + length
+            if not headed:
+                continue
+            self._segments.append(segment)
+            self.waiting = _after(waiting, self.watermark_ms, self._schema)
+
+    def _entries(
+        self, path: Path, data: bytes
+    ) -> Iterator[tuple[tuple[int, int], Header, pa.RecordBatch | None]]:
+        """Place, header and waiting tuples of each entry of whole commits."""
+        unfinished: list[tuple[tuple[int, int], Header, pa.RecordBatch | None]] = []
+        for offset, payload in _payloads(data):
+            try:
+                header, _, waiting = _parts(payload)
+                batch = read_batch(waiting, self._schema) if waiting else None
+            except (msgspec.DecodeError, FrameRefused, struct.error) as error:
+                raise DriverError(f"{path} is no journal of this stream: {error}") from None
+            unfinished.append(((offset, _prefix.size + len(payload)), header, batch))
+            if header.whole:
+                yield from unfinished
+                unfinished.clear()
+
+
+def _payloads(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Entries of a file with their offsets, up to the first that is damaged or incomplete."""
+    offset = 0
+    while offset + _prefix.size <= len(data):
+        length, checksum = _prefix.unpack_from(data, offset)
+        payload = data[offset + _prefix.size : offset + _prefix.size + length]
+        # Where a machine went down, zeros may follow.
+        if not length or len(payload) < length or zlib.crc32(payload) != checksum:
+            return
+        yield offset, payload
+        offset += _prefix.size + length
+
+
+def _packed(header: Header, rows: pa.RecordBatch | None, waiting: pa.RecordBatch | None) -> bytes:
+    parts = [b"" if batch is None else batch.serialize().to_pybytes() for batch in (rows, waiting)]
+    head = _encoder.encode(
+        msgspec.structs.replace(header, rows_bytes=len(parts[0]), waiting_bytes=len(parts[1]))
+    )
+    payload = b"".join([len(head).to_bytes(4, "little"), head, *parts])
+    return _prefix.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def _parts(payload: bytes) -> tuple[Header, bytes, bytes]:
+    begin = 4 + int.from_bytes(payload[:4], "little")
+    header = _decoder.decode(payload[4:begin])
+    end = begin + header.rows_bytes
+    return header, payload[begin:end], payload[end : end + header.waiting_bytes]
+
+
+def _entry_of(header: Header, offset: int, length: int) -> _Entry:
+    return _Entry(watermark_ms=header.complete_ms, offset=offset, length=length)
+
+
+def _cut_at(chunk: Chunk, watermark_ms: int) -> Position:
+    """The cut after a watermark that lies before the end of a part."""
+    known = int(np.searchsorted(chunk.timestamps, watermark_ms, side="right"))
+    return Position(next_seq=chunk.first_seq + known, watermark_ms=watermark_ms)
+
+
+def _cut(header: Header) -> Position:
+    return Position(next_seq=header.first_seq + header.rows, watermark_ms=header.complete_ms)
+
+
+def _after(waiting: list[pa.RecordBatch], watermark_ms: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Tuples after a watermark, in the order of their arrival."""
+    batches = [
+        batch.filter(pa.array(batch.column(0).to_numpy() > watermark_ms)) for batch in waiting
+    ]
+    return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _bytes(numbers: IntArray) -> bytes:
+    return numbers.astype("<i8").tobytes()
+
+
+def _number(path: Path) -> int:
+    return int(path.name.split(".")[0])
+
+
+def _sync_folder(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,241 @@
+"""Options that all live sources share, and how one of them is opened."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from orchestrator.drivers import DriverError
+from orchestrator.folders import path_part, private_folder
+from orchestrator.manifest.document import Field, Options, Section
+from orchestrator.manifest.units import duration_ms, memory_bytes
+from orchestrator.records import SourceAssignment
+from orchestrator.sources.driver import SourceContext, SourceDriver
+from orchestrator.sources.formats import ARRIVAL, ISO, UNITS_MS, RowForm
+from orchestrator.sources.intake import Intake, JournaledInput, LiveInput
+from orchestrator.sources.journal import Journal
+from orchestrator.sources.orderer import EventTime
+from orchestrator.sources.rejections import Rejections
+from streams.chunk import TIMESTAMP, stream_schema
+
+JOURNALS = "journal"
+"""Folder of the journals, in the site's."""
+
+LEAST_RETAIN_BYTES = 32 * 2**20
+"""Below that, a segment would not fit several times."""
+
+_identifier = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Durable(Enum):
+    """What input outlives, once it is acknowledged to whoever has sent it."""
+
+    MACHINE = "machine"
+    """The loss of the machine's power: the disk has it."""
+    PROCESS = "process"
+    """A killed site: the operating system has it."""
+    NOTHING = "no"
+    """The site's end loses what no consumer has, and the stream begins anew."""
+
+
+class LiveSource(SourceDriver, frozen=True, kw_only=True):
+    """A source that takes what others send it.
+
+    Attributes
+    ----------
+    time_column, time_format
+        Column with the timestamp, and how it is written; None: the timestamp is the arrival.
+    slack_ms
+        By how much tuples may come out of order.
+    idle_after_ms
+        Silence after which the clock advances the stream; None: never.
+    max_ahead_ms
+        How far a timestamp may lie ahead of the clock; None: as far as it likes.
+    advance_ms
+        How often the clock advances an idle stream.
+    durable
+        What acknowledged input outlives.
+    retain_bytes
+        How much of the stream the journal keeps, for consumers that lack some.
+    """
+
+    time_column: str | None = None
+    time_format: str = ISO
+    slack_ms: int = 0
+    idle_after_ms: int | None = 1000
+    max_ahead_ms: int | None = 60_000
+    advance_ms: float = 100.0
+    durable: Durable = Durable.MACHINE
+    retain_bytes: int = 128 * 2**20
+
+    own_options: ClassVar[Options] = {}
+
+    @classmethod
+    def read(cls, section: Section) -> Self:
+        """The driver's own options, and those that all share."""
+        given = section.given({**cls.own_options, **_options})
+        timestamp = given.pop("timestamp", {})
+        return cls(**timestamp, **given)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether it keeps a journal."""
+        return self.durable is not Durable.NOTHING
+
+    @property
+    def journaled(self) -> bool:
+        """Whether it keeps a journal."""
+        return self.resumable
+
+    @property
+    def paced(self) -> bool:
+        """Its tuples come when others send them."""
+        return False
+
+    @property
+    def waits(self) -> bool:
+        """Whoever sends waits."""
+        return True
+
+    def form(self, assignment: SourceAssignment) -> RowForm:
+        """The rows that a stream takes."""
+        return RowForm(
+            columns=assignment.columns,
+            time_column=self.time_column,
+            time_format=self.time_format,
+        )
+
+    def input(self, assignment: SourceAssignment, context: SourceContext) -> LiveInput:
+        """Open the stream's journal, and what leads to the host; nobody sends anything yet.
+
+        Raises
+        ------
+        DriverError
+            The journal cannot be used.
+        """
+        schema = stream_schema(assignment.columns)
+        time = EventTime(
+            by_arrival=self.time_column is None,
+            slack_ms=self.slack_ms,
+            idle_after_ms=self.idle_after_ms,
+            max_ahead_ms=self.max_ahead_ms,
+        )
+        folder = context.folder
+        if folder is not None:
+            private_folder(folder)
+        try:
+            journal = self._journal(assignment, folder)
+        except OSError as error:
+            raise DriverError(f"the journal cannot be opened: {error}") from None
+        kind = LiveInput if journal is None else JournaledInput
+        return kind(
+            assignment.stream,
+            Intake(schema, time, journal, context.clock_us()),
+            journal,
+            clock_us=context.clock_us,
+            wake=context.wake,
+            buffer_bytes=context.buffer_bytes,
+            advance_us=round(self.advance_ms * 1000),
+            rejections=Rejections(assignment.stream, folder, context.clock_us),
+        )
+
+    def _journal(self, assignment: SourceAssignment, folder: Path | None) -> Journal | None:
+        if self.durable is Durable.NOTHING or not assignment.resumes:
+            return None
+        if folder is None:
+            raise DriverError(
+                "the site has no folder for the stream's journal: set `archive` in its "
+                "configuration, or `durable: no` in the stream's manifest"
+            )
+        stream = private_folder(folder / JOURNALS) / path_part(assignment.stream)
+        own = stream / str(assignment.generation)
+        if assignment.start_at_us is not None and not own.exists():
+            raise DriverError(
+                f"the journal {own} is gone, and consumers rely on its numbers: delete the stream "
+                "and apply it again"
+            )
+        private_folder(stream)
+        journal = Journal(
+            own,
+            stream_schema(assignment.columns),
+            retain_bytes=self.retain_bytes,
+            sync=self.durable is Durable.MACHINE,
+        )
+        _drop_former(stream, assignment.generation)
+        return journal
+
+
+def _drop_former(stream: Path, generation: int) -> None:
+    """Remove the journals of former lives of a stream: nobody reads them any more."""
+    for folder in stream.iterdir():
+        if folder.name.isdigit() and int(folder.name) < generation:
+            for file in folder.iterdir():
+                file.unlink()
+            folder.rmdir()
+
+
+def _duration(field: Field) -> int:
+    return round(field.quantity(duration_ms))
+
+
+def _unless_off(field: Field) -> int | None:
+    """A duration; `off` stands for none."""
+    if field.node.value in ("off", "false", "never"):
+        return None
+    return round(field.quantity(duration_ms, positive=True))
+
+
+def _interval(field: Field) -> float:
+    return field.quantity(duration_ms, positive=True)
+
+
+def _durable(field: Field) -> Durable:
+    # YAML reads `no` as false.
+    if field.node.value == "no":
+        return Durable.NOTHING
+    return Durable(field.choice([each.value for each in Durable]))
+
+
+def _retain(field: Field) -> int:
+    size = field.quantity(memory_bytes, positive=True)
+    if size < LEAST_RETAIN_BYTES:
+        field.refuse(
+            "is too little for a journal", f"Write {LEAST_RETAIN_BYTES // 2**20}m or more."
+        )
+    return size
+
+
+def _timestamp(field: Field) -> dict[str, Any]:
+    if not field.is_mapping():
+        field.choice([ARRIVAL])
+        return {}
+    with field.section() as section:
+        column = section.need("column")
+        name = column.text()
+        if name == TIMESTAMP:
+            column.refuse("is the name of the stream's own timestamp", "Rename the column.")
+        given = section.given({"time_format": ("format", _time_format)})
+        return {"time_column": name, **given}
+
+
+def _time_format(field: Field) -> str:
+    text = field.text()
+    if text not in (*UNITS_MS, ISO) and "%" not in text:
+        field.refuse(
+            "is no format of a timestamp",
+            f"Write one of {', '.join(UNITS_MS)}, {ISO}, or a pattern such as '%d.%m.%Y %H:%M:%S'.",
+        )
+    return text
+
+
+_options: Options = {
+    "timestamp": ("timestamp", _timestamp),
+    "slack_ms": ("slack", _duration),
+    "idle_after_ms": ("idleAfter", _unless_off),
+    "max_ahead_ms": ("maxAhead", _unless_off),
+    "advance_ms": ("advance", _interval),
+    "durable": ("durable", _durable),
+    "retain_bytes": ("retain", _retain),
+}

@@ -1,0 +1,197 @@
+"""Event time of a live source: tuples that arrive in any order become a stream in order.
+
+Time comes from a column, or is the arrival. From a column, tuples may come out of order by `slack`:
+the *watermark* stays that far behind the newest timestamp, and one millisecond more, because more
+tuples of the newest timestamp may follow. Tuples wait until the watermark has reached them, and
+leave in the order of their timestamps; of equals, the earlier arrival comes first. A tuple at or
+before the watermark is *late*: its timestamp is complete, so it cannot enter any more, and is
+counted. A tuple further ahead of the clock than `max_ahead` is counted too, and does not enter: it
+would drag the watermark with it, and make everything else late.
+
+A source that is silent for `idle_after` must not hold up what is joined with it. Its watermark then
+advances with the clock, from where the newest tuple left it. By arrival, it always does. While the
+site was away, nobody could speak: silence begins when the source is opened.
+
+This is plain code without clock or thread. What it emits depends only on its input and the times
+that are passed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from streams.chunk import NO_WATERMARK
+from topology.arrays import BoolArray, IntArray
+
+MOST_WATERMARKS = 64
+"""Watermarks of one release. Engines divide their work there, and each costs something."""
+
+EARLIEST_MS = -62_135_596_800_000
+"""The year 1. An earlier timestamp is a mistake of its unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTime:
+    """How a source's event time advances.
+
+    Attributes
+    ----------
+    by_arrival
+        Whether the timestamp of a tuple is when it arrived.
+    slack_ms
+        By how much tuples may come out of order.
+    idle_after_ms
+        Silence after which the clock advances the watermark; None: never.
+    max_ahead_ms
+        How far a timestamp may lie ahead of the clock; None: as far as it likes.
+    """
+
+    by_arrival: bool = True
+    slack_ms: int = 0
+    idle_after_ms: int | None = 1000
+    max_ahead_ms: int | None = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusals:
+    """Number of tuples that did not enter."""
+
+    late: int = 0
+    ahead: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """A part of the stream that is complete up to its last watermark.
+
+    Attributes
+    ----------
+    rows
+        In order, with the stream's schema.
+    watermarks_ms
+        Rising, at least one; the last one is at or past every row.
+    """
+
+    rows: pa.RecordBatch
+    watermarks_ms: IntArray
+
+
+@dataclass(slots=True)
+class Orderer:
+    """Tuples of one stream that wait for their turn.
+
+    Attributes
+    ----------
+    schema
+        The stream's: the timestamp first.
+    time
+        How event time advances.
+    watermark_ms
+        Everything up to it has been released.
+    newest_ms
+        The newest timestamp that was accepted.
+    arrived_us
+        When a tuple was last accepted, cluster clock; or the source was opened, if that is later.
+    """
+
+    schema: pa.Schema
+    time: EventTime
+    watermark_ms: int = NO_WATERMARK
+    newest_ms: int = NO_WATERMARK
+    arrived_us: int = 0
+    _waiting: list[pa.RecordBatch] = field(default_factory=list[pa.RecordBatch])
+
+    @property
+    def waiting(self) -> pa.RecordBatch:
+        """Tuples that were accepted and not released, in the order of their arrival."""
+        return pa.concat_batches(self._waiting) if self._waiting else self._none()
+
+    def resume(
+        self, watermark_ms: int, newest_ms: int, waiting: pa.RecordBatch, now_us: int
+    ) -> None:
+        """Continue where another process was."""
+        self.watermark_ms, self.newest_ms, self.arrived_us = watermark_ms, newest_ms, now_us
+        self._waiting = [waiting] if waiting.num_rows else []
+
+    def accept(self, rows: pa.RecordBatch, arrived_us: int) -> tuple[pa.RecordBatch, Refusals]:
+        """Take tuples in; returns those that wait now, and how many were refused.
+
+        Parameters
+        ----------
+        rows
+            With the stream's schema. By arrival, the timestamps are replaced.
+        """
+        if not rows.num_rows:
+            return rows, Refusals()
+        if self.time.by_arrival:
+            stamp = max(arrived_us // 1000, self.watermark_ms + 1, self.newest_ms)
+            rows = _stamped(rows, np.full(rows.num_rows, stamp, dtype=np.int64), self.schema)
+            return self._wait(rows, stamp, arrived_us), Refusals()
+        timestamps: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
+        late: BoolArray = timestamps <= max(self.watermark_ms, EARLIEST_MS)
+        ahead: BoolArray = np.zeros(len(timestamps), dtype=np.bool_)
+        if self.time.max_ahead_ms is not None:
+            ahead = timestamps > arrived_us // 1000 + self.time.max_ahead_ms
+        refusals = Refusals(late=int(np.count_nonzero(late)), ahead=int(np.count_nonzero(ahead)))
+        if refusals.late or refusals.ahead:
+            admitted = ~(late | ahead)
+            rows, timestamps = rows.filter(pa.array(admitted)), timestamps[admitted]
+        if not rows.num_rows:
+            return rows, refusals
+        return self._wait(rows, int(timestamps.max()), arrived_us), refusals
+
+    def release(self, now_us: int) -> Released | None:
+        """What is complete by now; None if nothing is that was not before."""
+        target_ms = self._target_ms(now_us)
+        if target_ms <= self.watermark_ms:
+            return None
+        self.watermark_ms = target_ms
+        rows = self.waiting
+        timestamps: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
+        if len(timestamps) > 1 and np.any(timestamps[1:] < timestamps[:-1]):
+            order = np.argsort(timestamps, kind="stable")
+            rows, timestamps = rows.take(pa.array(order)), timestamps[order]
+        count = int(np.searchsorted(timestamps, target_ms, side="right"))
+        self._waiting = [rows.slice(count)] if count < rows.num_rows else []
+        return Released(
+            rows=rows.slice(0, count),
+            watermarks_ms=_watermarks_ms(timestamps[:count], target_ms),
+        )
+
+    def _wait(self, rows: pa.RecordBatch, newest_ms: int, arrived_us: int) -> pa.RecordBatch:
+        self.newest_ms = max(self.newest_ms, newest_ms)
+        self.arrived_us = max(self.arrived_us, arrived_us)
+        self._waiting.append(rows)
+        return rows
+
+    def _target_ms(self, now_us: int) -> int:
+        """The watermark that holds now."""
+        if self.time.by_arrival:
+            # Whatever arrives from now on gets a later timestamp.
+            return max(now_us // 1000 - 1, self.newest_ms)
+        if self.newest_ms == NO_WATERMARK:
+            return NO_WATERMARK
+        target_ms = self.newest_ms - self.time.slack_ms - 1
+        silent_ms = (now_us - self.arrived_us) // 1000
+        idle_after_ms = self.time.idle_after_ms
+        if idle_after_ms is not None and silent_ms >= idle_after_ms:
+            idle_ms = self.newest_ms - self.time.slack_ms + silent_ms - idle_after_ms
+            target_ms = max(target_ms, idle_ms)
+        return target_ms
+
+    def _none(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([], schema=self.schema)
+
+
+def _stamped(rows: pa.RecordBatch, timestamps: IntArray, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(timestamps), *rows.columns[1:]], schema=schema)
+
+
+def _watermarks_ms(timestamps: IntArray, target_ms: int) -> IntArray:
+    """Some of the timestamps, evenly by tuples, and the target."""
+    if len(timestamps) > MOST_WATERMARKS:
+        timestamps = timestamps[np.linspace(0, len(timestamps) - 1, MOST_WATERMARKS).astype(int)]
+    return np.union1d(timestamps, np.array([target_ms], dtype=np.int64))

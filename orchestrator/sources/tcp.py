@@ -1,0 +1,236 @@
+"""The source driver `tcp`: lines of JSON or CSV over plain connections, as `nc` sends them.
+
+Each connection has a thread, which parses what has come as a whole. A line that cannot be read is
+counted and written down with the reason; the others enter. If there is no room, the connection is
+not read, so that the client's own writes wait.
+
+A client of plain TCP does not learn what has entered. With `acknowledge`, the site answers with the
+number of lines of the connection that are in the journal, a number a line. What is on its way when
+a site is killed must be sent again by the client, and may then enter twice: whoever needs more uses
+the driver `http`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from typing import ClassVar, Self
+
+from orchestrator.drivers import DriverError
+from orchestrator.listening import Endpoint, need_token, read_endpoint, read_token, same_token
+from orchestrator.manifest.document import Field, Options, Section
+from orchestrator.records import SourceAssignment
+from orchestrator.sources.driver import OpenSource, SourceContext
+from orchestrator.sources.formats import Format, RowForm, salvage
+from orchestrator.sources.intake import LiveInput
+from orchestrator.sources.live import LiveSource
+
+READ_BYTES = 2**18
+"""What is read of a connection at once."""
+
+MOST_LINE_BYTES = 2**20
+"""A line that is longer ends its connection: it would have to be held in memory."""
+
+TOKEN_TIMEOUT_S = 10.0
+"""How long a client may take to show its token."""
+
+_log = logging.getLogger("vivace.tcp")
+
+
+class Tcp(LiveSource, frozen=True, kw_only=True):
+    """Lines that clients send over TCP.
+
+    Attributes
+    ----------
+    listen
+        Where.
+    format
+        `csv` or `json`.
+    header
+        Whether the first line of each connection names the columns (CSV only).
+    acknowledge
+        Whether the site answers how many lines are in the journal.
+    token_file
+        If there is one, each connection begins with a line `token …`.
+    connections
+        How many there may be at a time.
+    """
+
+    listen: Endpoint = Endpoint()
+    format: Format = Format.CSV
+    header: bool = False
+    acknowledge: bool = False
+    token_file: str | None = None
+    connections: int = 64
+
+    own_options: ClassVar[Options] = {
+        "listen": ("listen", read_endpoint),
+        "format": (
+            "format",
+            lambda field: Format(field.choice([Format.CSV.value, Format.JSON.value])),
+        ),
+        "header": ("header", Field.boolean),
+        "acknowledge": ("acknowledge", Field.boolean),
+        "token_file": ("tokenFile", lambda field: str(field.path())),
+        "connections": ("connections", Field.count),
+    }
+
+    @classmethod
+    def read(cls, section: Section) -> Self:
+        """The manifest's `from: {tcp: …}`."""
+        made = super().read(section)
+        need_token(section.get("listen"), made.listen, made.token_file)
+        if made.header and made.format is not Format.CSV:
+            section.need("header").refuse("is for CSV only", "Remove it, or write `format: csv`.")
+        return made
+
+    def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSource:
+        """Listen."""
+        token = read_token(self.token_file)
+        opened = self.input(assignment, context)
+        try:
+            listener = Listener(self, self.form(assignment), opened, token)
+        except OSError as error:
+            opened.close()
+            raise DriverError(f"cannot listen at {self.listen}: {error}") from None
+        opened.on_close(listener.close)
+        opened.start()
+        listener.start()
+        return opened
+
+
+class Listener:
+    """The connections of one stream."""
+
+    def __init__(self, options: Tcp, form: RowForm, opened: LiveInput, token: str | None) -> None:
+        self._options = options
+        self._form = form
+        self._input = opened
+        self._token = token
+        address = (options.listen.host, options.listen.port)
+        family = socket.AF_INET6 if ":" in options.listen.host else socket.AF_INET
+        self._server = socket.create_server(address, family=family)
+        port = self._server.getsockname()[1]
+        opened.address = str(Endpoint(host=options.listen.host, port=port))
+        self._lock = threading.Lock()
+        self._connections: set[socket.socket] = set()
+        self._closing = False
+        self._thread = threading.Thread(
+            target=self._accept, name=f"tcp {opened.stream}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to accept connections."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End all connections."""
+        self._closing = True
+        # A blocked `accept` notices only this.
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        with self._lock:
+            for connection in self._connections:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while not self._closing:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                if not self._closing:
+                    continue
+                return
+            with self._lock:
+                if self._closing or len(self._connections) >= self._options.connections:
+                    connection.close()
+                    self._input.rejections.malformed(b"", "a connection too many was refused")
+                    continue
+                self._connections.add(connection)
+            threading.Thread(
+                target=self._serve, args=(connection,), name="tcp client", daemon=True
+            ).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            Lines(self._options, self._form, self._input, self._token, connection).read()
+        except (OSError, DriverError) as error:
+            _log.debug("%s: a connection ended: %s", self._input.stream, error)
+        finally:
+            with self._lock:
+                self._connections.discard(connection)
+            connection.close()
+
+
+class Lines:
+    """The lines of one connection."""
+
+    def __init__(
+        self,
+        options: Tcp,
+        form: RowForm,
+        opened: LiveInput,
+        token: str | None,
+        connection: socket.socket,
+    ) -> None:
+        self._options = options
+        self._form = form
+        self._input = opened
+        self._token = token
+        self._connection = connection
+        self._header: bytes | None = None
+        self._count = 0
+
+    def read(self) -> None:
+        """Bring lines in until the client ends.
+
+        Raises
+        ------
+        OSError
+            The connection broke.
+        DriverError
+            The source has ended.
+        """
+        rest = b""
+        if self._token is not None:
+            self._connection.settimeout(TOKEN_TIMEOUT_S)
+        while data := self._connection.recv(READ_BYTES):
+            head, newline, tail = (rest + data).rpartition(b"\n")
+            if len(tail) > MOST_LINE_BYTES:
+                self._reject(tail, f"a line is longer than {MOST_LINE_BYTES} bytes")
+                return
+            rest = tail
+            if newline and not self._take(head.split(b"\n")):
+                return
+        if rest.strip():
+            self._reject(rest, "the connection ended within this line")
+
+    def _take(self, lines: list[bytes]) -> bool:
+        """Bring lines in; False if the connection must end."""
+        if self._token is not None:
+            word, _, given = lines.pop(0).decode("utf-8", "replace").strip().partition(" ")
+            if word != "token" or not same_token(given, self._token):
+                # What it sent may be a secret.
+                self._reject(b"", "a connection showed a wrong token, or none")
+                return False
+            self._token = None
+            self._connection.settimeout(None)
+        if self._options.header and self._header is None and lines:
+            self._header = lines.pop(0)
+        taken = len(lines)
+        lines = [line for line in lines if line.strip()]
+        header, written = self._header, self._options.format
+        for batch in salvage(self._form, written, lines, self._reject, header=header):
+            self._input.push(batch, answers=self._options.acknowledge)
+        if self._options.acknowledge:
+            self._count += taken
+            self._connection.sendall(b"%d\n" % self._count)
+        return True
+
+    def _reject(self, line: bytes, reason: str) -> None:
+        self._input.rejections.malformed(line, reason)

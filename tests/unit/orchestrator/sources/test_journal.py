@@ -1,0 +1,168 @@
+"""The journal: what was appended is there again, whatever a killed process left behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from orchestrator.drivers import DriverError
+from orchestrator.sources import journal as journals
+from orchestrator.sources.journal import Commit, Journal
+from streams.chunk import NO_WATERMARK, Chunk, Position, stream_schema
+
+SCHEMA = stream_schema({"number": "int"})
+END = Position(next_seq=10**6, watermark_ms=10**9)
+
+Open = Callable[[], Journal]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Open:
+    """Opens the journal; a former one is closed, as by the end of its process."""
+    made: list[Journal] = []
+
+    def open_it() -> Journal:
+        if made:
+            made[-1].close()
+        made.append(Journal(tmp_path / "j", SCHEMA, retain_bytes=2**20))
+        return made[-1]
+
+    return open_it
+
+
+def rows(*timestamps: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"_ts": timestamps, "number": timestamps}, schema=SCHEMA)
+
+
+def chunk(first_seq: int, *timestamps: int, watermark_ms: int | None = None) -> Chunk:
+    last = timestamps[-1] if watermark_ms is None else watermark_ms
+    watermarks_ms = np.unique(np.array([*timestamps, last], dtype=np.int64))
+    return Chunk(
+        first_seq=first_seq,
+        rows=rows(*timestamps),
+        watermarks_ms=watermarks_ms,
+        ingestion_times_us=watermarks_ms * 7,
+    )
+
+
+def commit(
+    *chunks: Chunk, waiting: tuple[int, ...] = (), client: tuple[str, int] | None = None
+) -> Commit:
+    watermark_ms = chunks[-1].watermark_ms if chunks else NO_WATERMARK
+    return Commit(
+        chunks=chunks,
+        waiting=rows(*waiting) if waiting else None,
+        watermark_ms=watermark_ms,
+        newest_ms=max([watermark_ms, *waiting]),
+        clients=[client] if client else [],
+    )
+
+
+def everything(journal: Journal, after: Position | None = None) -> list[int]:
+    numbers: list[int] = []
+    cut = after or journal.retained
+    while (part := journal.read(cut, END)) is not None:
+        assert part.first_seq == cut.next_seq
+        numbers += part.rows.column(1).to_pylist()
+        cut = part.end
+    return numbers
+
+
+def test_what_was_appended_is_there_again(opened: Open) -> None:
+    journal = opened()
+    journal.append(commit(chunk(0, 1, 2, 2), chunk(3, 5), waiting=(9, 8), client=("c", 4)))
+    journal.append(commit(chunk(4, 8), waiting=(11,)))
+    again = opened()
+    assert again.end == Position(next_seq=5, watermark_ms=8)
+    assert everything(again) == [1, 2, 2, 5, 8]
+    assert again.waiting.column(0).to_pylist() == [9, 11]
+    assert again.newest_ms == 11
+    assert again.clients.has("c", 4)
+    assert not again.clients.has("c", 5)
+    part = again.read(Position(), END)
+    assert part is not None
+    assert part.ingestion_times_us.tolist() == [7, 14]
+
+
+def test_every_process_continues_and_remembers_all_of_them(opened: Open) -> None:
+    for number in range(4):
+        journal = opened()
+        assert journal.end.next_seq == number
+        journal.append(commit(chunk(number, 10 * number), client=(f"c{number}", 1)))
+    again = opened()
+    assert everything(again) == [0, 10, 20, 30]
+    assert all(again.clients.has(f"c{number}", 1) for number in range(4))
+    assert opened().end == Position(next_seq=4, watermark_ms=30)
+
+
+@pytest.mark.parametrize("cut", [1, 7, 8, 9, 40, 90])
+def test_a_commit_that_was_not_written_whole_is_ignored(
+    opened: Open, tmp_path: Path, cut: int
+) -> None:
+    journal = opened()
+    journal.append(commit(chunk(0, 1)))
+    path = next((tmp_path / "j").glob("*.journal"))
+    size = path.stat().st_size
+    journal.append(commit(chunk(1, 2), chunk(2, 3), client=("c", 1)))
+    journal.close()
+    data = path.read_bytes()
+    assert len(data) > size + 90
+    path.write_bytes(data[:-cut])
+    again = opened()
+    assert again.end == Position(next_seq=1, watermark_ms=1)
+    assert not again.clients.has("c", 1)
+    again.append(commit(chunk(1, 7)))
+    assert everything(opened()) == [1, 7]
+
+
+def test_zeros_after_the_end_are_no_entries(opened: Open, tmp_path: Path) -> None:
+    opened().append(commit(chunk(0, 1)))
+    path = next((tmp_path / "j").glob("*.journal"))
+    with path.open("ab") as file:
+        file.write(bytes(4096))
+    assert everything(opened()) == [1]
+
+
+def test_reading_begins_in_the_middle_of_a_part(opened: Open) -> None:
+    journal = opened()
+    journal.append(commit(chunk(0, 1, 2, 3), chunk(3, 5)))
+    assert everything(journal, Position(next_seq=2, watermark_ms=2)) == [3, 5]
+    assert journal.position_at(2) == Position(next_seq=2, watermark_ms=2)
+    assert journal.position_at(4) == Position(next_seq=3, watermark_ms=4)
+    assert journal.position_at(99) == Position(next_seq=4, watermark_ms=99)
+    with pytest.raises(DriverError, match="another one"):
+        journal.read(Position(next_seq=1, watermark_ms=2), END)
+
+
+def test_the_oldest_segments_go_and_the_rest_says_where_it_begins(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "SEGMENT_BYTES", 2**18)
+    journal = opened()
+    seq = 0
+    while journal.retained == Position():
+        stamps = range(seq, seq + 5000)
+        journal.append(commit(chunk(seq, *stamps), waiting=(seq + 6000,), client=("c", seq)))
+        seq += 5000
+        if journal.is_full:
+            journal.roll(rows(seq + 1000))
+    begin = journal.retained
+    assert begin.next_seq % 5000 == 0
+    assert journal.size_bytes < 2**20 + 2**19
+    assert everything(journal) == list(range(begin.next_seq, seq))
+    with pytest.raises(DriverError, match="begins at"):
+        journal.read(Position(), END)
+    again = opened()
+    assert again.retained == begin
+    assert again.clients.has("c", seq - 5000)
+    assert again.waiting.column(0).to_pylist() == [seq + 1000]
+
+
+def test_a_second_process_is_refused(opened: Open, tmp_path: Path) -> None:
+    opened()
+    with pytest.raises(DriverError, match="another process"):
+        Journal(tmp_path / "j", SCHEMA, retain_bytes=2**20)

@@ -1,0 +1,111 @@
+"""Event time: order, slack, late tuples, idle sources, timestamps in the future."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from orchestrator.sources.orderer import EventTime, Orderer, Refusals, Released
+from streams.chunk import NO_WATERMARK, stream_schema
+
+SCHEMA = stream_schema({"number": "int"})
+NOW_US = 10_000_000
+NOW_MS = NOW_US // 1000
+
+
+def rows(*timestamps: int, numbers: Sequence[int] = ()) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {"_ts": timestamps, "number": numbers or range(len(timestamps))}, schema=SCHEMA
+    )
+
+
+def by_column(**options: int | None) -> Orderer:
+    given = {"slack_ms": 0, "idle_after_ms": None, "max_ahead_ms": None, **options}
+    return Orderer(SCHEMA, EventTime(by_arrival=False, **given))  # pyright: ignore
+
+
+def content(released: Released | None) -> list[tuple[int, int]]:
+    return [] if released is None else [tuple(r.values()) for r in released.rows.to_pylist()]
+
+
+def test_newest_timestamp_waits_for_a_later_one() -> None:
+    orderer = by_column()
+    orderer.accept(rows(1, 2, 2), NOW_US)
+    released = orderer.release(NOW_US)
+    assert content(released) == [(1, 0)]
+    assert released is not None
+    assert released.watermarks_ms.tolist() == [1]
+    assert orderer.release(NOW_US) is None
+    orderer.accept(rows(2, 3), NOW_US)
+    assert content(orderer.release(NOW_US)) == [(2, 1), (2, 2), (2, 0)]
+
+
+def test_slack_brings_tuples_into_order_and_equals_keep_their_arrival() -> None:
+    orderer = by_column(slack_ms=10)
+    orderer.accept(rows(20, 15, 12, numbers=(1, 2, 3)), NOW_US)
+    orderer.accept(rows(12, 30, numbers=(4, 5)), NOW_US)
+    assert content(orderer.release(NOW_US)) == [(12, 3), (12, 4), (15, 2)]
+    assert orderer.watermark_ms == 19
+
+
+def test_late_tuples_are_counted_and_do_not_enter() -> None:
+    orderer = by_column()
+    orderer.accept(rows(5, 6), NOW_US)
+    orderer.release(NOW_US)
+    accepted, refused = orderer.accept(rows(4, 5, 6, 7), NOW_US)
+    assert refused == Refusals(late=2)
+    assert accepted.column(0).to_pylist() == [6, 7]
+
+
+def test_a_timestamp_far_ahead_does_not_drag_the_watermark() -> None:
+    orderer = by_column(max_ahead_ms=1000)
+    _, refused = orderer.accept(rows(NOW_MS, NOW_MS + 1001, NOW_MS + 1000), NOW_US)
+    assert refused == Refusals(ahead=1)
+    assert orderer.newest_ms == NOW_MS + 1000
+
+
+def test_an_idle_source_advances_with_the_clock_and_never_goes_back() -> None:
+    orderer = by_column(idle_after_ms=500, slack_ms=10)
+    orderer.accept(rows(100), NOW_US)
+    orderer.release(NOW_US)
+    assert orderer.watermark_ms == 89
+    assert orderer.release(NOW_US + 499_000) is None
+    released = orderer.release(NOW_US + 520_000)
+    assert content(released) == [(100, 0)]
+    assert orderer.watermark_ms == 110
+    _, refused = orderer.accept(rows(110, 111), NOW_US + 521_000)
+    assert refused == Refusals(late=1)
+    assert orderer.release(NOW_US + 521_000) is None
+
+
+def test_a_source_that_never_spoke_advances_by_arrival_only() -> None:
+    assert by_column(idle_after_ms=1).release(NOW_US) is None
+    orderer = Orderer(SCHEMA, EventTime())
+    assert orderer.watermark_ms == NO_WATERMARK
+    assert orderer.release(NOW_US) is not None
+    assert orderer.watermark_ms == NOW_MS - 1
+
+
+def test_timestamps_by_arrival_rise_and_are_complete_at_once() -> None:
+    orderer = Orderer(SCHEMA, EventTime())
+    stamps: list[int] = []
+    for _ in range(3):
+        orderer.accept(rows(0, 0), NOW_US)
+        released = orderer.release(NOW_US)
+        assert released is not None
+        stamps += released.rows.column(0).to_pylist()
+    assert stamps == [NOW_MS, NOW_MS, NOW_MS + 1, NOW_MS + 1, NOW_MS + 2, NOW_MS + 2]
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 1000])
+def test_few_watermarks_however_many_timestamps(count: int) -> None:
+    orderer = by_column()
+    orderer.accept(rows(*range(count), count + 5), NOW_US)
+    released = orderer.release(NOW_US)
+    assert released is not None
+    watermarks_ms = released.watermarks_ms.tolist()
+    assert watermarks_ms == sorted(set(watermarks_ms))
+    assert watermarks_ms[-1] == count + 4
+    assert len(watermarks_ms) <= 65

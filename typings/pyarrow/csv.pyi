@@ -1,0 +1,35 @@
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyarrow import DataType, Table
+
+class ReadOptions:
+    def __init__(
+        self,
+        *,
+        use_threads: bool = True,
+        block_size: int | None = None,
+        column_names: Sequence[str] | None = None,
+    ) -> None: ...
+
+class ParseOptions:
+    def __init__(self, *, newlines_in_values: bool = False) -> None: ...
+
+class ConvertOptions:
+    def __init__(
+        self,
+        *,
+        column_types: Mapping[str, DataType] | None = None,
+        include_columns: Sequence[str] | None = None,
+        null_values: Sequence[str] | None = None,
+        strings_can_be_null: bool = False,
+        quoted_strings_can_be_null: bool = True,
+    ) -> None: ...
+
+def read_csv(
+    input_file: Any,
+    read_options: ReadOptions | None = None,
+    parse_options: ParseOptions | None = None,
+    convert_options: ConvertOptions | None = None,
+) -> Table: ...
+def write_csv(data: Table, output_file: Any) -> None: ...
