@@ -19,7 +19,7 @@ from orchestrator.folders import path_part
 from orchestrator.host.events import SourceEmitted
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import SourceContext, SourceDriver
-from orchestrator.sources.intake import Intake, JournaledInput
+from orchestrator.sources.ingestion import Ingestion, JournaledInput
 from orchestrator.sources.journal import Journal
 from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
@@ -83,7 +83,7 @@ class Pushed(SourceDriver, frozen=True, kw_only=True):
         time = EventTime(by_arrival=False, idle_after_ms=self.interval_ms, max_ahead_ms=None)
         opened = JournaledInput(
             assignment.stream,
-            Intake(schema, time, journal, context.clock_us()),
+            Ingestion(schema, time, journal, context.clock_us()),
             journal,
             clock_us=context.clock_us,
             wake=context.wake,
@@ -140,7 +140,7 @@ class OpenPushed:
             return None
         while (sent := self._client.emit(start_at_us, now_us)) is not None:
             for number, rows in self._batches(sent.rows):
-                self._input.push(rows, client=CLIENT, number=number, answers=False)
+                self._input.push(rows, client=CLIENT, number=number, confirms=False)
                 self._input.commit()
         self._input.commit()
         self._commit_us = now_us

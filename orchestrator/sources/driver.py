@@ -7,7 +7,7 @@ keeps them until every subscriber has processed them, and sends them.
 
 A source that is *paced* has a time axis of its own, which begins when the stream starts: a
 recording. A *live* source takes what others send it, on threads of its own
-(`orchestrator.sources.intake`). It wakes the loop when it has something.
+(`orchestrator.sources.ingestion`). It wakes the loop when it has something.
 
 There is one open source a stream. Its site may be killed and started again. A source is *resumable*
 if it can then continue: its content is numbered alike by every process that reads it, and can be

@@ -14,7 +14,7 @@ from orchestrator.manifest.units import duration_ms, memory_bytes
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import SourceContext, SourceDriver
 from orchestrator.sources.formats import ARRIVAL, ISO, UNITS_MS, RowForm
-from orchestrator.sources.intake import Intake, JournaledInput, LiveInput
+from orchestrator.sources.ingestion import Ingestion, JournaledInput, LiveInput
 from orchestrator.sources.journal import Journal
 from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
@@ -132,7 +132,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         kind = LiveInput if journal is None else JournaledInput
         return kind(
             assignment.stream,
-            Intake(schema, time, journal, context.clock_us()),
+            Ingestion(schema, time, journal, context.clock_us()),
             journal,
             clock_us=context.clock_us,
             wake=context.wake,

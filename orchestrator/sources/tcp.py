@@ -4,10 +4,10 @@ Each connection has a thread, which parses what has come as a whole. A line that
 counted and written down with the reason; the others enter. If there is no room, the connection is
 not read, so that the client's own writes wait.
 
-A client of plain TCP does not learn what has entered. With `acknowledge`, the site answers with the
-number of lines of the connection that are in the journal, a number a line. What is on its way when
-a site is killed must be sent again by the client, and may then enter twice: whoever needs more uses
-the driver `http`.
+A client of plain TCP does not learn what has entered. With `acknowledge`, the site responds with
+the number of lines of the connection that are in the journal, a number a line. What is on its way
+when a site is killed must be sent again by the client, and may then enter twice: whoever needs more
+uses the driver `http`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from orchestrator.manifest.document import Field, Options, Section
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import OpenSource, SourceContext
 from orchestrator.sources.formats import Format, RowForm, salvage
-from orchestrator.sources.intake import LiveInput
+from orchestrator.sources.ingestion import LiveInput
 from orchestrator.sources.live import LiveSource
 
 READ_BYTES = 2**18
@@ -51,7 +51,7 @@ class Tcp(LiveSource, frozen=True, kw_only=True):
     header
         Whether the first line of each connection names the columns (CSV only).
     acknowledge
-        Whether the site answers how many lines are in the journal.
+        Whether the site responds how many lines are in the journal.
     token_file
         If there is one, each connection begins with a line `token …`.
     connections
@@ -226,7 +226,7 @@ class Lines:
         lines = [line for line in lines if line.strip()]
         header, written = self._header, self._options.format
         for batch in salvage(self._form, written, lines, self._reject, header=header):
-            self._input.push(batch, answers=self._options.acknowledge)
+            self._input.push(batch, confirms=self._options.acknowledge)
         if self._options.acknowledge:
             self._count += taken
             self._connection.sendall(b"%d\n" % self._count)

@@ -2,7 +2,7 @@
 
 Readers (connections, requests, files) parse on threads of their own and `push` batches. One thread
 a stream, `LiveInput`, takes all that have come, brings their tuples into order, numbers what is
-complete, and has the journal keep it. Then it answers the readers, and wakes the host's loop, which
+complete, and has the journal keep it. Then it tells the readers, and wakes the host's loop, which
 asks for what has entered. While one commit is being written, the next batches gather.
 
 *Once.* A batch may carry the name of its client and a number. A batch whose number the client has
@@ -93,7 +93,7 @@ class Taken:
     repeated: bool = False
 
 
-class Intake:
+class Ingestion:
     """Order, numbers and journal of one live stream: plain code, called by one thread at a time.
 
     Parameters
@@ -134,7 +134,7 @@ class Intake:
         Raises
         ------
         OSError
-            The journal cannot be written. The intake must be made anew.
+            The journal cannot be written. The ingestion must be made anew.
         """
         waiting: list[pa.RecordBatch] = []
         clients: list[tuple[str, int]] = []
@@ -236,16 +236,16 @@ def _taken(accepted: int, refused: Refusals) -> Taken:
 
 
 class LiveInput:
-    """An open live source: an intake with a thread, between readers and the host's loop.
+    """An open live source: an ingestion with a thread, between readers and the host's loop.
 
     Parameters
     ----------
     stream
         Its name.
-    intake
+    ingestion
         Order and numbers; only the thread uses it.
     journal
-        The intake's; None: it has none.
+        The ingestion's; None: it has none.
     clock_us
         The cluster's clock.
     wake
@@ -261,7 +261,7 @@ class LiveInput:
     def __init__(
         self,
         stream: str,
-        intake: Intake,
+        ingestion: Ingestion,
         journal: Journal | None,
         *,
         clock_us: Callable[[], int],
@@ -273,7 +273,7 @@ class LiveInput:
         self.stream = stream
         self.address: str | None = None
         self.rejections = rejections
-        self._intake = intake
+        self._ingestion = ingestion
         self._journal = journal
         self._clock_us = clock_us
         self._wake = wake
@@ -284,7 +284,7 @@ class LiveInput:
         self._ready: deque[Chunk] = deque()
         self._pushed_bytes = self._ready_bytes = 0
         self._ready_from_ms = NO_WATERMARK
-        self._end = intake.end
+        self._end = ingestion.end
         self._emitted = Position()
         self._closing = False
         self._error: Exception | None = None
@@ -306,7 +306,7 @@ class LiveInput:
         client: str = "",
         number: int = 0,
         waits: bool = True,
-        answers: bool = True,
+        confirms: bool = True,
     ) -> Taken:
         """Bring a batch in; returns when it is in the journal.
 
@@ -314,7 +314,7 @@ class LiveInput:
         ----------
         waits
             Whether to wait for room.
-        answers
+        confirms
             Whether to wait for the outcome. Otherwise nothing is known of it.
 
         Raises
@@ -335,7 +335,7 @@ class LiveInput:
             self._pushed.append(push)
             self._pushed_bytes += size_bytes
             self._changed.notify_all()
-        if not answers:
+        if not confirms:
             return Taken()
         push.done.wait()
         if push.outcome is None:
@@ -448,7 +448,7 @@ class LiveInput:
             count = min(len(self._pushed), BATCHES_AT_ONCE)
             pushes = [self._pushed.popleft() for _ in range(count)]
         try:
-            chunks = self._intake.take(pushes, self._clock_us())
+            chunks = self._ingestion.take(pushes, self._clock_us())
         except Exception as error:  # noqa: BLE001  The host opens the source again.
             with self._changed:
                 self._error = error
@@ -518,7 +518,7 @@ class JournaledInput(LiveInput):
             # No tuple came in between.
             chunk = Chunk(
                 first_seq=after.next_seq,
-                rows=pa.RecordBatch.from_pylist([], schema=self._intake.schema),
+                rows=pa.RecordBatch.from_pylist([], schema=self._ingestion.schema),
                 watermarks_ms=np.array([until.watermark_ms], dtype=np.int64),
                 ingestion_times_us=np.array([start_at_us], dtype=np.int64),
             )

@@ -1,4 +1,4 @@
-"""An intake numbers each tuple once, whenever its process is killed; a live input hands it over."""
+"""Each tuple is numbered once, whenever its process is killed; a live input hands it over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.drivers import DriverError
 from orchestrator.host.events import SourceEmitted
-from orchestrator.sources.intake import Full, Intake, JournaledInput, Push, Taken
+from orchestrator.sources.ingestion import Full, Ingestion, JournaledInput, Push, Taken
 from orchestrator.sources.journal import Journal
 from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
@@ -27,7 +27,7 @@ def rows(*timestamps: int) -> pa.RecordBatch:
 
 
 class Process:
-    """An intake with its journal; `kill` begins anew with what the journal has."""
+    """An ingestion with its journal; `kill` begins anew with what the journal has."""
 
     def __init__(self, folder: Path, time: EventTime = BY_COLUMN) -> None:
         self.folder, self.time = folder, time
@@ -36,7 +36,7 @@ class Process:
 
     def begin(self) -> None:
         self.journal = Journal(self.folder, SCHEMA, retain_bytes=2**20, sync=False)
-        self.intake = Intake(SCHEMA, self.time, self.journal, self.now_us)
+        self.ingestion = Ingestion(SCHEMA, self.time, self.journal, self.now_us)
 
     def kill(self) -> None:
         self.journal.close()
@@ -45,7 +45,7 @@ class Process:
     def send(self, *timestamps: int, client: str = "", number: int = 0) -> tuple[Taken, list[int]]:
         self.now_us += 1000
         push = Push(rows(*timestamps), self.now_us, client, number)
-        chunks = self.intake.take([push], self.now_us)
+        chunks = self.ingestion.take([push], self.now_us)
         assert push.outcome is not None
         return push.outcome, numbers(chunks)
 
@@ -71,14 +71,14 @@ def test_what_was_acknowledged_enters_once_although_the_process_is_killed(tmp_pa
     assert process.send(13, 19, 26, client="c", number=3) == (Taken(accepted=2, late=1), [19, 20])
     process.kill()
     assert process.everything() == [10, 11, 12, 19, 20]
-    assert process.intake.end.next_seq == 5
+    assert process.ingestion.end.next_seq == 5
 
 
 def test_an_idle_source_that_is_killed_lets_nothing_in_behind_the_clock(tmp_path: Path) -> None:
     process = Process(tmp_path)
     process.send(100)
     process.now_us += 1_500_000
-    (idle,) = process.intake.take([], process.now_us)
+    (idle,) = process.ingestion.take([], process.now_us)
     assert idle.watermark_ms == 100 - 5 + 500
     process.kill()
     taken, _ = process.send(500, 595, 596)
@@ -93,7 +93,7 @@ def test_what_could_not_be_sent_while_the_site_was_away_is_not_late(tmp_path: Pa
     assert process.send(100, client="c", number=1)[0] == Taken(repeated=True)
     assert process.send(101, client="c", number=2)[0] == Taken(accepted=1)
     process.now_us += 1_100_000
-    (idle,) = process.intake.take([], process.now_us)
+    (idle,) = process.ingestion.take([], process.now_us)
     assert idle.watermark_ms == 101 - 5 + 100
     assert numbers([idle]) == [100, 101]
 
@@ -101,7 +101,7 @@ def test_what_could_not_be_sent_while_the_site_was_away_is_not_late(tmp_path: Pa
 def test_batches_of_one_commit_are_told_apart_by_their_numbers(tmp_path: Path) -> None:
     process = Process(tmp_path)
     pushes = [Push(rows(1), 0, "c", n) for n in (1, 1, 2)]
-    process.intake.take(pushes, 0)
+    process.ingestion.take(pushes, 0)
     assert [push.outcome for push in pushes] == [
         Taken(accepted=1),
         Taken(repeated=True),
@@ -110,11 +110,11 @@ def test_batches_of_one_commit_are_told_apart_by_their_numbers(tmp_path: Path) -
 
 
 def test_a_long_stretch_is_cut_into_pieces_between_timestamps() -> None:
-    intake = Intake(
+    ingestion = Ingestion(
         SCHEMA, EventTime(by_arrival=False, idle_after_ms=None, max_ahead_ms=None), None
     )
     stamps = [n // 10 for n in range(1_000_000)]
-    chunks = intake.take([Push(rows(*stamps, 200_000), 0)], 0)
+    chunks = ingestion.take([Push(rows(*stamps, 200_000), 0)], 0)
     assert len(chunks) > 1
     assert numbers(chunks) == stamps
     seq = 0
@@ -138,7 +138,7 @@ def opened(folder: Path) -> Iterator[Callable[..., JournaledInput]]:
         made.append(
             JournaledInput(
                 "s",
-                Intake(SCHEMA, time, kept),
+                Ingestion(SCHEMA, time, kept),
                 kept,
                 clock_us=lambda: 1_000_000,
                 wake=lambda: None,
