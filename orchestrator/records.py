@@ -459,11 +459,32 @@ class FragmentRecord(Record, frozen=True, kw_only=True):
     """How often it has started over lately because neither replica could evaluate its input."""
     told_cost_us: float | None = None
     """Cost of a tuple that the history has last suggested to state."""
+    third: ThirdReplica | None = None
+    """A further replica, while one of the others is being moved."""
 
     @property
     def key(self) -> str:
         """Name of the record in the store."""
         return f"{self.query}.{self.fragment}"
+
+    @property
+    def replicas(self) -> tuple[ReplicaId, ...]:
+        """All replicas, the primary first."""
+        third = None if self.third is None else self.third.replica
+        return tuple(each for each in (self.primary, self.secondary, third) if each is not None)
+
+
+class ThirdReplica(Record, frozen=True, kw_only=True):
+    """A replica that is to take another one's place, or one whose place has been taken.
+
+    While it is warm, it is a standby like any other.
+    """
+
+    replica: ReplicaId
+    becomes: Literal["primary", "secondary"] | None
+    """Whose place it takes once it is warm; None: its own has been taken."""
+    since_us: int
+    """Since when it has been so, cluster clock, µs."""
 
 
 class ReplicaLoss(Record, frozen=True, kw_only=True):
@@ -527,6 +548,55 @@ class PlanRecord(Record, frozen=True, kw_only=True):
     """When the client wrote this, cluster clock."""
 
 
+class CordonRecord(Record, frozen=True, kw_only=True):
+    """`/cordons/<node>`: nothing new is placed on a node; what runs there stays."""
+
+    node: str
+    since_us: int
+    """Cluster clock, µs."""
+
+
+class MoveStep(Record, frozen=True, kw_only=True):
+    """One replica of a fragment is to be on another node."""
+
+    fragment: str
+    """`<query>.<fragment>`."""
+    role: Literal["primary", "secondary"]
+    node: str
+    """If it is the secondary's, and the primary is to be there, the two change roles."""
+    begun_us: int | None = None
+    """When the leader began it, cluster clock, µs."""
+    done: bool = False
+    failed: str | None = None
+    """Why it was not done, or was taken back."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.done or self.failed is not None
+
+
+class MovePlan(Record, frozen=True, kw_only=True):
+    """`/moves/<name>`: moves that are to be made in order, and the journal of how far they are.
+
+    The leader takes the steps from what it observes, and notes here how each has ended. Every
+    prefix of them is a legal state, so a new leader just goes on.
+    """
+
+    name: str
+    steps: tuple[MoveStep, ...]
+    at_a_time: int = 1
+    """Most fragments that are moved at once."""
+    drains: str | None = None
+    """The node that all of them leave, if they were planned for that."""
+    submitted_us: int
+    """Cluster clock, µs."""
+    withdrawn: bool = False
+    """Whether steps that are under way are to be taken back, and no other one is begun."""
+    ended_us: int | None = None
+    """When the last step was settled, cluster clock, µs."""
+
+
 class Peer(Record, frozen=True, kw_only=True):
     """How to reach another host, and how far away it is."""
 
@@ -552,7 +622,7 @@ class FragmentAssignment(Record, frozen=True, kw_only=True):
     epoch: int
     generation: int
     peer_replica: str | None
-    """Node of the other replica."""
+    """Node of the other replica: the primary's, and for the primary the secondary's."""
     sub_deadline_ms: float
     standby_lag_ms: float
     readers_ms: dict[str, float]
@@ -560,6 +630,14 @@ class FragmentAssignment(Record, frozen=True, kw_only=True):
     this leads to; what tasks are merged by."""
     cost_us: float
     """Time per input tuple, as estimated."""
+    further_replicas: tuple[str, ...] = ()
+    """Nodes of replicas besides the two, while one of them is being moved."""
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Nodes of all other replicas."""
+        peer = () if self.peer_replica is None else (self.peer_replica,)
+        return (*peer, *self.further_replicas)
 
 
 class SourceAssignment(Record, frozen=True, kw_only=True):

@@ -110,7 +110,7 @@ def place_query(
     load
         Of everything but this query.
     keep
-        The running replicas on nodes that still host operators.
+        The running replicas on nodes that are there.
 
     Raises
     ------
@@ -263,10 +263,10 @@ def _nowhere(view: NetworkView) -> FloatArray:
 
 
 def _still_running(keep: Keep, view: NetworkView) -> Keep:
-    """The running replicas on nodes that are there and still host operators."""
+    """The running replicas on nodes that are there, whether or not they may host further ones."""
     running: dict[str, tuple[str, str | None]] = {}
     for name, nodes in keep.items():
-        alive = [node for node in nodes if node is not None and view.can_host(node)]
+        alive = [node for node in nodes if node is not None and node in view.index]
         if alive:
             running[name] = (alive[0], alive[1] if len(alive) > 1 else None)
     return running

@@ -83,7 +83,7 @@ def place_secondaries(
     load
         With all primaries of the query.
     keep
-        Secondaries that run now, all on nodes that host operators.
+        Secondaries that run now, all on nodes that are there.
 
     Raises
     ------

@@ -47,6 +47,17 @@ if TYPE_CHECKING:
     from orchestrator.api.loads import FragmentCost, PlaceLoad
     from orchestrator.api.mapping import CoordinateMap, Flow, Place, coordinate_map
     from orchestrator.api.metric_samples import MetricsDocument, Sample, exposition, metrics
+    from orchestrator.api.moving import (
+        CordonDocument,
+        MoveDocument,
+        MovesDocument,
+        cordon,
+        drain,
+        move,
+        switch,
+        uncordon,
+        withdraw,
+    )
     from orchestrator.api.plans import FragmentPlan, PlanDocument, QueryPlan, plan
     from orchestrator.api.simulating import (
         Campaign,
@@ -72,6 +83,10 @@ MODULES = {
     "api.connection": ("Cluster", "connect"),
     "api.loads": ("FragmentCost", "PlaceLoad"),
     "api.mapping": ("CoordinateMap", "Flow", "Place", "coordinate_map"),
+    "api.moving": (
+        *("CordonDocument", "MoveDocument", "MovesDocument", "cordon", "drain", "move", "switch"),
+        *("uncordon", "withdraw"),
+    ),
     "api.demo": ("Demo", "Example", "Verdict"),
     "api.drilling": ("DrillDocument", "DrillReport", "drill", "drills"),
     "api.lifecycle": ("DownDocument", "UpDocument", "down", "serve", "up"),

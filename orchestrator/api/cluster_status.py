@@ -44,6 +44,8 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
         Everything the host counts, by name.
     memory
         What its queues take, and may take.
+    cordoned
+        Whether nothing new is placed there.
     """
 
     node: str
@@ -56,6 +58,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     counters: dict[str, int]
     memory: MemoryStatus | None = None
+    cordoned: bool = False
 
 
 class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +66,7 @@ class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `unprotected_s` is how long it was not the last time, or has not been since; None if the history
     does not tell. It is `throttled` if its primary waits for consumers, or did so a moment ago.
+    While a replica is moved, `third` is the node that comes or goes.
     """
 
     query: str
@@ -76,6 +80,7 @@ class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
     redundant: bool
     unprotected_s: float | None = None
     throttled: bool = False
+    third: str | None = None
 
 
 class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +171,7 @@ def status(cluster: Cluster) -> StatusDocument:
     return StatusDocument(
         cluster=view.settings.name,
         problems=_problems(cluster.store, view),
-        nodes=tuple(_node(node, records) for _, node in sorted(view.hosts.items())),
+        nodes=tuple(_node(view, node, records) for _, node in sorted(view.hosts.items())),
         fragments=tuple(_fragment(view, record, events) for record in records),
         streams=_streams(view),
         outputs=_outputs(view),
@@ -186,7 +191,7 @@ def _problems(store: Store, view: ClusterView) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _node(node: NodeRecord, records: list[FragmentRecord]) -> NodeStatus:
+def _node(view: ClusterView, node: NodeRecord, records: list[FragmentRecord]) -> NodeStatus:
     me = ReplicaId(node=node.node, incarnation=node.incarnation)
     return NodeStatus(
         node=node.node,
@@ -199,6 +204,7 @@ def _node(node: NodeRecord, records: list[FragmentRecord]) -> NodeStatus:
         pid=node.pid,
         counters=node.counters,
         memory=node.memory,
+        cordoned=node.node in view.cordoned,
     )
 
 
@@ -228,6 +234,7 @@ def _fragment(
         redundant=view.protected(record),
         unprotected_s=_unprotected_s(view, record, events),
         throttled=primary is not None and primary.throttled,
+        third=None if record.third is None else record.third.replica.node,
     )
 
 

@@ -41,6 +41,14 @@ ClusterOption = Annotated[
     str | None,
     typer.Option("--cluster", envvar="VIVACE_CLUSTER", help="Which cluster, if several run here."),
 ]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Check and plan, but change nothing.")
+]
+WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done.")]
+FragmentArgument = Annotated[
+    str, typer.Argument(help="A fragment, with or without its query in front.")
+]
+NodeArgument = Annotated[str, typer.Argument(help="Name of the node.")]
 FilesOption = Annotated[
     list[Path],
     typer.Option("-f", "--file", help="A manifest, or a folder of them; may be repeated."),

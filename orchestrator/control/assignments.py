@@ -53,7 +53,7 @@ def follows(planning: Planning, name: str) -> bool:
     if view.nodes[name].record.kind is not NodeKind.EXECUTOR:
         return not unknown and not view.broken(STREAMS)
     here = view.replica(name)
-    return all(here not in (record.primary, record.secondary) for record in unknown)
+    return all(here not in record.replicas for record in unknown)
 
 
 def _assignment(
@@ -69,7 +69,7 @@ def _assignment(
     running = tuple(
         assigned
         for key, record in sorted(planning.fragments.items())
-        if here in (record.primary, record.secondary)
+        if here in record.replicas
         and (assigned := _replica_in(planning, record, here, known.get(key))) is not None
     )
     sinks = _sinks(planning, node, before)
@@ -107,8 +107,7 @@ def _readers(planning: Planning) -> dict[str, set[str]]:
     readers: dict[str, set[str]] = {}
     for record in planning.fragments.values():
         work = planning.work.fragments.get(record.fragment)
-        replicas = (record.primary, record.secondary)
-        nodes = {replica.node for replica in replicas if replica is not None}
+        nodes = {replica.node for replica in record.replicas}
         for stream in () if work is None else work.fragment.inputs:
             readers.setdefault(stream, set()).update(nodes)
     for query in view.query_records.values():
@@ -167,6 +166,9 @@ def _replica_in(
         generation=record.generation,
         # Named even when it is gone: a secondary learns from it whom to take over from.
         peer_replica=None if peer_replica is None else peer_replica.node,
+        further_replicas=tuple(
+            each.node for each in record.replicas if each not in (here, peer_replica)
+        ),
         sub_deadline_ms=record.timing.sub_deadline_ms,
         standby_lag_ms=record.timing.standby_lag_ms,
     )
@@ -270,10 +272,7 @@ def _holders(planning: Planning, stream: str, before: Assignment) -> tuple[str, 
     record = next((r for r in planning.fragments.values() if r.fragment == stream), None)
     if record is None:
         return before.producers.get(stream, ()) if stream in view.broken(STREAMS) else ()
-    replicas = (record.primary, record.secondary)
-    return tuple(
-        replica.node for replica in replicas if replica is not None and view.alive(replica)
-    )
+    return tuple(replica.node for replica in record.replicas if view.alive(replica))
 
 
 def _entering_generation(planning: Planning, stream: str) -> int:

@@ -67,9 +67,9 @@ def _failures(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, st
     """Replicas that could not evaluate their input or read a state; each attempt is told once."""
     for name, found in sorted(after.fragments.items()):
         record = found.record
-        for replica in (record.primary, record.secondary):
+        for replica in record.replicas:
             old, new = (view.status(replica, record.fragment) for view in (before, after))
-            if replica is None or new is None or new.failure is None:
+            if new is None or new.failure is None:
                 continue
             if old is None or (old.failure, old.epoch) != (new.failure, new.epoch):
                 yield "replica failed", name, f"on {replica.node}: {new.failure}"
@@ -126,8 +126,7 @@ def _redundancy(before: ClusterView, after: ClusterView, now_us: int) -> Iterato
 
 def _untold(view: ClusterView, record: FragmentRecord) -> bool:
     """Whether nobody knows how a replica is, because its node's record cannot be read."""
-    replicas = (record.primary, record.secondary)
-    return any(each is not None and each.node in view.broken(NODES) for each in replicas)
+    return any(each.node in view.broken(NODES) for each in record.replicas)
 
 
 def _why(before: FragmentRecord, after: FragmentRecord, view: ClusterView) -> str:

@@ -3,7 +3,8 @@
 The writes come in an order in which every prefix is a legal state: records first, assignments
 derived from them last. Whoever applies them stops at the first conflict, reads again and decides
 again. Once all are applied, deciding again yields nothing; only what a new primary costs is noted
-in the decision after the one that made it primary.
+in the decision after the one that made it primary, and a fragment's next move begins in the
+decision after the one that ended the move before.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from orchestrator.control.assignments import assignments, follows
 from orchestrator.control.clocks import revised_clocks
 from orchestrator.control.decision import DecisionSettings, PendingDecision, Write
 from orchestrator.control.healing import heal
+from orchestrator.control.moving import pursue
 from orchestrator.control.placing import place_new
 from orchestrator.control.planning.costs import cost_line, differs, suggested_cost_us
 from orchestrator.control.planning.utilisation import advice, largest
@@ -62,6 +64,7 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
     for fragment in view.dataflow.fragments.values():
         if fragment.key in pending.fragments and fragment.key in view.fragments:
             pending.attempt(fragment.key, lambda key=fragment.key: heal(pending, key))
+    pursue(pending)
     # Before new plans, which rest on what the fragments that run cost now.
     pending.attempt("costs", lambda: _note_drift(pending))
     pending.attempt("costs", lambda: _suggest_costs(pending))

@@ -15,11 +15,14 @@ Who changes a fragment's record, and when (C: coordinator, P: primary, S: second
                           nobody acts in that epoch, C reinstates P
     gone      alive       S takes over and records it; C waits. If S has not within the grace:
                           C promotes a warm S, and starts over if S is not warm
+    not yet   alive       P was named by a planned move. S, the former primary, acts until it hears
+                          P. If P does not act within the grace, C gives the fragment back to S
     gone      gone        C starts over, with a new generation: at once if both are known to be
                           dead (their nodes have new lives), else after the grace, since a process
                           may live on without its session
 
-Starting over loses the fragment's state, and the history says so.
+A third replica, which is there while another one is moved (`moving`), counts like S wherever one is
+needed that is warm. Starting over loses the fragment's state, and the history says so.
 
 A node on which a replica was lost, did not get warm or lagged is avoided for a while, because the
 reason may last: a link that is cut, or a source that it does not hear. If there is no other node,
@@ -34,8 +37,14 @@ from collections.abc import Collection
 from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import InvalidQuery
 from orchestrator.control.decision import PendingDecision
-from orchestrator.control.placing import new_records, plan_query, put_retimed, retimed
-from orchestrator.records import FragmentRecord, ReplicaLoss, Restarts
+from orchestrator.control.placing import (
+    SHARES,
+    new_records,
+    plan_query,
+    put_retimed,
+    retimed,
+)
+from orchestrator.records import FragmentRecord, ReplicaId, ReplicaLoss, Restarts
 from placement.errors import PlacementError
 from placement.records import Secondary
 
@@ -61,25 +70,31 @@ def heal(pending: PendingDecision, name: str) -> None:
         elif _overdue(pending, record):
             _give_up(pending, record)
         return
-    secondary = record.secondary
-    if secondary is not None and view.alive(secondary):
+    if any(view.alive(replica) for replica in record.replicas):
         if patient:
             return
-        if view.warm(record):
-            _promote(pending, record)
+        if (successor := _successor(pending, record)) is not None:
+            _promote(pending, record, successor)
         else:
             _start_over(pending, record)
         return
-    lost = [replica for replica in (record.primary, secondary) if replica is not None]
-    if not patient or all(view.dead(replica) for replica in lost):
+    if not patient or all(view.dead(replica) for replica in record.replicas):
         _start_over(pending, record)
+
+
+def _successor(pending: PendingDecision, record: FragmentRecord) -> ReplicaId | None:
+    """A warm replica besides the primary; one that acts already, if there is one."""
+    view = pending.view
+    warm = [each for each in record.replicas[1:] if view.warm(each, record.fragment)]
+    acting = [each for each in warm if view.acts(each, record.fragment)]
+    return next(iter(acting or warm), None)
 
 
 def _replace_stateless(pending: PendingDecision, record: FragmentRecord, orphaned_us: int) -> None:
     """Have a warm secondary act for a primary without state, or start over after a while."""
-    view, settings = pending.view, pending.settings
-    if view.warm(record):
-        _promote(pending, record)
+    settings = pending.settings
+    if (successor := _successor(pending, record)) is not None:
+        _promote(pending, record, successor)
         return
     lost_us, before = pending.now_us - orphaned_us, record.restarts
     in_row = before is not None and lost_us - before.last_us < settings.longest_rest_us
@@ -168,6 +183,8 @@ def _write_secondary(
         "secondary replaced",
         detail,
         secondary=pending.view.replica(found.node),
+        # It may be the one that is chosen; else the move that it came for has failed.
+        third=None,
         timing=pending.planning.running[record.fragment].timing,
         losses=(*_recent(pending, record), *losses),
     )
@@ -219,6 +236,7 @@ def _with_replica(
         if node in view.executors
         and node != record.primary.node
         and node not in avoid
+        and node not in view.cordoned
         and not view.suspected(node)
     }
     warm = sorted(node for node, role in standing.items() if role is ReplicaRole.STANDBY)
@@ -231,17 +249,19 @@ def _newest_epoch(pending: PendingDecision, record: FragmentRecord) -> int:
     return max([record.epoch, *(status.epoch for status in reports)])
 
 
-def _promote(pending: PendingDecision, record: FragmentRecord) -> None:
-    """Record the secondary as primary: in the epoch that it has begun itself, else in a new one."""
-    assert record.secondary is not None
-    status = pending.view.status(record.secondary, record.fragment)
+def _promote(pending: PendingDecision, record: FragmentRecord, successor: ReplicaId) -> None:
+    """Record another replica as primary: in the epoch that it has begun itself, else in a new one.
+
+    The next decision names its secondary.
+    """
+    status = pending.view.status(successor, record.fragment)
     assert status is not None
     begun = status.role is ReplicaRole.PRIMARY and status.epoch > record.epoch
     epoch = status.epoch if begun else _newest_epoch(pending, record) + 1
-    detail = f"{_end(pending, record)} and {record.secondary.node} has not recorded "
+    detail = f"{_end(pending, record)} and {successor.node} has not recorded "
     detail += f"that it took over; epoch {epoch}"
-    successor = {"primary": record.secondary, "secondary": None, "took_over": None}
-    pending.change_fragment(record, "promoted", detail, epoch=epoch, **successor)
+    alone = {"primary": successor, "secondary": None, "third": None, "took_over": None}
+    pending.change_fragment(record, "promoted", detail, epoch=epoch, **alone)
 
 
 def _end(pending: PendingDecision, record: FragmentRecord) -> str:
@@ -275,13 +295,25 @@ def _succeed(pending: PendingDecision, record: FragmentRecord, *, patient: bool)
     )
     if patient and (acting or not informed):
         return
-    secondary = record.secondary
-    if secondary is not None and secondary.node in acting and view.alive(secondary):
-        _promote(pending, record)
+    successor = _successor(pending, record)
+    if successor is not None and view.acts(successor, record.fragment):
+        if successor.node in acting:
+            _promote(pending, record, successor)
+        else:
+            _give_back(pending, record, successor)
         return
     epoch = _newest_epoch(pending, record) + 1
     detail = f"{record.primary.node} stepped down and nobody has taken its place; epoch {epoch}"
     pending.change_fragment(record, "reinstated", detail, epoch=epoch)
+
+
+def _give_back(pending: PendingDecision, record: FragmentRecord, former: ReplicaId) -> None:
+    """Have a replica be primary again that has never stopped: its successor has not come to act."""
+    epoch = _newest_epoch(pending, record) + 1
+    detail = f"{record.primary.node} does not act; {former.node} goes on, epoch {epoch}"
+    stays = record.primary if former == record.secondary else record.secondary
+    fields = {"primary": former, "secondary": stays, "third": None, "took_over": None}
+    pending.change_fragment(record, "switched back", detail, epoch=epoch, **fields)
 
 
 def _start_over(
@@ -293,7 +325,7 @@ def _start_over(
     if plan is None:
         return
     epochs = {record.fragment: record.epoch + 1}
-    put_retimed(pending, retimed(planning, epochs))
+    put_retimed(pending, retimed(planning, epochs), SHARES)
     (renewed,) = new_records(planning, plan, epochs)
     detail = f"{_end(pending, record)} and nobody can take over; epoch {renewed.epoch} "
     detail += f"begins from nothing on {renewed.primary.node}"

@@ -42,6 +42,9 @@ from placement.records import Plan
 UNISSUED = 1
 """The epoch of a fragment in a plan that is not carried out yet."""
 
+SHARES = "for a query that shares its stream"
+"""Why a fragment that runs gets another sub-deadline when a query is placed."""
+
 PLANNED_AGAIN = "planned again"
 """Kind of the event that says why a submitted plan was not carried out."""
 
@@ -91,14 +94,14 @@ def plan_query(pending: PendingDecision, query: str, *, relax: bool) -> Plan | N
     return None
 
 
-def put_retimed(pending: PendingDecision, records: Iterable[FragmentRecord]) -> None:
+def put_retimed(pending: PendingDecision, records: Iterable[FragmentRecord], why: str) -> None:
     """Write fragments that run with the sub-deadlines that a plan has given them."""
     for record in records:
         before = pending.fragments[record.key]
         if record != before:
             detail = (
                 f"{before.timing.sub_deadline_ms:.3g} → {record.timing.sub_deadline_ms:.3g} ms, "
-                "for a query that shares its stream"
+                f"{why}"
             )
             pending.change_fragment(record, "sub-deadline changed", detail)
 
@@ -127,7 +130,7 @@ def _carry_out(pending: PendingDecision, plan: PlanRecord) -> None:
         f"latency {figures.latency_ms:.1f} of {figures.deadline_ms:g} ms, "
         f"recovery {figures.recovery_ms:.1f} of {figures.bound_ms:g} ms",
     )
-    put_retimed(pending, plan.updated)
+    put_retimed(pending, plan.updated, SHARES)
     # Another leader may have begun to carry the plan out.
     issued = with_first_epochs(pending.view, plan)
     created = [record for record in issued if pending.fragments.get(record.key) != record]
@@ -228,7 +231,7 @@ def basis(planning: Planning, query: str, nodes: Iterable[str]) -> dict[str, str
     incarnations = {
         NODES.key(name).path: view.nodes[name].record.incarnation
         for name in nodes
-        if name in view.nodes and not view.suspected(name)
+        if name in view.nodes and not view.suspected(name) and name not in view.cordoned
     }
     return {path: _digest(record) for path, record in records.items()} | incarnations
 

@@ -21,8 +21,10 @@ from orchestrator.control.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.view import ClusterView, read_view, with_times
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
+    CORDONS,
     FRAGMENTS,
     LEADER,
+    MOVES,
     PROBLEMS,
     QUERIES,
     STREAMS,
@@ -184,7 +186,7 @@ class Coordination:
         self._settings = settings or DecisionSettings()
         self._before: ClusterView | None = None
         # Decisions of people and hosts should not wait for the next step.
-        urgent = (QUERIES, STREAMS, FRAGMENTS)
+        urgent = (QUERIES, STREAMS, FRAGMENTS, CORDONS, MOVES)
         self._reader = ReadCache(store, RARELY_CHANGING, urgent=urgent, on_change=wake)
         self._read_whole_us = 0
         self._published = EphemeralRecord(store, PROBLEMS)

@@ -15,7 +15,9 @@ from typing import Any, Protocol, TypeVar
 from orchestrator.records import Record
 from orchestrator.store.protocol import (
     ASSIGNMENTS,
+    CORDONS,
     FRAGMENTS,
+    MOVES,
     PLANS,
     QUERIES,
     STREAMS,
@@ -29,7 +31,7 @@ from orchestrator.store.protocol import (
 R = TypeVar("R", bound=Record)
 
 
-RARELY_CHANGING = (FRAGMENTS, ASSIGNMENTS, QUERIES, PLANS, STREAMS)
+RARELY_CHANGING = (FRAGMENTS, ASSIGNMENTS, QUERIES, PLANS, STREAMS, CORDONS, MOVES)
 """Folders worth keeping. Nodes report several times a second."""
 
 

@@ -9,7 +9,7 @@ records are not written.
 from __future__ import annotations
 
 from orchestrator.control.view import ClusterView
-from orchestrator.records import FragmentAssignment, FragmentRecord, ReplicaId, Timing
+from orchestrator.records import FragmentAssignment, FragmentRecord, ReplicaId, ThirdReplica, Timing
 from orchestrator.store.protocol import ASSIGNMENTS, FRAGMENTS
 
 
@@ -30,7 +30,11 @@ def _record(view: ClusterView, held: list[tuple[ReplicaId, FragmentAssignment]])
     """The record that these assignments follow from."""
     held = sorted(held, key=lambda each: -each[1].epoch)
     primary = next((each for each in held if each[1].role == "primary"), None)
-    secondary = next((each for each in held if each[1].role == "secondary"), None)
+    # Everybody but the primary's host names the primary as its peer replica, the third one too.
+    further = () if primary is None else primary[1].further_replicas
+    secondaries = [each for each in held if each[1].role == "secondary"]
+    secondary = next((each for each in secondaries if each[0].node not in further), None)
+    third = next((each for each in secondaries if each[0].node in further), None)
     told = (primary or held[0])[1]
     other = None if told.peer_replica is None else _peer(view, told)
     return FragmentRecord(
@@ -43,6 +47,7 @@ def _record(view: ClusterView, held: list[tuple[ReplicaId, FragmentAssignment]])
         timing=Timing(
             cost_ms=0.0, sub_deadline_ms=told.sub_deadline_ms, standby_lag_ms=told.standby_lag_ms
         ),
+        third=None if third is None else ThirdReplica(replica=third[0], becomes=None, since_us=0),
     )
 
 

@@ -14,8 +14,10 @@ from orchestrator.records import (
     Assignment,
     ClocksRecord,
     ClusterRecord,
+    CordonRecord,
     CostStatus,
     FragmentRecord,
+    MovePlan,
     NodeKind,
     NodeRecord,
     PlanRecord,
@@ -30,7 +32,9 @@ from orchestrator.store.protocol import (
     ASSIGNMENTS,
     CLOCKS,
     CLUSTER,
+    CORDONS,
     FRAGMENTS,
+    MOVES,
     NODES,
     PLANS,
     QUERIES,
@@ -62,6 +66,10 @@ class ClusterView:
         By `<query>.<fragment>`.
     plans
         Submitted and not yet carried out, by query.
+    cordons
+        By node.
+    moves
+        Plans of moves by name.
     invalid
         Records that could not be decoded or contradict themselves.
     settings_readable, clocks_readable
@@ -86,6 +94,8 @@ class ClusterView:
     fragments: Mapping[str, Versioned[FragmentRecord]] = field(default_factory=_nothing)
     plans: Mapping[str, Versioned[PlanRecord]] = field(default_factory=_nothing)
     assignments: Mapping[str, Versioned[Assignment]] = field(default_factory=_nothing)
+    cordons: Mapping[str, Versioned[CordonRecord]] = field(default_factory=_nothing)
+    moves: Mapping[str, Versioned[MovePlan]] = field(default_factory=_nothing)
     invalid: tuple[RecordInvalid, ...] = ()
     clocks: Versioned[ClocksRecord] | None = None
     settings_readable: bool = True
@@ -182,6 +192,11 @@ class ClusterView:
             for loss in found.record.losses
         )
 
+    @property
+    def cordoned(self) -> set[str]:
+        """Nodes on which nothing new is placed. Who put a cordon that cannot be read meant it."""
+        return self.cordons.keys() | self.broken(CORDONS).keys()
+
     def alive(self, replica: ReplicaId | None) -> bool:
         """Whether the node still runs in that incarnation, and is not suspected."""
         return replica is not None and self.listed(replica) and not self.suspected(replica.node)
@@ -247,10 +262,24 @@ class ClusterView:
         status = self.status(record.primary, record.fragment)
         return status is not None and status.role is ReplicaRole.WARMING
 
-    def warm(self, record: FragmentRecord) -> bool:
-        """Whether the secondary is alive and has its state."""
-        secondary = self.status(record.secondary, record.fragment)
-        return secondary is not None and secondary.role is not ReplicaRole.WARMING
+    def warm(self, replica: ReplicaId | None, fragment: str) -> bool:
+        """Whether a replica is alive and has its state."""
+        status = self.status(replica, fragment)
+        return status is not None and status.role is not ReplicaRole.WARMING
+
+    def acts(self, replica: ReplicaId | None, fragment: str) -> bool:
+        """Whether a live replica says that it is primary."""
+        status = self.status(replica, fragment)
+        return status is not None and status.role is ReplicaRole.PRIMARY
+
+    def ready(self, replica: ReplicaId | None, fragment: str) -> bool:
+        """Whether a live replica says that it has its state, and does not lag."""
+        status = self.status(replica, fragment)
+        return (
+            status is not None
+            and status.role is not ReplicaRole.WARMING
+            and status.lags_since_us is None
+        )
 
     def lags(self, record: FragmentRecord) -> bool:
         """Whether the secondary lives and lags too far behind to keep the recovery bound."""
@@ -258,15 +287,22 @@ class ClusterView:
         return secondary is not None and secondary.lags_since_us is not None
 
     def protected(self, record: FragmentRecord) -> bool:
-        """Whether the fragment runs, and a warm secondary stands by that does not lag."""
-        primary = self.status(record.primary, record.fragment)
-        secondary = self.status(record.secondary, record.fragment)
+        """Whether the fragment runs, and a warm secondary stands by that does not lag.
+
+        While roles change, any of the replicas may act as primary, or several.
+        """
+        pair = (record.primary, record.secondary)
+        return all(self.ready(each, record.fragment) for each in pair) and any(
+            self.acts(each, record.fragment) for each in record.replicas
+        )
+
+    def settled(self, record: FragmentRecord) -> bool:
+        """Whether exactly the replicas of the record run, each in the role that it names."""
         return (
-            primary is not None
-            and secondary is not None
-            and primary.role is ReplicaRole.PRIMARY
-            and secondary.role is ReplicaRole.STANDBY
-            and secondary.lags_since_us is None
+            self.protected(record)
+            and record.third is None
+            and self.acts(record.primary, record.fragment)
+            and not self.acts(record.secondary, record.fragment)
         )
 
 
@@ -293,6 +329,8 @@ def read_view(store: Reader) -> ClusterView:
         assignments=_sound(store, ASSIGNMENTS, invalid),
         queries=_sound(store, QUERIES, invalid, lambda record: record.name),
         plans=_sound(store, PLANS, invalid, lambda record: record.query, _plan_fault),
+        cordons=_sound(store, CORDONS, invalid, lambda record: record.node),
+        moves=_sound(store, MOVES, invalid, lambda record: record.name),
         streams=_sound(store, STREAMS, invalid, lambda record: record.name, _stream_fault),
         nodes=_sound(store, NODES, invalid, lambda record: record.node),
         invalid=tuple(invalid),
@@ -336,8 +374,9 @@ def _sound(
 
 
 def _fragment_fault(record: FragmentRecord) -> str | None:
-    both = record.secondary is not None and record.secondary.node == record.primary.node
-    return f"has both replicas on {record.primary.node}" if both else None
+    nodes = [replica.node for replica in record.replicas]
+    twice = next((node for node in nodes if nodes.count(node) > 1), None)
+    return None if twice is None else f"has two replicas on {twice}"
 
 
 def _plan_fault(record: PlanRecord) -> str | None:
@@ -375,7 +414,7 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
             since_us = before.orphaned_since_us.get(name) if before and same else None
             orphaned[name] = now_us if since_us is None else since_us
         reports = record.secondary is not None and record.secondary.node in view.nodes
-        fit = view.warm(record) and not view.lags(record)
+        fit = view.ready(record.secondary, record.fragment)
         if reports and view.listed(record.secondary) and not fit:
             same = known is not None and known.record.secondary == record.secondary
             since_us = before.cold_since_us.get(name) if before and same else None

@@ -9,8 +9,8 @@ assignment says who has to do with whom:
 | `Data`, `Subscribed`, an offer | a producer of the stream |
 | `Subscribe`, with or without a request to be fed; an acknowledgement | a host that may read it |
 | `Unsubscribe` | anybody: it ends the sender's own subscription only |
-| an epoch, a digest, a primary's watermark | the host of the fragment's peer replica |
-| `SnapshotRequest`, `Snapshot` | the host of the fragment's peer replica |
+| an epoch, a digest, a primary's watermark | a host with another replica of the fragment |
+| `SnapshotRequest`, `Snapshot` | a host with another replica of the fragment |
 | `Ping`, `Pong`, the sender's own lag | any peer |
 
 A message about a stream or a fragment that is not here has no effect, and passes. Everything else
@@ -139,9 +139,9 @@ class AccessControl:
         return stream not in self._manager.sources and stream not in self._manager.replicas
 
     def _is_peer_replica(self, sender: str, fragment: str) -> bool:
-        """Whether a host has the other replica of a fragment, if this host has one at all."""
+        """Whether a host has another replica of a fragment, if this host has one at all."""
         hosted = self._manager.replicas.get(fragment)
-        return hosted is None or hosted.assignment.peer_replica == sender
+        return hosted is None or sender in hosted.assignment.others
 
     def _plausible(self, fragment: str, epoch: int) -> bool:
         """Whether a fragment can have come to an epoch since this host has last heard of it."""

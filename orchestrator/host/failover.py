@@ -4,7 +4,8 @@ A standby takes over as soon as its primary's host is lost: the connection to it
 is gone from the store, or it is silent for `suspectAfter`, for longer where hosts are overloaded
 (`ha.failure_detector`). The takeover is local and immediate; the store records it afterwards. A
 primary steps down when it learns of a newer epoch of its fragment: from its peer replica's control
-messages, from a consumer's acknowledgement or from the store.
+messages or from a consumer's acknowledgement, once its successor's output has come as far as its
+own (`ha.handover`), or from the store at once.
 
 A host whose links all break loses every peer too. If it still reaches the store, its records would
 depose healthy primaries, for whom it cannot stand in. Takeovers and lost secondaries are therefore
@@ -17,7 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ha.failure_detector import FailureDetector
-from ha.roles import RoleEvent
+from ha.handover import Handover
+from ha.roles import ReplicaRole, RoleEvent
 from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox, RecordLoss, RecordTakeover
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
@@ -98,8 +100,28 @@ class Failover:
             }
         )
 
-    def on_epoch(self, fragment: str, epoch: int, now_us: int) -> None:
-        """Step down if another host knows a newer epoch of a fragment."""
+    def on_epoch(
+        self, fragment: str, epoch: int, now_us: int, reached_ms: int | None = None
+    ) -> None:
+        """Step down if another host knows a newer epoch of a fragment, at the handover's watermark.
+
+        Parameters
+        ----------
+        reached_ms
+            Up to where the output of the replica that acts in that epoch is complete, if it says
+            so itself.
+        """
+        hosted = self.replica_manager.replicas.get(fragment)
+        if hosted is None or epoch <= hosted.replica.epoch:
+            return
+        if hosted.replica.role is ReplicaRole.PRIMARY:
+            known = hosted.handover
+            if known is None:
+                known = Handover(epoch, hosted.replica.output_watermark_ms, now_us)
+                hosted.handover = known
+            known.epoch = max(known.epoch, epoch)
+            if not known.is_over(reached_ms, now_us):
+                return
         self._step_down(fragment, RoleEvent.SUPERSEDED, epoch, now_us)
 
     def on_overruled(self, fragment: str, epoch: int, now_us: int) -> None:
@@ -113,6 +135,7 @@ class Failover:
     def _step_down(self, fragment: str, event: RoleEvent, epoch: int, now_us: int) -> None:
         hosted = self.replica_manager.replicas.get(fragment)
         if hosted is not None and hosted.replica.apply(event, epoch):
+            hosted.handover = None
             self.outbox.counters["demotions"] += 1
             self.outbox.report("stepped down", fragment, f"epoch {epoch} has another primary")
             self.dispatcher.rebuild_tasks(now_us)
@@ -137,7 +160,7 @@ class Failover:
         for hosted in self._hosted():
             if hosted.assignment.peer_replica != node:
                 continue
-            if hosted.replica.feeds_subscribers:
+            if hosted.replica.feeds_subscribers and hosted.superseded_in is None:
                 self._report_loss(hosted, cause, now_us)
             self._take_over(hosted, cause, now_us)
 
@@ -158,6 +181,10 @@ class Failover:
 
     def _take_over(self, hosted: HostedReplica, cause: str, now_us: int) -> None:
         replica, a = hosted.replica, hosted.assignment
+        if (epoch := hosted.superseded_in) is not None:
+            # Its successor is lost before it could take over from this replica.
+            replica.apply(RoleEvent.SUPERSEDED, epoch)
+            hosted.handover = None
         if not replica.apply(RoleEvent.PEER_REPLICA_LOST):
             return
         self.outbox.counters["takeovers"] += 1

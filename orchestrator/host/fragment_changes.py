@@ -5,6 +5,8 @@ was away. The record may have changed meanwhile. `revised` says what becomes of 
 
 - A change of an older epoch than the record's is void. The host's replica is told the newer epoch.
 - A takeover of a newer epoch is written if the record lists the replica.
+- A takeover in the epoch in which the record already names the replica as primary, because the
+  leader had just named it, tells no more than that the former primary is lost.
 - A replica that the record does not list was given up: by its peer replica, whose takeover or
   report of a loss came first, or by the coordinator. If its peer replica gave it up, the two may
   only have lost their link, and have followed each other as primary. Its takeover is still written
@@ -74,26 +76,25 @@ def revised(
         or (record.epoch == event.epoch and isinstance(event, RecordTakeover))
     ):
         return EpochSuperseded(fragment=event.fragment, epoch=record.epoch)
-    if isinstance(event, RecordLoss):
-        current = (record.epoch, record.primary, record.secondary)
-        if current != (event.epoch, me, change.lost):
-            return None
+    if (record.epoch, record.primary, record.secondary) == (event.epoch, me, change.lost):
         return msgspec.structs.replace(
             record, secondary=None, losses=_with_loss(record, change.loss)
         )
-    if record.epoch >= event.epoch:
+    if isinstance(event, RecordLoss) or record.epoch >= event.epoch:
         return None
-    if me not in (record.primary, record.secondary):
+    if me not in record.replicas:
         given_up = me in [loss.replica for loss in record.losses]
         if not given_up or not (record.secondary is None or yielded()):
             return ReplicaReplaced(fragment=event.fragment)
     previous = change.lost if record.primary == me else record.primary
     gone = (me, change.lost)
+    third = record.third
     return msgspec.structs.replace(
         record,
         epoch=event.epoch,
         primary=me,
         secondary=None if record.secondary in gone else record.secondary,
+        third=None if third is not None and third.replica in gone else third,
         took_over=TakeOver(
             previous=previous, cause=event.cause, detected_at_us=event.detected_at_us
         ),

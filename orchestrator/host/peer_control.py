@@ -56,8 +56,8 @@ class PeerControl:
         """Send a heartbeat to the hosts of peer replicas, or everything to all related hosts."""
         drafts: dict[str, _Draft] = {}
         for name, hosted in self.replica_manager.replicas.items():
-            if (peer := hosted.assignment.peer_replica) is not None:
-                draft = drafts.setdefault(peer, _Draft())
+            for node in hosted.assignment.others:
+                draft = drafts.setdefault(node, _Draft())
                 if everything:
                     _tell_of_replica(draft, name, hosted.replica)
         if everything:
@@ -82,7 +82,8 @@ class PeerControl:
         """Act on what another host says."""
         self.failover.told_lag(sender, message.lag_us)
         for fragment, epoch in message.epochs.items():
-            self.failover.on_epoch(fragment, epoch, now_us)
+            reached_ms = message.watermarks_ms.get(fragment)
+            self.failover.on_epoch(fragment, epoch, now_us, reached_ms)
         for fragment, watermark_ms in message.watermarks_ms.items():
             self._follow(sender, fragment, watermark_ms, now_us)
         for fragment, digest in message.digests.items():
@@ -117,17 +118,15 @@ class PeerControl:
         if replica.generation != digest.generation or not replica.digests.differs(digest):
             return
         self.outbox.counters["divergences"] += 1
-        if replica.role is ReplicaRole.STANDBY:
+        if replica.role is ReplicaRole.STANDBY and hosted.assignment.peer_replica == sender:
             detail = f"output of event-time interval {digest.interval} differs from {sender}'s"
             self.outbox.report("diverged", fragment, detail)
             self.inputs.discard_state(hosted, now_us)
 
     def _shared(self, sender: str, fragment: str) -> HostedReplica | None:
-        """The replica here of a fragment whose other replica is on `sender`."""
+        """The replica here of a fragment that has another one on `sender`."""
         hosted = self.replica_manager.replicas.get(fragment)
-        if hosted is None or hosted.assignment.peer_replica != sender:
-            return None
-        return hosted
+        return hosted if hosted is not None and sender in hosted.assignment.others else None
 
 
 def _tell_of_replica(draft: _Draft, name: str, replica: Replica) -> None:

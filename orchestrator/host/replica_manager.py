@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pyarrow as pa
 
+from ha.handover import Handover
 from ha.lag import StandbyLag
 from ha.memory import MemoryBudget
 from ha.messages import Unsubscribe
@@ -54,6 +55,8 @@ class HostedReplica:
         When the peer replica was last asked for its state.
     failures
         Errors of evaluating its input or of reading a state. It rests after each, ever longer.
+    handover
+        What a primary knows of its successor; None while it has none.
     """
 
     assignment: FragmentAssignment
@@ -61,6 +64,15 @@ class HostedReplica:
     lag: StandbyLag = field(default_factory=StandbyLag)
     snapshot_asked_us: int | None = None
     failures: Failures = field(default_factory=Failures)
+    handover: Handover | None = None
+
+    @property
+    def superseded_in(self) -> int | None:
+        """The newest epoch in which this primary is none any more, although it still acts."""
+        a, replica = self.assignment, self.replica
+        planned = a.epoch if a.role == "secondary" else 0
+        epoch = max(planned, 0 if self.handover is None else self.handover.epoch)
+        return epoch if replica.role is ReplicaRole.PRIMARY and epoch > replica.epoch else None
 
     def failed(self, why: str, now_us: int) -> None:
         """Note that its state could not be used any further."""
@@ -357,7 +369,12 @@ def _change_role(hosted: HostedReplica, a: FragmentAssignment) -> Iterator[Comma
     replica = hosted.replica
     if a.epoch <= replica.epoch:
         return
-    replica.apply(RoleEvent.SUPERSEDED if a.role == "secondary" else RoleEvent.PROMOTED, a.epoch)
+    if a.role == "primary":
+        replica.apply(RoleEvent.PROMOTED, a.epoch)
+        hosted.handover = None
+    elif replica.role is not ReplicaRole.PRIMARY:
+        # A primary goes on until it hears its successor (`ha.handover`).
+        replica.apply(RoleEvent.SUPERSEDED, a.epoch)
     yield from _stateless_primary(a, replica)
 
 

@@ -550,7 +550,7 @@ class Trial:
         return (
             all(host.runs and host.incarnation in known for host in hosts)
             and len(view.fragments) == len(self.observed.running)
-            and all(view.protected(found.record) for found in view.fragments.values())
+            and all(view.settled(found.record) for found in view.fragments.values())
         )
 
     def _note(self, subject: str, text: str) -> None:

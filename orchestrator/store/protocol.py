@@ -11,6 +11,8 @@ The paths below `/vivace/<cluster>`:
     queries/<name>           QueryRecord
     plans/<query>            PlanRecord           until the leader has carried it out
     fragments/<q>.<f>        FragmentRecord
+    cordons/<node>           CordonRecord         nothing new is placed on the node
+    moves/<name>             MovePlan             replicas to be moved, and how far that is
     assignments/<node>       Assignment
     claims/<node>            NameClaim            who may call itself by a host's name
     history/e-<sequence>     HistoryEvent         bounded
@@ -49,8 +51,10 @@ from orchestrator.records import (
     Assignment,
     ClocksRecord,
     ClusterRecord,
+    CordonRecord,
     FragmentRecord,
     HistoryEvent,
+    MovePlan,
     NameClaim,
     NodeRecord,
     PlanRecord,
@@ -124,6 +128,8 @@ STREAMS = Folder("streams", StreamRecord)
 QUERIES = Folder("queries", QueryRecord)
 PLANS = Folder("plans", PlanRecord)
 FRAGMENTS = Folder("fragments", FragmentRecord)
+CORDONS = Folder("cordons", CordonRecord)
+MOVES = Folder("moves", MovePlan)
 ASSIGNMENTS = Folder("assignments", Assignment)
 CLAIMS = Folder("claims", NameClaim)
 HISTORY = Folder("history", HistoryEvent)

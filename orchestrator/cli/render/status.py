@@ -151,7 +151,7 @@ def _nodes_table(nodes: Sequence[api.NodeStatus], loads: Sequence[api.PlaceLoad]
         error = "–" if node.error is None else f"±{node.error:.0%}"
         table.add_row(
             node.node,
-            node.kind,
+            f"{node.kind} [yellow]cordoned[/]" if node.cordoned else node.kind,
             node.region,
             error,
             ms(node.load_ms),
@@ -174,13 +174,19 @@ def _fragments_table(fragments: Sequence[api.FragmentStatus]) -> Table:
         table.add_row(
             f"[dim]{each.query}.[/]{each.fragment}",
             primary,
-            each.secondary or "–",
+            _standbys(each),
             Text.assemble(mark, each.secondary_state),
             "–" if each.unprotected_s is None else f"{each.unprotected_s:.2f} s",
             ms(each.sub_deadline_ms),
             str(each.epoch),
         )
     return table
+
+
+def _standbys(fragment: api.FragmentStatus) -> str:
+    """The secondary, and the node to or from which a replica is being moved."""
+    third = "" if fragment.third is None else f" [yellow](+ {fragment.third})[/]"
+    return f"{fragment.secondary or '–'}{third}"
 
 
 def _streams_table(streams: Sequence[api.StreamStatus]) -> Table:

@@ -159,7 +159,7 @@ class Planning:
     def _place(
         self, query: str, *, relaxed: bool, room_cores: Mapping[str, float] | None = None
     ) -> Plan:
-        task = self._task(query, relaxed=relaxed, room_cores=room_cores)
+        task = self.task(query, relaxed=relaxed, room_cores=room_cores)
         # 1. The cheapest primaries, with the price of their standbys.
         cheapest = cheapest_primaries(task)
         # 2. Sub-deadlines; other primaries if these leave too little time.
@@ -184,7 +184,7 @@ class Planning:
         InvalidQuery
             Its sites are not there.
         """
-        task = self._task(query)
+        task = self.task(query)
         primaries = {name: nodes[0] for name, nodes in task.kept.items()}
         secondaries = {name: node for name, (_, node) in task.kept.items() if node is not None}
         standbys = running_secondaries(
@@ -217,7 +217,7 @@ class Planning:
         # it must not keep this one from being protected: any place will do for it.
         somewhere = replace(before, secondary=None)
         absent = [work.name for work in self.work.of(query) if work.name not in self.running]
-        task = self._task(query, absent=dict.fromkeys(absent, somewhere))
+        task = self.task(query, absent=dict.fromkeys(absent, somewhere))
         if avoid:
             task = replace(task, network=without_hosts(task.network, avoid))
         found, problem = choose_secondary(task, fragment, prefer)
@@ -226,7 +226,7 @@ class Planning:
         self.running[fragment] = replace(before, secondary=found.node, timing=timing)
         return found, problem
 
-    def _task(
+    def task(
         self,
         query: str,
         *,
@@ -260,7 +260,9 @@ class Planning:
             graph=self.work.graph(query, primaries),
             work=self.work,
             running=everywhere,
-            network=network_view(self.view.trusted, replicas, room_cores),
+            network=without_hosts(
+                network_view(self.view.trusted, replicas, room_cores), self.view.cordoned
+            ),
             settings=self.settings,
             detection_ms=detection_ms(self.view.settings),
             relaxed=relaxed,

@@ -117,7 +117,7 @@ def _placed(
         search=settings.secondary_search,
         batch_size=settings.batch_size,
     )
-    still = {name: node if node and network.can_host(node) else None for name, node in keep.items()}
+    still = {name: node if node in network.index else None for name, node in keep.items()}
     return place_secondaries(standby_task, load, still)
 
 

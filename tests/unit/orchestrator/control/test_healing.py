@@ -106,7 +106,7 @@ def test_two_executors_killed_one_after_the_other_leave_the_state_whole(
     cluster.now_us += 2_000_000
     # The new secondary is warm by now; the second kill takes the primary beside it.
     found = cluster.view().fragments[ALERTS]
-    assert cluster.view().warm(found.record)
+    assert cluster.view().protected(found.record)
     cluster.take_over(found.record, found.version)
     cluster.settle()
     after = alerts(cluster)

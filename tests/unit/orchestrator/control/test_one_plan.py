@@ -372,7 +372,7 @@ def with_both_replicas_on_one_node(plan: PlanRecord) -> PlanRecord:
         (with_ghost, "changes proximity.ghost, which it does not rest on"),
         (with_updated_newcomer, "which it does not rest on"),
         (with_foreign_fragment, "of another query"),
-        (with_both_replicas_on_one_node, "has both replicas on"),
+        (with_both_replicas_on_one_node, "has two replicas on"),
     ],
 )
 def test_plan_that_contradicts_itself_is_a_problem_and_deleted(

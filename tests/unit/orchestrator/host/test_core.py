@@ -562,6 +562,7 @@ def test_roles_follow_newer_epochs_of_the_plan_and_ignore_older_ones() -> None:
     host.assign(assignment_of(assigned("secondary", epoch=1, peer_replica="two")))
     assert host.role is ReplicaRole.PRIMARY
     host.assign(assignment_of(assigned("secondary", epoch=2, peer_replica="two")))
+    host.hear("two", Control(epochs={"f": 2}))
     assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 2)
     host.assign(assignment_of(assigned("primary", epoch=3, peer_replica="two")))
     assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 3)

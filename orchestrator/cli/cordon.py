@@ -1,0 +1,28 @@
+"""`vivace cordon`: have nothing new placed on a node."""
+
+from __future__ import annotations
+
+from orchestrator import api
+from orchestrator.cli.invocation import (
+    ClusterOption,
+    DryRunOption,
+    JsonOption,
+    NodeArgument,
+    show,
+)
+from orchestrator.cli.render.moves import cordon_view
+
+
+def command(
+    node: NodeArgument,
+    dry_run: DryRunOption = False,
+    cluster: ClusterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have nothing new placed on a node. What runs there stays, and may still take over.
+
+    [bold]Example:[/] vivace cordon lyon
+    """
+    with api.connect(cluster) as connected:
+        document = api.cordon(connected, node, dry_run=dry_run)
+    show({"cordon": document}, as_json, lambda: cordon_view(document, dry_run=dry_run))

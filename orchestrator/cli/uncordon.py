@@ -1,0 +1,28 @@
+"""`vivace uncordon`: let a node be used again."""
+
+from __future__ import annotations
+
+from orchestrator import api
+from orchestrator.cli.invocation import (
+    ClusterOption,
+    DryRunOption,
+    JsonOption,
+    NodeArgument,
+    show,
+)
+from orchestrator.cli.render.moves import cordon_view
+
+
+def command(
+    node: NodeArgument,
+    dry_run: DryRunOption = False,
+    cluster: ClusterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a node be used again. A drain of it that is under way ends.
+
+    [bold]Example:[/] vivace uncordon lyon
+    """
+    with api.connect(cluster) as connected:
+        document = api.uncordon(connected, node, dry_run=dry_run)
+    show({"cordon": document}, as_json, lambda: cordon_view(document, dry_run=dry_run))

@@ -1,0 +1,173 @@
+"""Switchover, move, drain and cordons, as a script asks for them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from orchestrator import api
+from orchestrator.deploy.context import ClusterContext
+from orchestrator.records import FragmentRecord
+from orchestrator.store.protocol import MOVES
+from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
+
+
+@pytest.fixture
+def cluster() -> ObedientCluster:
+    made = ObedientCluster()
+    made.apply(aircraft())
+    made.settle()
+    return made
+
+
+def connected(cluster: ObedientCluster) -> api.Cluster:
+    reach = ClusterContext(cluster="aircraft", pid=1, started_s=0.0, folder="nowhere")
+    return api.Cluster(reach, cluster.store)
+
+
+@pytest.fixture(autouse=True)
+def acting(cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coordinator and hosts act whenever the API waits."""
+
+    def act(_: float) -> None:
+        cluster.coordination.run_once(cluster.now_us)
+        for host in cluster.hosts.values():
+            host.obey()
+
+    monkeypatch.setattr(time, "sleep", act)
+
+
+def record(cluster: ObedientCluster, name: str = "alerts") -> FragmentRecord:
+    return cluster.view().fragments[f"proximity.{name}"].record
+
+
+def nodes(cluster: ObedientCluster, name: str = "alerts") -> tuple[str, str]:
+    found = record(cluster, name)
+    assert found.secondary is not None
+    return found.primary.node, found.secondary.node
+
+
+def free(cluster: ObedientCluster) -> str:
+    return next(name for name in EXECUTORS if name not in nodes(cluster))
+
+
+@pytest.mark.parametrize("name", ["alerts", "proximity.alerts"])
+def test_switch_is_waited_for(cluster: ObedientCluster, name: str) -> None:
+    primary, secondary = nodes(cluster)
+    document = api.switch(connected(cluster), name)
+    assert nodes(cluster) == (secondary, primary)
+    (made,) = document.moves
+    assert document.done
+    assert (made.outcome, made.primary, made.secondary) == (
+        "done",
+        (primary, secondary),
+        (secondary, primary),
+    )
+    assert made.recovery_ms is not None
+    assert made.recovery_ms[1] <= (made.bound_ms or 0.0)
+
+
+def test_dry_run_writes_nothing(cluster: ObedientCluster) -> None:
+    before = dict(cluster.server.entries)
+    store = connected(cluster)
+    target, (primary, _) = free(cluster), nodes(cluster)
+    assert not api.switch(store, "alerts", dry_run=True).done
+    (planned,) = api.move(store, "alerts", "secondary", target, dry_run=True).moves
+    assert (planned.outcome, planned.secondary[1]) == ("planned", target)
+    drained = api.drain(store, primary, dry_run=True)
+    assert drained.moves
+    assert api.cordon(store, primary, dry_run=True).changed
+    assert dict(cluster.server.entries) == before
+
+
+def test_move_is_waited_for(cluster: ObedientCluster) -> None:
+    target, (primary, secondary) = free(cluster), nodes(cluster)
+    document = api.move(connected(cluster), "alerts", "primary", target)
+    assert document.done
+    assert nodes(cluster) == (target, secondary)
+    document = api.move(connected(cluster), "alerts", "secondary", primary)
+    assert document.done
+    assert nodes(cluster) == (target, primary)
+
+
+def test_drain_leaves_a_node_free_and_uncordon_admits_it(cluster: ObedientCluster) -> None:
+    node, _ = nodes(cluster)
+    store = connected(cluster)
+    before = {n for n, f in cluster.view().fragments.items() if node in _nodes(f.record)}
+    document = api.drain(connected(cluster), node, at_a_time=2)
+    assert document.done
+    assert document.remaining == ()
+    assert {each.fragment for each in document.moves} == before
+    assert all(node not in _nodes(f.record) for f in cluster.view().fragments.values())
+    assert all(cluster.view().settled(f.record) for f in cluster.view().fragments.values())
+    (status,) = [each for each in api.status(store).nodes if each.node == node]
+    assert (status.cordoned, status.primaries, status.secondaries) == (True, 0, 0)
+    with pytest.raises(api.Refused, match="is cordoned"):
+        api.move(store, "alerts", "secondary", node)
+    assert api.uncordon(store, node).changed
+    assert not api.uncordon(store, node).changed
+    assert api.move(store, "alerts", "secondary", node, dry_run=True).moves
+    api.drain(store, node)
+    assert api.drain(store, node).name is None
+
+
+def _nodes(record: FragmentRecord) -> list[str]:
+    return [replica.node for replica in record.replicas]
+
+
+def test_drain_that_would_leave_no_place_is_refused_and_cordons_nothing(
+    cluster: ObedientCluster,
+) -> None:
+    primary, secondary = nodes(cluster)
+    for name in EXECUTORS:
+        if name not in (primary, secondary):
+            cluster.kill(name)
+    cluster.settle()
+    with pytest.raises(api.Refused, match="cannot leave"):
+        api.drain(connected(cluster), primary)
+    assert cluster.view().cordoned == set()
+
+
+def test_unknown_names_are_refused(cluster: ObedientCluster) -> None:
+    store = connected(cluster)
+    with pytest.raises(api.InvalidInput, match="is not a fragment that runs here"):
+        api.switch(store, "alert")
+    with pytest.raises(api.InvalidInput, match="is not a live node"):
+        api.cordon(store, "pariss")
+    with pytest.raises(api.InvalidInput, match="is a site"):
+        api.drain(store, "control-centre")
+    with pytest.raises(api.InvalidInput, match="is not being moved"):
+        api.withdraw(store, "alerts")
+
+
+def test_switch_without_a_warm_secondary_is_refused(cluster: ObedientCluster) -> None:
+    _, secondary = nodes(cluster)
+    cluster.hosts[secondary].cold = True
+    cluster.hosts[secondary].obey()
+    with pytest.raises(api.Refused, match="no warm secondary"):
+        api.switch(connected(cluster), "alerts")
+    assert cluster.store.list(MOVES).records == {}
+
+
+def test_uncordon_withdraws_a_drain(cluster: ObedientCluster) -> None:
+    node, _ = nodes(cluster)
+    store = connected(cluster)
+    api.drain(store, node, wait=False)
+    cluster.settle_coordinator()
+    assert any(f.record.third for f in cluster.view().fragments.values())
+    api.uncordon(store, node)
+    cluster.settle()
+    view = cluster.view()
+    assert all(f.record.third is None for f in view.fragments.values())
+    assert all(f.record.ended_us is not None for f in view.moves.values())
+
+
+def test_a_move_under_way_is_withdrawn(cluster: ObedientCluster) -> None:
+    before = record(cluster)
+    store = connected(cluster)
+    api.move(store, "alerts", "primary", free(cluster), wait=False)
+    cluster.settle_coordinator()
+    assert len(api.withdraw(store, "alerts")) == 1
+    cluster.settle()
+    assert record(cluster) == before

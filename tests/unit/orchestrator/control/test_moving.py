@@ -1,0 +1,399 @@
+"""Planned switchovers and moves: what the leader writes, step by step, from what hosts report."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import pytest
+
+from ha.roles import ReplicaRole
+from orchestrator.control.decide import decide
+from orchestrator.control.decision import DecisionSettings
+from orchestrator.control.moving import KEPT_US
+from orchestrator.records import (
+    CordonRecord,
+    FragmentRecord,
+    MovePlan,
+    MoveStep,
+    ReplicaStatus,
+)
+from orchestrator.store.protocol import CORDONS, MOVES
+from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
+
+ALERTS = "proximity.alerts"
+
+
+@pytest.fixture
+def cluster() -> ObedientCluster:
+    made = ObedientCluster()
+    made.apply(aircraft())
+    made.settle()
+    return made
+
+
+def record(cluster: ObedientCluster, key: str = ALERTS) -> FragmentRecord:
+    return cluster.view().fragments[key].record
+
+
+def nodes(record: FragmentRecord) -> tuple[str, str]:
+    assert record.secondary is not None
+    return record.primary.node, record.secondary.node
+
+
+def free(cluster: ObedientCluster, key: str = ALERTS) -> str:
+    """A live node without a replica of the fragment."""
+    taken = [replica.node for replica in record(cluster, key).replicas]
+    return next(name for name in EXECUTORS if name in cluster.hosts and name not in taken)
+
+
+def submit(
+    cluster: ObedientCluster,
+    *steps: tuple[str, Literal["primary", "secondary"], str],
+    name: str = "test",
+    at_a_time: int = 1,
+    drains: str | None = None,
+) -> None:
+    plan = MovePlan(
+        name=name,
+        steps=tuple(MoveStep(fragment=f, role=role, node=node) for f, role, node in steps),
+        at_a_time=at_a_time,
+        drains=drains,
+        submitted_us=cluster.now_us,
+    )
+    cluster.store.create(MOVES.key(name), plan)
+
+
+def plan(cluster: ObedientCluster, name: str = "test") -> MovePlan:
+    return cluster.view().moves[name].record
+
+
+def withdraw(cluster: ObedientCluster) -> None:
+    found = cluster.view().moves["test"]
+    cluster.store.update(
+        MOVES.key("test"), msgspec.structs.replace(found.record, withdrawn=True), found.version
+    )
+
+
+def kinds(cluster: ObedientCluster) -> list[str]:
+    return [e.event.kind for e in cluster.store.history() if e.event.subject == ALERTS]
+
+
+def cordon(cluster: ObedientCluster, node: str) -> None:
+    cluster.store.create(CORDONS.key(node), CordonRecord(node=node, since_us=cluster.now_us))
+
+
+def report(cluster: ObedientCluster, node: str, role: ReplicaRole, epoch: int) -> None:
+    host = cluster.hosts[node]
+    status = ReplicaStatus(role=role, epoch=epoch, output_watermark_ms=None)
+    host.tell(replicas=host.record.replicas | {"alerts": status})
+
+
+def test_switchover_changes_the_roles_in_the_next_epoch(cluster: ObedientCluster) -> None:
+    before = record(cluster)
+    primary, secondary = nodes(before)
+    submit(cluster, (ALERTS, "primary", secondary))
+    cluster.settle()
+    after = record(cluster)
+    assert (nodes(after), after.epoch, after.generation) == (
+        (secondary, primary),
+        before.epoch + 1,
+        before.generation,
+    )
+    assert after.took_over is None
+    assert after.losses == ()
+    (step,) = plan(cluster).steps
+    assert step.done
+    assert kinds(cluster)[-1] == "switched over"
+    assert "redundancy lost" not in kinds(cluster)
+
+
+def test_a_primary_moves_by_way_of_a_third_replica(cluster: ObedientCluster) -> None:
+    before = record(cluster)
+    primary, secondary = nodes(before)
+    target = free(cluster)
+    submit(cluster, (ALERTS, "primary", target))
+    cluster.settle_coordinator()
+    coming = record(cluster)
+    assert nodes(coming) == (primary, secondary)
+    assert coming.third is not None
+    assert coming.third.replica.node == target
+    # Everybody who reads the stream, and everybody who feeds it, knows the third one.
+    assignment = cluster.view().assignments[primary].record
+    (assigned,) = [each for each in assignment.fragments if each.fragment == "alerts"]
+    assert assigned.others == (secondary, target)
+    centre = cluster.view().assignments["control-centre"].record
+    assert centre.producers["alerts"] == (primary, secondary, target)
+    cluster.hosts[target].obey()
+    cluster.settle_coordinator()
+    going = record(cluster)
+    assert nodes(going) == (target, secondary)
+    assert going.epoch == before.epoch + 1
+    assert going.third is not None
+    assert going.third.replica.node == primary
+    cluster.settle()
+    after = record(cluster)
+    assert (nodes(after), after.third) == ((target, secondary), None)
+    assert kinds(cluster)[-3:] == ["move begun", "switched over", "moved"]
+    assert "redundancy lost" not in kinds(cluster)
+    assert "alerts" not in cluster.hosts[primary].record.replicas
+
+
+def test_a_secondary_moves_without_a_new_epoch(cluster: ObedientCluster) -> None:
+    before = record(cluster)
+    primary, _ = nodes(before)
+    target = free(cluster)
+    submit(cluster, (ALERTS, "secondary", target))
+    cluster.settle()
+    after = record(cluster)
+    assert (nodes(after), after.third, after.epoch) == ((primary, target), None, before.epoch)
+    assert kinds(cluster)[-2:] == ["move begun", "moved"]
+    assert "redundancy lost" not in kinds(cluster)
+
+
+def test_the_record_of_a_plan_goes_after_a_while(cluster: ObedientCluster) -> None:
+    submit(cluster, (ALERTS, "primary", nodes(record(cluster))[1]))
+    cluster.settle()
+    ended_us = plan(cluster).ended_us
+    assert ended_us is not None
+    cluster.now_us = ended_us + KEPT_US
+    cluster.settle()
+    assert not cluster.view().moves
+
+
+def test_cold_third_replica_does_not_take_its_place_and_is_given_up(
+    cluster: ObedientCluster,
+) -> None:
+    before = record(cluster)
+    target = free(cluster)
+    cluster.hosts[target].cold = True
+    submit(cluster, (ALERTS, "primary", target))
+    cluster.settle()
+    assert nodes(record(cluster)) == nodes(before)
+    cluster.now_us += DecisionSettings().warm_up_us
+    cluster.settle()
+    after = record(cluster)
+    assert (nodes(after), after.third, after.epoch) == (nodes(before), None, before.epoch)
+    (step,) = plan(cluster).steps
+    assert "was not ready after 30 s" in (step.failed or "")
+    assert kinds(cluster)[-1] == "move taken back"
+    assert "alerts" not in cluster.hosts[target].record.replicas
+
+
+@pytest.mark.parametrize("role", ["primary", "secondary"])
+def test_withdrawn_while_the_third_replica_comes(
+    cluster: ObedientCluster, role: Literal["primary", "secondary"]
+) -> None:
+    before = record(cluster)
+    submit(cluster, (ALERTS, role, free(cluster)), ("proximity.north_tracks", role, "zurich"))
+    cluster.settle_coordinator()
+    withdraw(cluster)
+    cluster.settle()
+    assert msgspec.structs.replace(record(cluster), timing=before.timing) == before
+    assert [step.failed for step in plan(cluster).steps] == [
+        "taken back: it was withdrawn",
+        "withdrawn before it was begun",
+    ]
+
+
+def test_withdrawn_after_the_roles_have_changed_is_done(cluster: ObedientCluster) -> None:
+    target = free(cluster)
+    submit(cluster, (ALERTS, "primary", target))
+    cluster.settle_coordinator()
+    cluster.hosts[target].obey()
+    cluster.settle_coordinator()
+    assert record(cluster).primary.node == target
+    withdraw(cluster)
+    cluster.settle()
+    assert record(cluster).primary.node == target
+    assert plan(cluster).steps[0].done
+
+
+def test_target_that_dies_is_given_up(cluster: ObedientCluster) -> None:
+    before = record(cluster)
+    target = free(cluster)
+    submit(cluster, (ALERTS, "primary", target))
+    cluster.settle_coordinator()
+    cluster.kill(target)
+    cluster.settle()
+    assert (nodes(record(cluster)), record(cluster).third) == (nodes(before), None)
+    assert plan(cluster).steps[0].failed == f"taken back: {target} was lost"
+
+
+def test_primary_dies_while_the_third_replica_comes(cluster: ObedientCluster) -> None:
+    before = record(cluster)
+    primary, secondary = nodes(before)
+    target = free(cluster)
+    submit(cluster, (ALERTS, "primary", target))
+    cluster.settle_coordinator()
+    cluster.hosts[target].obey()
+    found = cluster.view().fragments[ALERTS]
+    cluster.kill(primary)
+    cluster.take_over(found.record, found.version)
+    cluster.settle()
+    after = record(cluster)
+    # The third replica is warm already: it is the new secondary, and was never stopped.
+    assert (nodes(after), after.third) == ((secondary, target), None)
+    assert after.generation == before.generation
+    assert plan(cluster).steps[0].failed is not None
+
+
+def test_both_replicas_die_while_the_third_is_warm(cluster: ObedientCluster) -> None:
+    before = record(cluster)
+    target = free(cluster)
+    cluster.hosts[target].cold = True
+    submit(cluster, (ALERTS, "primary", target))
+    cluster.settle()
+    report(cluster, target, ReplicaRole.STANDBY, before.epoch)
+    for node in nodes(before):
+        cluster.kill(node)
+    cluster.now_us += DecisionSettings().takeover_grace_us
+    cluster.settle_coordinator()
+    cluster.now_us += DecisionSettings().takeover_grace_us
+    cluster.settle_coordinator()
+    after = record(cluster)
+    assert (after.primary.node, after.generation) == (target, before.generation)
+
+
+def test_successor_that_does_not_act_gives_the_fragment_back(cluster: ObedientCluster) -> None:
+    before = record(cluster)
+    primary, secondary = nodes(before)
+    submit(cluster, (ALERTS, "primary", secondary))
+    # Its host has no session: it does not read that it is primary. The other one acts until then.
+    for _ in range(3):
+        cluster.settle_coordinator()
+        report(cluster, primary, ReplicaRole.PRIMARY, before.epoch)
+    assert record(cluster).primary.node == secondary
+    assert cluster.view().protected(record(cluster))
+    cluster.now_us += DecisionSettings().takeover_grace_us
+    cluster.settle_coordinator()
+    after = record(cluster)
+    assert (nodes(after), after.epoch) == ((primary, secondary), before.epoch + 2)
+    assert "switched back" in kinds(cluster)
+    cluster.settle()
+    assert plan(cluster).steps[0].failed is not None
+
+
+def test_move_that_breaks_the_bound_is_refused_with_the_reason(cluster: ObedientCluster) -> None:
+    before = record(cluster)
+    primary, _ = nodes(before)
+    target = free(cluster)
+    far = dict.fromkeys(cluster.hosts[target].record.latencies_ms, 900.0)
+    cluster.hosts[target].tell(latencies_ms=far)
+    for name, host in cluster.hosts.items():
+        if name != target:
+            host.tell(latencies_ms=host.record.latencies_ms | {target: 900.0})
+    submit(cluster, (ALERTS, "secondary", target))
+    cluster.settle()
+    assert record(cluster) == before
+    failed = plan(cluster).steps[0].failed or ""
+    assert "recovery of alerts" in failed
+    assert "300 ms" in failed
+    submit(cluster, (ALERTS, "primary", target), name="other")
+    cluster.settle()
+    assert nodes(record(cluster))[0] == primary
+    assert "of its deadline, 300 ms" in (plan(cluster, "other").steps[0].failed or "")
+
+
+def test_nothing_goes_to_a_cordoned_node(cluster: ObedientCluster) -> None:
+    primary, secondary = nodes(record(cluster))
+    cordoned = [name for name in EXECUTORS if name not in (primary, secondary)][:3]
+    for node in cordoned:
+        cordon(cluster, node)
+    submit(cluster, (ALERTS, "secondary", cordoned[0]))
+    cluster.settle()
+    assert "is cordoned" in (plan(cluster).steps[0].failed or "")
+    cluster.kill(secondary)
+    cluster.settle()
+    assert nodes(record(cluster))[1] not in (*cordoned, secondary)
+
+
+def test_cordon_leaves_what_runs_and_lets_it_fail_over(cluster: ObedientCluster) -> None:
+    before = record(cluster)
+    primary, secondary = nodes(before)
+    cordon(cluster, secondary)
+    cluster.settle()
+    assert record(cluster) == before
+    found = cluster.view().fragments[ALERTS]
+    cluster.kill(primary)
+    cluster.take_over(found.record, found.version)
+    cluster.settle()
+    after = record(cluster)
+    assert after.primary.node == secondary
+    assert after.generation == before.generation
+    assert cluster.view().protected(after)
+
+
+def test_as_many_moves_at_a_time_as_are_allowed(cluster: ObedientCluster) -> None:
+    keys = [ALERTS, "proximity.north_tracks", "proximity.south_tracks"]
+    submit(cluster, *((key, "secondary", free(cluster, key)) for key in keys), at_a_time=2)
+    cluster.settle_coordinator()
+    moving = [record(cluster, key).third is not None for key in keys]
+    assert moving == [True, True, False]
+    cluster.settle()
+    assert all(step.done for step in plan(cluster).steps)
+
+
+def test_refused_move_ends_a_plan_but_not_a_drain(cluster: ObedientCluster) -> None:
+    steps = (
+        (ALERTS, "secondary", "nowhere"),
+        ("proximity.north_tracks", "secondary", free(cluster, "proximity.north_tracks")),
+    )
+    submit(cluster, *steps)
+    cluster.settle()
+    assert [step.done for step in plan(cluster).steps] == [False, False]
+    submit(cluster, *steps, name="drain", drains="nowhere")
+    cluster.settle()
+    assert [step.done for step in plan(cluster, "drain").steps] == [False, True]
+
+
+def test_third_replica_that_no_plan_wants_ends(cluster: ObedientCluster) -> None:
+    submit(cluster, (ALERTS, "primary", free(cluster)))
+    cluster.settle_coordinator()
+    cluster.store.delete(MOVES.key("test"), cluster.view().moves["test"].version)
+    cluster.settle()
+    assert record(cluster).third is None
+
+
+def moves_of_everything(cluster: ObedientCluster) -> None:
+    """Ten moves: all three fragments go to and fro, in both roles."""
+    keys = [ALERTS, "proximity.north_tracks", "proximity.south_tracks"]
+    steps: list[tuple[str, Literal["primary", "secondary"], str]] = []
+    at = {key: nodes(record(cluster, key)) for key in keys}
+    for number in range(10):
+        key = keys[number % 3]
+        primary, secondary = at[key]
+        target = next(name for name in EXECUTORS if name not in (primary, secondary))
+        match number % 4:
+            case 0:
+                steps.append((key, "primary", target))
+                at[key] = target, secondary
+            case 1:
+                steps.append((key, "secondary", target))
+                at[key] = primary, target
+            case _:
+                steps.append((key, "primary", secondary))
+                at[key] = secondary, primary
+    submit(cluster, *steps, at_a_time=2)
+
+
+def test_leader_killed_at_every_write_of_ten_moves(cluster: ObedientCluster) -> None:
+    """Each write is the last one of its leader; the next one decides from what it finds."""
+    moves_of_everything(cluster)
+    generations = {key: f.record.generation for key, f in cluster.view().fragments.items()}
+    for _ in range(1000):
+        writes = decide(cluster.view(), cluster.now_us, DecisionSettings()).writes
+        if not writes:
+            for host in cluster.hosts.values():
+                host.obey()
+            writes = decide(cluster.view(), cluster.now_us, DecisionSettings()).writes
+        if not writes:
+            break
+        cluster.write(writes[0])
+        cluster.check_invariants()
+        cluster.now_us += 10_000
+    assert all(step.done for step in plan(cluster).steps), plan(cluster)
+    view = cluster.view()
+    assert all(view.settled(found.record) for found in view.fragments.values())
+    assert generations == {key: f.record.generation for key, f in view.fragments.items()}
+    assert decide(view, cluster.now_us, DecisionSettings()).writes == ()

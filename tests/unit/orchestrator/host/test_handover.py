@@ -1,0 +1,123 @@
+"""Roles that change by plan: a host goes on until it hears its successor; three replicas."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ha.handover import LONGEST_US
+from ha.messages import Control, Data, Snapshot, SnapshotRequest
+from ha.roles import ReplicaRole
+from orchestrator.host.events import PeerLost, RecordLoss, RecordTakeover
+from orchestrator.records import FragmentAssignment
+from tests.driven_host import (
+    MS,
+    Driven,
+    ack,
+    assigned,
+    assignment_of,
+    data,
+    numbers,
+    peers,
+    primary,
+    standby,
+)
+from tests.streams_of_numbers import chunk
+
+THIRD = (*("one", "two", "site", "exit"), "three")
+
+
+def with_third(role: str, *, epoch: int = 1, peer: str, third: str) -> FragmentAssignment:
+    made = assigned(role, epoch=epoch, peer_replica=peer)
+    return msgspec.structs.replace(made, further_replicas=(third,))
+
+
+def sending_primary() -> Driven:
+    """A primary whose output is complete up to 10 ms."""
+    host = primary()
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    host.work()
+    host.commands.clear()
+    return host
+
+
+def test_plan_alone_makes_no_primary_step_down() -> None:
+    host = sending_primary()
+    host.assign(assignment_of(assigned("secondary", epoch=2, peer_replica="two")))
+    host.wait(5000)
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 1)
+    host.hear("site", data(chunk(4, [(20, 4)])))
+    host.work()
+    sent = [each.chunk for each in host.sent_to("exit", Data)]
+    assert numbers(sent)[-1] == 7
+
+
+def test_former_primary_stops_at_the_watermark_that_its_successor_has_reached() -> None:
+    host = sending_primary()
+    host.assign(assignment_of(assigned("secondary", epoch=2, peer_replica="two")))
+    host.hear("two", Control(epochs={"f": 2}, watermarks_ms={"f": 9}))
+    assert host.role is ReplicaRole.PRIMARY
+    host.hear("site", data(chunk(4, [(20, 4)])))
+    host.work()
+    # What has come since is the successor's affair.
+    host.hear("two", Control(epochs={"f": 2}, watermarks_ms={"f": 10}))
+    assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 2)
+
+
+def test_former_primary_that_hears_consumers_only_stops_after_a_while() -> None:
+    host = sending_primary()
+    host.hear("exit", ack(0, 0, epoch=2))
+    assert host.role is ReplicaRole.PRIMARY
+    host.now_us += LONGEST_US
+    host.hear("exit", ack(0, 0, epoch=2))
+    assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 2)
+
+
+def test_successor_lost_before_it_was_heard() -> None:
+    host = sending_primary()
+    host.assign(assignment_of(assigned("secondary", epoch=2, peer_replica="two")))
+    host.handle(PeerLost(node="two"))
+    host.wait(200, hearing="site")
+    # It goes on in an epoch of its own: the store knows the successor's.
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 3)
+    commands = host.commands
+    assert [c.epoch for c in commands if isinstance(c, RecordTakeover)] == [3]
+    assert not [c for c in commands if isinstance(c, RecordLoss)]
+
+
+def test_promoted_secondary_sends_what_is_not_acknowledged() -> None:
+    host = standby()
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    host.work()
+    assert host.sent_to("exit", Data) == []
+    host.assign(assignment_of(assigned("primary", epoch=2, peer_replica="one")))
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 2)
+    assert numbers([each.chunk for each in host.sent_to("exit", Data)]) == [2, 3]
+
+
+def test_third_replica_gets_the_state_and_follows_the_primary() -> None:
+    host = sending_primary()
+    plan = with_third("primary", peer="two", third="three")
+    host.assign(assignment_of(plan, at=peers(THIRD)))
+    host.commands.clear()
+    host.hear("three", SnapshotRequest(fragment="f"))
+    assert len(host.sent_to("three", Snapshot)) == 1
+    host.wait(100 * MS / 1000)
+    told = [c for c in host.sent_to("three", Control) if c.epochs]
+    assert told[-1].watermarks_ms == {"f": 10}
+
+
+def test_third_replica_takes_over_like_a_secondary() -> None:
+    host = standby()
+    host.assign(assignment_of(with_third("secondary", peer="one", third="three"), at=peers(THIRD)))
+    host.handle(PeerLost(node="three"))
+    assert host.role is ReplicaRole.STANDBY
+    host.handle(PeerLost(node="one"))
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 2)
+
+
+def test_a_host_whose_replica_has_gone_may_say_nothing() -> None:
+    host = sending_primary()
+    host.assign(assignment_of(with_third("primary", peer="two", third="three"), at=peers(THIRD)))
+    host.assign(assignment_of(assigned("primary", peer_replica="two"), at=peers(THIRD)))
+    host.hear("three", Control(epochs={"f": 2}))
+    assert host.core.counters["epochs_refused"] == 1
