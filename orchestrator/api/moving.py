@@ -395,7 +395,7 @@ def _await_end(store: Store, plan: MovePlan, on_progress: Progress) -> MovePlan:
 
 
 def _withdraw(store: Store, name: str) -> None:
-    """Mark a plan as withdrawn, whatever the leader writes meanwhile."""
+    """Have a plan withdrawn, whatever the leader writes meanwhile."""
     for _ in range(ATTEMPTS):
         found = store.get(MOVES.key(name))
         if found is None or found.record.ended_us is not None:

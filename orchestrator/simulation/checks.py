@@ -320,12 +320,17 @@ and to be fed by it. A stream may cross the same link at each of its hops; then 
 
 
 def _bound(seen: Observed) -> Iterator[str]:
-    """After a single fault, every output resumes within the recovery bound."""
+    """After a single fault, every output resumes within the recovery bound.
+
+    Without a fault it never rests, whatever operators do.
+    """
+    setting = seen.setting
+    interval_ms = max(recording.interval_ms for recording in setting.recordings.values())
+    if seen.schedule.shape is Shape.NONE and not seen.stuck:
+        yield from _steady(seen, interval_ms + SCHEDULING_MS)
     if seen.schedule.shape is not Shape.SINGLE or seen.stuck:
         return
     ((fault),) = seen.schedule.faults
-    setting = seen.setting
-    interval_ms = max(recording.interval_ms for recording in setting.recordings.values())
     allowed_ms = RECOVERY_BOUND_MS + interval_ms + SCHEDULING_MS
     kind = type(fault).__struct_config__.tag
     if kind in NO_BOUND:
@@ -347,6 +352,13 @@ def _bound(seen: Observed) -> Iterator[str]:
                 f"bound: {stream} was silent for {silence:.0f} ms after a {kind}, "
                 f"{allowed_ms + waits_ms:.0f} are allowed"
             )
+
+
+def _steady(seen: Observed, allowed_ms: float) -> Iterator[str]:
+    for stream, arrivals in seen.arrivals.items():
+        silence_ms = _longest_silence_ms(arrivals, seen.began_us)
+        if silence_ms > allowed_ms:
+            yield f"bound: {stream} was silent for {silence_ms:.0f} ms without a fault"
 
 
 def _longest_silence_ms(arrivals: list[Arrival], from_us: int) -> float:

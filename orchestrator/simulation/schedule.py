@@ -37,6 +37,7 @@ from orchestrator.simulation.faults import (
     Visit,
 )
 from orchestrator.simulation.links import Fate
+from orchestrator.simulation.operations import AnyOperation, Drain, Move, Switchover
 from orchestrator.simulation.setting import Setting, random_setting
 
 FIRST_FAULT_MS, LAST_FAULT_MS = 300, 3500
@@ -69,6 +70,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         Who reads streams besides the sinks.
     visit
         When the setting's visitor is applied and deleted, if it is.
+    operations
+        What operators do meanwhile.
     """
 
     seed: int
@@ -77,6 +80,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     queries: int | None = None
     observers: tuple[Observe, ...] = ()
     visit: Visit | None = None
+    operations: tuple[AnyOperation, ...] = ()
 
     @property
     def setting(self) -> Setting:
@@ -318,6 +322,41 @@ def random_schedule(
         faults=tuple(faults),
         observers=observers,
         visit=_visit(np.random.default_rng((seed, 6))),
+        operations=_operations(
+            np.random.default_rng((seed, 9)), setting, always=shape is Shape.NONE
+        ),
+    )
+
+
+def _operations(
+    rng: np.random.Generator, setting: Setting, *, always: bool
+) -> tuple[AnyOperation, ...]:
+    """In some schedules, one to three operations, mostly around the time of the faults."""
+    if rng.random() >= 0.35 and not always:
+        return ()
+    times = np.sort(rng.uniform(100, LAST_FAULT_MS, int(rng.integers(1, 4)))).tolist()
+    return tuple(_operation(rng, setting, _round(ms)) for ms in times)
+
+
+def _operation(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyOperation:
+    chance = rng.random()
+    if chance < 0.4:
+        return Switchover(at_ms=at_ms, fragment=_pick(rng, setting.programs))
+    if chance < 0.8:
+        withdrawn = rng.random() < 0.2
+        return Move(
+            at_ms=at_ms,
+            fragment=_pick(rng, setting.programs),
+            role="primary" if rng.random() < 0.6 else "secondary",
+            node=_pick(rng, setting.executors),
+            withdrawn_ms=at_ms + _lasting(rng, 20, 1000) if withdrawn else None,
+        )
+    ends = rng.random() < 0.7
+    return Drain(
+        at_ms=at_ms,
+        node=_pick(rng, setting.executors),
+        at_a_time=int(rng.integers(1, 4)),
+        until_ms=at_ms + _lasting(rng, 100, 4000) if ends else None,
     )
 
 

@@ -1,7 +1,7 @@
 """Makes a failing schedule smaller, as long as it fails in the same way.
 
 Tried in this order, again and again until nothing helps: fewer queries, no observer, no visit, one
-fault less, shorter faults, plainer faults.
+operation less, one fault less, shorter faults, plainer faults.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from orchestrator.simulation.faults import AnyFault
+from orchestrator.simulation.operations import Drain
 from orchestrator.simulation.schedule import Schedule
 
 MOST_ROUNDS = 12
@@ -36,11 +37,18 @@ def shrink(schedule: Schedule, still_fails: Callable[[Schedule], bool]) -> Sched
 def _smaller(schedule: Schedule) -> Iterator[Schedule]:
     count = len(schedule.setting.queries)
     if count > 1:
-        yield msgspec.structs.replace(schedule, queries=count - 1, visit=None)
+        smaller = msgspec.structs.replace(schedule, queries=count - 1, visit=None)
+        known = smaller.setting.programs
+        kept = [o for o in schedule.operations if isinstance(o, Drain) or o.fragment in known]
+        yield msgspec.structs.replace(smaller, operations=tuple(kept))
     if schedule.observers:
         yield msgspec.structs.replace(schedule, observers=())
     if schedule.visit is not None:
         yield msgspec.structs.replace(schedule, visit=None)
+    operations = schedule.operations
+    for i in range(len(operations)):
+        fewer = (*operations[:i], *operations[i + 1 :])
+        yield msgspec.structs.replace(schedule, operations=fewer)
     faults = schedule.faults
     for i in range(len(faults)):
         if len(faults) > 1:

@@ -20,9 +20,11 @@ from orchestrator.control.view import read_view
 from orchestrator.host.events import Deliver, Report
 from orchestrator.host.hosted_streams import HostedSource
 from orchestrator.records import (
+    CordonRecord,
     FragmentRecord,
     HistoryEvent,
     HostSpec,
+    MovePlan,
     NodeKind,
     QueryRecord,
     ReplicaId,
@@ -48,10 +50,17 @@ from orchestrator.simulation.faults import (
 from orchestrator.simulation.hosts import SimulatedHost
 from orchestrator.simulation.memory_store import MemoryStore
 from orchestrator.simulation.observed import Arrival, Entry, Observed
+from orchestrator.simulation.operations import (
+    AnyOperation,
+    Drain,
+    Move,
+    operation_text,
+    steps_of,
+)
 from orchestrator.simulation.schedule import Schedule
 from orchestrator.simulation.setting import BEGIN_MS
 from orchestrator.simulation.world import World
-from orchestrator.store.protocol import FRAGMENTS, QUERIES, STREAMS
+from orchestrator.store.protocol import CORDONS, FRAGMENTS, MOVES, QUERIES, STREAMS
 from streams.chunk import Chunk
 
 START_LIMIT_S = 30.0
@@ -148,6 +157,8 @@ class Trial:
             self._observe(observer)
         if self.schedule.visit is not None and self.setting.visitor is not None:
             self._visit(self.schedule.visit, self.setting.visitor)
+        for number, operation in enumerate(self.schedule.operations):
+            self._operate(f"operation-{number}", operation)
         ends_ms = max(
             [self.setting.seconds * 1000, *(fault.ends_ms for fault in self.schedule.faults)]
         )
@@ -162,6 +173,11 @@ class Trial:
             f"{name} stopped at {_reached_ms(kept)} of {self.setting.seconds * 1000} ms of {stream}"
             for name, stream, kept in self._watching()
             if _reached_ms(kept) < self.setting.seconds * 1000
+        ]
+        seen.stuck += [
+            f"{name} does not end: {found.record.steps}"
+            for name, found in read_view(self.store).moves.items()
+            if found.record.ended_us is None
         ]
         seen.healed = self._healed()
         self._run_for(CALM_S)
@@ -348,8 +364,8 @@ class Trial:
                 continue
             if record is None or not any(
                 self._warm(replica, name)
-                for replica in (record.primary, record.secondary)
-                if replica is not None and replica.incarnation != host.incarnation
+                for replica in record.replicas
+                if replica.incarnation != host.incarnation
             ):
                 self.observed.exposed_us.setdefault(name, self.world.now_us)
 
@@ -473,6 +489,51 @@ class Trial:
         if visit.until_ms is not None:
             self._later(visit.until_ms, leave)
 
+    def _operate(self, name: str, operation: AnyOperation) -> None:
+        """Have an operation submitted, and ended, as soon as the store can be reached."""
+
+        def submit() -> None:
+            view = read_view(self.store)
+            if isinstance(operation, Drain) and operation.node not in view.cordoned:
+                cordon = CordonRecord(node=operation.node, since_us=self.world.now_us)
+                self.store.create(CORDONS.key(operation.node), cordon)
+                view = read_view(self.store)
+            steps = steps_of(operation, view, self.setting.query_of)
+            self._note("operator", f"{operation_text(operation)}: {len(steps)} moves")
+            plan = MovePlan(
+                name=name,
+                steps=steps,
+                at_a_time=operation.at_a_time if isinstance(operation, Drain) else 1,
+                drains=operation.node if isinstance(operation, Drain) else None,
+                submitted_us=self.world.now_us,
+            )
+            if steps:
+                self.store.create(MOVES.key(name), plan)
+
+        def withdraw() -> None:
+            self._note("operator", f"withdraws {operation_text(operation)}")
+            if (found := self.store.get(MOVES.key(name))) is not None:
+                record = msgspec.structs.replace(found.record, withdrawn=True)
+                self.store.update(MOVES.key(name), record, found.version)
+            if isinstance(operation, Drain):
+                cordon = self.store.get(CORDONS.key(operation.node))
+                if cordon is not None:
+                    self.store.delete(CORDONS.key(operation.node), cordon.version)
+
+        self._later(operation.at_ms, lambda: self._when_reached(submit))
+        match operation:
+            case Drain(until_ms=int(ends_ms)) | Move(withdrawn_ms=int(ends_ms)):
+                self._later(ends_ms, lambda: self._when_reached(withdraw))
+            case _:
+                pass
+
+    def _when_reached(self, action: Callable[[], None]) -> None:
+        """Do something with the store as soon as it can be reached."""
+        if self.world.server.away:
+            self.world.at(self.world.now_us + SUPERVISE_US, lambda: self._when_reached(action))
+        else:
+            action()
+
     def _watching(self) -> Iterator[tuple[str, str, list[Arrival]]]:
         """Observers and visitors that stay, their streams, and what they have received."""
         for observer in self.schedule.observers:
@@ -551,6 +612,7 @@ class Trial:
             all(host.runs and host.incarnation in known for host in hosts)
             and len(view.fragments) == len(self.observed.running)
             and all(view.settled(found.record) for found in view.fragments.values())
+            and all(found.record.ended_us is not None for found in view.moves.values())
         )
 
     def _note(self, subject: str, text: str) -> None:

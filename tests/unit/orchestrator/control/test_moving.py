@@ -23,6 +23,8 @@ from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 ALERTS = "proximity.alerts"
 
+Role = Literal["primary", "secondary"]
+
 
 @pytest.fixture
 def cluster() -> ObedientCluster:
@@ -49,7 +51,7 @@ def free(cluster: ObedientCluster, key: str = ALERTS) -> str:
 
 def submit(
     cluster: ObedientCluster,
-    *steps: tuple[str, Literal["primary", "secondary"], str],
+    *steps: tuple[str, Role, str],
     name: str = "test",
     at_a_time: int = 1,
     drains: str | None = None,
@@ -182,7 +184,7 @@ def test_cold_third_replica_does_not_take_its_place_and_is_given_up(
 
 @pytest.mark.parametrize("role", ["primary", "secondary"])
 def test_withdrawn_while_the_third_replica_comes(
-    cluster: ObedientCluster, role: Literal["primary", "secondary"]
+    cluster: ObedientCluster, role: Role
 ) -> None:
     before = record(cluster)
     submit(cluster, (ALERTS, role, free(cluster)), ("proximity.north_tracks", role, "zurich"))
@@ -335,7 +337,7 @@ def test_as_many_moves_at_a_time_as_are_allowed(cluster: ObedientCluster) -> Non
 
 
 def test_refused_move_ends_a_plan_but_not_a_drain(cluster: ObedientCluster) -> None:
-    steps = (
+    steps: tuple[tuple[str, Role, str], ...] = (
         (ALERTS, "secondary", "nowhere"),
         ("proximity.north_tracks", "secondary", free(cluster, "proximity.north_tracks")),
     )
@@ -358,7 +360,7 @@ def test_third_replica_that_no_plan_wants_ends(cluster: ObedientCluster) -> None
 def moves_of_everything(cluster: ObedientCluster) -> None:
     """Ten moves: all three fragments go to and fro, in both roles."""
     keys = [ALERTS, "proximity.north_tracks", "proximity.south_tracks"]
-    steps: list[tuple[str, Literal["primary", "secondary"], str]] = []
+    steps: list[tuple[str, Role, str]] = []
     at = {key: nodes(record(cluster, key)) for key in keys}
     for number in range(10):
         key = keys[number % 3]
