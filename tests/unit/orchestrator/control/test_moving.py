@@ -183,9 +183,7 @@ def test_cold_third_replica_does_not_take_its_place_and_is_given_up(
 
 
 @pytest.mark.parametrize("role", ["primary", "secondary"])
-def test_withdrawn_while_the_third_replica_comes(
-    cluster: ObedientCluster, role: Role
-) -> None:
+def test_withdrawn_while_the_third_replica_comes(cluster: ObedientCluster, role: Role) -> None:
     before = record(cluster)
     submit(cluster, (ALERTS, role, free(cluster)), ("proximity.north_tracks", role, "zurich"))
     cluster.settle_coordinator()
@@ -328,7 +326,8 @@ def test_cordon_leaves_what_runs_and_lets_it_fail_over(cluster: ObedientCluster)
 
 def test_as_many_moves_at_a_time_as_are_allowed(cluster: ObedientCluster) -> None:
     keys = [ALERTS, "proximity.north_tracks", "proximity.south_tracks"]
-    submit(cluster, *((key, "secondary", free(cluster, key)) for key in keys), at_a_time=2)
+    steps: list[tuple[str, Role, str]] = [(key, "secondary", free(cluster, key)) for key in keys]
+    submit(cluster, *steps, at_a_time=2)
     cluster.settle_coordinator()
     moving = [record(cluster, key).third is not None for key in keys]
     assert moving == [True, True, False]
