@@ -1,9 +1,9 @@
 """Breaks the product on purpose, one line at a time, and checks that a test notices.
 
 `tests/mutations.yaml` lists the breakages. Each is applied to a copy of the project, in which its
-tests then run: the unit and property tests of the package first, then simulated faults. A breakage
-that no test notices within `LIMIT_S` is printed, and the exit status is 1. One that is listed as
-harmless is not tried; the list says why.
+tests then run: those that bear the file's name first, then the unit and property tests of the
+package, then simulated faults. A breakage that no test notices within `LIMIT_S` is printed, and the
+exit status is 1. One that is listed as harmless is not tried; the list says why.
 
 `make mutate`, or `python -m scripts.mutate PART` for those whose file or text contains PART.
 """
@@ -79,6 +79,16 @@ class Mutation:
         """The tests that should notice it."""
         return next(tests for folder, tests in QUICK.items() if self.file.startswith(folder + "/"))
 
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The tests that bear the file's name. They need a few seconds, and notice most."""
+        file = Path(self.file)
+        named = (
+            Path("tests/unit") / file.parent / f"test_{file.stem}.py",
+            Path("tests/property") / file.parent / f"test_{file.stem}_properties.py",
+        )
+        return tuple(str(tests) for tests in named if (ROOT / tests).exists())
+
     def __str__(self) -> str:
         return f"{self.file}: {self.text.strip()!r} → {self.by.strip()!r}"
 
@@ -106,7 +116,7 @@ def applied(mutation: Mutation, folder: Path) -> Generator[None]:
 def noticed_by(mutation: Mutation, folder: Path) -> str | None:
     """The first test that notices a breakage; None if none does."""
     with applied(mutation, folder):
-        for tests in (mutation.quick, SLOW):
+        for tests in filter(None, (mutation.own, mutation.quick, SLOW)):
             command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
             environment = os.environ | {
                 "PYTHONPATH": str(folder),
