@@ -171,6 +171,8 @@ class SinkStatus(Record, frozen=True, kw_only=True):
     lost: int
     repeated: int
     """Tuples that arrived again and were dropped."""
+    address: str | None = None
+    """Where clients get the results; None: nowhere."""
     unkept_ms: float = 0.0
     """How long the oldest delivery has waited that the sink has not kept for good."""
 

@@ -237,6 +237,7 @@ class HostedSink:
         self.schema = stream_schema(assignment.columns)
         self.cursor = StreamCursor()
         self.is_open = False
+        self.address: str | None = None
         self._latencies_us: deque[int] = deque(maxlen=LATENCY_WINDOW)
         self._rows = 0
         self._completed_timestamps = 0
@@ -351,5 +352,6 @@ class HostedSink:
             recent_miss_pct=self._late_rows.recent_pct(now_us),
             lost=self._lost + self._lost_now,
             repeated=self._repeated + self.cursor.repeated_tuples,
+            address=self.address,
             unkept_ms=max(now_us - self._held[0][1], 0) / 1000 if self._held else 0.0,
         )

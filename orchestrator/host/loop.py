@@ -271,6 +271,9 @@ class HostLoop:
         for stream, status in self._source_drivers.statuses.items():
             if (source := self.core.replica_manager.sources.get(stream)) is not None:
                 source.input = status
+        for stream, address in self._surroundings.sinks.addresses.items():
+            if (sink := self.core.replica_manager.sinks.get(stream)) is not None:
+                sink.address = address
         counters = self._surroundings.link_counters + self.link.counters
         drivers = self._source_drivers.problems | self._surroundings.sinks.problems
         problems = (

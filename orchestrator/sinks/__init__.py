@@ -19,7 +19,12 @@ DEFAULT = DriverSpec(driver="archive")
 """The sink of an output that names none."""
 
 _registry = Registry(
-    "vivace.sinks", SinkDriver, {DEFAULT.driver: "orchestrator.sinks.archive:Archive"}
+    "vivace.sinks",
+    SinkDriver,
+    {
+        DEFAULT.driver: "orchestrator.sinks.archive:Archive",
+        "http": "orchestrator.sinks.http:HttpResults",
+    },
 )
 register = _registry.register
 preload = _registry.preload

@@ -31,7 +31,13 @@ from pyarrow import ipc
 from orchestrator.folders import path_part
 from orchestrator.host.events import Deliver, Durable
 from orchestrator.records import SinkAssignment
-from orchestrator.sinks.delivered import Delivered, completed_timestamps, numbered
+from orchestrator.sinks.delivered import (
+    GENERATION,
+    SEQUENCE,
+    Delivered,
+    completed_timestamps,
+    numbered,
+)
 from orchestrator.sinks.driver import SinkDriver
 from streams.chunk import TIMESTAMP, Position
 
@@ -74,6 +80,38 @@ class Archive(SinkDriver, frozen=True, kw_only=True):
                 ]
             ),
         )
+
+
+def archived(
+    folder: Path, assignment: SinkAssignment, begin: tuple[int, int]
+) -> Iterator[pa.RecordBatch]:
+    """Committed tuples from a generation and sequence number on, piece by piece.
+
+    The columns are those of `numbered_schema`. The archive may grow meanwhile.
+    """
+    stream, generation, seq = assignment.stream, *begin
+    parts = [part for part in _committed(folder, stream) if part.life == assignment.life]
+    for part in _continued(parts):
+        end = part.durable
+        if (end.generation, end.position.next_seq) <= begin:
+            continue
+        try:
+            raw = _file(folder, stream, ROWS, part.number).open("rb")
+        except FileNotFoundError:
+            continue
+        with raw:
+            for batch in _whole(ipc.open_stream(raw)):
+                timestamps = batch.column(TIMESTAMP).to_numpy()
+                count = int(np.searchsorted(timestamps, part.watermark_ms, side="right"))
+                generations = batch.column(GENERATION).to_numpy()[:count]
+                numbers = batch.column(SEQUENCE).to_numpy()[:count]
+                wanted = (generations > generation) | (
+                    (generations == generation) & (numbers >= seq)
+                )
+                if wanted.any():
+                    rows = batch.slice(0, count).filter(pa.array(wanted))
+                    schema = pa.schema(list(rows.schema))
+                    yield pa.RecordBatch.from_arrays(rows.columns, schema=schema)
 
 
 class OpenArchive:

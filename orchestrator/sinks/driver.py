@@ -15,7 +15,7 @@ may get tuples twice; what it has flushed counts as kept, since producers cannot
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from orchestrator.drivers import Driver, DriverError
 from orchestrator.host.events import Deliver, Durable
@@ -44,6 +44,23 @@ class OpenSink(Protocol):
 
     def close(self) -> None:
         """Release everything. Deliveries that were not flushed are dropped; they come again."""
+        ...
+
+
+@runtime_checkable
+class LiveSink(OpenSink, Protocol):
+    """An open sink that shows what has come, at once.
+
+    Attributes
+    ----------
+    address
+        Where.
+    """
+
+    address: str
+
+    def arrived(self, delivery: Deliver) -> None:
+        """Told at once of what `keep` will be given; must not block."""
         ...
 
 

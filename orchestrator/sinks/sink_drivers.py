@@ -62,6 +62,11 @@ class SinkDrivers:
         failures = {stream: each.failures for stream, each in self._attended.items()}
         return {s: f.problem for s, f in failures.items() if f.problem is not None}
 
+    @property
+    def addresses(self) -> dict[str, str | None]:
+        """Stream → where clients get its results; None: nowhere."""
+        return {s: getattr(each.sink, "address", None) for s, each in self._attended.items()}
+
     def keep(self, delivery: Deliver, now_us: int) -> None:
         """Hand a delivery to its sink; it is dropped, to come again, if the sink has failed."""
         stream = delivery.stream

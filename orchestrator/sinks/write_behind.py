@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from orchestrator.host.events import Deliver, Durable
-from orchestrator.sinks.driver import OpenSink
+from orchestrator.sinks.driver import LiveSink, OpenSink
 
 
 class WriteBehind:
@@ -19,11 +19,18 @@ class WriteBehind:
     Parameters
     ----------
     sink
-        The sink that writes. Only the thread uses it until `close`.
+        The sink that writes. Only the thread uses it until `close`, but for `LiveSink.arrived`.
+
+    Attributes
+    ----------
+    address
+        Where it shows what has come; None: nowhere.
     """
 
     def __init__(self, sink: OpenSink) -> None:
         self._sink = sink
+        self._live = sink if isinstance(sink, LiveSink) else None
+        self.address = None if self._live is None else self._live.address
         self._durable = sink.durable
         self._changed = threading.Condition()
         self._kept: list[Deliver] = []
@@ -41,6 +48,8 @@ class WriteBehind:
 
     def keep(self, delivery: Deliver) -> None:
         """Take a delivery in."""
+        if self._live is not None:
+            self._live.arrived(delivery)
         with self._changed:
             self._kept.append(delivery)
 

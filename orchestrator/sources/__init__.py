@@ -17,6 +17,7 @@ _registry = Registry(
     "vivace.sources",
     SourceDriver,
     {
+        "http": "orchestrator.sources.http:Http",
         "replay": "orchestrator.sources.replay:Replay",
         "tcp": "orchestrator.sources.tcp:Tcp",
     },

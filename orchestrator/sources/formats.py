@@ -160,7 +160,7 @@ def tuples_of(form: RowForm, table: pa.Table) -> pa.RecordBatch:
 def _csv(form: RowForm, body: bytes, header: bool) -> pa.Table:
     if header:
         first, _, _ = body.partition(b"\n")
-        given = [name.strip().strip('"') for name in first.decode("utf-8").split(",")]
+        given = [name.strip().strip('"') for name in first.decode("utf-8-sig").split(",")]
         _check_names(form, given)
     wanted = form.names
     return csv.read_csv(

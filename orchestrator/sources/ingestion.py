@@ -343,6 +343,12 @@ class LiveInput:
         return push.outcome
 
     @property
+    def has_room(self) -> bool:
+        """Whether a batch would be taken now."""
+        with self._changed:
+            return self._has_room
+
+    @property
     def _has_room(self) -> bool:
         return self._pushed_bytes + self._ready_bytes < self._buffer_bytes
 

@@ -1,0 +1,416 @@
+"""The HTTP server of a site: streams enter by `POST /streams/NAME`, results leave by `GET`.
+
+All streams of a site that name the same address share one server, a thread a connection. The server
+bounds whatever a client may choose: connections, lines, bodies, decompressed bodies, all bodies
+that are held at a time, and how long a client may be silent within a request. An error is one JSON
+document, `{"error": …}`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import socket
+import threading
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NoReturn
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
+
+from orchestrator.listening import Endpoint, same_token
+
+MOST_CONNECTIONS = 128
+
+SILENCE_S = 60.0
+"""How long a connection may be silent."""
+
+HELD_BYTES = 64 * 2**20
+"""Bodies that a server holds at a time."""
+
+READ_BYTES = 2**18
+
+RETRY_AFTER_S = 1
+"""What a client that was refused for lack of room is told to wait."""
+
+_log = logging.getLogger("vivace.http")
+
+
+class HttpError(Exception):
+    """A request that gets another status than 200.
+
+    Parameters
+    ----------
+    status
+        Of the response.
+    problem
+        A sentence for people.
+    headers
+        Of the response.
+    """
+
+    def __init__(
+        self, status: HTTPStatus, problem: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(problem)
+        self.status = status
+        self.headers = dict(headers or {})
+
+
+def busy(problem: str) -> HttpError:
+    """The client should come again."""
+    return HttpError(HTTPStatus.TOO_MANY_REQUESTS, problem, {"Retry-After": str(RETRY_AFTER_S)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request to a stream.
+
+    Attributes
+    ----------
+    headers
+        Names in small letters.
+    query
+        Parameters of the address, the last of each name.
+    body
+        Decompressed; empty for GET.
+    """
+
+    headers: Mapping[str, str]
+    query: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streamed:
+    """A response without end.
+
+    Attributes
+    ----------
+    content_type
+        Of all parts together.
+    parts
+        Sent as they come. Closed when the client has gone.
+    """
+
+    content_type: str
+    parts: Iterator[bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """What a server does with a stream.
+
+    Attributes
+    ----------
+    token
+        What a client must show; None: nothing.
+    get
+        Responds to GET.
+    post
+        Responds to POST; None: nothing enters here.
+    has_room
+        Whether a body would be taken now.
+    most_bytes
+        Greatest body, decompressed.
+    """
+
+    token: str | None
+    get: Callable[[Request], Streamed | object]
+    post: Callable[[Request], object] | None = None
+    has_room: Callable[[], bool] = lambda: True
+    most_bytes: int = 0
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = MOST_CONNECTIONS
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.address_family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+        super().__init__((endpoint.host, endpoint.port), _Handler)
+        self.routes: dict[str, Route] = {}
+        self.lock = threading.Lock()
+        self.held_bytes = 0
+        self._connections: set[socket.socket] = set()
+        self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._room.acquire(blocking=False):
+            with contextlib.suppress(OSError):
+                request.sendall(b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\n")
+            self.shutdown_request(request)
+            return
+        with self.lock:
+            self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self.lock:
+                self._connections.discard(request)
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _log.debug("a connection failed", exc_info=True)
+
+    def end(self) -> None:
+        """End all connections, and listen no more."""
+        self.shutdown()
+        self.server_close()
+        with self.lock:
+            connections = list(self._connections)
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = "vivace"
+    sys_version = ""
+    timeout = SILENCE_S
+    disable_nagle_algorithm = True
+    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def do_GET(self) -> None:
+        self._respond(self._get)
+
+    def do_POST(self) -> None:
+        self._respond(self._post)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        # Headers hold tokens, addresses may.
+        return
+
+    def _respond(self, handle: Callable[[], Streamed | object]) -> None:
+        try:
+            response = handle()
+        except HttpError as error:
+            # What is left of the body would be taken for the next request.
+            self.close_connection = True
+            document = {"error": str(error)}
+            self._document(error.status, document, {**error.headers, "Connection": "close"})
+        except (OSError, ValueError) as error:
+            _log.debug("a request broke: %s", error)
+            self.close_connection = True
+        else:
+            if isinstance(response, Streamed):
+                self._stream(response)
+            else:
+                self._document(HTTPStatus.OK, response, {})
+
+    def _get(self) -> Streamed | object:
+        route, request = self._routed()
+        return route.get(request)
+
+    def _post(self) -> object:
+        route, request = self._routed()
+        if route.post is None:
+            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, "nothing enters here", {"Allow": "GET"})
+        if not route.has_room():
+            raise busy("consumers do not follow; send this again")
+        with self._held(route.most_bytes):
+            body = self._body(route.most_bytes)
+            return route.post(dataclasses.replace(request, body=body))
+
+    def _routed(self) -> tuple[Route, Request]:
+        parts = urlsplit(self.path)
+        segments = parts.path.strip("/").split("/")
+        name = unquote(segments[1]) if len(segments) == 2 and segments[0] == "streams" else ""
+        with self.server.lock:
+            route = self.server.routes.get(name)
+        headers = {key.lower(): value for key, value in self.headers.items()}
+        if route is None:
+            raise HttpError(HTTPStatus.NOT_FOUND, f"no stream is at {parts.path[:200]!r} here")
+        if route.token is not None:
+            scheme, _, given = headers.get("authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not same_token(given.strip(), route.token):
+                raise HttpError(
+                    HTTPStatus.UNAUTHORIZED,
+                    "a token is needed: Authorization: Bearer …",
+                    {"WWW-Authenticate": "Bearer"},
+                )
+        query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+        return route, Request(headers=headers, query=query)
+
+    @contextlib.contextmanager
+    def _held(self, size_bytes: int) -> Generator[None]:
+        """Hold a body's memory for the time of a block."""
+        with self.server.lock:
+            if self.server.held_bytes and self.server.held_bytes + size_bytes > HELD_BYTES:
+                raise busy("too many requests at a time; send this again")
+            self.server.held_bytes += size_bytes
+        try:
+            yield
+        finally:
+            with self.server.lock:
+                self.server.held_bytes -= size_bytes
+
+    def _body(self, most_bytes: int) -> bytes:
+        encoding = self.headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding not in ("identity", "gzip", ""):
+            raise HttpError(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Encoding {encoding[:50]!r}: use gzip"
+            )
+        parts: list[bytes] = []
+        size = 0
+        unzip = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
+        for part in self._received(most_bytes):
+            if unzip is not None:
+                try:
+                    part = unzip.decompress(part, most_bytes + 1 - size)
+                except zlib.error as error:
+                    raise HttpError(HTTPStatus.BAD_REQUEST, f"no gzip: {error}") from None
+            size += len(part)
+            if size > most_bytes:
+                _too_large(most_bytes)
+            parts.append(part)
+        if unzip is not None and not unzip.eof:
+            raise HttpError(HTTPStatus.BAD_REQUEST, "the gzip body is incomplete")
+        if unzip is not None and unzip.unused_data:
+            raise HttpError(HTTPStatus.BAD_REQUEST, "something follows the gzip body")
+        return b"".join(parts)
+
+    def _received(self, most_bytes: int) -> Iterator[bytes]:
+        """The body as it comes."""
+        if self.headers.get("Transfer-Encoding", "").strip().lower() == "chunked":
+            yield from self._chunks(most_bytes)
+            return
+        if "Transfer-Encoding" in self.headers:
+            raise HttpError(HTTPStatus.NOT_IMPLEMENTED, "use Transfer-Encoding: chunked, or none")
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit()):
+            raise HttpError(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing")
+        if int(length[:20]) > most_bytes:
+            _too_large(most_bytes)
+        yield from self._exactly(int(length))
+
+    def _exactly(self, length: int) -> Iterator[bytes]:
+        while length:
+            part = self.rfile.read(min(length, READ_BYTES))
+            if not part:
+                raise ConnectionError("the client ended within its request")
+            length -= len(part)
+            yield part
+
+    def _chunks(self, most_bytes: int) -> Iterator[bytes]:
+        left = most_bytes
+        while True:
+            line = self.rfile.readline(1024)
+            digits = line.split(b";")[0].strip()
+            try:
+                size = int(digits, 16) if digits.isalnum() and len(digits) < 16 else -1
+            except ValueError:
+                size = -1
+            if size < 0:
+                raise HttpError(HTTPStatus.BAD_REQUEST, "a chunk has no size")
+            if size > left:
+                _too_large(most_bytes)
+            left -= size
+            yield from self._exactly(size)
+            if not size:
+                # Trailers are of no use here.
+                for _ in range(100):
+                    if self.rfile.readline(65536) in (b"\r\n", b"\n", b""):
+                        return
+                raise HttpError(HTTPStatus.BAD_REQUEST, "too many trailers")
+            self.rfile.readline(1024)
+
+    def _document(self, status: HTTPStatus, document: object, headers: Mapping[str, str]) -> None:
+        body = msgspec.json.encode(document) + b"\n"
+        with contextlib.suppress(OSError):
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+    def _stream(self, response: Streamed) -> None:
+        try:
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Type", response.content_type)
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for part in response.parts:
+                if part:
+                    self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+            self.wfile.write(b"0\r\n\r\n")
+        except OSError:
+            self.close_connection = True
+        finally:
+            close = getattr(response.parts, "close", None)
+            if close is not None:
+                close()
+
+
+def _too_large(most_bytes: int) -> NoReturn:
+    raise HttpError(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {most_bytes} bytes"
+    )
+
+
+@dataclass(slots=True)
+class _Shared:
+    server: _Server
+    users: int = 0
+
+
+@dataclass(slots=True)
+class _Servers:
+    """The servers of this process by the address that was asked for."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    running: dict[Endpoint, _Shared] = field(default_factory=dict[Endpoint, _Shared])
+
+
+_servers = _Servers()
+
+
+def serve(endpoint: Endpoint, name: str, route: Route) -> tuple[Endpoint, Callable[[], None]]:
+    """Serve a stream; returns the address at which it is, and what ends that.
+
+    Raises
+    ------
+    OSError
+        The address cannot be used.
+    ValueError
+        A stream of this name is served there already.
+    """
+    with _servers.lock:
+        shared = _servers.running.get(endpoint)
+        if shared is None:
+            shared = _Shared(_Server(endpoint))
+            _servers.running[endpoint] = shared
+            threading.Thread(
+                target=shared.server.serve_forever, kwargs={"poll_interval": 0.1},
+                name=f"http {endpoint}", daemon=True,
+            ).start()  # fmt: skip
+        with shared.server.lock:
+            if name in shared.server.routes:
+                raise ValueError(f"{name} is served at {endpoint} already")
+            shared.server.routes[name] = route
+        shared.users += 1
+    actual = Endpoint(host=endpoint.host, port=shared.server.server_address[1])
+
+    def end() -> None:
+        with _servers.lock:
+            with shared.server.lock:
+                shared.server.routes.pop(name, None)
+            shared.users -= 1
+            if shared.users:
+                return
+            del _servers.running[endpoint]
+        shared.server.end()
+
+    return actual, end

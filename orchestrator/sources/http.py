@@ -1,0 +1,178 @@
+"""The source driver `http`: batches of JSON lines, CSV or Arrow by `POST /streams/NAME`.
+
+A batch enters as a whole or not at all. The response comes when the site's journal has it, and says
+how many of its tuples entered, and how many came too late or lie too far ahead. A client that gets
+no response sends the batch again with the same `Idempotency-Key`, or with its name and the same
+number (`Vivace-Client`, `Vivace-Number`, the latter rising); it does not enter twice.
+
+If there is no room because consumers do not follow, the response is 429 with `Retry-After`.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import ClassVar, Self
+
+from orchestrator.drivers import DriverError
+from orchestrator.http_server import RETRY_AFTER_S, HttpError, Request, Route, busy, serve
+from orchestrator.listening import Endpoint, need_token, read_endpoint, read_token
+from orchestrator.manifest.document import Field, Options, Section
+from orchestrator.manifest.units import memory_bytes
+from orchestrator.records import SourceAssignment
+from orchestrator.sources.driver import OpenSource, SourceContext
+from orchestrator.sources.formats import Format, RowForm, Unreadable, parse
+from orchestrator.sources.ingestion import Full, LiveInput, Taken
+from orchestrator.sources.live import LiveSource
+from streams.bounds import MAX_NUMBER
+
+MOST_KEY = 128
+"""Characters of a client's name or key."""
+
+LARGEST_BYTES = 64 * 2**20
+"""Of any manifest's `largest`."""
+
+_types = {
+    "text/csv": Format.CSV,
+    "application/json": Format.JSON,
+    "application/jsonl": Format.JSON,
+    "application/x-ndjson": Format.JSON,
+    "application/x-jsonlines": Format.JSON,
+    "application/vnd.apache.arrow.stream": Format.ARROW,
+}
+
+_untold = ("", "application/x-www-form-urlencoded", "application/octet-stream", "text/plain")
+"""What clients say that were not told the type of the body, such as curl."""
+
+
+class Http(LiveSource, frozen=True, kw_only=True):
+    """Batches that clients post.
+
+    Attributes
+    ----------
+    listen
+        Where.
+    token_file
+        If there is one, clients show the token in it.
+    largest_bytes
+        Of a body, decompressed.
+    """
+
+    listen: Endpoint = Endpoint()
+    token_file: str | None = None
+    largest_bytes: int = 16 * 2**20
+
+    own_options: ClassVar[Options] = {
+        "listen": ("listen", read_endpoint),
+        "token_file": ("tokenFile", lambda field: str(field.path())),
+        "largest_bytes": ("largest", lambda field: _largest(field)),
+    }
+
+    @classmethod
+    def read(cls, section: Section) -> Self:
+        """The manifest's `from: {http: …}`."""
+        made = super().read(section)
+        need_token(section.get("listen"), made.listen, made.token_file)
+        return made
+
+    def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSource:
+        """Listen."""
+        token = read_token(self.token_file)
+        opened = self.input(assignment, context)
+        posts = Posts(self.form(assignment), opened)
+        route = Route(
+            token=token,
+            get=lambda _: opened.status,
+            post=posts.post,
+            has_room=lambda: opened.has_room,
+            most_bytes=self.largest_bytes,
+        )
+        try:
+            address, end = serve(self.listen, assignment.stream, route)
+        except (OSError, ValueError) as error:
+            opened.close()
+            raise DriverError(f"cannot listen at {self.listen}: {error}") from None
+        opened.address = f"http://{address}/streams/{assignment.stream}"
+        opened.on_close(end)
+        opened.start()
+        return opened
+
+
+class Posts:
+    """What clients post to one stream."""
+
+    def __init__(self, form: RowForm, opened: LiveInput) -> None:
+        self._form = form
+        self._input = opened
+
+    def post(self, request: Request) -> object:
+        """Bring a batch in."""
+        client, number = _identity(request)
+        written, header = _format(request)
+        try:
+            rows = parse(self._form, written, request.body, header=header)
+        except Unreadable as error:
+            self._input.rejections.malformed(request.body, str(error))
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"nothing entered: {error}") from None
+        try:
+            taken = self._input.push(rows, client=client, number=number, waits=False)
+        except Full:
+            raise busy("consumers do not follow; send this again") from None
+        except DriverError as error:
+            raise HttpError(
+                HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"Retry-After": str(RETRY_AFTER_S)}
+            ) from None
+        return _told(taken)
+
+
+def _told(taken: Taken) -> dict[str, int | bool]:
+    return {
+        "accepted": taken.accepted,
+        "late": taken.late,
+        "ahead": taken.ahead,
+        "repeated": taken.repeated,
+    }
+
+
+def _identity(request: Request) -> tuple[str, int]:
+    """Client and number of a batch; no client if it has neither."""
+    key = request.headers.get("idempotency-key")
+    client, number = (request.headers.get(f"vivace-{name}") for name in ("client", "number"))
+    for name in (key, client):
+        if name is not None and not (0 < len(name) <= MOST_KEY and name.isprintable()):
+            raise HttpError(
+                HTTPStatus.BAD_REQUEST, f"a key or client has 1 to {MOST_KEY} printable characters"
+            )
+    if key is not None:
+        return f"key {key}", 0
+    if client is None and number is None:
+        return "", 0
+    if client is None or number is None:
+        raise HttpError(HTTPStatus.BAD_REQUEST, "Vivace-Client and Vivace-Number belong together")
+    if not (number.isascii() and number.isdigit() and int(number[:20]) <= MAX_NUMBER):
+        raise HttpError(HTTPStatus.BAD_REQUEST, "Vivace-Number is no whole number from 0 on")
+    return f"client {client}", int(number)
+
+
+def _format(request: Request) -> tuple[Format, bool]:
+    """The form of a body, and whether it names its columns (CSV)."""
+    kind, *parameters = [p.strip() for p in request.headers.get("content-type", "").split(";")]
+    header = "header=absent" not in [parameter.lower() for parameter in parameters]
+    found = _types.get(kind.lower())
+    if found is not None:
+        return found, header
+    if kind.lower() not in _untold:
+        raise HttpError(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            f"Content-Type {kind[:100]!r} is unknown; use one of {', '.join(_types)}",
+        )
+    if request.body.startswith(b"\xff\xff\xff\xff"):
+        return Format.ARROW, header
+    return (Format.JSON if request.body.lstrip()[:1] == b"{" else Format.CSV), header
+
+
+def _largest(field: Field) -> int:
+    size = field.quantity(memory_bytes, positive=True)
+    if size > LARGEST_BYTES:
+        most = f"{LARGEST_BYTES // 2**20}m"
+        field.refuse("is more than a site holds of one request", f"Write {most} or less.")
+    return size

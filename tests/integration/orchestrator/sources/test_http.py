@@ -1,0 +1,248 @@
+"""Batches over real HTTP: what enters once, what is refused, and with which status."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import io
+import json
+import socket
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pytest
+from pyarrow import ipc
+
+from orchestrator.drivers import DriverError
+from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.sources.driver import SourceContext
+from orchestrator.sources.http import Http
+from orchestrator.sources.ingestion import LiveInput
+
+TOKEN = "a-token-that-nobody-guesses"
+NOW_US = 1_700_000_000_000_000
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+class Site:
+    """Opens sources as a host would."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._opened: list[LiveInput] = []
+
+    def open(self, options: Http, *, stream: str = "north", buffer_bytes: int = 2**23) -> LiveInput:
+        assigned = SourceAssignment(
+            stream=stream,
+            columns={"number": "int", "name": "string"},
+            source=SourceSpec(driver="http", resumable=options.resumable, waits=True),
+            start_at_us=None,
+        )
+        context = SourceContext(
+            folder=self.folder, clock_us=lambda: NOW_US, buffer_bytes=buffer_bytes
+        )
+        source = options.open(assigned, context)
+        assert isinstance(source, LiveInput)
+        self._opened.append(source)
+        return source
+
+    def close(self) -> None:
+        for source in self._opened:
+            source.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path / "site")
+    yield made
+    made.close()
+
+
+def request(
+    source: LiveInput, body: bytes | Iterator[bytes] | None, **headers: str
+) -> tuple[int, dict[str, Any], http.client.HTTPResponse]:
+    """POST, or GET without a body; status and document."""
+    assert source.address is not None
+    parts = urlsplit(source.address)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=60)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request("GET" if body is None else "POST", parts.path, body, named)
+    response = connection.getresponse()
+    document = json.loads(response.read())
+    connection.close()
+    return response.status, document, response
+
+
+def entered(source: LiveInput) -> list[object]:
+    rows: list[object] = []
+    while (emitted := source.emit(0, NOW_US)) is not None:
+        rows += emitted.rows.column(1).to_pylist()
+    return rows
+
+
+def accepted(count: int) -> dict[str, object]:
+    return {"accepted": count, "late": 0, "ahead": 0, "repeated": False}
+
+
+def arrow(table: pa.Table, compression: str | None = None) -> bytes:
+    sink = io.BytesIO()
+    writer = ipc.new_stream(
+        sink, table.schema, options=ipc.IpcWriteOptions(compression=compression)
+    )
+    writer.write_table(table)
+    writer.close()
+    return sink.getvalue()
+
+
+TABLE = pa.Table.from_pydict({"name": ["x", "y"], "number": [5, 6]})
+
+
+def test_three_forms_enter_with_their_type_or_without(site: Site) -> None:
+    source = site.open(Http())
+    bodies: list[tuple[bytes, str]] = [
+        (b"name,number\na,1\n", "text/csv"),
+        (b"2,b\n", "text/csv; header=absent"),
+        (b'{"number": 3}\n', "application/x-ndjson"),
+        (arrow(TABLE), ARROW),
+    ]
+    for body, kind in bodies:
+        assert request(source, body, Content_Type=kind)[0] == 200
+    assert entered(source) == [1, 2, 3, 5, 6]
+    untold = "application/x-www-form-urlencoded"
+    for body, _ in (bodies[0], *bodies[2:]):
+        assert request(source, body, Content_Type=untold)[0] == 200
+    assert entered(source) == [1, 3, 5, 6]
+
+
+def test_bodies_in_chunks_and_compressed_ones(site: Site) -> None:
+    source = site.open(Http())
+    assert request(source, iter([b"number,name\n1", b",a\n2,b\n"]))[1] == accepted(2)
+    body = gzip.compress(b"number,name\n3,c\n")
+    assert request(source, body, Content_Encoding="gzip")[1] == accepted(1)
+    assert entered(source) == [1, 2, 3]
+
+
+def test_a_batch_that_comes_again_does_not_enter_twice_also_after_a_restart(site: Site) -> None:
+    source = site.open(Http())
+    body = b"number,name\n1,a\n"
+    again = {**accepted(0), "repeated": True}
+    assert request(source, body, Idempotency_Key="k")[1] == accepted(1)
+    assert request(source, body, Idempotency_Key="k")[1] == again
+    assert request(source, body, Vivace_Client="c", Vivace_Number="7")[1] == accepted(1)
+    source.close()
+    source = site.open(Http())
+    assert request(source, body, Idempotency_Key="k")[1] == again
+    assert request(source, body, Vivace_Client="c", Vivace_Number="7")[1] == again
+    assert request(source, body, Vivace_Client="c", Vivace_Number="8")[1] == accepted(1)
+    assert source.status.repeated == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "problem"),
+    [
+        (b"number,name\nx,a\n", {}, 400, "nothing entered: .*invalid value 'x'"),
+        (b"number\n1\n", {}, 400, "column name is missing"),
+        (b"{nonsense", {}, 400, "JSON parse error"),
+        (arrow(TABLE, "zstd"), {}, 400, "compressed"),
+        (arrow(TABLE)[:100], {}, 400, "."),
+        (b"<a/>", {"Content_Type": "text/xml"}, 415, "Content-Type 'text/xml' is unknown"),
+        (b"", {"Content_Encoding": "br"}, 415, "use gzip"),
+        (b"x" * 20, {"Content_Encoding": "gzip"}, 400, "no gzip"),
+        (gzip.compress(b"number,name\n")[:-9], {"Content_Encoding": "gzip"}, 400, "incomplete"),
+        (gzip.compress(b"") * 2, {"Content_Encoding": "gzip"}, 400, "something follows"),
+        (b"1" * 1001, {}, 413, "larger than 1000 bytes"),
+        (zlib.compress(bytes(10**8), 9, 31), {"Content_Encoding": "gzip"}, 413, "larger than"),
+        (b"", {"Vivace_Client": "c"}, 400, "belong together"),
+        (b"", {"Vivace_Client": "c", "Vivace_Number": "-1"}, 400, "whole number"),
+        (b"", {"Idempotency_Key": "k" * 129}, 400, "printable"),
+    ],
+)
+def test_what_is_refused_leaves_the_source_as_it_was(
+    site: Site, body: bytes, headers: dict[str, str], status: int, problem: str
+) -> None:
+    most = 10**6 if headers.get("Content_Encoding") == "gzip" and len(body) > 1000 else 1000
+    source = site.open(Http(largest_bytes=most))
+    found, document, _ = request(source, body, **headers)
+    assert found == status
+    with pytest.raises(ValueError, match=problem):
+        raise ValueError(document["error"])
+    assert request(source, b"number,name\n1,a\n")[1] == accepted(1)
+    assert entered(source) == [1]
+
+
+def test_chunks_without_end_and_requests_that_are_none(site: Site) -> None:
+    source = site.open(Http(largest_bytes=1000))
+    assert request(source, (b"1" * 100 for _ in range(100)))[0] == 413
+    assert source.address is not None
+    host, port = urlsplit(source.address).netloc.split(":")
+    head = b"POST /streams/north HTTP/1.1\r\nHost: x\r\n"
+    for rest in (
+        b"Content-Length: -1\r\n\r\n",
+        b"Content-Length: 99999999999999999999999\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"Transfer-Encoding: gzip\r\n\r\n",
+        b"\r\n",
+        b"X: " + b"y" * 70_000 + b"\r\n\r\n",
+        b"\x00\xff\r\n\r\n",
+    ):
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
+            connection.sendall(head + rest)
+            assert connection.recv(100).split(b" ")[1][:1] in (b"4", b"5")
+    assert request(source, b"number,name\n1,a\n")[1] == accepted(1)
+
+
+def test_unknown_stream_wrong_token_wrong_method(site: Site) -> None:
+    site.folder.mkdir()
+    (site.folder / "token").write_text(TOKEN)
+    open_source = site.open(Http())
+    source = site.open(Http(token_file=str(site.folder / "token")), stream="south")
+    assert open_source.address is not None
+    assert source.address is not None
+    # Both are served at the same address.
+    assert urlsplit(open_source.address).netloc == urlsplit(source.address).netloc
+    body = b"number,name\n1,a\n"
+    for wrong in ({}, {"Authorization": "Bearer x"}, {"Authorization": f"Basic {TOKEN}"}):
+        assert request(source, body, **wrong)[0] == 401
+        assert request(source, None, **wrong)[0] == 401
+    assert request(source, body, Authorization=f"Bearer {TOKEN}")[1] == accepted(1)
+    source.address = source.address.replace("south", "east")
+    assert request(source, body)[0] == 404
+    source.address = source.address.replace("streams/east", "..%2f..")
+    assert request(source, body)[0] == 404
+    assert request(open_source, None)[1]["malformed"] == 0
+
+
+def test_a_full_buffer_says_when_to_come_again(site: Site) -> None:
+    source = site.open(Http(), buffer_bytes=5000)
+    body = b"number,name\n" + b"1,aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n" * 50
+    statuses = [request(source, body)[0] for _ in range(5)]
+    assert statuses[0] == 200
+    status, document, response = request(source, body)
+    assert (status, response.headers["Retry-After"]) == (429, "1")
+    assert "consumers do not follow" in document["error"]
+    assert len(entered(source)) == 50 * statuses.count(200)
+    assert request(source, body)[0] == 200
+
+
+def test_a_source_that_has_failed_is_unavailable(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = site.open(Http())
+
+    def full(_: object, __: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("orchestrator.sources.journal.Journal.append", full)
+    status, document, response = request(source, b"number,name\n1,a\n")
+    assert (status, response.headers["Retry-After"]) == (503, "1")
+    assert "No space left" in document["error"]
+
+
+def test_a_name_that_is_served_already_is_refused(site: Site) -> None:
+    site.open(Http(durable=Http().durable))
+    with pytest.raises(DriverError, match="another process"):
+        site.open(Http())
