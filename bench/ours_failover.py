@@ -16,6 +16,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from pyarrow import parquet
 
 from bench.cluster import running
 from bench.silence import KEYS, STEADY_S, TUPLES_PER_S, Measurement, longest_silence_ms
+from orchestrator.api.demo import input_waited_ms
 from orchestrator.clock import now_us
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import Killed
@@ -106,8 +108,10 @@ def measure_vivace(folder: Path, executors: int, runs: int, say: Say) -> Measure
 
         with running(manifests, Path(work), progress) as cluster:
             series = _kill_again_and_again(cluster.store, runs, say)
+            waited_ms = input_waited_ms(cluster.store)
         # The site has ended: its archive is complete.
-        return judge(read_back(cluster.archive, FRAGMENT), *series)
+        found = judge(read_back(cluster.archive, FRAGMENT), *series)
+        return replace(found, counts={**found.counts, "input_waited_ms": waited_ms})
 
 
 def recording() -> pa.RecordBatch:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -218,16 +218,16 @@ class OutputLog:
         demanded = start if demands else None
         if known is not None and known.demanded is not None and demands:
             demanded = min(known.demanded, start, key=_watermark_ms)
-        self.subscribers[node] = subscriber = Subscriber(
+        self.subscribers[node] = Subscriber(
             acknowledged=acknowledged,
             sent=start,
             feed=feed,
             patient=patient,
             demanded=demanded,
             room_bytes=room_bytes,
+            processed_bytes=self._bytes_until(acknowledged if demanded is None else demanded),
             heard_us=now_us,
         )
-        self._credit(subscriber)
         return start
 
     def unsubscribe(self, node: str) -> None:
@@ -254,7 +254,9 @@ class OutputLog:
 
     def _credit(self, subscriber: Subscriber) -> None:
         processed = subscriber.demanded or subscriber.acknowledged
-        subscriber.processed_bytes = self._bytes_until(processed)
+        # Output that was dropped is not processed: a subscriber gains no room by that.
+        if not _before(processed, self.base):
+            subscriber.processed_bytes = self._bytes_until(processed)
 
     def _bytes_until(self, cut: Position) -> int:
         """Size of all chunks that end at a cut or before it."""
@@ -271,6 +273,12 @@ class OutputLog:
         if (subscriber := self.subscribers.get(node)) is not None:
             subscriber.heard_us, subscriber.room_bytes = now_us, ANY_BYTES
 
+    def restrict(self, readers: Container[str]) -> None:
+        """Let only these hosts demand anything: any other has been replaced, or reads no more."""
+        for node, subscriber in self.subscribers.items():
+            if node not in readers:
+                subscriber.demanded = None
+
     def lapse(self, now_us: int) -> None:
         """Let hosts that have said nothing for long demand nothing any more."""
         for subscriber in self.subscribers.values():
@@ -280,25 +288,31 @@ class OutputLog:
                 subscriber.demanded = None
 
     def is_held_up(self, now_us: int, *, by_credit: bool) -> bool:
-        """Whether nothing may be appended until somebody who demands output has processed some.
+        """Whether nothing may be appended until somebody who demands output has processed some."""
+        return self.room_bytes(now_us, by_credit=by_credit) < 0
+
+    def room_bytes(self, now_us: int, *, by_credit: bool) -> int:
+        """How much may be appended until somebody who demands output has processed some.
+
+        It is negative if that much too much was appended already.
 
         Parameters
         ----------
         by_credit
-            Whether output that does not fit into the room of a subscriber is enough. Otherwise the
-            log must be full of what is demanded.
+            Whether the room of the subscribers counts. Otherwise only that of the log does, which
+            must not be full of what is demanded.
         """
+        room_bytes = self.capacity_bytes
         for subscriber in self.subscribers.values():
             if subscriber.demanded is None:
                 continue
-            beyond_bytes = self._appended_bytes - subscriber.processed_bytes
-            if beyond_bytes > self.capacity_bytes:
-                return True
+            most_bytes = self.capacity_bytes
             heard_us = now_us if subscriber.heard_us is None else subscriber.heard_us
-            is_fresh = now_us - heard_us <= CREDIT_US
-            if by_credit and is_fresh and beyond_bytes > subscriber.room_bytes:
-                return True
-        return False
+            if by_credit and now_us - heard_us <= CREDIT_US:
+                most_bytes = min(most_bytes, subscriber.room_bytes)
+            beyond_bytes = self._appended_bytes - subscriber.processed_bytes
+            room_bytes = min(room_bytes, most_bytes - beyond_bytes)
+        return room_bytes
 
     def take_unsent(self, node: str) -> list[Chunk]:
         """The chunks a subscriber has not been sent yet; they count as sent from now on."""
@@ -344,13 +358,17 @@ class OutputLog:
             ):
                 yield node, subscriber.sent
 
-    def reread(self, node: str, after: Position, chunk: Chunk) -> bool:
-        """Count output as sent that was read again; False if the host stands elsewhere now."""
+    def reread(self, node: str, after: Position, chunk: Chunk) -> Chunk | None:
+        """Count output as sent that was read again, and return as much of it as there is room for.
+
+        None if the host stands elsewhere now. Two pieces may be under way to it.
+        """
         subscriber = self.subscribers.get(node)
         if subscriber is None or subscriber.sent != after:
-            return False
-        subscriber.reread_from, subscriber.sent = after, chunk.end
-        return True
+            return None
+        piece = chunk.beginning(subscriber.room_bytes // 2)
+        subscriber.reread_from, subscriber.sent = after, piece.end
+        return piece
 
     def rewind(self) -> None:
         """Count only acknowledged output as sent, so that a new primary sends the rest again."""

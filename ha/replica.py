@@ -13,13 +13,19 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from ha.digest import OutputDigests
-from ha.messages import Data, Snapshot
+from ha.messages import ANY_BYTES, Data, Snapshot
 from ha.output_log import OutputLog, Throttle
 from ha.roles import EpochRule, ReplicaRole, RoleEvent, transition
 from ha.subscription import Received, StreamCursor
 from streams.chunk import NO_WATERMARK, Chunk, Position
 from streams.compiler import Program
 from streams.engine import Evaluated, FragmentEngine
+
+FIRST_GROUP_BYTES = 16 * 1024.0
+"""What the output of a timestamp is taken to need before the first one."""
+
+GROUP_KEPT = 0.9
+"""How quickly a replica forgets by how much a timestamp's output was larger than it is now."""
 
 
 @dataclass(slots=True)
@@ -94,6 +100,8 @@ class Replica:
         self.log = OutputLog(self.engine.schema)
         self.digests = OutputDigests()
         self.throttle = Throttle()
+        self._room_bytes = ANY_BYTES
+        self._group_bytes = FIRST_GROUP_BYTES
 
     @property
     def accepts_subscribers(self) -> bool:
@@ -149,11 +157,6 @@ class Replica:
                 self.engine.offer(data.stream, received.chunk)
         return received
 
-    @property
-    def waiting_bytes(self) -> int:
-        """Memory of the input that was received and is not evaluated."""
-        return sum(map(self.waiting_bytes_of, self.inputs))
-
     def waiting_bytes_of(self, stream: str) -> int:
         """Memory of what was received of one input and is not evaluated."""
         if self.role is ReplicaRole.WARMING:
@@ -167,19 +170,27 @@ class Replica:
         """
         was_held_up = self.throttle.held_up
         by_credit = self.role is ReplicaRole.PRIMARY
-        held_up = self.log.is_held_up(now_us, by_credit=by_credit)
+        self._room_bytes = self.log.room_bytes(now_us, by_credit=by_credit)
+        held_up = self._room_bytes < 0
         self.throttle.update(now_us, held_up=held_up)
         return was_held_up and not held_up
 
     def evaluate(self, limit: int, tuples: int | None = None) -> Evaluated | None:
-        """Evaluate complete timestamp groups (`FragmentEngine.advance`), and keep the output."""
-        evaluated = self.engine.advance(limit, tuples)
+        """Evaluate complete timestamp groups (`FragmentEngine.advance`), and keep the output.
+
+        Evaluates no more of them than there should be room for, by what the last ones gave; one in
+        any case.
+        """
+        fitting = int(max(self._room_bytes, 0) / self._group_bytes)
+        evaluated = self.engine.advance(max(min(limit, fitting), 1), tuples)
         if evaluated is not None:
-            self.digests.add(
-                self.log.append(
-                    evaluated.rows, evaluated.watermarks_ms, evaluated.ingestion_times_us
-                )
+            chunk = self.log.append(
+                evaluated.rows, evaluated.watermarks_ms, evaluated.ingestion_times_us
             )
+            self.digests.add(chunk)
+            self._room_bytes -= chunk.size_bytes
+            group_bytes = chunk.size_bytes / len(chunk.watermarks_ms)
+            self._group_bytes = max(group_bytes, self._group_bytes * GROUP_KEPT)
         return evaluated
 
     @property

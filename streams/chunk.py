@@ -195,6 +195,26 @@ class Chunk:
             ingestion_times_us=self.ingestion_times_us[watermarks:],
         )
 
+    def beginning(self, most_bytes: int) -> Chunk:
+        """The first timestamp groups of the chunk that take at most so much memory; at least one.
+
+        Sizes are taken to be spread evenly over the rows.
+        """
+        if self.size_bytes <= most_bytes:
+            return self
+        row_ends = self.timestamps.searchsorted(self.watermarks_ms, side="right")
+        row_bytes = _rows_bytes(self.rows) / max(self.rows.num_rows, 1)
+        each_bytes = self.watermarks_ms.itemsize + self.ingestion_times_us.itemsize
+        sizes = CHUNK_BYTES + row_ends * row_bytes
+        sizes = sizes + each_bytes * np.arange(1, len(self.watermarks_ms) + 1)
+        count = max(int(sizes.searchsorted(most_bytes, side="right")), 1)
+        return Chunk(
+            first_seq=self.first_seq,
+            rows=self.rows.slice(0, int(row_ends[count - 1])),
+            watermarks_ms=self.watermarks_ms[:count],
+            ingestion_times_us=self.ingestion_times_us[:count],
+        )
+
 
 def _rise(times_ms: IntArray, in_order: np.ufunc) -> bool:
     """Whether neighbours are in order. Most chunks are short, so a call of numpy counts."""

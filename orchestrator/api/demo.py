@@ -210,7 +210,7 @@ class Demo:
             with ThreadPoolExecutor(1, thread_name_prefix="drill") as drill:
                 killed = self._replay(store, drill)
             stolen_pct = _stolen_cpu_pct(before, psutil.cpu_times())
-            waited_ms = _input_waited_ms(store)
+            waited_ms = input_waited_ms(store)
             delivered = {
                 stream: self._archived(cluster, stream) for stream in example.query.outputs
             }
@@ -315,7 +315,7 @@ class Demo:
         )
 
 
-def _input_waited_ms(store: Store) -> float:
+def input_waited_ms(store: Store) -> float:
     """By how much the time axis of some stream has slipped, ms."""
     nodes = read_view(store).nodes.values()
     sources = [source for found in nodes for source in found.record.sources.values()]

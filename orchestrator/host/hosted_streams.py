@@ -137,9 +137,10 @@ class HostedSource:
             watermarks_ms=emitted.watermarks_ms,
             ingestion_times_us=emitted.ingestion_times_us,
         )
-        if not self.log.reread(event.node, event.after, chunk):
+        piece = self.log.reread(event.node, event.after, chunk)
+        if piece is None:
             return None
-        return Data(stream=self.stream, epoch=self.epoch, generation=self.generation, chunk=chunk)
+        return Data(stream=self.stream, epoch=self.epoch, generation=self.generation, chunk=piece)
 
     def update_held_up(self, now_us: int) -> bool:
         """Notice whether consumers hold the source up; returns whether it must not be read.

@@ -40,8 +40,8 @@ EAGER_FACTOR = 4
 """A host with an unsettled coordinate probes this many times as often."""
 
 MOST_AWAITED = 16
-"""Probes to a peer whose responses are awaited; one that comes later than that many others counts for
-nothing."""
+"""Probes to a peer whose responses are awaited. A response that comes after so many further probes
+counts for nothing."""
 
 SAMPLES_KEPT = 5
 """A peer's latency is the median of this many samples: a stalled process spoils one or two."""

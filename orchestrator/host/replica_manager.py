@@ -159,12 +159,20 @@ class ReplicaManager:
             return self.sinks[stream].held_bytes
         return hosted.replica.waiting_bytes_of(stream)
 
+    def _waiting_bytes(self, stream: str, subscription: Subscription) -> int:
+        """Memory of a stream's chunks that replicas here have yet to process; they share them."""
+        readers = [self.replicas[r].replica for r in subscription.readers if r in self.replicas]
+        return max((each.waiting_bytes_of(stream) for each in readers), default=0)
+
     def memory(self, transit_bytes: int = 0) -> MemoryStatus:
         """What the queues take."""
         return MemoryStatus(
             budget=self.budget.total_bytes,
             logs=sum(producer.log.size_bytes for producer in self.producers()),
-            inputs=sum(hosted.replica.waiting_bytes for hosted in self.replicas.values()),
+            inputs=sum(
+                self._waiting_bytes(stream, subscription)
+                for stream, subscription in self.subscriptions.items()
+            ),
             sinks=sum(sink.held_bytes for sink in self.sinks.values()),
             transit=transit_bytes,
         )
@@ -218,6 +226,9 @@ class ReplicaManager:
             *self._sources(assignment.sources),
             *self._sinks(assignment.sinks),
         ]
+        for producer in self.producers():
+            readers = assignment.consumers.get(producer.stream, ())
+            producer.log.restrict({*readers, self.node})
         self._producers, self._generations = assignment.producers, assignment.generations
         commands += self._subscribe(renewed)
         return commands, set(gone)

@@ -11,17 +11,17 @@ import pytest
 
 from ha.roles import ReplicaRole
 from orchestrator.control.view import read_view
-from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.drills.measurement import SequenceFaults, longest_silence, sequence_faults
 from orchestrator.host.events import Durable
 from orchestrator.manifest import Manifests
-from orchestrator.records import FragmentRecord
+from orchestrator.records import FragmentRecord, Overflow
 from orchestrator.simulation import schedule
 from orchestrator.simulation.campaign import check
 from orchestrator.simulation.memory_sink import MemorySink
 from orchestrator.simulation.scenario import Played, Scenario
 from orchestrator.simulation.setting import Setting, random_setting
 from orchestrator.simulation.world import Costs
-from tests.pairs import NODES, Input, answer
+from tests.pairs import NODES, Input, Rows, answer
 
 MEMORY_BYTES = 512 * 1024
 """Of each host: a second or two of the streams below."""
@@ -94,11 +94,19 @@ def begun(
     recording: Input,
     folder: Path,
     memory_bytes: int = MEMORY_BYTES,
-    statements: str | None = None,
 ) -> Watched:
     """The replay has run for three seconds."""
-    manifests = with_memory(recording.manifests(folder), memory_bytes)
-    scenario = Scenario(manifests, seed=1, check_invariants=True, costs=Costs(effort_us=100.0))
+    return begun_with(recording.manifests(folder), memory_bytes)
+
+
+def begun_with(manifests: Manifests, memory_bytes: int) -> Watched:
+    """The same, of other manifests."""
+    scenario = Scenario(
+        with_memory(manifests, memory_bytes),
+        seed=1,
+        check_invariants=True,
+        costs=Costs(effort_us=100.0),
+    )
     scenario.begin()
     scenario.run_for(3)
     return Watched(scenario)
@@ -233,3 +241,209 @@ def test_random_queries_with_hardly_any_memory_come_to_their_end(
         s for h in seen.world.hosts.values() for s in h.core.replica_manager.sources.values()
     ]
     assert max(source.slipped_us for source in sources) > 1_000_000
+
+
+@pytest.mark.slow
+def test_a_site_that_is_started_again_goes_on_where_its_source_had_waited(tmp_path: Path) -> None:
+    """Else its input would come again at full speed, as late as it had waited."""
+    recording = Input.random(seed=11, seconds=45)
+    watched = begun(recording, tmp_path)
+    scenario = watched.scenario
+    watched.slow_down(NODES, 160.0)
+    scenario.run_for(15)
+    watched.slow_down(NODES, 1.0)
+    scenario.run_for(5)
+    slipped_ms = watched.slipped_ms("west")
+    assert slipped_ms > 2_000
+    scenario.kill("west-site")
+    scenario.run_for(1)
+    scenario.heal()
+    scenario.run_for(1)
+    assert watched.slipped_ms("west") >= slipped_ms
+    # What came due while the site was away comes late, and nothing after that.
+    recovered_us = scenario.world.now_us + round(RECOVERED_S * 1e6)
+    played = scenario.finish()
+    assert_exact(played, recording)
+    assert_recovered(played, recording, recovered_us)
+
+
+@pytest.mark.slow
+def test_a_sink_that_may_lose_output_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.simulation.memory_sink.MemorySink", HangingSink)
+    monkeypatch.setattr(HangingSink, "hangs", False)
+    recording = Input.random(seed=10, seconds=45)
+    manifests = recording.manifests(tmp_path)
+    (query,) = manifests.queries
+    dropping = dict.fromkeys(query.record.outputs, Overflow.DROP)
+    record = msgspec.structs.replace(query.record, overflow=dropping)
+    queries = (msgspec.structs.replace(query, record=record),)
+    watched = begun_with(msgspec.structs.replace(manifests, queries=queries), 128 * 1024)
+    scenario = watched.scenario
+    monkeypatch.setattr(HangingSink, "hangs", True)
+    scenario.run_for(20)
+    assert watched.throttled() == set()
+    exit_sinks = watched.world.hosts["exit"].core.replica_manager.sinks
+    now_us = watched.world.hosts["exit"].core.clock.at(watched.world.now_us)
+    assert max(sink.status(now_us).unkept_ms for sink in exit_sinks.values()) > 15_000
+    monkeypatch.setattr(HangingSink, "hangs", False)
+    played = scenario.finish()
+    assert watched.slipped_ms("west") == watched.slipped_ms("east") == 0
+    for stream, expected in recording.expected().items():
+        delivered = played.delivered(stream)
+        faults = sequence_faults(delivered)
+        assert faults.repeated == 0
+        assert len(expected) - len(answer(delivered)) == faults.lost
+        assert set(answer(delivered)) <= set(expected)
+        assert faults.lost == exit_sinks[stream].status(now_us).lost
+    assert sum(sink.status(now_us).lost for sink in exit_sinks.values()) > 0
+
+
+def diamond(folder: Path, recording: Input) -> Manifests:
+    """`west` is split, and joined again after ways of unequal length: one branch goes by distant
+    nodes and holds three seconds back, the other hardly anything."""
+    manifests = recording.manifests(folder)
+    (query,) = manifests.queries
+    statements = """
+      REGISTER QUERY left RSTREAM(SELECT key, value FROM west [NOW] WHERE value >= 20);
+      REGISTER QUERY far RSTREAM(SELECT key, value FROM west [NOW]);
+      REGISTER QUERY further RSTREAM(SELECT key, value FROM far [NOW]);
+      REGISTER QUERY right RSTREAM(
+        SELECT f.key AS key, count(*) AS found FROM further [RANGE 3 SECONDS] AS f GROUP BY f.key);
+      REGISTER QUERY joined RSTREAM(
+        SELECT l.key AS key, l.value AS value, r.found AS found
+        FROM left [NOW] AS l, right [NOW] AS r WHERE l.key = r.key);
+      REGISTER QUERY both RSTREAM(
+        SELECT j.key AS key, j.found AS found, e.value AS value
+        FROM joined [NOW] AS j, west [NOW] AS e WHERE j.key = e.key);
+    """
+    primaries = {
+        name: (node,)
+        for name, node in zip(
+            ("left", "far", "further", "right", "joined", "both"),
+            ("n1", "n4", "n1", "n4", "n2", "n3"),
+            strict=True,
+        )
+    }
+    record = msgspec.structs.replace(
+        query.record,
+        statements=statements,
+        outputs={"joined": "exit", "both": "exit"},
+        primaries=primaries,
+        deadline_ms=1000.0,
+        recovery_bound_ms=1000.0,
+    )
+    streams = tuple(each for each in manifests.streams if each.record.name == "west")
+    queries = (msgspec.structs.replace(query, record=record),)
+    return msgspec.structs.replace(manifests, streams=streams, queries=queries)
+
+
+def diamond_answer(recording: Input) -> dict[str, Rows]:
+    """The answer of the diamond, worked out without anything of the product."""
+    joined = Rows()
+    for at, key, value in recording.west:
+        if value >= 20:
+            found = sum(
+                same == key and at - 3000 < before <= at for before, same, _ in recording.west
+            )
+            joined.append((at, key, value, found))
+    both = [
+        (at, key, found, other)
+        for at, key, _, found in joined
+        for then, same, other in recording.west
+        if (then, same) == (at, key)
+    ]
+    return {"joined": sorted(joined), "both": sorted(both)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("memory_bytes", "victims"),
+    [(24 * 1024, ()), (24 * 1024, ("n2", "n3")), (96 * 1024, ("n4",)), (24 * 1024, ("west-site",))],
+    ids=["nothing", "joins", "branch", "site"],
+)
+def test_a_stream_that_splits_and_joins_again_gets_through_little_memory(
+    tmp_path: Path, memory_bytes: int, victims: tuple[str, ...]
+) -> None:
+    recording = Input.random(seed=12, seconds=8, every_ms=25.0)
+    watched = begun_with(diamond(tmp_path, recording), memory_bytes)
+    scenario = watched.scenario
+    watched.slow_down(("n4",), 300.0)
+    scenario.run_for(2)
+    for victim in victims:
+        scenario.kill(victim)
+        scenario.run_for(1)
+        scenario.heal()
+    watched.slow_down(("n4",), 1.0)
+    played = scenario.finish()
+    for stream, expected in diamond_answer(recording).items():
+        delivered = played.delivered(stream)
+        assert sequence_faults(delivered) == SequenceFaults(lost=0, repeated=0)
+        assert answer(delivered) == expected
+
+
+@pytest.mark.slow
+def test_many_readers_of_one_stream_share_its_memory(tmp_path: Path) -> None:
+    """Several primaries on a node wait for the same input, which a host keeps once."""
+    recording = Input.random(seed=13, seconds=8)
+    manifests = recording.manifests(tmp_path)
+    (query,) = manifests.queries
+    names = [f"copy_{number}" for number in range(8)]
+    statements = "".join(
+        f"REGISTER QUERY {name} RSTREAM(SELECT w.key AS key, e.value AS value "
+        "FROM west [NOW] AS w, east [RANGE 1 SECONDS] AS e WHERE w.key = e.key);\n"
+        for name in names
+    )
+    record = msgspec.structs.replace(
+        query.record,
+        statements=statements,
+        outputs=dict.fromkeys(names, "exit"),
+        deadline_ms=1000.0,
+        recovery_bound_ms=1000.0,
+    )
+    queries = (msgspec.structs.replace(query, record=record),)
+    watched = begun_with(msgspec.structs.replace(manifests, queries=queries), 64 * 1024)
+    scenario = watched.scenario
+    # Readers get `west` and wait for `east`, whose site can send nothing.
+    watched.slow_down(("east-site",), 20_000.0)
+    scenario.run_for(3)
+    watched.slow_down(("east-site",), 1.0)
+    played = scenario.finish()
+    for name in names:
+        assert sequence_faults(played.delivered(name)) == SequenceFaults(lost=0, repeated=0)
+
+
+@pytest.mark.slow
+def test_a_paused_consumer_demands_nothing_once_it_is_replaced(tmp_path: Path) -> None:
+    """It would hold full logs up for three seconds, and with them whoever took over."""
+    recording = Input.random(seed=14, seconds=12, every_ms=12.0)
+    watched = begun_with(recording.manifests(tmp_path), 384 * 1024)
+    scenario, hosts = watched.scenario, watched.world.hosts
+    paused = watched.fragment("pairs").primary.node
+    paused_us = scenario.world.now_us
+    host = hosts[paused]
+    scenario.world.pause(paused)
+    scenario.run_for(1)
+    assert watched.fragment("pairs").primary.node != paused
+    logs = [
+        producer.log
+        for node, each in hosts.items()
+        if node != paused
+        for producer in each.core.replica_manager.producers()
+    ]
+    known = [log.subscribers[paused] for log in logs if paused in log.subscribers]
+    assert [each.demanded for each in known] == [None] * len(known)
+    scenario.run_for(2)
+    scenario.world.resume(host)
+    scenario.heal()
+    played = scenario.finish()
+    assert_exact(played, recording)
+    assert longest_silence_ms(played, paused_us, 2_900_000) < 750
+
+
+def longest_silence_ms(played: Played, since_us: int, for_us: int) -> float:
+    arrived_us = played.delivered("pairs").completed_column("arrived_us")
+    silence = longest_silence(np.sort(arrived_us), since_us, since_us + for_us)
+    assert silence is not None
+    return silence.gap_ms

@@ -192,3 +192,53 @@ def test_a_host_that_has_yet_to_process_what_it_received_does_not_ask_for_more()
     assert (node, request.feed) == ("primary", False)
     ((node, request),) = one.offered("secondary", ahead, 3 * STALLED_US)
     assert (node, request.feed) == ("secondary", True)
+
+
+def test_a_host_that_reads_no_more_demands_nothing() -> None:
+    """It was replaced, and does not know yet."""
+    one = made(capacity=3)
+    ask(one, ALICE, room=1)
+    ask(one, BOB, room=100)
+    produce(one, 4)
+    ack(one, BOB, 40, room=100)
+    assert one.log.is_held_up(0, by_credit=True)
+    one.log.restrict({ALICE, BOB})
+    assert one.log.is_held_up(0, by_credit=True)
+    one.log.restrict({BOB})
+    assert not one.log.is_held_up(0, by_credit=True)
+    produce(one, 3)
+    assert one.log.base == at(40), "nothing is kept for it beyond the log's bound"
+
+
+def test_output_that_is_dropped_gives_a_slow_reader_no_room() -> None:
+    """Else whoever demands nothing, such as a hanging observer, would be sent everything."""
+    one = made(capacity=3)
+    ask(one, ALICE, room=100)
+    ask(one, BOB, room=2, demands=False)
+    sent: list[int] = []
+    for ts in range(10, 100, 10):
+        produce(one, 1)
+        ack(one, ALICE, ts, room=100)
+        ack(one, BOB, 0, room=2, demands=False)
+        sent += numbers(one.log.take_unsent(BOB))
+    assert sent == [0, 1]
+    # Once it has processed that, it learns that it has missed something.
+    ack(one, BOB, 20, room=2, demands=False)
+    assert numbers(one.log.take_unsent(BOB)) == [6]
+
+
+def test_what_is_read_again_fits_into_the_room_that_there_is() -> None:
+    log = OutputLog(schema, base=at(1000), rereadable=True)
+    log.subscribe(ALICE, at(0), room_bytes=4 * SIZE, demands=True)
+    whole = chunk(0, [(ts, 1) for ts in range(10, 1000, 10)])
+    assert whole.size_bytes > 3 * SIZE
+    piece = log.reread(ALICE, at(0), whole)
+    assert piece is not None
+    assert SIZE < piece.size_bytes <= 2 * SIZE
+    piece.check(schema)
+    assert log.reread(ALICE, at(0), whole) is None
+    assert whole.after(piece.end) is not None
+    log.subscribe(BOB, at(0), room_bytes=0, demands=True)
+    least = log.reread(BOB, at(0), whole)
+    assert least is not None
+    assert numbers([least]) == [0], "one timestamp in any case"

@@ -481,7 +481,7 @@ def test_a_resting_replica_keeps_no_input_and_recovers_after_its_rest() -> None:
     replica = host.core.replica_manager.replicas["f"].replica
     host.commands.clear()
     host.hear("site", data(chunk(0, [(10, 4)])))
-    assert (replica.role, replica.waiting_bytes) == (ReplicaRole.WARMING, 0)
+    assert (replica.role, replica.waiting_bytes_of("s")) == (ReplicaRole.WARMING, 0)
     assert host.take(SnapshotRequest) == []
     pass_time(host, 600)
     assert host.take(SnapshotRequest) == [SnapshotRequest(fragment="f")]
@@ -501,7 +501,7 @@ def test_input_that_waits_for_a_state_is_bounded() -> None:
     for seq in range(0, 40, 4):
         host.hear("site", data(chunk(seq, [(seq + 10, 4)])))
         replica = host.core.replica_manager.replicas["f"].replica
-        assert replica.waiting_bytes <= most_bytes
+        assert replica.waiting_bytes_of("s") <= most_bytes
     host.commands.clear()
     pass_time(host, 400)
     assert host.sent_to("site", Subscribe)
