@@ -23,7 +23,8 @@ import pyarrow as pa
 from streams.chunk import Chunk, ChunkError, Position, stream_schema
 from streams.incremental import Incremental
 from streams.input_queue import InputQueue
-from streams.program import Program
+from streams.panes.evaluation import Panes
+from streams.program import Evaluation, Program
 from streams.state import (
     SavedInput,
     SavedState,
@@ -91,10 +92,14 @@ class FragmentEngine:
         }
         self._evaluation = self._new_evaluation()
 
-    def _new_evaluation(self) -> Incremental | Vectorised:
-        if self._program.stateless:
-            return Vectorised(self._program, self.schema)
-        return Incremental(self._program, self.schema)
+    def _new_evaluation(self) -> Incremental | Panes | Vectorised:
+        match self._program.evaluation:
+            case Evaluation.STATELESS:
+                return Vectorised(self._program, self.schema)
+            case Evaluation.PANES:
+                return Panes(self._program, self.schema)
+            case Evaluation.STEPWISE:
+                return Incremental(self._program, self.schema)
 
     def evaluates(self, program: Program) -> bool:
         """Whether it is an engine for this program."""

@@ -32,7 +32,7 @@ from streams.operators.window import (
 from streams.program import Program, WindowPlan
 from streams.select_pipeline import SelectPipeline
 from streams.state import Stateful
-from streams.vector import Delta, Emitted, Frame, concat_frames, empty_frame, from_arrow, to_arrow
+from streams.vector import Delta, Emitted, Frame, emitted_batch, empty_frame, from_arrow
 from topology.arrays import IntArray, rising
 
 PASS_ROWS = 4096
@@ -89,11 +89,7 @@ class Incremental:
         emitted = [rows for one in passes if (rows := self._pass(*one)) is not None]
         if not emitted:
             return self._no_rows
-        timestamps = pa.array(np.concatenate([one.times_ms for one in emitted]), pa.int64())
-        rows = concat_frames([one.rows for one in emitted])
-        outputs = zip(rows.columns, self._kinds, strict=True)
-        columns = [to_arrow(column, kind) for column, kind in outputs]
-        return pa.RecordBatch.from_arrays([timestamps, *columns], schema=self._schema)
+        return emitted_batch(emitted, self._kinds, self._schema)
 
     def _next_expiry_ms(self) -> int:
         """The next firing point, if no tuple arrives before it."""

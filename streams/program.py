@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum
+from math import gcd
 
 from streams.chunk import TIMESTAMP
 from streams.expressions import Field, Typed, relocated
 from streams.language.ast import ToStream
+
+MOST_PANES = 10_000
+"""Most panes of a window: there is work to do for each of them."""
+
+
+class Evaluation(Enum):
+    """The ways to evaluate a program. All give the same rows in the same order."""
+
+    STATELESS = "stateless"
+    """Row by row, many timestamps in one pass of Arrow and numpy."""
+    PANES = "panes"
+    """Groups over a window that slides, many timestamps in one pass of compiled kernels."""
+    STEPWISE = "stepwise"
+    """By the changes of relations: any program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +176,33 @@ class Program:
         return tuple(places[name] for name in self.reads[stream])
 
     @property
+    def evaluation(self) -> Evaluation:
+        """The way to evaluate it."""
+        if self.stateless:
+            return Evaluation.STATELESS
+        return Evaluation.PANES if self._has_panes else Evaluation.STEPWISE
+
+    @property
+    def _has_panes(self) -> bool:
+        """Whether it aggregates groups over one window that slides, by what panes can add up."""
+        if len(self.selects) != 1 or len(self.windows) != 1:
+            return False
+        (select,), (window,) = self.selects, self.windows
+        group = select.group
+        if len(select.sources) != 1 or group is None:
+            return False
+        if window.slide_ms is None or window.range_ms is None:
+            return False
+        return (
+            window.range_ms // gcd(window.range_ms, window.slide_ms) <= MOST_PANES
+            and all(
+                key.kind in ("int", "bool") or (key.kind == "string" and isinstance(key, Field))
+                for key in group.keys
+            )
+            and all(map(_adds_up, group.aggregates))
+        )
+
+    @property
     def stateless(self) -> bool:
         """Whether each timestamp's output depends on that timestamp's tuples alone, row by row."""
         return (
@@ -175,3 +218,15 @@ class Program:
     def joins(self) -> bool:
         """Whether one of the selects has several sources."""
         return any(len(select.sources) > 1 for select in self.selects)
+
+
+def _adds_up(plan: AggregatePlan) -> bool:
+    """Whether panes can hold parts of an aggregate."""
+    if plan.distinct:
+        return False
+    if plan.function in ("min", "max"):
+        return plan.kind in ("int", "float")
+    # Of a text only whether it is NULL counts: it need not be computed if it is a column.
+    return (
+        plan.argument is None or plan.argument.kind != "string" or isinstance(plan.argument, Field)
+    )

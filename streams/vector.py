@@ -240,6 +240,19 @@ def to_arrow(vector: Vector, kind: str) -> pa.Array:
     return pa.array(vector.values, type_names[kind], mask=mask)
 
 
+def emitted_batch(
+    emitted: Sequence[Emitted], kinds: Sequence[str], schema: pa.Schema
+) -> pa.RecordBatch:
+    """Rows of an output stream, one part after the other, as a record batch."""
+    if not emitted:
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    timestamps = pa.array(np.concatenate([one.times_ms for one in emitted]), pa.int64())
+    rows = concat_frames([one.rows for one in emitted])
+    outputs = zip(rows.columns, kinds, strict=True)
+    columns = [to_arrow(column, kind) for column, kind in outputs]
+    return pa.RecordBatch.from_arrays([timestamps, *columns], schema=schema)
+
+
 def finite(vector: Vector) -> Vector:
     """The same floats, NULL where they are infinite or not a number."""
     good: BoolArray = np.isfinite(vector.values)

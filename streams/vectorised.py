@@ -22,7 +22,7 @@ MOST_RUNS = 16
 """So many slices of rows are put together in less time than Arrow begins to take rows."""
 
 
-class _LazyColumns:
+class BatchColumns:
     """Columns of a record batch, converted when an expression asks for them."""
 
     def __init__(self, batch: pa.RecordBatch, places: Sequence[int], kinds: Sequence[str]):
@@ -55,7 +55,7 @@ class _Branch:
 
     def run(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """Timestamps, then the SELECT list, of the rows that are selected."""
-        columns = _LazyColumns(batch, self._places, self._kinds)
+        columns = BatchColumns(batch, self._places, self._kinds)
         if self._condition is not None:
             (kept,) = holds(self._condition, columns, (batch.num_rows,)).nonzero()
             if len(kept) < batch.num_rows:
@@ -70,7 +70,7 @@ class _Branch:
         return arrays
 
     def _some(
-        self, batch: pa.RecordBatch, columns: _LazyColumns, kept: Positions
+        self, batch: pa.RecordBatch, columns: BatchColumns, kept: Positions
     ) -> list[pa.Array]:
         """As `run`, of some rows."""
         rows = RowsAt(columns, kept)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from orchestrator.control.dataflow import Dataflow, InvalidQuery, dataflow, located
+from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, dataflow, located
 from orchestrator.manifest import Manifests, cluster_record
 from orchestrator.manifest.load import check_primaries, check_sites
+from streams.compiler import compile_statement
+from streams.language import parse
 
 
 class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,6 +18,8 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     queries
         Query → fragment → streams it reads.
+    evaluations
+        Query → fragment → how it is evaluated: stateless, panes or stepwise.
     unchecked
         Sites and nodes that could not be checked: no Cluster manifest was among the files.
     """
@@ -23,6 +27,7 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str | None
     streams: tuple[str, ...]
     queries: dict[str, dict[str, tuple[str, ...]]]
+    evaluations: dict[str, dict[str, str]]
     unchecked: tuple[str, ...]
 
 
@@ -58,6 +63,12 @@ def validate(manifests: Manifests) -> ValidateDocument:
             }
             for each in manifests.queries
         },
+        evaluations={
+            each.record.name: {
+                fragment.name: _evaluation(fragment) for fragment in flow.of(each.record.name)
+            }
+            for each in manifests.queries
+        },
         unchecked=tuple(unchecked),
     )
 
@@ -84,3 +95,8 @@ def check(manifests: Manifests) -> Dataflow:
         nodes = [node.name for node in manifests.cluster.nodes]
         check_primaries(manifests.queries, nodes, "is not a node")
     return flow
+
+
+def _evaluation(fragment: Fragment) -> str:
+    (statement,) = parse(fragment.statement)
+    return compile_statement(statement, fragment.inputs).evaluation.value

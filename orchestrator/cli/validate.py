@@ -27,7 +27,10 @@ def _view(document: api.ValidateDocument) -> RenderableType:
     for stream in document.streams:
         table.add_row(ok, "stream", f"[bold]{stream}[/]", "")
     for query, fragments in document.queries.items():
-        made = ", ".join(f"{name} ← {' + '.join(inputs)}" for name, inputs in fragments.items())
+        ways = document.evaluations[query]
+        made = ", ".join(
+            f"{name} ← {' + '.join(inputs)} ({ways[name]})" for name, inputs in fragments.items()
+        )
         table.add_row(ok, "query", f"[bold]{query}[/]", f"[dim]{made}[/]")
     if not table.row_count:
         return Text("The files hold no manifest.")

@@ -22,6 +22,7 @@ from orchestrator.errors import InvalidInput
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Event, MessageArrived, PeerLost
 from orchestrator.host.garbage import FullCollections
+from orchestrator.host.kernels import KernelLoader
 from orchestrator.host.loop import PUBLISH_US, HostLoop, Surroundings, host_identity
 from orchestrator.host.name_claim import TOKEN_BITS, claim_name
 from orchestrator.host.own_process import CpuMeter, ParentWatchdog
@@ -107,6 +108,7 @@ class HostProcess:
         self._transport = Transport(spec.node, keys, spec.bind, monotonic_us, budget=budget)
         self._arrived: deque[FramesArrived | PeerLost] = deque()
         self._full_collections = FullCollections(now_us())
+        self._kernels = KernelLoader()
         self._busy_until_us = 0
         self._is_busy = False
         identity = host_identity(
@@ -201,6 +203,7 @@ class HostProcess:
         self._arrived.extend(arrived)
         self._loop.turn(self._events())
         self._full_collections.attend(now_us())
+        self._kernels.attend()
         # The clock of a thread's processor time takes long to read.
         if monotonic_us() - began_us < LONG_TURN_US:
             return

@@ -123,8 +123,9 @@ class Sum:
             return self._total if -(2**63) <= self._total < 2**63 else None
         divisor = self._count if self._mean else 1
         try:
-            # Division of whole numbers rounds correctly whatever their size.
-            return self._total / (divisor << self._bits)
+            # Division of whole numbers rounds correctly whatever their size. Of the two zeros that
+            # a small negative mean may give, the one without a sign.
+            return self._total / (divisor << self._bits) + 0.0
         except OverflowError:
             return None
 
@@ -177,7 +178,11 @@ class Extreme:
 
     def result(self) -> Any:
         """The least or greatest value; NULL for no values."""
-        return self._values[self._at] if self._values else None
+        if not self._values:
+            return None
+        found = self._values[self._at]
+        # Equal zeros are one value, whichever came first.
+        return 0.0 if found == 0 and isinstance(found, float) else found
 
     def copy(self) -> Extreme:
         """Another with the same values."""

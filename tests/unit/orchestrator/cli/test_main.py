@@ -140,6 +140,7 @@ def test_valid_manifests(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
         "cluster": "pair",
         "streams": ["positions"],
         "queries": {"high": {"high_ones": ["positions"]}},
+        "evaluations": {"high": {"high_ones": "stateless"}},
         "unchecked": [],
     }
     assert run(["validate", "-f", folder]) == 0
@@ -147,7 +148,7 @@ def test_valid_manifests(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert shown == [
         ["✓", "cluster", "pair"],
         ["✓", "stream", "positions"],
-        ["✓", "query", "high", "high_ones", "←", "positions"],
+        ["✓", "query", "high", "high_ones", "←", "positions", "(stateless)"],
     ]
 
 

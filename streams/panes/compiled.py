@@ -1,0 +1,383 @@
+"""The kernels of panes, compiled by numba when this module is imported.
+
+Each function has one signature, so nothing is ever compiled while a stream is evaluated. The
+machine code is kept on disk (`cache=True`): only the first import after an installation compiles.
+`streams.panes.reference` has the same functions in numpy and says what each does; both give the
+same bits. There is neither fast-math nor a parallel loop.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+
+from streams.panes.arrays import Bits, Bytes, Codes
+from streams.panes.exact_sums import DIGIT_BITS, DIGIT_MASK, EXTRA_DIGITS, LEAST_EXPONENT
+from topology.arrays import BoolArray, FloatArray, IntArray
+
+_codes = types.Array(types.int32, 1, "C")
+_read_codes = types.Array(types.int32, 1, "C", readonly=True)
+_ints = types.Array(types.int64, 1, "C")
+_read_ints = types.Array(types.int64, 1, "C", readonly=True)
+_digits = types.Array(types.int64, 2, "C")
+_read_digits = types.Array(types.int64, 2, "C", readonly=True)
+_floats = types.Array(types.float64, 1, "C")
+_read_floats = types.Array(types.float64, 1, "C", readonly=True)
+_bits = types.Array(types.uint64, 1, "C")
+_read_bits = types.Array(types.uint64, 1, "C", readonly=True)
+_bytes = types.Array(types.uint8, 1, "C")
+_read_bytes = types.Array(types.uint8, 1, "C", readonly=True)
+_flags = types.Array(types.boolean, 1, "C")
+_read_flags = types.Array(types.boolean, 1, "C", readonly=True)
+_int = types.int64
+_two = types.Tuple((types.int64, types.int64))
+_three = types.Tuple((types.int64, types.int64, types.int64))
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_FNV_BASIS = np.uint64(0xCBF29CE484222325)
+_FNV_PRIME = np.uint64(0x100000001B3)
+_SHIFT = np.uint64(32)
+
+
+@njit([_two(_read_ints, _read_flags, _codes, _ints, _codes, _int, _int)], cache=True, nogil=True)
+def code_ints(
+    keys: IntArray,
+    wanted: BoolArray,
+    table: Codes,
+    known: IntArray,
+    out: Codes,
+    begin: int,
+    count: int,
+) -> tuple[int, int]:
+    """Number integers."""
+    mask = len(table) - 1
+    room = min(len(table) // 2, len(known))
+    every = len(wanted) == 0
+    for place in range(begin, len(keys)):
+        if not every and not wanted[place]:
+            out[place] = -1
+            continue
+        key = keys[place]
+        at = np.int64((np.uint64(key) * _MULTIPLIER) >> _SHIFT) & mask
+        while True:
+            code = table[at]
+            if code < 0:
+                if count >= room:
+                    return place, count
+                known[count] = key
+                table[at] = count
+                out[place] = count
+                count += 1
+                break
+            if known[code] == key:
+                out[place] = code
+                break
+            at = (at + 1) & mask
+    return len(keys), count
+
+
+@njit(
+    [
+        _three(
+            _read_codes,
+            _read_bytes,
+            _read_flags,
+            _codes,
+            _bits,
+            _ints,
+            _bytes,
+            _codes,
+            _int,
+            _int,
+        )
+    ],
+    cache=True,
+    nogil=True,
+)
+def code_texts(
+    offsets: Codes,
+    data: Bytes,
+    wanted: BoolArray,
+    table: Codes,
+    hashes: Bits,
+    ends: IntArray,
+    texts: Bytes,
+    out: Codes,
+    begin: int,
+    count: int,
+) -> tuple[int, int, int]:
+    """Number texts."""
+    mask = len(table) - 1
+    room = min(len(table) // 2, len(hashes))
+    every = len(wanted) == 0
+    used = ends[count]
+    for place in range(begin, len(offsets) - 1):
+        if not every and not wanted[place]:
+            out[place] = -1
+            continue
+        first = offsets[place]
+        length = offsets[place + 1] - first
+        hashed = _FNV_BASIS
+        for step in range(length):
+            hashed = (hashed ^ np.uint64(data[first + step])) * _FNV_PRIME
+        at = np.int64(hashed >> _SHIFT) & mask
+        while True:
+            code = table[at]
+            if code < 0:
+                if count >= room or used + length > len(texts):
+                    return place, count, length
+                for step in range(length):
+                    texts[used + step] = data[first + step]
+                used += length
+                hashes[count] = hashed
+                table[at] = count
+                out[place] = count
+                count += 1
+                ends[count] = used
+                break
+            if hashes[code] == hashed:
+                start = ends[code]
+                same = ends[code + 1] - start == length
+                if same:
+                    for step in range(length):
+                        if texts[start + step] != data[first + step]:
+                            same = False
+                            break
+                if same:
+                    out[place] = code
+                    break
+            at = (at + 1) & mask
+    return len(offsets) - 1, count, 0
+
+
+@njit([_int(_read_codes, _codes, _codes, _ints, _codes, _int, _int, _int)], cache=True, nogil=True)
+def assign_slots(
+    codes: Codes,
+    slot_of: Codes,
+    pane_codes: Codes,
+    rows: IntArray,
+    out: Codes,
+    begin: int,
+    end: int,
+    count: int,
+) -> int:
+    """Give groups places in a pane; count tuples."""
+    for place in range(begin, end):
+        code = codes[place]
+        if code < 0:
+            out[place] = -1
+            continue
+        slot = slot_of[code]
+        if slot < 0:
+            slot = count
+            slot_of[code] = slot
+            pane_codes[count] = code
+            rows[count] = 0
+            count += 1
+        rows[slot] += 1
+        out[place] = slot
+    return count
+
+
+@njit([types.void(_read_codes, _read_flags, _ints, _int, _int)], cache=True, nogil=True)
+def count_nulls(slots: Codes, valid: BoolArray, nulls: IntArray, begin: int, end: int) -> None:
+    """Count NULLs."""
+    for place in range(begin, end):
+        slot = slots[place]
+        if slot >= 0 and not valid[place]:
+            nulls[slot] += 1
+
+
+@njit(
+    [types.void(_read_codes, _read_ints, _read_flags, _digits, _int, _int)], cache=True, nogil=True
+)
+def sum_ints(
+    slots: Codes, values: IntArray, valid: BoolArray, digits: IntArray, begin: int, end: int
+) -> None:
+    """Add integers."""
+    every = len(valid) == 0
+    for place in range(begin, end):
+        slot = slots[place]
+        if slot >= 0 and (every or valid[place]):
+            value = values[place]
+            digits[slot, 0] += value & DIGIT_MASK
+            digits[slot, 1] += value >> DIGIT_BITS
+
+
+@njit(
+    [_int(_read_codes, _read_bits, _read_flags, _digits, _int, _int, _int)], cache=True, nogil=True
+)
+def sum_floats(
+    slots: Codes,
+    values: Bits,
+    valid: BoolArray,
+    digits: IntArray,
+    lowest: int,
+    begin: int,
+    end: int,
+) -> int:
+    """Add floats exactly."""
+    every = len(valid) == 0
+    width = digits.shape[1]
+    for place in range(begin, end):
+        slot = slots[place]
+        if slot < 0 or not (every or valid[place]):
+            continue
+        bits = np.int64(values[place])
+        exponent = (bits >> 52) & 0x7FF
+        fraction = bits & 0xFFFFFFFFFFFFF
+        if exponent:
+            fraction |= 0x10000000000000
+            exponent -= 1
+        elif fraction == 0:
+            continue
+        digit = (exponent >> 5) - lowest
+        if digit < 0 or digit + 3 >= width:
+            return place
+        shift = exponent & 31
+        low = (fraction << shift) & DIGIT_MASK
+        rest = fraction >> (DIGIT_BITS - shift)
+        middle = rest & DIGIT_MASK
+        high = rest >> DIGIT_BITS
+        if bits < 0:
+            digits[slot, digit] -= low
+            digits[slot, digit + 1] -= middle
+            digits[slot, digit + 2] -= high
+        else:
+            digits[slot, digit] += low
+            digits[slot, digit + 1] += middle
+            digits[slot, digit + 2] += high
+    return end
+
+
+@njit(
+    [types.void(_read_codes, _read_ints, _read_flags, _ints, types.boolean, _int, _int)],
+    cache=True,
+    nogil=True,
+)
+def extreme_ints(
+    slots: Codes,
+    values: IntArray,
+    valid: BoolArray,
+    best: IntArray,
+    greatest: bool,
+    begin: int,
+    end: int,
+) -> None:
+    """Keep the greatest or least integers."""
+    every = len(valid) == 0
+    for place in range(begin, end):
+        slot = slots[place]
+        if slot >= 0 and (every or valid[place]):
+            value = values[place]
+            if greatest:
+                best[slot] = max(best[slot], value)
+            else:
+                best[slot] = min(best[slot], value)
+
+
+@njit(
+    [types.void(_read_codes, _read_floats, _read_flags, _floats, types.boolean, _int, _int)],
+    cache=True,
+    nogil=True,
+)
+def extreme_floats(
+    slots: Codes,
+    values: FloatArray,
+    valid: BoolArray,
+    best: FloatArray,
+    greatest: bool,
+    begin: int,
+    end: int,
+) -> None:
+    """Keep the greatest or least floats."""
+    every = len(valid) == 0
+    for place in range(begin, end):
+        slot = slots[place]
+        if slot >= 0 and (every or valid[place]):
+            value = values[place]
+            if (value > best[slot]) == greatest and value != best[slot]:
+                best[slot] = value
+
+
+@njit([types.void(_read_digits, _int, _read_ints, _floats, _flags)], cache=True, nogil=True)
+def round_sums(
+    digits: IntArray, exponent: int, divisors: IntArray, out: FloatArray, fits: BoolArray
+) -> None:
+    """Divide sums and round them correctly."""
+    count, width = digits.shape
+    length = width + EXTRA_DIGITS + 2
+    work = np.empty(length + 3, dtype=np.int64)
+    exponent -= DIGIT_BITS * EXTRA_DIGITS
+    bits_of = out.view(np.int64)
+    for row in range(count):
+        fits[row] = True
+        divisor = divisors[row]
+        # Digits below 2³², of the magnitude.
+        work[:] = 0
+        carry = np.int64(0)
+        for place in range(width):
+            digit = digits[row, place] + carry
+            carry = digit >> DIGIT_BITS
+            work[EXTRA_DIGITS + place] = digit & DIGIT_MASK
+        work[EXTRA_DIGITS + width] = carry & DIGIT_MASK
+        carry = carry >> DIGIT_BITS
+        work[EXTRA_DIGITS + width + 1] = carry & DIGIT_MASK
+        negative = carry < 0
+        if negative:
+            carry = np.int64(1)
+            for place in range(length):
+                digit = (DIGIT_MASK - work[place]) + carry
+                carry = digit >> DIGIT_BITS
+                work[place] = digit & DIGIT_MASK
+        # The quotient; a remainder only says that it is not exact.
+        rest = np.int64(0)
+        highest = -1
+        for place in range(length - 1, -1, -1):
+            whole = (rest << DIGIT_BITS) | work[place]
+            if divisor != 1:
+                work[place] = whole // divisor
+                rest = whole - work[place] * divisor
+            if highest < 0 and work[place]:
+                highest = place
+        if highest < 0:
+            out[row] = 0.0
+            continue
+        top = highest * DIGIT_BITS
+        leading = work[highest]
+        while leading > 1:
+            leading >>= 1
+            top += 1
+        cut = max(top - 52, LEAST_EXPONENT - exponent)
+        at, shift = cut >> 5, cut & 31
+        mantissa = np.int64(0)
+        if at < length:
+            mantissa = (work[at] | (work[at + 1] << DIGIT_BITS)) >> shift
+            if shift:
+                # The sign bit may have come along: keep the bits that belong here.
+                mantissa &= (np.int64(1) << (64 - shift)) - 1
+                mantissa |= work[at + 2] << (64 - shift)
+        half = cut - 1
+        if (work[half >> 5] >> (half & 31)) & 1:
+            odd = (mantissa & 1) != 0 or rest != 0
+            if not odd:
+                odd = (work[half >> 5] & ((np.int64(1) << (half & 31)) - 1)) != 0
+                place = (half >> 5) - 1
+                while not odd and place >= 0:
+                    odd = work[place] != 0
+                    place -= 1
+            if odd:
+                mantissa += 1
+        if mantissa < (np.int64(1) << 52):
+            bits_of[row] = mantissa
+        else:
+            biased = cut + exponent - LEAST_EXPONENT + 1
+            bits = (np.int64(biased) << 52) + mantissa - (np.int64(1) << 52)
+            if biased >= 0x7FF or bits >= np.int64(0x7FF0000000000000):
+                fits[row] = False
+                out[row] = 0.0
+                continue
+            bits_of[row] = bits
+        if negative:
+            out[row] = -out[row]
+        out[row] += 0.0

@@ -1,0 +1,485 @@
+"""Evaluation of many timestamps in one pass, by panes (see the package's page).
+
+A program that this evaluates has one SELECT with groups over one window that slides. The output is
+that of evaluation step by step, row for row and in the same order. A group's row is removed and
+inserted again if it changed at a boundary; groups follow each other as their first tuples do, those
+whose tuples leave the window before those whose tuples enter it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from math import gcd
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streams.arrow_buffers import VALIDITY, bits
+from streams.chunk import FOREVER_MS
+from streams.expressions import Evaluator, Field, Typed, evaluator, holds
+from streams.language.ast import ToStream
+from streams.operators.changes_to_stream import ChangesToStream
+from streams.operators.filter import Filter
+from streams.operators.project import Project
+from streams.operators.relation_to_stream import RelationToStream
+from streams.panes import kernels
+from streams.panes.aggregates import FloatSum, Parts
+from streams.panes.arrays import Codes
+from streams.panes.exact_sums import UNSPANNED
+from streams.panes.keys import Column, Keys, every
+from streams.panes.window import Pane, PaneWindow, encode, no_codes
+from streams.program import Program
+from streams.state import (
+    PIECE_ROWS,
+    Pieces,
+    SnapshotError,
+    State,
+    Stateful,
+    read_frame,
+    row_slices,
+    write_frame,
+)
+from streams.vector import (
+    Array,
+    Delta,
+    Emitted,
+    Frame,
+    Positions,
+    Vector,
+    concat_frames,
+    emitted_batch,
+    fillers,
+    known_of,
+    storage,
+)
+from streams.vectorised import BatchColumns
+from topology.arrays import BoolArray, IntArray
+
+
+class Panes:
+    """Runs a program whose `evaluation` is by panes."""
+
+    def __init__(self, program: Program, schema: pa.Schema) -> None:
+        (select,), (window,) = program.selects, program.windows
+        (source,), group = select.sources, select.group
+        assert group is not None
+        assert window.slide_ms is not None
+        assert window.range_ms is not None
+        kernels.want()
+        self._stream = window.stream
+        self._range_ms, self._slide_ms = window.range_ms, window.slide_ms
+        self._offset_ms = window.offset_ms
+        self._pane_ms = gcd(window.range_ms, window.slide_ms)
+        self._schema = schema
+        self._kinds = tuple(program.columns.values())
+        self._no_rows = emitted_batch([], self._kinds, schema)
+        self._places = program.read_places(window.stream)
+        self._read_kinds = program.read_kinds(window.stream)
+        self._condition = None if source.condition is None else evaluator(source.condition)
+        self._key_plans = group.keys
+        self._group_kinds = [one.kind for one in (*group.keys, *group.aggregates)]
+        self._window = PaneWindow(Keys([key.kind for key in group.keys]), Parts(group.aggregates))
+        self._arguments = [_Argument(part.argument) for part in self._window.parts.parts]
+        self._boundary_ms = -FOREVER_MS
+        """The last boundary at which the window was evaluated."""
+        self._started = False
+        """Whether it has been evaluated."""
+        self._shown: Codes = no_codes
+        """The groups of the relation, in the order in which their rows were inserted."""
+        self._results: list[tuple[Array, BoolArray]] = []
+        """Of each aggregate: code → its value as of the last boundary; whether it is not NULL."""
+        self._allocate_results()
+        self._having = None if select.having is None else Filter(select.having)
+        self._project = Project(select.outputs)
+        self._to_stream = program.to_stream
+        fields = {one.index for one in select.outputs if isinstance(one, Field)}
+        self._keyed = fields.issuperset(range(len(group.keys)))
+        """Whether the rows of different groups differ in the output."""
+        self._whole = fields.issuperset(range(len(self._group_kinds)))
+        """Whether different rows of a group differ in the output too."""
+        self._relation: RelationToStream | None = None
+        if self._to_stream is ToStream.RSTREAM and not self._keyed:
+            self._relation = RelationToStream(self._kinds)
+        self._changes = ChangesToStream(inserted=self._to_stream is ToStream.ISTREAM)
+        self._loaded: list[tuple[int, Pane]] = []
+        self._loaded_codes: Codes = no_codes
+        """The panes of a snapshot that is being read; the codes of its groups."""
+        self._last_rows: Frame | None = None
+        """What the last boundary emitted, if the next may emit the same."""
+
+    # Tuples
+
+    def run(
+        self,
+        taken: Mapping[str, pa.RecordBatch | None],
+        first_ids: Mapping[str, int],
+        until_ms: int,
+    ) -> pa.RecordBatch:
+        """Evaluate all tuples up to a watermark; parameters as in `Incremental.run`."""
+        emitted: list[Emitted] = []
+        rows = taken[self._stream]
+        if rows is not None:
+            self._compact()
+            self._add(rows, emitted)
+        self._evaluate_until(until_ms, emitted)
+        return emitted_batch(emitted, self._kinds, self._schema) if emitted else self._no_rows
+
+    def _add(self, batch: pa.RecordBatch, emitted: list[Emitted]) -> None:
+        """Add tuples to their panes; evaluate the boundaries between them."""
+        window, length = self._window, batch.num_rows
+        columns = BatchColumns(batch, self._places, self._read_kinds)
+        wanted = every
+        if self._condition is not None:
+            wanted = np.ascontiguousarray(holds(self._condition, columns, (length,)))
+        codes = window.keys.encode(
+            [self._key(key, batch, columns) for key in self._key_plans], length, wanted
+        )
+        window.make_room()
+        arguments = [argument.of(batch, columns, self._places) for argument in self._arguments]
+        slots: Codes = np.empty(length, dtype=np.int32)
+        timestamps: IntArray = batch.column(0).to_numpy(zero_copy_only=False)
+        last_ms, begin = int(timestamps[-1]), 0
+        while begin < length:
+            first_ms = int(timestamps[begin])
+            end_ms = first_ms + (self._offset_ms - first_ms) % self._pane_ms
+            stop = length
+            if end_ms < last_ms:
+                stop = int(timestamps.searchsorted(end_ms, side="right"))
+            self._evaluate_until(end_ms - self._pane_ms, emitted)
+            window.add(codes, arguments, slots, begin, stop, end_ms)
+            begin = stop
+
+    def _key(self, key: Typed, batch: pa.RecordBatch, columns: BatchColumns) -> Column:
+        if isinstance(key, Field):
+            if key.kind == "string":
+                return batch.column(self._places[key.index])
+            return columns[key.index]
+        return evaluator(key)(columns).filled_to(batch.num_rows)
+
+    def _compact(self) -> None:
+        made = self._window.compact()
+        if made is None:
+            return
+        results = self._results
+        self._results = []
+        self._allocate_results()
+        for (old, old_valid), (values, valid) in zip(results, self._results, strict=True):
+            # Groups that came later have no results yet.
+            kept = np.flatnonzero(made[: len(old)] >= 0)
+            values[made[kept]], valid[made[kept]] = old[kept], old_valid[kept]
+        self._shown = made[self._shown]
+
+    # Boundaries
+
+    def _boundary_from(self, at_ms: int) -> int:
+        """The first boundary at or past a timestamp."""
+        return at_ms + (self._offset_ms - at_ms) % self._slide_ms
+
+    def _next_boundary_ms(self) -> int:
+        """The next boundary at which anything may be emitted, if no more tuples arrive."""
+        window, next_ms = self._window, FOREVER_MS
+        if window.pending:
+            next_ms = self._boundary_from(window.pending[0].end_ms)
+        elif window.open_ms is not None:
+            next_ms = self._boundary_from(window.open_ms)
+        if window.held:
+            # Only RSTREAM emits at a boundary at which nothing changes.
+            held_ms = self._boundary_ms + self._slide_ms
+            if self._to_stream is not ToStream.RSTREAM:
+                held_ms = self._boundary_from(window.held[0].end_ms + self._range_ms)
+            next_ms = min(next_ms, held_ms)
+        return next_ms
+
+    def _evaluate_until(self, until_ms: int, emitted: list[Emitted]) -> None:
+        """Evaluate the boundaries up to a timestamp; all tuples up to it have been added."""
+        window = self._window
+        while (boundary_ms := self._next_boundary_ms()) <= until_ms:
+            if window.open_ms is not None and window.open_ms <= boundary_ms:
+                window.close()
+            rows = self._evaluate(boundary_ms)
+            if rows is not None and rows.rows.length:
+                emitted.append(rows)
+
+    def _evaluate(self, boundary_ms: int) -> Emitted | None:
+        window = self._window
+        self._boundary_ms = boundary_ms
+        begin_ms = boundary_ms - self._range_ms
+        leaving = list(takewhile(lambda pane: pane.end_ms <= begin_ms, window.held))
+        entering: list[Pane] = []
+        while window.pending and window.pending[0].end_ms <= boundary_ms:
+            pane = window.pending.popleft()
+            if self._boundary_from(pane.end_ms + self._range_ms) > boundary_ms:
+                entering.append(pane)
+        if not leaving and not entering and not window.held:
+            # Tuples between two windows: nothing to see.
+            return None
+        touched = window.in_order([*leaving, *entering])
+        if not self._key_plans and not self._started:
+            touched = np.zeros(1, dtype=np.int32)
+        alive_before = self._alive(touched)
+        self._started = True
+        for _ in leaving:
+            window.leave()
+        for pane in entering:
+            window.enter(pane)
+        if not len(touched):
+            return self._unchanged(boundary_ms)
+        alive = self._alive(touched)
+        return self._changed(boundary_ms, touched, alive_before, alive)
+
+    def _alive(self, codes: Codes) -> BoolArray:
+        """Whether groups have a row in the relation."""
+        if self._key_plans:
+            return self._window.rows(codes) > 0
+        return np.full(len(codes), self._started)
+
+    def _unchanged(self, boundary_ms: int) -> Emitted | None:
+        """What to emit where no group has changed."""
+        if self._to_stream is not ToStream.RSTREAM:
+            return None
+        if self._relation is not None:
+            return self._relation.step(None, np.array([boundary_ms]))
+        return self._everything(boundary_ms)
+
+    def _changed(
+        self, boundary_ms: int, touched: Codes, alive_before: BoolArray, alive: BoolArray
+    ) -> Emitted | None:
+        """What to emit where groups may have changed."""
+        self._allocate_results()
+        results = self._window.results(touched)
+        differs = alive_before != alive
+        for vector, (values, valid) in zip(results, self._stored(touched), strict=True):
+            known = known_of(vector)
+            differs |= (known != valid) | (known & (vector.values != values))
+        changed = differs & (alive_before | alive)
+        removed, inserted = changed & alive_before, changed & alive
+        (gone,), (come,) = removed.nonzero(), inserted.nonzero()
+        emits_inserted = self._whole and self._to_stream is not ToStream.DSTREAM
+        before = None if emits_inserted else self._rows_of(touched[gone])
+        self._store(touched[come], results, come)
+        if self._to_stream is ToStream.RSTREAM and self._relation is None:
+            if changed.any():
+                self._move(touched[changed], touched[come])
+            return self._everything(boundary_ms)
+        after = self._rows_of(touched[come])
+        if before is None:
+            return self._shown_rows(after, boundary_ms)
+        if self._whole and self._relation is None:
+            return self._shown_rows(before, boundary_ms)
+        delta = self._delta(before, after, boundary_ms)
+        if self._relation is not None:
+            return self._relation.step(delta, np.array([boundary_ms]))
+        return self._changes.step(delta)
+
+    def _delta(self, removed: Frame, inserted: Frame, boundary_ms: int) -> Delta | None:
+        """The change of the projected relation."""
+        rows = concat_frames([removed, inserted])
+        if not rows.length:
+            return None
+        entering = np.arange(rows.length) >= removed.length
+        delta: Delta | None = Delta(rows, entering, np.full(rows.length, boundary_ms))
+        if self._having is not None:
+            delta = self._having.step(delta)
+        return None if delta is None else self._project.step(delta)
+
+    def _shown_rows(self, rows: Frame, boundary_ms: int) -> Emitted | None:
+        """Rows of groups as rows of the output."""
+        delta = self._delta(rows.slice(0, 0), rows, boundary_ms)
+        if delta is None:
+            return None
+        assert isinstance(delta.rows, Frame)
+        return Emitted(delta.rows, delta.times_ms)
+
+    def _everything(self, boundary_ms: int) -> Emitted | None:
+        """The whole relation."""
+        if self._last_rows is None:
+            shown = self._shown_rows(self._rows_of(self._shown), boundary_ms)
+            if shown is None:
+                return None
+            self._last_rows = shown.rows
+        rows = self._last_rows
+        return Emitted(rows, np.full(rows.length, boundary_ms))
+
+    def _move(self, changed: Codes, inserted: Codes) -> None:
+        """Take groups out of the relation; put those that have a row at its end."""
+        chosen = np.zeros(self._window.room, dtype=np.bool_)
+        chosen[changed] = True
+        self._shown = np.concatenate([self._shown[~chosen[self._shown]], inserted])
+        self._last_rows = None
+
+    # The rows of groups, as of the last boundary
+
+    def _allocate_results(self) -> None:
+        room = self._window.room
+        if self._results and len(self._results[0][0]) == room:
+            return
+        kinds = self._group_kinds[len(self._key_plans) :]
+        old = self._results or [
+            (np.empty(0, storage[kind]), np.empty(0, np.bool_)) for kind in kinds
+        ]
+        self._results = []
+        for kind, (values, valid) in zip(kinds, old, strict=True):
+            made: Array = np.full(room, fillers[kind], dtype=storage[kind])
+            known = np.zeros(room, dtype=np.bool_)
+            made[: len(values)], known[: len(valid)] = values, valid
+            self._results.append((made, known))
+
+    def _stored(self, codes: Codes) -> Iterator[tuple[Array, BoolArray]]:
+        return ((values[codes], valid[codes]) for values, valid in self._results)
+
+    def _store(self, codes: Codes, results: Sequence[Vector], kept: Positions) -> None:
+        for vector, (values, valid) in zip(results, self._results, strict=True):
+            values[codes], valid[codes] = vector.values[kept], known_of(vector)[kept]
+
+    def _rows_of(self, codes: Codes) -> Frame:
+        """The rows of groups: keys, then aggregates."""
+        columns = [*self._window.keys.columns(codes)]
+        for values, valid in self._stored(codes):
+            columns.append(Vector(values, None if valid.all() else valid))
+        return Frame(tuple(columns), len(codes))
+
+    # State
+
+    def stateful(self) -> Iterator[tuple[str, Stateful]]:
+        """The operators that have state, by name."""
+        yield "panes", self
+        if self._relation is not None:
+            yield "to-stream", self._relation
+
+    def save(self) -> Pieces:
+        """The panes with their groups, and the order of the relation.
+
+        Panes are never changed, and a code keeps its key: references suffice. In a snapshot, groups
+        are numbered in the order in which the panes name them, so that equal states look alike.
+        """
+        window = self._window
+        panes = [(0, pane) for pane in window.held] + [(1, pane) for pane in window.pending]
+        if (opened := window.open_pane()) is not None:
+            panes.append((2, opened))
+        spans = [list(part.span) for part in window.parts.parts if isinstance(part, FloatSum)]
+        unspanned = [list(UNSPANNED)] * len(spans)
+        values: dict[str, Any] = {
+            "boundary_ms": self._boundary_ms if window.held else None,
+            "started": self._started,
+            "spans": spans,
+        }
+        keys, parts = window.keys, window.parts.parts
+        # Without keys the order is that of one row.
+        shown = self._shown if self._key_plans else no_codes
+        kinds = ("int", "int", *(kind for part in parts for kind in part.kinds))
+        most = max(PIECE_ROWS // (len(kinds) + len(keys.kinds)), 1)
+
+        def pieces() -> Iterator[State]:
+            if values["started"] or panes or spans != unspanned:
+                yield State(values=values)
+            number = np.full(max(keys.count, 1), -1, dtype=np.int64)
+            count = 0
+            for phase, pane in panes:
+                columns = [Vector(pane.rows, None)]
+                for part, state in zip(parts, pane.states, strict=True):
+                    columns += part.columns(state)
+                for piece in row_slices(max(len(pane.codes), 1), most):
+                    codes = pane.codes[piece]
+                    new = codes[number[codes] < 0]
+                    number[new] = np.arange(count, count + len(new))
+                    count += len(new)
+                    named = (Vector(number[codes], None), *(each.take(piece) for each in columns))
+                    yield State(
+                        values={"pane": [pane.end_ms, phase, piece.start]},
+                        frames={
+                            "keys": write_frame(Frame(keys.columns(new), len(new)), keys.kinds),
+                            "groups": write_frame(Frame(named, len(codes)), kinds),
+                        },
+                    )
+            for piece in row_slices(len(shown)):
+                order = Frame((Vector(number[shown[piece]], None),), len(shown[piece]))
+                yield State(frames={"shown": write_frame(order, ("int",))})
+
+        return pieces
+
+    def load(self, state: State) -> None:
+        """Take the next piece."""
+        window = self._window
+        parts = window.parts.parts
+        if "shown" in state.frames:
+            order = read_frame(state.frames["shown"], ("int",))
+            self._shown = np.concatenate([self._shown, self._loaded_codes[order[0].values]])
+            return
+        if "pane" not in state.values:
+            self._load_values(state.values)
+            return
+        end_ms, phase, start = state.values["pane"]
+        keys = read_frame(state.frames["keys"], window.keys.kinds)
+        self._loaded_codes = np.concatenate(
+            [self._loaded_codes, encode(window.keys, keys.columns, keys.length)]
+        )
+        kinds = ("int", "int", *(kind for part in parts for kind in part.kinds))
+        groups = read_frame(state.frames["groups"], kinds)
+        codes = self._loaded_codes[groups[0].values]
+        columns, states = list(groups.columns[2:]), list[Array]()
+        for part in parts:
+            width = len(part.kinds)
+            states.append(part.read(columns[:width], groups.length))
+            del columns[:width]
+        pane = Pane(int(end_ms), codes, groups[1].values.copy(), tuple(states))
+        if start:
+            phase, first = self._loaded.pop()
+            pane = Pane(
+                first.end_ms,
+                np.concatenate([first.codes, pane.codes]),
+                np.concatenate([first.rows, pane.rows]),
+                tuple(np.concatenate(both) for both in zip(first.states, pane.states, strict=True)),
+            )
+        self._loaded.append((phase, pane))
+
+    def _load_values(self, values: Mapping[str, Any]) -> None:
+        sums = [part for part in self._window.parts.parts if isinstance(part, FloatSum)]
+        boundary_ms = values["boundary_ms"]
+        self._boundary_ms = -FOREVER_MS if boundary_ms is None else int(boundary_ms)
+        self._started = bool(values["started"])
+        for part, (begin, end) in zip(sums, values["spans"], strict=True):
+            if end > begin and not 0 <= begin < end <= 128:
+                raise SnapshotError(f"not the digits of a sum: {begin} to {end}")
+            part.span = (int(begin), int(end))
+        self._window.renew()
+
+    def loaded(self) -> None:
+        """Put the panes into the window."""
+        window = self._window
+        window.make_room()
+        for phase, pane in self._loaded:
+            if phase == 0:
+                window.enter(pane)
+            elif phase == 1:
+                window.pending.append(pane)
+            else:
+                window.reopen(pane)
+        self._loaded, self._loaded_codes = [], no_codes
+        self._allocate_results()
+        alive = window.in_order(list(window.held))
+        if not self._key_plans and self._started:
+            self._shown = alive = np.zeros(1, dtype=np.int32)
+        results = window.results(alive)
+        self._store(alive, results, np.arange(len(alive)))
+
+
+class _Argument:
+    """The argument of a part of an aggregate, read from a batch."""
+
+    def __init__(self, argument: Typed) -> None:
+        self._evaluate: Evaluator = evaluator(argument)
+        self._text = (
+            argument.index if isinstance(argument, Field) and argument.kind == "string" else None
+        )
+
+    def of(self, batch: pa.RecordBatch, columns: BatchColumns, places: Sequence[int]) -> Vector:
+        """Its values as kernels read them; of texts only which are NULL."""
+        if self._text is not None:
+            column = batch.column(places[self._text])
+            valid = bits(column, VALIDITY) if column.null_count else None
+            return Vector(np.empty(0, dtype=np.int64), valid)
+        values, valid = self._evaluate(columns).filled_to(batch.num_rows)
+        values = np.require(values, requirements=["C", "A"])
+        return Vector(values, None if valid is None else np.require(valid, requirements=["C", "A"]))

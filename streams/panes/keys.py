@@ -1,0 +1,213 @@
+"""Numbers for groups: each value of the GROUP BY columns has a *code*.
+
+Codes are whole numbers from 0, given in the order of first appearance. They never leave a process.
+Code 0 of a column is NULL. Groups by several columns are coded pair by pair: the codes of the first
+two columns together are an integer, which has a code, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from streams.arrow_buffers import VALIDITY, bits, offsets
+from streams.panes import kernels
+from streams.panes.arrays import Bits, Bytes, Codes
+from streams.vector import Array, Vector
+from topology.arrays import BoolArray, IntArray
+
+FIRST_CODES = 64
+FIRST_TEXT_BYTES = 1024
+WORD_BITS = 32
+
+every: BoolArray = np.empty(0, dtype=np.bool_)
+"""Which rows count, if all do."""
+
+Column = Vector | pa.Array
+"""Integers or booleans; or an Arrow array of strings."""
+
+
+class _Ints:
+    """Codes of integers."""
+
+    def __init__(self) -> None:
+        self._known: IntArray = np.zeros(FIRST_CODES, dtype=np.int64)
+        self._table: Codes = np.full(2 * FIRST_CODES, -1, dtype=np.int32)
+        self.count = 1
+
+    def encode(self, values: IntArray, valid: BoolArray | None, wanted: BoolArray) -> Codes:
+        """The codes of some values; -1 for those that do not count."""
+        out: Codes = np.empty(len(values), dtype=np.int32)
+        known = wanted if valid is None else (wanted & valid if len(wanted) else valid)
+        code = kernels.current().code_ints
+        begin, self.count = code(values, known, self._table, self._known, out, 0, self.count)
+        while begin < len(values):
+            self._grow()
+            begin, self.count = code(
+                values, known, self._table, self._known, out, begin, self.count
+            )
+        if valid is not None:
+            out[(~valid & wanted) if len(wanted) else ~valid] = 0
+        return out
+
+    def _grow(self) -> None:
+        known = self._known[1 : self.count]
+        self._known = np.zeros(2 * len(self._known), dtype=np.int64)
+        self._table = np.full(2 * len(self._table), -1, dtype=np.int32)
+        out: Codes = np.empty(len(known), dtype=np.int32)
+        kernels.current().code_ints(known, every, self._table, self._known, out, 0, 1)
+
+    def values(self, codes: Codes) -> IntArray:
+        """The integers that have these codes; 0 for NULL."""
+        return self._known[codes]
+
+
+class _Texts:
+    """Codes of strings."""
+
+    def __init__(self) -> None:
+        self._hashes: Bits = np.zeros(FIRST_CODES, dtype=np.uint64)
+        self._ends: IntArray = np.zeros(FIRST_CODES + 1, dtype=np.int64)
+        self._texts: Bytes = np.empty(FIRST_TEXT_BYTES, dtype=np.uint8)
+        self._table: Codes = np.full(2 * FIRST_CODES, -1, dtype=np.int32)
+        self._decoded: Array = np.full(FIRST_CODES, "", dtype=np.object_)
+        self._decoded_count = 1
+        self.count = 1
+
+    def encode(self, array: pa.Array, wanted: BoolArray) -> Codes:
+        """The codes of some texts; -1 for those that do not count."""
+        out: Codes = np.empty(len(array), dtype=np.int32)
+        valid = bits(array, VALIDITY) if array.null_count else None
+        known = wanted if valid is None else (wanted & valid if len(wanted) else valid)
+        places, data = offsets(array), array.buffers()[2]
+        texts: Bytes = np.frombuffer(memoryview(b"" if data is None else data), np.uint8)
+        code = kernels.current().code_texts
+        begin = 0
+        while True:
+            begin, self.count, needed = code(
+                places,
+                texts,
+                known,
+                self._table,
+                self._hashes,
+                self._ends,
+                self._texts,
+                out,
+                begin,
+                self.count,
+            )
+            if begin == len(array):
+                break
+            self._grow(needed)
+        if valid is not None:
+            out[(~valid & wanted) if len(wanted) else ~valid] = 0
+        return out
+
+    def _grow(self, text_bytes: int) -> None:
+        used = int(self._ends[self.count])
+        if used + text_bytes > len(self._texts):
+            texts: Bytes = np.empty(2 * (used + text_bytes), dtype=np.uint8)
+            texts[:used] = self._texts[:used]
+            self._texts = texts
+        if self.count < min(len(self._table) // 2, len(self._hashes)):
+            return
+        self._hashes = np.append(self._hashes, np.zeros_like(self._hashes))
+        self._ends = np.append(self._ends, np.zeros(len(self._hashes) // 2, dtype=np.int64))
+        self._decoded = np.append(self._decoded, np.full_like(self._decoded, ""))
+        self._table = np.full(2 * len(self._table), -1, dtype=np.int32)
+        mask = len(self._table) - 1
+        # All different: each goes to the first free place from its own on.
+        home = (self._hashes[1 : self.count] >> np.uint64(WORD_BITS)).astype(np.int64) & mask
+        for code, at in enumerate(home.tolist(), 1):
+            while self._table[at] >= 0:
+                at = (at + 1) & mask
+            self._table[at] = code
+
+    def values(self, codes: Codes) -> Array:
+        """The texts that have these codes; empty for NULL."""
+        if self._decoded_count < self.count:
+            ends: list[int] = self._ends[self._decoded_count : self.count + 1].tolist()
+            for code, (begin, end) in enumerate(pairwise(ends), self._decoded_count):
+                self._decoded[code] = self._texts[begin:end].tobytes().decode()
+            self._decoded_count = self.count
+        return self._decoded[codes]
+
+
+class Keys:
+    """Codes of groups.
+
+    Parameters
+    ----------
+    kinds
+        Types of the columns: int, bool or string. Without columns there is one group, of code 0.
+    """
+
+    def __init__(self, kinds: Sequence[str]) -> None:
+        self.kinds = tuple(kinds)
+        self._columns = [_Texts() if kind == "string" else _Ints() for kind in kinds]
+        self._pairs = [_Ints() for _ in kinds[1:]]
+
+    @property
+    def count(self) -> int:
+        """Every code is below."""
+        if not self._columns:
+            return 1
+        return (self._pairs or self._columns)[-1].count
+
+    def encode(self, columns: Sequence[Column], length: int, wanted: BoolArray) -> Codes:
+        """The codes of rows; -1 for those that do not count.
+
+        Parameters
+        ----------
+        columns
+            Of the keys.
+        length
+            Number of rows.
+        wanted
+            Which rows count; empty: all.
+        """
+        if not columns:
+            return np.where(wanted if len(wanted) else np.ones(length, np.bool_), 0, -1).astype(
+                np.int32
+            )
+        parts = [
+            _encoded(coder, column, length, wanted)
+            for coder, column in zip(self._columns, columns, strict=True)
+        ]
+        codes = parts[0]
+        for pair, part in zip(self._pairs, parts[1:], strict=True):
+            codes = pair.encode(codes.astype(np.int64) << WORD_BITS | part, None, wanted)
+        return codes
+
+    def columns(self, codes: Codes) -> tuple[Vector, ...]:
+        """The keys of groups."""
+        parts: list[Codes] = []
+        for pair in reversed(self._pairs):
+            both = pair.values(codes)
+            parts.append((both & 0xFFFFFFFF).astype(np.int32))
+            codes = (both >> WORD_BITS).astype(np.int32)
+        parts = [codes, *reversed(parts)][: len(self._columns)]
+        return tuple(
+            _decoded(coder.values(part), part, kind)
+            for coder, part, kind in zip(self._columns, parts, self.kinds, strict=True)
+        )
+
+
+def _encoded(coder: _Ints | _Texts, column: Column, length: int, wanted: BoolArray) -> Codes:
+    if isinstance(coder, _Texts):
+        assert not isinstance(column, Vector), "texts come as Arrow holds them"
+        return coder.encode(column, wanted)
+    assert isinstance(column, Vector), "numbers come as vectors"
+    vector = column.filled_to(length)
+    values: IntArray = np.ascontiguousarray(vector.values, dtype=np.int64)
+    return coder.encode(values, vector.valid, wanted)
+
+
+def _decoded(values: Array, codes: Codes, kind: str) -> Vector:
+    known: BoolArray = codes != 0
+    if kind == "bool":
+        values = values != 0
+    return Vector(values, None if known.all() else known)

@@ -1,0 +1,100 @@
+"""Panes give what evaluation step by step gives, row for row, with either kernels.
+
+Statements and inputs are random. Each statement is evaluated with either kernels, in different ways
+of delivery with snapshots on the way (`test_passes.py`), and by the changes of relations; all are
+compared with the definition (`stepwise.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streams.panes import compiled, kernels, reference, window
+from streams.program import Evaluation, Program
+from tests.property.streams.stepwise import Stepwise
+from tests.property.streams.test_engine_matches_oracle import columns
+from tests.property.streams.test_passes import compiled as program_of
+from tests.property.streams.test_passes import evaluations, tuples
+
+STATEMENTS_AT_ONCE = 100
+
+KEYS = [(), ("k",), ("i",), ("b",), ("k", "b"), ("b", "i", "k")]
+AGGREGATES = [
+    *("count(*)", "count(x)", "count(k)", "sum(i)", "sum(x)", "avg(i)", "avg(x)"),
+    *("min(i)", "max(i)", "min(x)", "max(x)", "sum(x * 3 - i)", "max(i % 5)", "max(_ts)"),
+]
+CONDITIONS = ["", " WHERE x > 0", " WHERE b OR i < 2", " WHERE k <> 'a'", " WHERE i > 100"]
+
+
+@pytest.fixture(autouse=True)
+def any_kernels() -> Iterator[None]:
+    """Leave the kernels that were in use."""
+    before = kernels.current()
+    yield
+    kernels.use(before)
+
+
+def statement(rng: np.random.Generator) -> str:
+    """A statement that panes evaluate."""
+
+    def any_of(options: list[Any]) -> Any:
+        return options[int(rng.integers(len(options)))]
+
+    keys = any_of(KEYS)
+    chosen = rng.choice(AGGREGATES, int(rng.integers(1, 4)), replace=False).tolist()
+    shown = list(keys) if rng.random() < 0.8 else []
+    listed = [*shown, *(f"{one} AS a{place}" for place, one in enumerate(chosen))]
+    if len(chosen) > 1 and rng.random() < 0.2:
+        listed[-2:] = [f"coalesce({chosen[-1]}, 0) + 1 AS a"]
+    slide = int(rng.choice([1, 2, 3, 5, 20]))
+    span = slide if rng.random() < 0.4 else int(rng.choice([1, 2, 3, 4, 6, 10, 60]))
+    offset = int(rng.integers(slide))
+    place = f" OFFSET {offset} MILLISECONDS" if offset else ""
+    sliding = f"s [RANGE {span} MILLISECONDS SLIDE {slide} MILLISECONDS{place}]"
+    grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
+    having = f" HAVING {any_of(AGGREGATES)} > 1" if rng.random() < 0.2 else ""
+    to_stream = any_of(["RSTREAM", "RSTREAM", "ISTREAM", "DSTREAM"])
+    where = any_of(CONDITIONS)
+    return f"{to_stream}(SELECT {', '.join(listed)} FROM {sliding}{where}{grouping}{having})"
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_panes_give_the_rows_of_stepwise_evaluation(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = int(np.random.SeedSequence().generate_state(1)[0])
+    for seed in (*range(block * STATEMENTS_AT_ONCE, (block + 1) * STATEMENTS_AT_ONCE - 5), fresh):
+        rng = np.random.default_rng(seed)
+        text = statement(rng)
+        check(text, rng, monkeypatch, f"seed {seed}: {text}")
+
+
+def check(text: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+    program = program_of(text)
+    assert program.evaluation is Evaluation.PANES, told
+    monkeypatch.setattr(window, "FIRST_GROUPS", int(rng.choice([1, 64])))
+    monkeypatch.setattr(window, "COMPACT_FROM", int(rng.choice([2, 4096])))
+    monkeypatch.setattr(window, "SETTLE_ROWS", int(rng.choice([3, 1 << 30])))
+    inputs = {"s": tuples(rng)}
+    until_ms = inputs["s"][-1][0] + int(rng.choice([0, 1, 100]))
+    places = [["_ts", *columns].index(name) for name in program.reads["s"]]
+    plain = [(at, tuple((at, *row)[place] for place in places)) for at, row in inputs["s"]]
+    expected = [(at, *row) for at, row in Stepwise(program).run({"s": plain}, until_ms)]
+    states: list[list[bytes]] = []
+    for module in (reference, compiled):
+        kernels.use(module)
+        ways = evaluations(program, inputs, until_ms, rng)
+        for emitted, state in islice(ways, int(rng.integers(3)), None, 2):
+            assert repr(emitted) == repr(expected), told
+            states.append(state)
+    assert all(state == states[0] for state in states), told
+    with monkeypatch.context() as patch:
+        patch.setattr(Program, "_has_panes", False)
+        assert program.evaluation is Evaluation.STEPWISE
+        emitted, _ = next(evaluations(program, inputs, until_ms, rng))
+        assert repr(emitted) == repr(expected), told
