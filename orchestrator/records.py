@@ -215,6 +215,11 @@ class InputStatus(Record, frozen=True, kw_only=True):
     buffered_bytes: int = 0
     """Input that waits for the host."""
 
+    @property
+    def refused(self) -> int:
+        """All that did not enter."""
+        return self.late + self.ahead + self.malformed
+
 
 class Skipped(Record, frozen=True, kw_only=True):
     """Input that is lost, because its site was away when it came due and cannot bring it in later.

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         withdraw,
     )
     from orchestrator.api.plans import FragmentPlan, PlanDocument, QueryPlan, plan
+    from orchestrator.api.sending import SentDocument, opened, send
     from orchestrator.api.simulating import (
         Campaign,
         TrialReport,
@@ -92,6 +93,7 @@ MODULES = {
     "api.lifecycle": ("DownDocument", "UpDocument", "down", "serve", "up"),
     "api.metric_samples": ("MetricsDocument", "Sample", "exposition", "metrics"),
     "api.plans": ("FragmentPlan", "PlanDocument", "QueryPlan", "plan"),
+    "api.sending": ("SentDocument", "opened", "send"),
     "api.simulating": (
         *("Campaign", "TrialReport", "TrialVerdict"),
         *("fault_kinds", "play_file", "play_seed", "simulate"),

@@ -16,6 +16,7 @@ from orchestrator.control.planning.planner import Planning
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.records import (
     FragmentRecord,
+    InputStatus,
     MemoryStatus,
     NodeRecord,
     ReplicaId,
@@ -90,7 +91,7 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     is `throttled` if its source waits for consumers, or did so a moment ago, and `slipped_ms` is by
     how much its time axis has slipped because of that. `overflowed` tuples were dropped because the
     source cannot wait and the site's buffer was full; it is `overflowing` if that happens now, or
-    did a moment ago.
+    did a moment ago. `refused` is all that a live source did not let in, and `input` says more.
     """
 
     stream: str
@@ -102,6 +103,8 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     slipped_ms: float = 0.0
     overflowed: int = 0
     overflowing: bool = False
+    refused: int = 0
+    input: InputStatus | None = None
 
 
 class OutputStatus(SinkStatus, frozen=True, kw_only=True):
@@ -272,6 +275,8 @@ def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
             slipped_ms=source.slipped_ms,
             overflowed=source.overflowed,
             overflowing=source.overflowing,
+            refused=0 if source.input is None else source.input.refused,
+            input=source.input,
         )
         for name, site, source in found
     )

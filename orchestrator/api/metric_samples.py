@@ -102,6 +102,7 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
         ("throttled", "1 if its source waits for consumers.", "throttled", 1),
         ("slipped_seconds", "By how much its source has waited.", "slipped_ms", 1000),
         ("overflowed_tuples_total", "Tuples dropped at a full buffer.", "overflowed", 1),
+        ("refused_total", "What its source did not let in.", "refused", 1),
     ))  # fmt: skip
     labels = ("query", "stream", "site")
     yield from _tabled(document.outputs, "output", labels, (

@@ -190,12 +190,18 @@ def _standbys(fragment: api.FragmentStatus) -> str:
 
 
 def _streams_table(streams: Sequence[api.StreamStatus]) -> Table:
-    table = _table("\nStreams", ("stream", "site"), ("entered", "shed", "lost", "waited"))
+    figures = ("entered", "refused", "shed", "lost", "waited")
+    addresses = [each.input.address for each in streams if each.input is not None]
+    enters_at = ("enters at",) if any(addresses) else ()
+    table = _table("\nStreams", ("stream", "site", *enters_at), figures)
     for each in streams:
+        address = None if each.input is None else each.input.address
         table.add_row(
             each.stream,
             each.site,
+            *([address or ""] if enters_at else []),
             count(each.entered),
+            _bad(each.refused, count(each.refused)),
             _bad(each.shed, count(each.shed)),
             _lost(each),
             _bad(each.slipped_ms, f"{each.slipped_ms / 1000:.1f} s"),

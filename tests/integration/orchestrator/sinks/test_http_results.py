@@ -14,6 +14,7 @@ import pytest
 from pyarrow import ipc
 
 from orchestrator.host.events import Deliver
+from orchestrator.listening import Endpoint
 from orchestrator.records import SinkAssignment
 from orchestrator.sinks import http as results
 from orchestrator.sinks.http import HttpResults, OpenHttpResults
@@ -51,11 +52,13 @@ class Site:
         self.token_file: str | None = None
         self.open()
 
-    def open(self) -> None:
+    def open(self, port: int = 0) -> None:
         assigned = SinkAssignment(
             stream="alerts", columns={"number": "int"}, deadline_ms=100.0, life=1
         )
-        self.sink = HttpResults(token_file=self.token_file).open(assigned, self.folder)
+        listen = Endpoint(port=port)
+        options = HttpResults(listen=listen, token_file=self.token_file)
+        self.sink = options.open(assigned, self.folder)
 
     def deliver(self, generation: int, first_seq: int, count: int, *, flush: bool = True) -> None:
         one = delivery(generation, first_seq, count)

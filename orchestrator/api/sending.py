@@ -1,0 +1,173 @@
+"""Sending tuples from a file or a pipe into a stream."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from orchestrator.api.connection import Cluster
+from orchestrator.control.view import ClusterView, read_view
+from orchestrator.errors import InvalidInput, Unreachable, VivaceError
+from orchestrator.listening import read_token
+from orchestrator.progress import Progress, silent
+from topology.suggestions import nearest
+
+TOKEN_VARIABLE = "VIVACE_TOKEN"
+"""Holds the token where the stream's token file cannot be read."""
+
+BODY_BYTES = 2**20
+"""Lines that are sent together, if so many are there."""
+
+MOST_LINE_BYTES = 2**20
+
+_types = {"csv": "text/csv", "json": "application/x-ndjson"}
+
+
+class SentDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the tuples: those that entered, and those that came too late or lie too far
+    ahead."""
+
+    stream: str
+    accepted: int
+    late: int
+    ahead: int
+
+
+class LinesRefused(VivaceError):
+    """The site cannot read some lines; those before them have entered."""
+
+
+def send(
+    cluster: Cluster,
+    stream: str,
+    lines: BinaryIO,
+    *,
+    written: str | None = None,
+    on_progress: Progress = silent,
+) -> SentDocument:
+    """Send lines to a stream whose source is `http`, as they come, until they end.
+
+    Parameters
+    ----------
+    lines
+        CSV with a line that names the columns, or JSON.
+    written
+        `csv` or `json`; None: as the first line looks.
+
+    Raises
+    ------
+    VivaceError
+        There is no such stream, it does not take them, or the site is away.
+    """
+    import vivace
+
+    view = read_view(cluster.store)
+    site = vivace.connect(_address(view, stream), token=_token(view, stream))
+    opened = site.stream(stream)
+    total = vivace.Sent()
+    for body, content_type in _bodies(lines, written):
+        try:
+            total += opened.send_body(body, content_type)
+        except vivace.Refused as error:
+            raise LinesRefused(
+                f"stream {stream}: {error}. {total.accepted} tuples entered before"
+            ) from None
+        except vivace.Unavailable as error:
+            raise Unreachable(
+                f"Stream {stream}",
+                _address(view, stream),
+                f"takes nothing {error}",
+                "Is there a query that reads it? `vivace status` shows what holds it up.",
+            ) from None
+        on_progress("sent", f"{total.accepted:,} tuples")
+    return SentDocument(stream=stream, accepted=total.accepted, late=total.late, ahead=total.ahead)
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file of lines.
+
+    Raises
+    ------
+    InvalidInput
+        It cannot be read.
+    """
+    try:
+        return path.open("rb", buffering=0)
+    except OSError as error:
+        problem = f"cannot be read ({error.strerror})"
+        raise InvalidInput("command line", "FILE", str(path), problem, "Check the path.") from None
+
+
+def _address(view: ClusterView, stream: str) -> str:
+    records = view.stream_records
+    if stream not in records:
+        raise InvalidInput(
+            "command line", "STREAM", stream, "is no stream from outside", nearest(stream, records)
+        )
+    record = records[stream]
+    if record.source is None or record.source.driver != "http":
+        raise InvalidInput(
+            "command line",
+            "STREAM",
+            stream,
+            "takes nothing over HTTP",
+            "Write `from: {http: {}}` in its manifest.",
+        )
+    site = view.hosts.get(record.site)
+    status = None if site is None else site.sources.get(stream)
+    if status is None or status.input is None or status.input.address is None:
+        raise Unreachable(
+            f"Stream {stream}", record.site, "is not open", "`vivace status` says why."
+        )
+    return status.input.address
+
+
+def _token(view: ClusterView, stream: str) -> str | None:
+    source = view.stream_records[stream].source
+    path = None if source is None else source.options.get("token_file")
+    if path is None or (token := os.environ.get(TOKEN_VARIABLE)) is None:
+        return read_token(path)
+    return token
+
+
+def _bodies(lines: BinaryIO, written: str | None) -> Iterator[tuple[bytes, str]]:
+    """Whole lines with their type, together as far as they are there; CSV with its header."""
+    header = b""
+    for part in _parts(lines):
+        body = part
+        if written is None:
+            written = "json" if body.lstrip()[:1] == b"{" else "csv"
+        if written == "csv" and not header:
+            header, _, body = body.partition(b"\n")
+            header += b"\n"
+        if body.strip():
+            yield header + body, _types[written]
+
+
+def _parts(lines: BinaryIO) -> Iterator[bytes]:
+    """Whole lines, as many as are there."""
+    rest = b""
+    number = lines.fileno()
+    while data := os.read(number, BODY_BYTES):
+        rest += data
+        if len(rest) < BODY_BYTES and _has_more(number):
+            continue
+        whole, newline, rest = rest.rpartition(b"\n")
+        if newline:
+            yield whole + newline
+        if len(rest) > MOST_LINE_BYTES:
+            raise InvalidInput(
+                "command line", "FILE", None, "has a line that is too long", "Send shorter lines."
+            )
+    if rest.strip():
+        yield rest + b"\n"
+
+
+def _has_more(number: int) -> bool:
+    """Whether a read would return at once."""
+    return bool(select.select([number], [], [], 0)[0])

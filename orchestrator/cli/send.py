@@ -1,0 +1,56 @@
+"""`vivace send`: lines from a file or a pipe into a stream."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from orchestrator import api
+from orchestrator.cli.invocation import ClusterOption, JsonOption, progress, show
+
+
+class Written(Enum):
+    """Forms of lines."""
+
+    CSV = "csv"
+    JSON = "json"
+
+
+def command(
+    stream: Annotated[str, typer.Argument(help="A stream whose source is `http`.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Lines of CSV, the first of which names the columns, or of JSON; "
+            "- for standard input."
+        ),
+    ],
+    written: Annotated[
+        Written | None, typer.Option("--format", help="If the first line does not show it.")
+    ] = None,
+    cluster: ClusterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send lines to a stream as they come, until they end.
+
+    [bold]Example:[/] vivace send north flights.csv
+    """
+    opened = nullcontext(sys.stdin.buffer) if str(file) == "-" else api.opened(file)
+    with api.connect(cluster) as connected, opened as lines, progress(f"To {stream}") as line:
+        form = None if written is None else written.value
+        sent = api.send(connected, stream, lines, written=form, on_progress=line.tell)
+    show(sent, as_json, lambda: _view(sent))
+
+
+def _view(sent: api.SentDocument) -> Text:
+    text = Text.assemble(("✓ ", "green"), f"{sent.accepted:,} tuples have entered {sent.stream}.")
+    for count, why in ((sent.late, "came too late"), (sent.ahead, "lie too far ahead")):
+        if count:
+            text.append(f"\n! {count:,} tuples {why} and did not enter.", "yellow")
+    return text

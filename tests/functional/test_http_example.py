@@ -1,0 +1,129 @@
+"""The commands of `examples/http`, as written; then a client sends while its site is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import vivace
+from orchestrator.deploy.context import find
+from orchestrator.store.protocol import NODES
+from tests.conftest import PATIENCE_S, WaitUntil
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.zookeeper,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "examples" / "http" / "README.md").read_text(encoding="utf-8")
+ADDRESS = "http://127.0.0.1:8642"
+BATCHES = 150
+
+_block = re.compile(r"```console\n(.*?)```", re.DOTALL)
+_command = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+
+
+def commands() -> list[tuple[str, str]]:
+    """Each command of the page with the output that it shows."""
+    return [found for block in _block.findall(PAGE) for found in _command.findall(block)]
+
+
+class Shell:
+    """Runs commands as a person in the repository's folder does."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        self._environment = {**os.environ, "VIVACE_HOME": str(home), "PATH": path}
+        self._environment.pop("VIVACE_CLUSTER", None)
+
+    def __call__(self, command: str) -> str:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=ROOT,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    made = Shell(tmp_path / "home")
+    yield made
+    if list(made.home.glob("*.json")):
+        made("vivace down")
+
+
+def test_the_page_as_written_and_a_site_that_is_killed(shell: Shell, wait_until: WaitUntil) -> None:
+    *steps, (last, _) = commands()
+    assert last == "vivace down"
+    for command, shown in steps:
+        said = shell(command)
+        assert not shown or said == shown, command
+    kill_the_site_while_a_client_sends(shell, wait_until)
+    (stream,) = json.loads(shell("vivace status --json"))["streams"]
+    assert stream["input"]["address"] == f"{ADDRESS}/streams/readings"
+    shell("vivace down")
+
+
+def kill_the_site_while_a_client_sends(shell: Shell, wait_until: WaitUntil) -> None:
+    """Every reading comes out once, in order, whichever moment the site dies at."""
+    sent = threading.Event()
+    errors: list[Exception] = []
+    progress: list[int] = []
+
+    def send() -> None:
+        stream = vivace.connect(ADDRESS, patience_s=PATIENCE_S).stream("readings")
+        try:
+            for number in range(BATCHES):
+                # A minute of readings, hot and cold ones.
+                stamps = [f"2026-07-02T{number // 60:02}:{number % 60:02}:{s:02}Z" for s in (0, 30)]
+                rows = {"at": stamps, "sensor": ["roof"] * 2, "celsius": [40.0 + number, 0.0]}
+                taken = stream.send(rows)
+                assert taken.accepted + 2 * taken.repeated == 2, taken
+                progress.append(number)
+        except Exception as error:  # noqa: BLE001  The test says it.
+            errors.append(error)
+        sent.set()
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    for share in (1, 2):
+        wait_until(lambda share=share: sent.is_set() or len(progress) > share * BATCHES // 3)
+        kill_site(shell, wait_until)
+    assert sent.wait(PATIENCE_S)
+    assert not errors
+    got: list[float] = []
+    results = vivace.connect(ADDRESS, patience_s=PATIENCE_S).results("hot")
+    while len(got) < BATCHES + 4:
+        got += next(results).column("celsius").to_pylist()
+    assert got == [30.1, 31.4, 32.0, 33.5, *(40.0 + number for number in range(BATCHES))]
+
+
+def kill_site(shell: Shell, wait_until: WaitUntil) -> None:
+    with find("http", shell.home).open_store() as store:
+        before = store.list(NODES).records["here"].record
+        os.kill(before.pid, signal.SIGKILL)
+
+        def is_back() -> bool:
+            found = store.list(NODES).records.get("here")
+            return found is not None and found.record.incarnation != before.incarnation
+
+        wait_until(is_back)

@@ -1,0 +1,173 @@
+"""The client against a real site: batches enter once although responses are lost."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import itertools
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import vivace
+from orchestrator.sources.http import Http
+from orchestrator.sources.ingestion import LiveInput
+from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
+from tests.integration.orchestrator.sources.test_http import TOKEN, Site, entered
+from vivace import client as module
+from vivace.client import Patience
+
+BATCH = {"number": [1, 2], "name": ["a", None]}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path / "site")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def opened(site: Site) -> LiveInput:
+    return site.open(Http())
+
+
+def connected(source: LiveInput, client: str | None = None) -> vivace.Stream:
+    assert source.address is not None
+    return vivace.connect(source.address, client=client, patience_s=5).stream("north")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        BATCH,
+        [{"number": 1, "name": "a"}, {"number": 2, "name": None}],
+        pa.RecordBatch.from_pydict(BATCH),
+        pa.Table.from_pydict(BATCH),
+    ],
+)
+def test_rows_of_every_kind(opened: LiveInput, rows: module.Rows) -> None:
+    stream = connected(opened)
+    assert stream.send(rows) == vivace.Sent(accepted=2)
+    assert asyncio.run(stream.send_async(rows)) == vivace.Sent(accepted=2)
+    assert entered(opened) == [1, 2, 1, 2]
+
+
+def test_large_batches_go_in_pieces(opened: LiveInput, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PIECE_BYTES", 1000)
+    sent = connected(opened).send({"number": list(range(1000)), "name": ["x"] * 1000})
+    assert sent == vivace.Sent(accepted=1000)
+    assert entered(opened) == list(range(1000))
+
+
+def test_own_numbers_hold_when_the_program_starts_again(opened: LiveInput) -> None:
+    assert connected(opened, "reader").send(BATCH, number=7) == vivace.Sent(accepted=2)
+    assert connected(opened, "reader").send(BATCH, number=7) == vivace.Sent(repeated=1)
+    assert connected(opened, "other").send(BATCH, number=7) == vivace.Sent(accepted=2)
+
+
+def test_a_lost_response_lets_nothing_enter_twice(
+    opened: LiveInput, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    respond = http.client.HTTPConnection.getresponse
+    calls = itertools.count()
+
+    def lossy(self: http.client.HTTPConnection) -> http.client.HTTPResponse:
+        response = respond(self)
+        if next(calls) % 2 == 0:
+            response.read()
+            raise ConnectionResetError("the connection broke")
+        return response
+
+    monkeypatch.setattr(http.client.HTTPConnection, "getresponse", lossy)
+    stream = connected(opened)
+    for _ in range(3):
+        assert stream.send(BATCH) == vivace.Sent(repeated=1)
+    assert entered(opened) == [1, 2] * 3
+
+
+def test_a_full_site_is_waited_for(site: Site) -> None:
+    source = site.open(Http(), buffer_bytes=2000)
+    stream = connected(source)
+    done = threading.Event()
+
+    def send() -> None:
+        for _ in range(20):
+            stream.send({"number": list(range(50)), "name": ["x" * 20] * 50})
+        done.set()
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    count = 0
+    while not done.wait(0.01):
+        count += len(entered(source))
+    assert count + len(entered(source)) == 1000
+
+
+def test_what_can_never_enter_is_refused(site: Site, opened: LiveInput) -> None:
+    stream = connected(opened)
+    with pytest.raises(vivace.Refused, match="column number"):
+        stream.send({"number": ["x"], "name": ["a"]})
+    with pytest.raises(vivace.Refused, match="column name is missing"):
+        stream.send({"number": [1]})
+    (site.folder / "token").write_text(TOKEN)
+    locked = site.open(Http(token_file=str(site.folder / "token")), stream="south")
+    assert locked.address is not None
+    with pytest.raises(vivace.Refused, match="token"):
+        vivace.connect(locked.address).stream("south").send(BATCH)
+    sent = vivace.connect(locked.address, token=TOKEN).stream("south").send(BATCH)
+    assert sent == vivace.Sent(accepted=2)
+
+
+def test_a_site_that_stays_away_is_unavailable() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    site = vivace.connect(f"http://127.0.0.1:{port}", patience_s=0.0)
+    with pytest.raises(vivace.Unavailable, match="refused"):
+        site.stream("north").send(BATCH)
+    with pytest.raises(vivace.Unavailable, match="refused"):
+        next(site.results("alerts"))
+    with pytest.raises(ValueError, match="no address"):
+        vivace.connect("127.0.0.1:80")
+
+
+def test_patience_grows_and_ends() -> None:
+    slept: list[float] = []
+    waiting = Patience(1.0, slept.append)
+    for _ in range(5):
+        waiting.failed(ConnectionError("gone"))
+    with pytest.raises(vivace.Unavailable, match="gone"):
+        waiting.failed(ConnectionError("gone"))
+    assert slept == [0.05, 0.1, 0.2, 0.4, 0.8]
+    waiting.succeeded()
+    waiting.failed(ConnectionError("gone"))
+    assert slept[-1] == 0.05
+
+
+def test_results_go_on_after_a_restart_of_the_site(tmp_path: Path) -> None:
+    end = Exit(tmp_path / "exit")
+    end.deliver(7, 0, 3)
+    results = vivace.connect(end.sink.address, patience_s=30).results("alerts")
+    assert next(results).column("_seq").to_pylist() == [0, 1, 2]
+    place = end.sink.address
+    end.sink.close()
+    port = int(place.split(":")[2].split("/")[0])
+    end.open(port)
+    end.deliver(7, 3, 2)
+    assert next(results).column("_seq").to_pylist() == [3, 4]
+    site = vivace.connect(place)
+    assert next(site.results("alerts", after=(7, 3))).column("number").to_pylist() == [7004]
+
+    async def first() -> list[int]:
+        async for batch in site.results_async("alerts", begin=2):
+            return batch.column("_seq").to_pylist()
+        return []
+
+    assert asyncio.run(first())[0] == 2
+    with pytest.raises(vivace.Refused, match="no stream"):
+        next(site.results("other"))
+    end.sink.close()
