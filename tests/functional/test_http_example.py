@@ -28,6 +28,7 @@ pytestmark = [
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "examples" / "http" / "README.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 ADDRESS = "http://127.0.0.1:8642"
 BATCHES = 150
 
@@ -35,9 +36,9 @@ _block = re.compile(r"```console\n(.*?)```", re.DOTALL)
 _command = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
-def commands() -> list[tuple[str, str]]:
-    """Each command of the page with the output that it shows."""
-    return [found for block in _block.findall(PAGE) for found in _command.findall(block)]
+def commands(text: str) -> list[tuple[str, str]]:
+    """Each command of a text with the output that it shows."""
+    return [found for block in _block.findall(text) for found in _command.findall(block)]
 
 
 class Shell:
@@ -72,8 +73,11 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 
 def test_the_page_as_written_and_a_site_that_is_killed(shell: Shell, wait_until: WaitUntil) -> None:
-    *steps, (last, _) = commands()
+    *steps, (last, _) = commands(PAGE)
     assert last == "vivace down"
+    (own_data,) = re.findall(r"^## Your own data\n(.*?)^## ", README, re.MULTILINE | re.DOTALL)
+    assert own_data.strip().count("\n") < 10
+    steps += [step for step in commands(own_data) if step not in steps]
     for command, shown in steps:
         said = shell(command)
         assert not shown or said == shown, command
