@@ -446,7 +446,7 @@ class Timing(Record, frozen=True, kw_only=True):
     """How far the secondary may lag while the recovery bound is kept."""
 
 
-class FragmentRecord(Record, frozen=True, kw_only=True):
+class FragmentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     """`/fragments/<query>.<fragment>`: who runs it, under which epoch."""
 
     query: str
@@ -616,7 +616,7 @@ class Peer(Record, frozen=True, kw_only=True):
     machine: str = ""
 
 
-class FragmentAssignment(Record, frozen=True, kw_only=True):
+class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One replica of a fragment that a host must run."""
 
     query: str

@@ -250,6 +250,35 @@ def test_status_of_a_running_query(store: ZooKeeperStore, vivace: Vivace, manife
     ]
 
 
+def test_cordon_and_dry_runs_of_moves(
+    store: ZooKeeperStore, vivace: Vivace, manifests: Path
+) -> None:
+    vivace("apply", "-f", manifests, "--no-wait")
+    run_fragment(store)
+    done = vivace("switchover", "high_ones", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "paris → lyon" in done.stdout
+    assert "Nothing was changed." in done.stdout
+    (moved,) = json.loads(
+        vivace("move", "high_ones", "secondary", "london", "--dry-run", "--json").stdout
+    )["moves"]
+    assert (moved["outcome"], moved["secondary"]) == ("planned", ["lyon", "london"])
+    assert "lyon is open" in vivace("uncordon", "lyon").stdout
+    assert "lyon is cordoned; replicas there: high.high_ones." in vivace("cordon", "lyon").stdout
+    assert "lyon is cordoned already" in vivace("cordon", "lyon").stdout
+    cordoned = json.loads(vivace("status", "--json").stdout)["nodes"]
+    assert [each["node"] for each in cordoned if each["cordoned"]] == ["lyon"]
+    wrong = vivace("move", "high_ones", "tertiary", "london")
+    assert wrong.returncode == 2
+    assert "Say primary or secondary." in wrong.stderr
+    wrong = vivace("switchover", "high_one")
+    assert wrong.returncode == 2
+    assert "Did you mean high_ones?" in wrong.stderr
+    kinds = [entry.event.kind for entry in store.history()]
+    assert kinds[-1] == "cordoned"
+    assert json.loads(vivace("uncordon", "lyon", "--json").stdout)["cordon"]["changed"]
+
+
 def test_delete_takes_unused_streams_along(
     store: ZooKeeperStore, vivace: Vivace, manifests: Path
 ) -> None:

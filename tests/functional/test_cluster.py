@@ -1,4 +1,5 @@
-"""A whole cluster by hand, as in the tour: up, apply, status, tail, a drill, sites killed, down.
+"""A whole cluster by hand, as in the tour: up, apply, status, tail, a switchover, a drain, a drill,
+sites killed, down.
 
 The clock is set by an hour before sites start again.
 """
@@ -98,6 +99,7 @@ def test_up_apply_status_tail_drill_down(
     assert len(lines) == 5
     assert all({"_seq", "_ts"} <= json.loads(line).keys() for line in lines)
 
+    move_on_purpose(vivace)
     report = json.loads(ok(vivace, "drill", "run", "kill-executor", "--json"))
     assert (report["lost"], report["repeated"]) == (0, 0)
     assert report["recovery_ms"] <= report["bound_ms"] == 300
@@ -121,6 +123,25 @@ def test_up_apply_status_tail_drill_down(
         assert sequence_faults(kept) == SequenceFaults(lost=0, repeated=0)
         assert answer(kept) == [row for row in expected if row[0] <= end_ms]
         assert float(np.abs(kept.latencies_ms).max()) < HOUR_S * 1000 / 2
+
+
+def move_on_purpose(vivace: Vivace) -> None:
+    """Primary and secondary change roles, and the new primary's node is drained and used again."""
+    (switched,) = json.loads(ok(vivace, "switchover", "pairs", "--json"))["moves"]
+    assert switched["primary"] == switched["secondary"][::-1]
+    node = switched["primary"][1]
+    planned = json.loads(ok(vivace, "drain", node, "--dry-run", "--json"))
+    drained = json.loads(ok(vivace, "drain", node, "--json"))
+    assert len(drained["moves"]) == len(planned["moves"]) > 0
+    assert drained["done"]
+    assert drained["remaining"] == []
+    nodes = json.loads(ok(vivace, "status", "--json"))["nodes"]
+    (free,) = [each for each in nodes if each["node"] == node]
+    assert (free["cordoned"], free["primaries"], free["secondaries"]) == (True, 0, 0)
+    refused = vivace("move", "pairs", "secondary", node)
+    assert refused.returncode == 2
+    assert "is cordoned" in refused.stderr
+    ok(vivace, "uncordon", node)
 
 
 def kill_sites(folder: Path, *sites: str) -> None:
