@@ -1,21 +1,27 @@
 """When a primary that has been superseded stops sending: at a watermark of its successor.
 
 A standby that becomes primary may be behind: its work waits for slack, and it had to hear of its
-new role. If the former primary stopped at once, output would rest for as long. So it goes on until
-its successor says that its own output has come as far as the former primary's had when the two met.
-Both send meanwhile. They give identical tuples identical numbers, so consumers drop what they have.
+new role. Consumers may have yet to learn that it is a producer. If the former primary stopped at
+once, output would rest for as long. So it goes on until its successor says that its own output has
+come as far as the former primary's had when the two met, and until every consumer says that it
+has heard the successor. Both send meanwhile. They give identical tuples identical numbers, so
+consumers drop what they have.
 
-Only a successor that is heard ends this. A plan alone never does: its host may not have read it
-yet, and may never.
+Only a successor that is heard, by this host or by a consumer, ends this. A plan alone never does:
+the successor's host may not have read it yet, and may never.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 
-LONGEST_US = 1_000_000
-"""How long a former primary waits for a successor that others hear and it does not, or that does
-not catch up. Two primaries are harmless, but what they send is sent twice."""
+UNHEARD_US = 1_000_000
+"""How long a former primary waits for somebody who does not hear the successor, itself included.
+Two primaries are harmless, but what they send is sent twice."""
+
+BEHIND_US = 10_000_000
+"""How long it waits for a successor that is heard and does not catch up."""
 
 
 @dataclass(slots=True)
@@ -30,21 +36,31 @@ class Handover:
         Up to where the own output was complete when that was first heard; None: there was none.
     since_us
         When it was first heard.
+    reached_ms
+        Up to where the successor says that its output is complete; None: it has not said.
+    heard_by
+        Hosts of consumers that know the epoch.
     """
 
     epoch: int
     watermark_ms: int | None
     since_us: int
+    reached_ms: int | None = None
+    heard_by: set[str] = field(default_factory=set[str])
 
-    def is_over(self, reached_ms: int | None, now_us: int) -> bool:
+    def is_over(self, consumers: Collection[str], now_us: int) -> bool:
         """Whether the successor can do alone.
 
         Parameters
         ----------
-        reached_ms
-            Up to where the successor says that its output is complete; None: it does not say.
+        consumers
+            Hosts that demand the output.
         """
+        waited_us = now_us - self.since_us
         caught_up = self.watermark_ms is None or (
-            reached_ms is not None and reached_ms >= self.watermark_ms
+            self.reached_ms is not None and self.reached_ms >= self.watermark_ms
         )
-        return caught_up or now_us - self.since_us >= LONGEST_US
+        if caught_up and self.heard_by.issuperset(consumers):
+            return True
+        is_behind = self.reached_ms is not None and not caught_up
+        return waited_us >= (BEHIND_US if is_behind else UNHEARD_US)

@@ -230,6 +230,11 @@ class OutputLog:
         )
         return start
 
+    @property
+    def demanding(self) -> list[str]:
+        """The subscribers that may hold the producer up: primaries and sinks read there."""
+        return [node for node, each in self.subscribers.items() if each.demanded is not None]
+
     def unsubscribe(self, node: str) -> None:
         """Keep nothing for a host any more."""
         self.subscribers.pop(node, None)

@@ -185,7 +185,8 @@ def _begun(pending: PendingDecision, step: MoveStep) -> MoveStep:
     if record is None:
         return _failed(step, "is not there")
     if record.third is None and _reached(record, step):
-        return msgspec.structs.replace(step, done=True)
+        # Nothing is to be done; or the roles have changed, and the leader died before it noted it.
+        return _advanced(pending, step)
     if record.third is not None or not _is_steady(pending, record):
         pending.problems.append(f"the move of {step.fragment} waits until it is protected")
         return step
@@ -287,7 +288,7 @@ def _leaving(pending: PendingDecision, step: MoveStep, record: FragmentRecord) -
         # If it does not come to act, healing gives the fragment back to one that does.
         return step
     since_us = (step.begun_us or 0) if third is None else third.since_us
-    patient = pending.now_us - since_us < pending.settings.takeover_grace_us
+    patient = pending.now_us - since_us < pending.settings.warm_up_us
     if view.acts(former, record.fragment) and patient:
         return step
     if third is not None:

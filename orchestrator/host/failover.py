@@ -101,26 +101,38 @@ class Failover:
         )
 
     def on_epoch(
-        self, fragment: str, epoch: int, now_us: int, reached_ms: int | None = None
+        self,
+        fragment: str,
+        epoch: int,
+        now_us: int,
+        *,
+        reached_ms: int | None = None,
+        consumer: str | None = None,
     ) -> None:
-        """Step down if another host knows a newer epoch of a fragment, at the handover's watermark.
+        """Step down if another host knows a newer epoch of a fragment, once the handover is over.
 
         Parameters
         ----------
         reached_ms
             Up to where the output of the replica that acts in that epoch is complete, if it says
             so itself.
+        consumer
+            The host, if it reads the fragment's stream.
         """
         hosted = self.replica_manager.replicas.get(fragment)
         if hosted is None or epoch <= hosted.replica.epoch:
             return
         if hosted.replica.role is ReplicaRole.PRIMARY:
-            known = hosted.handover
-            if known is None:
-                known = Handover(epoch, hosted.replica.output_watermark_ms, now_us)
-                hosted.handover = known
-            known.epoch = max(known.epoch, epoch)
-            if not known.is_over(reached_ms, now_us):
+            handover = hosted.handover
+            if handover is None:
+                handover = Handover(epoch, hosted.replica.output_watermark_ms, now_us)
+                hosted.handover = handover
+            handover.epoch = max(handover.epoch, epoch)
+            if reached_ms is not None:
+                handover.reached_ms = max(reached_ms, handover.reached_ms or reached_ms)
+            if consumer is not None:
+                handover.heard_by.add(consumer)
+            if not handover.is_over(hosted.replica.log.demanding, now_us):
                 return
         self._step_down(fragment, RoleEvent.SUPERSEDED, epoch, now_us)
 

@@ -83,13 +83,13 @@ class PeerControl:
         self.failover.told_lag(sender, message.lag_us)
         for fragment, epoch in message.epochs.items():
             reached_ms = message.watermarks_ms.get(fragment)
-            self.failover.on_epoch(fragment, epoch, now_us, reached_ms)
+            self.failover.on_epoch(fragment, epoch, now_us, reached_ms=reached_ms)
         for fragment, watermark_ms in message.watermarks_ms.items():
             self._follow(sender, fragment, watermark_ms, now_us)
         for fragment, digest in message.digests.items():
             self._compare(sender, fragment, digest, now_us)
         for stream, ack in message.acks.items():
-            self.failover.on_epoch(stream, ack.epoch, now_us)
+            self.failover.on_epoch(stream, ack.epoch, now_us, consumer=sender)
             producer = self.replica_manager.producer(stream)
             if producer is None:
                 continue

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from ha.handover import LONGEST_US, Handover
+import pytest
+
+from ha.handover import BEHIND_US, UNHEARD_US, Handover
 
 
-def test_over_at_the_watermark_that_was_reached_when_the_successor_was_first_heard() -> None:
-    handover = Handover(epoch=2, watermark_ms=500, since_us=0)
-    assert not handover.is_over(None, 1000)
-    assert not handover.is_over(499, 1000)
-    assert handover.is_over(500, 1000)
+def handover(reached_ms: int | None, heard_by: set[str]) -> Handover:
+    return Handover(epoch=2, watermark_ms=500, since_us=7, reached_ms=reached_ms, heard_by=heard_by)
+
+
+@pytest.mark.parametrize(
+    ("reached_ms", "heard_by", "over"),
+    [
+        (None, {"exit"}, False),
+        (499, {"exit"}, False),
+        (500, set[str](), False),
+        (500, {"exit"}, True),
+        (500, {"exit", "elsewhere"}, True),
+    ],
+)
+def test_over_when_the_successor_has_come_as_far_and_all_consumers_hear_it(
+    reached_ms: int | None, heard_by: set[str], over: bool
+) -> None:
+    assert handover(reached_ms, heard_by).is_over(["exit"], 1000) is over
 
 
 def test_over_at_once_if_nothing_was_ever_sent() -> None:
-    assert Handover(epoch=2, watermark_ms=None, since_us=0).is_over(None, 0)
+    assert Handover(epoch=2, watermark_ms=None, since_us=0).is_over([], 0)
 
 
-def test_over_after_a_while_though_the_successor_has_not_caught_up() -> None:
-    handover = Handover(epoch=2, watermark_ms=500, since_us=7)
-    assert not handover.is_over(499, 6 + LONGEST_US)
-    assert handover.is_over(499, 7 + LONGEST_US)
+@pytest.mark.parametrize(
+    ("reached_ms", "heard_by", "limit_us"),
+    [(None, {"exit"}, UNHEARD_US), (500, set[str](), UNHEARD_US), (499, {"exit"}, BEHIND_US)],
+)
+def test_over_after_a_while_in_any_case(
+    reached_ms: int | None, heard_by: set[str], limit_us: int
+) -> None:
+    assert not handover(reached_ms, heard_by).is_over(["exit"], 6 + limit_us)
+    assert handover(reached_ms, heard_by).is_over(["exit"], 7 + limit_us)

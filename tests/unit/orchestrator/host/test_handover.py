@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from ha.handover import LONGEST_US
-from ha.messages import Control, Data, Snapshot, SnapshotRequest
+from ha.handover import BEHIND_US, UNHEARD_US
+from ha.messages import Ack, Control, Data, Snapshot, SnapshotRequest
 from ha.roles import ReplicaRole
 from orchestrator.host.events import PeerLost, RecordLoss, RecordTakeover
 from orchestrator.records import FragmentAssignment
+from streams.chunk import Position
 from tests.driven_host import (
     MS,
     Driven,
@@ -40,6 +41,13 @@ def sending_primary() -> Driven:
     return host
 
 
+def demanding_ack(epoch: int) -> Control:
+    """Of a sink that has everything up to 10 ms, as it has heard in an epoch."""
+    position = Position(next_seq=2, watermark_ms=10)
+    told = Ack(position=position, epoch=epoch, generation=1, demanded=position)
+    return Control(acks={"f": told})
+
+
 def test_plan_alone_makes_no_primary_step_down() -> None:
     host = sending_primary()
     host.assign(assignment_of(assigned("secondary", epoch=2, peer_replica="two")))
@@ -59,7 +67,19 @@ def test_former_primary_stops_at_the_watermark_that_its_successor_has_reached() 
     host.hear("site", data(chunk(4, [(20, 4)])))
     host.work()
     # What has come since is the successor's affair.
+    host.hear("exit", ack(10, 4, epoch=2))
+    assert host.role is ReplicaRole.PRIMARY
     host.hear("two", Control(epochs={"f": 2}, watermarks_ms={"f": 10}))
+    assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 2)
+
+
+def test_former_primary_feeds_a_consumer_that_has_yet_to_hear_the_successor() -> None:
+    host = sending_primary()
+    host.hear("exit", demanding_ack(epoch=1))
+    host.hear("two", Control(epochs={"f": 2}, watermarks_ms={"f": 10}))
+    host.hear("exit", demanding_ack(epoch=1))
+    assert host.role is ReplicaRole.PRIMARY
+    host.hear("exit", demanding_ack(epoch=2))
     assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 2)
 
 
@@ -67,8 +87,19 @@ def test_former_primary_that_hears_consumers_only_stops_after_a_while() -> None:
     host = sending_primary()
     host.hear("exit", ack(0, 0, epoch=2))
     assert host.role is ReplicaRole.PRIMARY
-    host.now_us += LONGEST_US
+    host.now_us += UNHEARD_US
     host.hear("exit", ack(0, 0, epoch=2))
+    assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 2)
+
+
+def test_former_primary_waits_long_for_a_successor_that_is_heard_and_behind() -> None:
+    host = sending_primary()
+    host.hear("two", Control(epochs={"f": 2}, watermarks_ms={"f": 9}))
+    host.now_us += UNHEARD_US
+    host.hear("two", Control(epochs={"f": 2}, watermarks_ms={"f": 9}))
+    assert host.role is ReplicaRole.PRIMARY
+    host.now_us += BEHIND_US
+    host.hear("two", Control(epochs={"f": 2}, watermarks_ms={"f": 9}))
     assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 2)
 
 
