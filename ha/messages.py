@@ -104,6 +104,9 @@ class Ack:
     ----------
     position
         None: some reader has no state yet.
+    received_ms
+        The watermark up to which all readers have received the stream; None if some reader has no
+        position in this generation. They may have yet to process it.
     patient
         As in `Subscribe`: the acknowledgement may be the first that a producer hears of the host.
     demanded
@@ -117,6 +120,7 @@ class Ack:
     position: Position | None
     epoch: Number
     generation: Number
+    received_ms: EventTime | None = None
     patient: bool = False
     demanded: Position | None = None
     room_bytes: Number = ANY_BYTES
@@ -185,6 +189,12 @@ class Control:
     acks: Told[Ack] = field(default_factory=dict[str, Ack])
     offers: Told[Offer] = field(default_factory=dict[str, Offer])
     lag_us: Number = 0
+
+    @property
+    def is_mere_heartbeat(self) -> bool:
+        """Whether it says nothing of any fragment or stream."""
+        told = self.epochs or self.watermarks_ms or self.digests or self.acks or self.offers
+        return not told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

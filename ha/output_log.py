@@ -54,8 +54,12 @@ THROTTLED_US = 2_000_000
 credit comes and goes several times meanwhile."""
 
 OVERDUE_AFTER = 3
-"""Acknowledgement intervals after which output that is not acknowledged is offered: an
-acknowledgement takes one, and the way there and back less than two."""
+"""Acknowledgement intervals after which output is offered that a subscriber has not received: an
+acknowledgement takes one, and the way there and back less than two. A subscriber that acknowledges
+more rarely is granted so many times its own interval."""
+
+MOST_ACK_INTERVALS = 4
+"""A host acknowledges each stream within so many intervals, however many it reads."""
 
 
 @dataclass(slots=True)
@@ -79,6 +83,11 @@ class Subscriber:
         All output before what it has processed, counted from the log's first chunk.
     heard_us
         When it last said how far it is; None: not yet, but it was told to be there.
+    received_ms
+        As in `Ack`.
+    is_heard, silent, pace
+        Whether it has acknowledged something in this acknowledgement interval of the producer's
+        host; for how many it has not; and how many lay between its last two acknowledgements.
     reread_from
         Where the piece began that was last read again for it.
     ends_ms
@@ -93,8 +102,14 @@ class Subscriber:
     room_bytes: int = ANY_BYTES
     processed_bytes: int = 0
     heard_us: int | None = None
+    received_ms: int | None = None
     reread_from: Position | None = None
-    ends_ms: deque[int] = field(default_factory=lambda: deque(maxlen=OVERDUE_AFTER))
+    is_heard: bool = False
+    silent: int = 0
+    pace: int = 1
+    ends_ms: deque[int] = field(
+        default_factory=lambda: deque(maxlen=OVERDUE_AFTER * MOST_ACK_INTERVALS)
+    )
 
 
 class OutputLog:
@@ -254,7 +269,7 @@ class OutputLog:
         if demanded is not None and before is not None and _before(demanded, before):
             demanded = before
         subscriber.demanded, subscriber.room_bytes = demanded, ack.room_bytes
-        subscriber.heard_us = now_us
+        subscriber.heard_us, subscriber.is_heard = now_us, True
         self._credit(subscriber)
 
     def _credit(self, subscriber: Subscriber) -> None:
@@ -545,6 +560,7 @@ def acknowledge(producer: Producer, node: str, ack: Ack, now_us: int) -> bool:
         if ack.position is not None:
             log.acknowledge(node, ack.position)
         log.grant(node, ack, now_us)
+        log.subscribers[node].received_ms = ack.received_ms
     return _before(log.subscribers[node].sent, log.end)
 
 
@@ -568,11 +584,19 @@ def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:
 def overdue_offer(producer: Producer, node: str) -> Offer | None:
     """Where the producer's output ends, for one subscriber; called every acknowledgement interval.
 
-    None as long as the subscriber acknowledges in time: then nothing that it was sent is lost.
+    None as long as the subscriber says in time that it has received it: then nothing is lost.
     """
     log, subscriber = producer.log, producer.log.subscribers[node]
     ends_ms = subscriber.ends_ms
-    overdue = len(ends_ms) == OVERDUE_AFTER and subscriber.acknowledged.watermark_ms < ends_ms[0]
+    subscriber.silent += 1
+    if subscriber.is_heard:
+        subscriber.pace = min(subscriber.silent, MOST_ACK_INTERVALS)
+        subscriber.is_heard, subscriber.silent = False, 0
+    granted = OVERDUE_AFTER * subscriber.pace
+    known_ms = subscriber.acknowledged.watermark_ms
+    if subscriber.received_ms is not None:
+        known_ms = max(known_ms, subscriber.received_ms)
+    overdue = len(ends_ms) >= granted and known_ms < ends_ms[-granted]
     ends_ms.append(log.end.watermark_ms)
     if not overdue:
         return None

@@ -212,20 +212,20 @@ class Replica:
         An input that has crossed a discontinuity has none until its first tuples from beyond are
         processed: its earlier positions mean nothing to the producer.
         """
-        if self.role is ReplicaRole.WARMING:
-            return {}
-        found = {
-            stream: self._processed_of(self.inputs[stream], position)
-            for stream, position in self.engine.positions().items()
-        }
+        found = {stream: self.processed_of(stream) for stream in self.inputs}
         return {stream: position for stream, position in found.items() if position is not None}
 
-    def _processed_of(self, entry: InputStream, position: Position) -> Position | None:
+    def processed_of(self, stream: str) -> Position | None:
+        """The position of one input in `processed`, if it has one."""
+        entry = self.inputs[stream]
+        if self.role is ReplicaRole.WARMING:
+            return None
         if entry.cursor.crossing:
             return None
         if entry.cursor.placed_at is not None:
             # The state does not know yet from where in the stream it is read.
             return entry.cursor.placed_at
+        position = self.engine.position_of(stream)
         is_passed = entry.moved_at_ms is None or position.watermark_ms >= entry.moved_at_ms
         return position if is_passed else None
 

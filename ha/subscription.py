@@ -185,6 +185,9 @@ RETRY_US = 300_000
 STALLED_US = 200_000
 """How long a host that lacks output which a standby has already waits for the primary."""
 
+MUCH_SHARE = 1 / 8
+"""Share of a host's credit. More is acknowledged in the next interval."""
+
 PATIENCE_US = 15_000_000
 """How long a host that lacks tuples waits for a producer that does not answer, before it counts the
 tuples as lost: longer than a busy machine keeps anybody from answering."""
@@ -239,6 +242,8 @@ class Subscription:
         How much the host takes beyond what its readers have processed.
     least_generation
         Earlier ones are over: a producer that is still in one has not heard of it.
+    received_bytes
+        What has arrived since the last acknowledgement.
     """
 
     stream: str
@@ -247,6 +252,7 @@ class Subscription:
     demands: bool = False
     room_bytes: int = ANY_BYTES
     least_generation: int = 0
+    received_bytes: int = 0
     _links: dict[str, Link] = field(default_factory=dict[str, Link])
     _moved_us: int = 0
 
@@ -259,6 +265,11 @@ class Subscription:
     def confirmed(self) -> bool:
         """Whether every producer has answered."""
         return bool(self._links) and all(link.start is not None for link in self._links.values())
+
+    @property
+    def has_received_much(self) -> bool:
+        """Whether so much has arrived that producers should learn soon what they may send."""
+        return self.received_bytes >= MUCH_SHARE * self.room_bytes
 
     @property
     def epoch(self) -> int:
@@ -446,8 +457,15 @@ class Subscription:
             for reader, cursor in self.readers.items()
         ]
         self.demands = any(reader in demanding for reader in counting)
+        received = _least(
+            [
+                cursor.position if cursor.generation == generation else None
+                for cursor in self.readers.values()
+            ]
+        )
         ack = Ack(
             position=_least(everybody),
+            received_ms=None if received is None else received.watermark_ms,
             epoch=self.epoch,
             generation=generation,
             patient=self.patient,

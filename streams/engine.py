@@ -90,6 +90,8 @@ class FragmentEngine:
             stream: InputQueue(stream, stream_schema(program.input_columns[stream]))
             for stream in program.inputs
         }
+        self._only = next(iter(self._queues.values())) if len(self._queues) == 1 else None
+        """The queue of the only input, if there is but one, as often."""
         self._evaluation = self._new_evaluation()
 
     def _new_evaluation(self) -> Incremental | Panes | Vectorised:
@@ -130,6 +132,8 @@ class FragmentEngine:
     @property
     def ready(self) -> bool:
         """Whether `advance` would evaluate anything: some watermark is reached on every input."""
+        if self._only is not None:
+            return self._only.first_watermark_ms is not None
         input_watermark_ms = self.input_watermark_ms
         firsts = (queue.first_watermark_ms for queue in self._queues.values())
         return any(first is not None and first <= input_watermark_ms for first in firsts)
@@ -186,6 +190,8 @@ class FragmentEngine:
     @property
     def input_watermark_ms(self) -> int:
         """The least of the inputs' last watermarks."""
+        if self._only is not None:
+            return self._only.watermark_ms
         return min(queue.watermark_ms for queue in self._queues.values())
 
     @property
@@ -229,6 +235,10 @@ class FragmentEngine:
     def positions(self) -> dict[str, Position]:
         """Input → the cut up to which it has been evaluated, numbered as the tuple after it."""
         return {stream: queue.position for stream, queue in self._queues.items()}
+
+    def position_of(self, stream: str) -> Position:
+        """The cut up to which one input has been evaluated."""
+        return self._queues[stream].position
 
     def snapshot(self) -> SavedState:
         """All state that output after the present positions depends on.

@@ -26,7 +26,7 @@ takeover, so a greater one is false, and would leave no room for true ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -169,27 +169,34 @@ class AccessControl:
         def offer_allowed(stream: str, _: Offer) -> bool:
             return sender in self._producers.get(stream, (sender,))
 
+        if message.is_mere_heartbeat:
+            return message
+        refused = (
+            *self._refused(sender, "epochs", message.epochs, epoch_allowed),
+            *self._refused(sender, "watermarks", message.watermarks_ms, of_peer_replica),
+            *self._refused(sender, "digests", message.digests, of_peer_replica),
+            *self._refused(sender, "acks", message.acks, ack_allowed),
+            *self._refused(sender, "offers", message.offers, offer_allowed),
+        )
+        if not refused:
+            return message
         return replace(
             message,
-            epochs=self._allowed(sender, "epochs", message.epochs, epoch_allowed),
-            watermarks_ms=self._allowed(
-                sender, "watermarks", message.watermarks_ms, of_peer_replica
-            ),
-            digests=self._allowed(sender, "digests", message.digests, of_peer_replica),
-            acks=self._allowed(sender, "acks", message.acks, ack_allowed),
-            offers=self._allowed(sender, "offers", message.offers, offer_allowed),
+            epochs=_without("epochs", message.epochs, refused),
+            watermarks_ms=_without("watermarks", message.watermarks_ms, refused),
+            digests=_without("digests", message.digests, refused),
+            acks=_without("acks", message.acks, refused),
+            offers=_without("offers", message.offers, refused),
         )
 
-    def _allowed(
+    def _refused(
         self, sender: str, kind: str, told: dict[str, T], allowed: Callable[[str, T], bool]
-    ) -> dict[str, T]:
-        """The entries of a control message that the sender may say."""
-        if not told:
-            return told
+    ) -> list[tuple[str, str]]:
+        """The kind and name of each entry of a control message that the sender may not say."""
         refused = [name for name, each in told.items() if not allowed(name, each)]
         for name in refused:
             self._refuse(sender, kind, name)
-        return told if not refused else {n: each for n, each in told.items() if n not in refused}
+        return [(kind, name) for name in refused]
 
     def _may_ask(self, each: Early) -> bool:
         match each.request:
@@ -222,6 +229,10 @@ class AccessControl:
                 f"{kind} refused", f"host {sender}", f"it may send none for {name!r}"
             )
         return False
+
+
+def _without(kind: str, told: dict[str, T], refused: Collection[tuple[str, str]]) -> dict[str, T]:
+    return {name: each for name, each in told.items() if (kind, name) not in refused}
 
 
 def _subject(request: Request) -> str:

@@ -58,6 +58,10 @@ BATCHES_PER_TURN = 32
 through a whole chain in little time."""
 
 
+LAPSE_US = 250_000
+"""How often a host looks for consumers that have said nothing for seconds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worked:
     """A batch that was evaluated.
@@ -143,6 +147,7 @@ class HostCore:
         self._measured_us = now_us
         self.load: HostLoad | None = None
         self._next_heartbeat_us = self._next_ack_us = self._next_probe_us = now_us
+        self._next_lapse_us = now_us
 
     def heard(self, node: str, now_us: int) -> None:
         """Note that a message of another host has arrived; it may wait until it is handled."""
@@ -213,11 +218,15 @@ class HostCore:
     def tick(self, now_us: int) -> list[Command]:
         """Do what is due: heartbeats, suspicion, requests, acknowledgements, probes."""
         self._talk_to_itself(now_us)
+        if now_us >= self._next_probe_us:
+            self._next_probe_us = now_us + self.prober.interval_us
+            if (probe := self.prober.next_probe(now_us)) is not None:
+                self._outbox.send(*probe)
         if now_us >= self._next_heartbeat_us:
-            self._next_heartbeat_us = now_us + self._heartbeat_us
+            self._next_heartbeat_us = _following(now_us, self._heartbeat_us)
             acks_are_due = now_us >= self._next_ack_us
             if acks_are_due:
-                self._next_ack_us = now_us + self._ack_interval_us
+                self._next_ack_us = _following(now_us, self._ack_interval_us)
             self._peer_control.send(now_us, everything=acks_are_due)
             self._update_held_up(now_us)
             self._failover.suspect_silent_peers(now_us)
@@ -228,10 +237,6 @@ class HostCore:
             self._inputs.request(now_us)
             self.replica_manager.drop_absent(now_us)
             self._access.expire(now_us)
-        if now_us >= self._next_probe_us:
-            self._next_probe_us = now_us + self.prober.interval_us
-            if (probe := self.prober.next_probe(now_us)) is not None:
-                self._outbox.send(*probe)
         return self._outbox.take()
 
     @property
@@ -243,6 +248,11 @@ class HostCore:
     def next_work_us(self) -> int | None:
         """When `work` will have something to evaluate; None if nothing has arrived."""
         return 0 if self._outbox.to_itself else self._dispatcher.next_us
+
+    @property
+    def batch_length_us(self) -> float:
+        """How long a batch may last, so that input which arrives meanwhile is in time."""
+        return self._dispatcher.batch_length_us
 
     def work(self, now_us: int) -> Worked:
         """Evaluate one batch of the task that comes first, if any has work.
@@ -348,6 +358,8 @@ class HostCore:
         self._failover.on_assignment(gone, now_us)
         for producer in self.replica_manager.producers():
             self._outbox.feed(producer)
+        for fragment in self.replica_manager.replicas:
+            self._dispatcher.update_held_up(fragment, now_us)
         self._inputs.request(now_us)
         self._dispatcher.rebuild_tasks(now_us)
         for sender, request in self._access.use(assignment):
@@ -365,6 +377,7 @@ class HostCore:
                 if (producer := self.replica_manager.producer(stream)) is not None:
                     self._outbox.send(sender, subscribe(producer, sender, message, now_us))
                     self._outbox.feed(producer)
+                    self._dispatcher.update_held_up(stream, now_us)
             case messages.Subscribed():
                 self._inputs.on_subscribed(sender, message, now_us)
             case messages.Unsubscribe(stream=stream):
@@ -380,11 +393,17 @@ class HostCore:
                 self.prober.measured(sender, message, now_us)
 
     def _update_held_up(self, now_us: int) -> None:
-        """Notice which producers here are held up, and who has said nothing for long."""
-        for producer in self.replica_manager.producers():
-            producer.log.lapse(now_us)
-        for fragment in self.replica_manager.replicas:
-            self._dispatcher.update_held_up(fragment, now_us)
+        """Notice which producers here are held up no longer, and who has said nothing for long.
+
+        Time alone holds nobody up: producers that were not held up lately need not be looked at.
+        """
+        if now_us >= self._next_lapse_us:
+            self._next_lapse_us = now_us + LAPSE_US
+            for producer in self.replica_manager.producers():
+                producer.log.lapse(now_us)
+        for fragment, hosted in self.replica_manager.replicas.items():
+            if hosted.replica.throttle.lately:
+                self._dispatcher.update_held_up(fragment, now_us)
         for source in self.replica_manager.sources.values():
             self._release(source, now_us)
 
@@ -398,3 +417,9 @@ class HostCore:
         """Handle messages between two replicas, sources or sinks of this host."""
         while self._outbox.to_itself:
             self._on_message(self.node, self._outbox.to_itself.popleft(), now_us)
+
+
+def _following(now_us: int, interval_us: int) -> int:
+    """The next multiple of an interval: what is due at multiples of each other is due together, on
+    all hosts that share a clock, and travels together."""
+    return (now_us // interval_us + 1) * interval_us

@@ -7,10 +7,14 @@ the earliest such deadline is dispatched first. One dispatch evaluates a batch o
 of one operator: the operator closest to the task's end that has work, so that the task finishes
 what it has started. After each batch another task may have become more urgent.
 
-A task rests for the cluster's batch interval after its first operator has run, so that input
-arriving meanwhile is evaluated together. After a pause a task starts at once, and a task with a
-backlog does not rest. If the host is late, a task rests for longer, standbys first: a batch of few
-tuples costs hardly less than one of many, so longer batches make room where processors are short.
+A task rests after its first operator has run, so that input arriving meanwhile is evaluated
+together. After a pause a task starts at once, and a task with a backlog does not rest. A rest ends
+at a multiple of its length: tasks then start at the same moments, and what they send travels
+together. Hosts that share a clock rest alike, so that the rests of a chain of hosts do not add up.
+
+A rest lasts for the cluster's batch interval. It lasts longer, up to a share of the time that the
+task has, on a host with many tasks, or one that is late, standbys first: a batch of few tuples
+costs hardly less than one of many, so longer batches make room where processors are short.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from ha.roles import ReplicaRole
 from orchestrator.host.cluster_clock import ClusterClock
@@ -47,6 +52,16 @@ STANDBY_REST_SHARE = 1 / 2
 """Most of its sub-deadline for which a primary rests when the host is late, and most of its lag for
 which a standby does. Results of a chain are thereby late by no more than a quarter of its
 deadline."""
+
+START_US = 150.0
+STARTS_SHARE = 1 / 20
+"""Processor time of a batch with hardly any tuples, with all that it causes elsewhere, and the
+share of a host's time that all tasks together may spend on starting such batches. With more tasks,
+each rests for longer."""
+
+ALIGNED = 5
+"""Rests that are longer than so many batch intervals are multiples of that, shorter ones powers of
+two: most tasks of a host then end their rests together."""
 
 STANDBY_YIELDS = 4
 """A standby rests for this many times as long as the host is late."""
@@ -125,6 +140,8 @@ class Dispatcher:
     ----------
     lag_us
         By how much the host has been late lately, beyond what a busy host is.
+    batch_length_us
+        How long a batch may last, so that input which arrives meanwhile is in time.
     """
 
     def __init__(
@@ -143,12 +160,14 @@ class Dispatcher:
         self._task_of: dict[str, _Task] = {}
         self._queue = RunQueue(policy)
         self._resting: dict[str, int] = {}
+        self._ends: list[tuple[int, str]] = []
+        """When rests end, soonest first; what does not agree with `_resting` is over."""
         self._ready: set[str] = set()
         """Replicas with work; updated when input arrives and after each evaluation."""
         self._has_both_roles = False
         self._costs: dict[str, CostModel] = {}
         self._loads: dict[str, RecentRates] = {}
-        self._batch_length_us = BATCH_US[1]
+        self.batch_length_us = BATCH_US[1]
 
     def rebuild_tasks(self, now_us: int) -> None:
         """Form tasks again after replicas or their roles have changed."""
@@ -164,6 +183,7 @@ class Dispatcher:
         for name in before.keys() - self._tasks.keys():
             self._queue.discard(name)
         self._resting.clear()
+        self._ends.clear()
         self._drop_unused_costs()
         for name in self._replicas.keys() - self._loads.keys():
             self._loads[name] = RecentRates(4, now_us)
@@ -171,7 +191,7 @@ class Dispatcher:
         self._has_both_roles = len({task.standby for task in self._tasks.values()}) > 1
         tightest_us = min((t.sub_deadline_us for t in self._tasks.values()), default=0)
         least_us, most_us = BATCH_US
-        self._batch_length_us = min(max(BLOCKING_SHARE * tightest_us, least_us), most_us)
+        self.batch_length_us = min(max(BLOCKING_SHARE * tightest_us, least_us), most_us)
         for task in self._tasks.values():
             self._enqueue_or_rest(task, now_us)
 
@@ -193,13 +213,16 @@ class Dispatcher:
         """When there will be work to dispatch: in the past if there is some, None without input."""
         if len(self._queue):
             return 0
-        return min(self._resting.values(), default=None)
+        ends = self._ends
+        while ends and self._resting.get(ends[0][1]) != ends[0][0]:
+            heappop(ends)
+        return ends[0][0] if ends else None
 
     def pop(self, now_us: int) -> Dispatch | None:
         """The batch to evaluate now, if any; call `done` after its evaluation."""
-        for name, until_us in list(self._resting.items()):
-            if until_us <= now_us:
-                del self._resting[name]
+        while self._ends and self._ends[0][0] <= now_us:
+            until_us, name = heappop(self._ends)
+            if self._resting.get(name) == until_us:
                 self._enqueue(self._tasks[name], now_us)
         while (instance := self._queue.pop(now_us)) is not None:
             task = self._tasks[instance.task]
@@ -218,7 +241,8 @@ class Dispatcher:
         self._update_ready(fragment)
         if fragment == task.name and fragment not in self._ready:
             # With a backlog, there is nothing to wait for.
-            task.rests_until_us = now_us + self._rest_us(task)
+            rest_us = self._rest_us(task)
+            task.rests_until_us = (now_us // rest_us + 1) * rest_us if rest_us else now_us
         left_ms = self._left_ms(task)
         while task.entered and task.entered[0][0] <= left_ms:
             task.entered.popleft()
@@ -324,8 +348,9 @@ class Dispatcher:
             return
         if task.rests_until_us <= now_us or self._has_work(task, after_first=True):
             self._enqueue(task, now_us)
-        else:
+        elif self._resting.get(task.name) != task.rests_until_us:
             self._resting[task.name] = task.rests_until_us
+            heappush(self._ends, (task.rests_until_us, task.name))
 
     def _enqueue(self, task: _Task, now_us: int) -> None:
         self._resting.pop(task.name, None)
@@ -352,7 +377,14 @@ class Dispatcher:
             share, late_us = STANDBY_REST_SHARE, STANDBY_YIELDS * self.lag_us
         else:
             share, late_us = REST_SHARE, self.lag_us
-        return max(self._batch_us, min(late_us, round(share * task.sub_deadline_us)))
+        wanted_us = max(late_us, self._many_tasks_us)
+        most_us = round(share * task.sub_deadline_us)
+        return max(_on_grid(min(wanted_us, most_us), self._batch_us or BATCH_US[1]), self._batch_us)
+
+    @property
+    def _many_tasks_us(self) -> int:
+        """How long tasks must rest so that starting them takes no more than its share."""
+        return round(len(self._tasks) * START_US / STARTS_SHARE) if self._batch_us else 0
 
     def _has_work(self, task: _Task, *, after_first: bool = False) -> bool:
         return not self._ready.isdisjoint(task.operators[after_first:])
@@ -388,7 +420,7 @@ class Dispatcher:
         least_us, most_us = BATCH_US
         length_us = most_us
         if left_us >= 0:
-            length_us = max(min(self._batch_length_us, left_us), least_us)
+            length_us = max(min(self.batch_length_us, left_us), least_us)
         worthwhile_us = min(WORTHWHILE * model.fixed_us, MOST_WORTHWHILE_US)
         lasts_us = max(length_us - model.fixed_us, worthwhile_us)
         return max(int(lasts_us / max(model.per_tuple_us, LEAST_COST_US)), 1)
@@ -404,3 +436,13 @@ class Dispatcher:
         for learnt in (self._costs, self._loads):
             for name in learnt.keys() - self._replicas.keys():
                 del learnt[name]
+
+
+def _on_grid(rest_us: int, unit_us: float) -> int:
+    """The longest rest of an allowed length that is no longer than this; 0 if there is none."""
+    units = int(rest_us / unit_us)
+    if units < ALIGNED:
+        units = 2 ** (units.bit_length() - 1) if units else 0
+    else:
+        units -= units % ALIGNED
+    return round(units * unit_us)

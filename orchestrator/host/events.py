@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ha.messages import Message
+from ha.messages import Message, Snapshot
 from ha.output_log import Producer, feed_subscribers
 from orchestrator.records import Assignment, Peer, Skipped
 from streams.chunk import Chunk, Position
@@ -254,6 +254,8 @@ class Outbox:
     ----------
     to_itself
         Messages between two replicas, sources or sinks of this host, taken so far.
+    sent
+        Hosts that were sent something since the last heartbeat.
     counters
         Events counted by the host's core, for its record in the store.
     """
@@ -261,6 +263,7 @@ class Outbox:
     def __init__(self, node: str) -> None:
         self.to_itself: deque[Message] = deque()
         self.counters: Counter[str] = Counter()
+        self.sent: set[str] = set()
         self._node = node
         self._commands: list[Command] = []
 
@@ -271,6 +274,9 @@ class Outbox:
     def send(self, to: str, message: Message) -> None:
         """Have a message sent."""
         self._commands.append(Send(to=to, message=message))
+        if not isinstance(message, Snapshot):
+            # A large one is long under way, and the receiver hears nothing of it until it is here.
+            self.sent.add(to)
 
     def report(self, kind: str, subject: str, detail: str) -> None:
         """Have a report logged."""

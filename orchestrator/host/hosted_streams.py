@@ -222,6 +222,10 @@ LATENCY_WINDOW = 20_000
 """Completed timestamps over which percentiles are computed: a minute or two of a fast stream. The
 host does nothing else while it sorts them."""
 
+FRESH_SHARE = 1 / 20
+"""Percentiles are computed anew once this share of the latencies is. A site may have a hundred
+sinks, and reports every second."""
+
 MISS_WINDOW_US = 10_000_000
 """Time over which the recent deadline-miss ratio is computed."""
 
@@ -240,6 +244,9 @@ class HostedSink:
         self.is_open = False
         self.address: str | None = None
         self._latencies_us: deque[int] = deque(maxlen=LATENCY_WINDOW)
+        self._percentiles_ms: tuple[float, ...] = ()
+        self._ranked = 0
+        """How many timestamps were completed when percentiles were computed."""
         self._rows = 0
         self._completed_timestamps = 0
         self._misses = 0
@@ -337,9 +344,12 @@ class HostedSink:
     def status(self, now_us: int) -> SinkStatus:
         """Figures of the sink for the host's record."""
         position = self.cursor.position
-        p50 = p99 = None
-        if self._latencies_us:
-            p50, p99 = (float(v) / 1000 for v in np.percentile(list(self._latencies_us), [50, 99]))
+        fresh = self._completed_timestamps - self._ranked
+        if fresh and fresh >= FRESH_SHARE * len(self._latencies_us):
+            self._ranked = self._completed_timestamps
+            ranks = np.percentile(list(self._latencies_us), [50, 99])
+            self._percentiles_ms = tuple(float(us) / 1000 for us in ranks)
+        p50, p99 = self._percentiles_ms or (None, None)
         return SinkStatus(
             next_seq=position.next_seq if position else 0,
             watermark_ms=position.watermark_ms if position and self._completed_timestamps else None,

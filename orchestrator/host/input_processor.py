@@ -24,6 +24,7 @@ from ha.messages import (
     Subscribed,
     Unsubscribe,
 )
+from ha.output_log import MOST_ACK_INTERVALS
 from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import PATIENCE_US, STANDBY_PATIENCE_US, Receipt, Subscription
 from orchestrator.host.dispatcher import Dispatcher
@@ -32,8 +33,15 @@ from orchestrator.host.hosted_streams import SINK_PREFIX
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
 from streams.chunk import Position
 
+ACKNOWLEDGES = 16
+"""Streams that a host acknowledges in one interval, or a few more. All have their turn within
+`MOST_ACK_INTERVALS`."""
+
 SNAPSHOT_RETRY_US = 500_000
 """A peer replica that has not answered by then was not ready, or the request was lost."""
+
+
+_counted = {receipt: f"chunks_{receipt.value}" for receipt in Receipt}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +68,20 @@ class InputProcessor:
         if subscription is None:
             self.outbox.counters["chunks_unasked"] += 1
             return
+        subscription.received_bytes += data.chunk.size_bytes
+        is_accepted = False
         for reader in subscription.readers:
             receipt = self._receive(sender, subscription, reader, data, now_us)
-            self.outbox.counters[f"chunks_{receipt.value}"] += 1
+            self.outbox.counters[_counted[receipt]] += 1
             if receipt is Receipt.ACCEPTED:
-                requests = subscription.accepted(sender, now_us)
-                self._send(requests)
-                if requests:
-                    self.outbox.report("fed by primary", data.stream, f"by {sender} again")
+                is_accepted = True
             elif receipt in (Receipt.GAP, Receipt.RESET):
                 request = subscription.missing(sender, now_us)
                 if request is not None:
                     self.outbox.send(sender, request)
+        if is_accepted and (requests := subscription.accepted(sender, now_us)):
+            self._send(requests)
+            self.outbox.report("fed by primary", data.stream, f"by {sender} again")
 
     def on_subscribed(self, sender: str, answer: Subscribed, now_us: int) -> None:
         """Note a producer's answer to a subscription; cross to a new generation if it shows one."""
@@ -136,23 +146,30 @@ class InputProcessor:
     def request(self, now_us: int) -> None:
         """Send the subscriptions and snapshot requests that are due."""
         for subscription in self.replica_manager.subscriptions.values():
-            self._send(subscription.requests(now_us))
+            if not subscription.confirmed:
+                self._send(subscription.requests(now_us))
         for hosted in self.replica_manager.replicas.values():
-            self._request_snapshot(hosted, now_us)
+            if hosted.replica.role is ReplicaRole.WARMING:
+                self._request_snapshot(hosted, now_us)
 
-    def acknowledgements(self, now_us: int) -> Iterator[tuple[str, str, Ack]]:
+    def acknowledgements(self, now_us: int, interval: int) -> Iterator[tuple[str, str, Ack]]:
         """Node, stream, what the readers here have processed of it, and how much more they take.
+
+        Of many streams, those whose turn it is in this interval, and those of which much has
+        arrived since: producers must not run out of credit.
 
         Input that has waited for longer than its deadline is late already, and more of it would
         only wait. Then the host takes no more than it has.
         """
         manager = self.replica_manager
-        processed = {n: h.replica.processed() for n, h in manager.replicas.items()}
-        for stream, subscription in manager.subscriptions.items():
+        turns = min(1 + len(manager.subscriptions) // ACKNOWLEDGES, MOST_ACK_INTERVALS)
+        for at, (stream, subscription) in enumerate(manager.subscriptions.items()):
+            if (at + interval) % turns and not subscription.has_received_much:
+                continue
             positions = {
-                reader: processed[reader].get(stream)
-                if reader in processed
-                else manager.sinks[stream].cursor.kept
+                reader: manager.sinks[stream].cursor.kept
+                if (hosted := manager.replicas.get(reader)) is None
+                else hosted.replica.processed_of(stream)
                 for reader in subscription.readers
             }
             demanding = manager.demanding(subscription)
@@ -161,6 +178,7 @@ class InputProcessor:
                 for reader in demanding or subscription.readers
             )
             subscription.room_bytes = 0 if is_behind else manager.window_bytes
+            subscription.received_bytes = 0
             for node, ack in subscription.acks(positions, demanding):
                 yield node, stream, ack
 
@@ -241,11 +259,10 @@ class InputProcessor:
         chunk may always wait, however large it is.
         """
         replica = hosted.replica
+        if replica.role is ReplicaRole.PRIMARY:
+            return
         most_bytes = max(self.replica_manager.input_bytes, data.chunk.size_bytes)
-        if (
-            replica.role is ReplicaRole.PRIMARY
-            or replica.waiting_bytes_of(data.stream) <= most_bytes
-        ):
+        if replica.waiting_bytes_of(data.stream) <= most_bytes:
             return
         detail = f"more than {most_bytes} bytes of {data.stream} waited"
         self.outbox.report("left behind", hosted.assignment.fragment, detail)

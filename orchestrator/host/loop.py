@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from ha.memory import MemoryBudget
-from ha.messages import Message, Snapshot
+from ha.messages import Control, Message, Snapshot
 from ha.roles import ReplicaRole
 from orchestrator.host.core import HostCore, Worked
 from orchestrator.host.events import (
@@ -119,8 +119,8 @@ class Surroundings:
         Told of a message that could not be handled; the host goes on. None: the error is raised,
         as simulations and tests want it.
     evaluates_for_us
-        How long a turn may go on evaluating batches. A turn costs as much as several small batches,
-        and what they send travels together.
+        How long a turn may go on evaluating batches, if deadlines allow it. A turn costs as much as
+        several small batches, and what they send travels together.
     """
 
     clock_us: Callable[[], int]
@@ -193,6 +193,8 @@ class HostLoop:
         self._problems_end_us: dict[str, int] = {}
         self._throttled: set[str] = set()
         self._published: object = None
+        self._has_sent = False
+        """Whether something else than a control message waits to be sent."""
         self._next_publish_us = 0
 
     @property
@@ -208,6 +210,9 @@ class HostLoop:
 
     def turn(self, events: Iterable[Event]) -> None:
         """Handle events, read sources, do what the timers ask for, and evaluate some batches."""
+        # What must be looked at regularly, and costs time for each stream or replica, can wait for
+        # the next heartbeat. Most turns only handle a message.
+        ticks = self._clock_us() >= self.core.next_tick_us
         moves_state = self.reads_snapshots or self._surroundings.sends_states()
         self.core.detector.expected_lag_us = STATE_LAG_US if moves_state else 0
         for event in events:
@@ -215,13 +220,18 @@ class HostLoop:
         while self.link.events:
             self._handle(self.link.events.popleft())
         self._attend_sources()
-        self._attend_sinks()
-        if self._clock_us() >= self.core.next_tick_us:
+        sinks_due_us = self._surroundings.sinks.next_due_us
+        if ticks or (sinks_due_us is not None and self._clock_us() >= sinks_due_us):
+            self._attend_sinks()
+        if ticks:
             self.execute(self.core.tick(self._clock_us()))
-        # Messages sent so far must not wait until the batch is evaluated.
-        self._surroundings.flush()
+        if self._has_sent:
+            # Data and probes must not wait until the batch is evaluated.
+            self._surroundings.flush()
+            self._has_sent = False
         self._work()
-        self.publish()
+        if ticks or self._clock_us() >= self._next_publish_us:
+            self.publish()
 
     @property
     def reads_snapshots(self) -> bool:
@@ -300,6 +310,7 @@ class HostLoop:
         for command in commands:
             match command:
                 case Send(to=to, message=message):
+                    self._has_sent |= not isinstance(message, Control)
                     self._surroundings.send(to, message)
                 case Deliver():
                     self._surroundings.sinks.keep(command, self._clock_us())
@@ -366,7 +377,8 @@ class HostLoop:
             self._handle(event)
 
     def _work(self) -> None:
-        until_us = self._clock_us() + self._surroundings.evaluates_for_us
+        lasts_us = min(self._surroundings.evaluates_for_us, round(self.core.batch_length_us))
+        until_us = self._clock_us() + lasts_us
         while True:
             began_us = self._clock_us()
             due_us = self.core.next_work_us

@@ -3,9 +3,12 @@
 One `Control` message carries everything that two hosts tell each other regularly: epochs, output
 watermarks and digests of the fragments they share, acknowledgements of what one reads of the other,
 and the end of what one produces for the other. Related hosts exchange it every acknowledgement
-interval. Hosts of peer replicas watch each other, and exchange it every heartbeat; those in between
-are signs of life and say only how late the host is, so that their cost does not grow with the
-number of fragments.
+interval. A host with many fragments and streams tells of a part of them at a time (`TELLS`), so
+that their cost grows more slowly than their number.
+
+Hosts of peer replicas watch each other: they send each other something every heartbeat. A host that
+was sent nothing else since the last one is sent a control message that only says how late the
+sender is.
 """
 
 from __future__ import annotations
@@ -21,6 +24,12 @@ from orchestrator.host.failover import Failover
 from orchestrator.host.input_processor import InputProcessor
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
 
+TELLS = 16
+"""Replicas of which a host tells in one interval, or a few more. All have their turn within
+`MOST_TURNS` intervals, soon enough to notice a standby that lags or differs."""
+
+MOST_TURNS = 10
+
 
 @dataclass(slots=True)
 class _Draft:
@@ -31,7 +40,7 @@ class _Draft:
     offers: dict[str, Offer] = field(default_factory=dict[str, Offer])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PeerControl:
     """Sends and receives the control messages of one host.
 
@@ -51,22 +60,24 @@ class PeerControl:
     failover: Failover
     inputs: InputProcessor
     outbox: Outbox
+    _interval: int = 0
+    """Acknowledgement intervals so far."""
 
     def send(self, now_us: int, *, everything: bool) -> None:
         """Send a heartbeat to the hosts of peer replicas, or everything to all related hosts."""
-        drafts: dict[str, _Draft] = {}
-        for name, hosted in self.replica_manager.replicas.items():
-            for node in hosted.assignment.others:
-                draft = drafts.setdefault(node, _Draft())
-                if everything:
-                    _tell_of_replica(draft, name, hosted.replica)
+        drafts = {peer: _Draft() for peer in self.replica_manager.peer_hosts}
         if everything:
-            for node, stream, ack in self.inputs.acknowledgements(now_us):
+            self._interval += 1
+            self._tell_of_replicas(drafts)
+            for node, stream, ack in self.inputs.acknowledgements(now_us, self._interval):
                 drafts.setdefault(node, _Draft()).acks[stream] = ack
             for producer in self.replica_manager.producers():
                 for node in producer.log.subscribers if producer.accepts_subscribers else ():
                     if (offered := overdue_offer(producer, node)) is not None:
                         drafts.setdefault(node, _Draft()).offers[producer.stream] = offered
+        else:
+            # Whatever was sent is a sign of life.
+            drafts = {peer: draft for peer, draft in drafts.items() if peer not in self.outbox.sent}
         for node, draft in drafts.items():
             message = Control(
                 epochs=draft.epochs,
@@ -77,6 +88,25 @@ class PeerControl:
                 lag_us=self.failover.detector.stated_lag_us,
             )
             self.outbox.send(node, message)
+        self.outbox.sent.clear()
+
+    def _tell_of_replicas(self, drafts: dict[str, _Draft]) -> None:
+        """Tell of the replicas whose turn it is, and of those with news.
+
+        News are repeated for a while: a primary that hands over waits to hear how far its successor
+        has come.
+        """
+        replicas = self.replica_manager.replicas
+        turns = min(1 + len(replicas) // TELLS, MOST_TURNS)
+        for at, (name, hosted) in enumerate(replicas.items()):
+            telling = hosted.assignment.others, hosted.replica.epoch
+            if hosted.told != telling:
+                hosted.told, hosted.tellings = telling, 0
+            if hosted.tellings >= MOST_TURNS and (at + self._interval) % turns:
+                continue
+            hosted.tellings += 1
+            for node in hosted.assignment.others:
+                _tell_of_replica(drafts.setdefault(node, _Draft()), name, hosted.replica)
 
     def receive(self, sender: str, message: Control, now_us: int) -> None:
         """Act on what another host says."""

@@ -64,9 +64,9 @@ LONG_TURN_US = 50_000
 """Processor time of a turn that is counted and logged: a third of the silence that makes a host
 suspected. Processor time, because a machine that is too busy makes every turn last."""
 
-EVALUATES_FOR_US = 1_000
-"""How long a turn goes on evaluating: small beside deadlines, long enough for several batches of
-little data."""
+EVALUATES_FOR_US = 3_000
+"""How long a turn goes on evaluating, if deadlines allow it: long enough for dozens of batches of
+little data, which often become due together."""
 
 _log = logging.getLogger("vivace.host")
 

@@ -57,6 +57,8 @@ class HostedReplica:
         Errors of evaluating its input or of reading a state. It rests after each, ever longer.
     handover
         What a primary knows of its successor; None while it has none.
+    told, tellings
+        The hosts of the other replicas with the epoch that they were last told, and how often.
     """
 
     assignment: FragmentAssignment
@@ -64,6 +66,8 @@ class HostedReplica:
     lag: StandbyLag = field(default_factory=StandbyLag)
     snapshot_asked_us: int | None = None
     failures: Failures = field(default_factory=Failures)
+    told: tuple[tuple[str, ...], int] | None = None
+    tellings: int = 0
     handover: Handover | None = None
 
     @property
@@ -108,6 +112,13 @@ class ReplicaManager:
         The cluster's, which an assignment tells.
     observes
         Whether it is an observer, whose sinks hold nobody up.
+
+    Attributes
+    ----------
+    window_bytes
+        What the host takes of each stream beyond what it has processed.
+    input_bytes
+        What a standby here may queue of a stream.
     """
 
     def __init__(
@@ -130,16 +141,8 @@ class ReplicaManager:
         self._producers: Mapping[str, tuple[str, ...]] = {}
         self._generations: Mapping[str, int] = {}
         self._absent_since_us: dict[str, int] = {}
-
-    @property
-    def window_bytes(self) -> int:
-        """What the host takes of each stream beyond what it has processed."""
-        return self.budget.window_bytes(len(self.subscriptions))
-
-    @property
-    def input_bytes(self) -> int:
-        """What a standby here may queue of a stream."""
-        return self.budget.input_bytes(len(self.subscriptions))
+        self._schemas: dict[str, pa.Schema] = {}
+        self._divide_budget()
 
     def demanding(self, subscription: Subscription) -> list[str]:
         """The readers of a stream here that may hold its producers up: primaries and sinks."""
@@ -177,6 +180,12 @@ class ReplicaManager:
             transit=transit_bytes,
         )
 
+    @property
+    def peer_hosts(self) -> list[str]:
+        """The hosts of other replicas of fragments here, in the order of the replicas."""
+        hosts = (host for hosted in self.replicas.values() for host in hosted.assignment.others)
+        return list(dict.fromkeys(hosts))
+
     def producers(self) -> Iterator[Producer]:
         """Every source and replica of this host."""
         yield from self.sources.values()
@@ -192,14 +201,15 @@ class ReplicaManager:
 
     def schema_of(self, stream: str) -> pa.Schema | None:
         """Schema of a stream that is read or produced here; None for any other."""
-        if (sink := self.sinks.get(stream)) is not None:
-            return sink.schema
+        return self._schemas.get(stream)
+
+    def _all_schemas(self) -> Iterator[tuple[str, pa.Schema]]:
         for hosted in self.replicas.values():
-            if stream in hosted.replica.inputs:
-                return hosted.replica.inputs[stream].schema
-            if stream == hosted.replica.stream:
-                return hosted.replica.log.schema
-        return None
+            yield hosted.replica.stream, hosted.replica.log.schema
+            for stream, entry in hosted.replica.inputs.items():
+                yield stream, entry.schema
+        for stream, sink in self.sinks.items():
+            yield stream, sink.schema
 
     def apply(self, assignment: Assignment, now_us: int) -> tuple[list[Command], set[str]]:
         """Run what is assigned and nothing else.
@@ -257,10 +267,13 @@ class ReplicaManager:
             subscription.least_generation = self._generations.get(stream, 0)
             left = subscription.use(self._producers.get(stream, ()), renewed)
             yield from _unsubscribe_from(subscription, tuple(left))
+        self._schemas = dict(self._all_schemas())
         self._divide_budget()
 
     def _divide_budget(self) -> None:
         """Give each output log and each stream its part."""
+        self.window_bytes = self.budget.window_bytes(len(self.subscriptions))
+        self.input_bytes = self.budget.input_bytes(len(self.subscriptions))
         logs = [producer.log for producer in self.producers()]
         for log in logs:
             log.capacity_bytes = self.budget.log_bytes(len(logs))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Annotated, get_args
 
 import msgspec
@@ -280,7 +281,7 @@ def _rows(chunk: Chunk) -> bytes:
 
 
 def _chunk(header: ChunkHeader, body: bytes, schema: pa.Schema) -> Chunk:
-    rows = read_batch(body, schema) if body else pa.RecordBatch.from_pylist([], schema=schema)
+    rows = read_batch(body, schema) if body else _no_rows(schema)
     chunk = Chunk(
         first_seq=header.first_seq,
         rows=rows,
@@ -290,6 +291,11 @@ def _chunk(header: ChunkHeader, body: bytes, schema: pa.Schema) -> Chunk:
     chunk.check(schema)
     _check_bounds(chunk)
     return chunk
+
+
+@lru_cache
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=schema)
 
 
 def _check_bounds(chunk: Chunk) -> None:

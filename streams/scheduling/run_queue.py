@@ -31,9 +31,10 @@ The other two policies treat primaries and secondaries alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from heapq import heapify, heappop, heappush
 
 
 class Policy(Enum):
@@ -72,8 +73,52 @@ class Instance:
     cost_us: float
 
 
+MOST_REPLACED = 64
+"""Instances that were replaced or removed, and that a heap may hold all the same."""
+
+
+@dataclass(slots=True)
+class _Urgent:
+    """Waiting instances of one kind, the most urgent first.
+
+    A heap in which instances that were replaced or removed stay until they come first: an instance
+    counts only as long as the queue holds it.
+    """
+
+    waiting: Mapping[str, Instance]
+    _added: int = 0
+    _heap: list[tuple[int, int, int, int, Instance]] = field(
+        default_factory=list[tuple[int, int, int, int, Instance]]
+    )
+
+    def add(self, instance: Instance, order: int) -> None:
+        """Add an instance of a task that came as the `order`-th."""
+        if len(self._heap) > MOST_REPLACED + 2 * len(self.waiting):
+            self._heap = [each for each in self._heap if self._waits(each[-1])]
+            heapify(self._heap)
+        self._added += 1
+        key = instance.deadline_us, instance.released_us, order, self._added
+        heappush(self._heap, (*key, instance))
+
+    @property
+    def first(self) -> Instance | None:
+        """The one with the earliest deadline; of equals the first released, then the first come."""
+        heap = self._heap
+        while heap:
+            if self._waits(heap[0][-1]):
+                return heap[0][-1]
+            heappop(heap)
+        return None
+
+    def _waits(self, instance: Instance) -> bool:
+        return self.waiting.get(instance.task) is instance
+
+
 class RunQueue:
     """The pending instances, at most one for each task.
+
+    Choosing one costs little however many wait: a host may have a hundred tasks, which often become
+    ready at the same moment.
 
     Parameters
     ----------
@@ -85,6 +130,12 @@ class RunQueue:
         self._policy = policy
         self._waiting: dict[str, Instance] = {}
         self._last = ""
+        self._orders: dict[str, int] = {}
+        self._came = 0
+        self._primaries = _Urgent(self._waiting)
+        self._standbys = _Urgent(self._waiting)
+        self._latest_us: float | None = None
+        """Until when all primaries may wait and still be in time; None: not known any more."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -101,13 +152,23 @@ class RunQueue:
         earlier deadline and the old place in the queue, and the new cost and kind.
         """
         waiting = self._waiting.get(instance.task)
-        if waiting is not None:
+        if waiting is None:
+            self._came += 1
+            self._orders[instance.task] = self._came
+        else:
             instance = replace(
                 instance,
                 released_us=min(instance.released_us, waiting.released_us),
                 deadline_us=min(instance.deadline_us, waiting.deadline_us),
             )
+            if instance == waiting:
+                return
         self._waiting[instance.task] = instance
+        if self._policy is Policy.EDF:
+            urgent = self._standbys if instance.standby else self._primaries
+            urgent.add(instance, self._orders[instance.task])
+            if not instance.standby or (waiting is not None and not waiting.standby):
+                self._latest_us = None
 
     def pop(self, now_us: int) -> Instance | None:
         """Remove and return the instance to run now; None if the queue is empty."""
@@ -123,26 +184,49 @@ class RunQueue:
                 after = [task for task in self._waiting if task > self._last]
                 chosen = self._waiting[min(after or self._waiting)]
         self._last = chosen.task
-        del self._waiting[chosen.task]
+        self.discard(chosen.task)
         return chosen
 
     def discard(self, task: str) -> None:
         """Remove the pending instance of a task, if there is one."""
-        self._waiting.pop(task, None)
+        removed = self._waiting.pop(task, None)
+        if removed is not None and not removed.standby:
+            self._latest_us = None
 
     def _earliest_deadline(self, now_us: int) -> Instance:
-        primaries = [one for one in self._waiting.values() if not one.standby]
-        standbys = [one for one in self._waiting.values() if one.standby]
-        if not primaries:
-            return min(standbys, key=self._urgency)
-        first = min(primaries, key=self._urgency)
-        due_before = [one for one in standbys if one.deadline_us < first.deadline_us]
-        if due_before:
-            slack_us = _slack_us(primaries, now_us)
-            fitting = [one for one in due_before if one.cost_us <= slack_us]
+        first, standby = self._primaries.first, self._standbys.first
+        if first is None:
+            assert standby is not None, "what waits is a primary or a standby"
+            return self._continued(standby)
+        if standby is not None and standby.deadline_us < first.deadline_us:
+            slack_us = self._slack_us(now_us)
+            standby = self._continued(standby)
+            if standby.cost_us <= slack_us:
+                return standby
+            fitting = [
+                each
+                for each in self._waiting.values()
+                if each.standby
+                and each.deadline_us < first.deadline_us
+                and each.cost_us <= slack_us
+            ]
             if fitting:
                 return min(fitting, key=self._urgency)
-        return first
+        return self._continued(first)
+
+    def _continued(self, first: Instance) -> Instance:
+        """The instance of the task that ran last, if it is as urgent as the first of its kind."""
+        last = self._waiting.get(self._last)
+        if last is None or last.standby is not first.standby:
+            return first
+        return last if last.deadline_us == first.deadline_us else first
+
+    def _slack_us(self, now_us: int) -> float:
+        """The longest delay after which all primaries are still in time; negative if one is late
+        anyway."""
+        if self._latest_us is None:
+            self._latest_us = _latest_us(one for one in self._waiting.values() if not one.standby)
+        return self._latest_us - now_us
 
     def _age(self, instance: Instance) -> tuple[int, bool]:
         """Sort key: the instance that was released first is least."""
@@ -153,10 +237,10 @@ class RunQueue:
         return instance.deadline_us, instance.task != self._last, instance.released_us
 
 
-def _slack_us(instances: Iterable[Instance], now_us: int) -> float:
-    """The longest delay after which all are still in time; negative if one is late anyway."""
-    slack_us, done_us = math.inf, float(now_us)
+def _latest_us(instances: Iterable[Instance]) -> float:
+    """When the first of some instances must begin at the latest, so that all are in time."""
+    latest_us, takes_us = math.inf, 0.0
     for instance in sorted(instances, key=lambda one: one.deadline_us):
-        done_us += instance.cost_us
-        slack_us = min(slack_us, instance.deadline_us - done_us)
-    return slack_us
+        takes_us += instance.cost_us
+        latest_us = min(latest_us, instance.deadline_us - takes_us)
+    return latest_us

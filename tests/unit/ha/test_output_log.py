@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -209,6 +209,35 @@ def test_nothing_is_offered_while_acknowledgements_come_in_time() -> None:
         before = made.log.end
         made.log.append(one.rows, one.watermarks_ms, one.ingestion_times_us)
         made.log.acknowledge(ALICE, before)
+
+
+def test_nothing_is_offered_that_was_received_and_is_yet_to_be_processed() -> None:
+    made = Made(log_of((10, 1)))
+    made.log.subscribe(ALICE, None)
+    for ts in range(20, 200, 10):
+        assert overdue_offer(made, ALICE) is None
+        received = replace(ack(Position()), received_ms=made.log.end.watermark_ms)
+        one = chunk(made.log.end.next_seq, [(ts, 1)])
+        made.log.append(one.rows, one.watermarks_ms, one.ingestion_times_us)
+        acknowledge(made, ALICE, received, 0)
+
+
+def test_a_host_that_acknowledges_rarely_is_granted_as_many_of_its_own_intervals() -> None:
+    made = Made(log_of((10, 1)))
+    made.log.subscribe(ALICE, None)
+    offered: list[int] = []
+    for interval in range(1, 60):
+        if overdue_offer(made, ALICE) is not None:
+            offered.append(interval)
+        one = chunk(made.log.end.next_seq, [(10 + 10 * interval, 1)])
+        made.log.append(one.rows, one.watermarks_ms, one.ingestion_times_us)
+        # It acknowledges what there was four intervals ago, and falls silent in the end.
+        if interval % 4 == 0 and interval <= 40:
+            at_ms = 10 + 10 * (interval - 4)
+            position = Position(next_seq=interval - 3, watermark_ms=at_ms)
+            acknowledge(made, ALICE, ack(position), 0)
+    # At first it seemed to acknowledge in each interval; later it has thrice four.
+    assert offered == [4, *range(50, 60)]
 
 
 def test_a_host_that_subscribes_again_is_sent_everything_from_there_again() -> None:

@@ -169,6 +169,56 @@ def test_nothing_is_lost_repeated_or_kept_back(
         assert len(queue) == len(model)
 
 
+def chosen_by_looking_at_all(
+    waiting: dict[str, Instance], orders: dict[str, int], last: str, now_us: int
+) -> str:
+    """The rule of EDF, applied to every instance at each choice."""
+
+    def urgency(one: Instance) -> tuple[int, bool, int, int]:
+        return one.deadline_us, one.task != last, one.released_us, orders[one.task]
+
+    primaries = sorted((o for o in waiting.values() if not o.standby), key=urgency)
+    standbys = sorted((o for o in waiting.values() if o.standby), key=urgency)
+    if not primaries:
+        return standbys[0].task
+    for one in standbys:
+        due_before = one.deadline_us < primaries[0].deadline_us
+        if due_before and in_time(primaries, now_us + int(one.cost_us)):
+            return one.task
+    return primaries[0].task
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(puts | st.sampled_from("abcd") | st.integers(0, 3), max_size=120))
+def test_edf_chooses_as_if_it_looked_at_every_instance(calls: list[Instance | str | int]) -> None:
+    """An integer is time that passes before something is popped."""
+    queue, now_us = RunQueue(Policy.EDF), NOW_US - 20
+    waiting, orders, last = dict[str, Instance](), dict[str, int](), ""
+    for count, call in enumerate(calls):
+        if isinstance(call, Instance):
+            queue.put(call)
+            before = waiting.get(call.task)
+            orders.setdefault(call.task, count)
+            waiting[call.task] = call
+            if before is not None:
+                waiting[call.task] = replace(
+                    call,
+                    released_us=min(before.released_us, call.released_us),
+                    deadline_us=min(before.deadline_us, call.deadline_us),
+                )
+        elif isinstance(call, str):
+            queue.discard(call)
+            waiting.pop(call, None)
+            orders.pop(call, None)
+        else:
+            now_us += call
+            popped = queue.pop(now_us)
+            if popped is not None:
+                assert popped.task == chosen_by_looking_at_all(waiting, orders, last, now_us)
+                last = popped.task
+                del waiting[last], orders[last]
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(puts, max_size=25))
 def test_task_that_ran_last_goes_on_unless_another_is_due_before_it(puts: list[Instance]) -> None:

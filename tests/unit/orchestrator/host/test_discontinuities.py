@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from ha.memory import INPUT_SHARE, MemoryBudget
 from ha.messages import (
     Ack,
     Control,
@@ -497,7 +496,7 @@ def test_a_resting_replica_keeps_no_input_and_recovers_after_its_rest() -> None:
 def test_input_that_waits_for_a_state_is_bounded() -> None:
     host, _ = joining()
     most_bytes = 4 * chunk(0, [(10, 4)]).size_bytes
-    host.core.replica_manager.budget = MemoryBudget(round(most_bytes / INPUT_SHARE))
+    host.core.replica_manager.input_bytes = most_bytes
     for seq in range(0, 40, 4):
         host.hear("site", data(chunk(seq, [(seq + 10, 4)])))
         replica = host.core.replica_manager.replicas["f"].replica

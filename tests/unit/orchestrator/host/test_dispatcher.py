@@ -172,7 +172,7 @@ def rested_ms(host: QuietHost) -> float:
     return (until_us - began_us) / MS
 
 
-@pytest.mark.parametrize(("lag_ms", "rests_ms"), [(0, 10), (5, 10), (30, 30), (10_000, 50)])
+@pytest.mark.parametrize(("lag_ms", "rests_ms"), [(0, 10), (5, 10), (30, 20), (10_000, 50)])
 def test_a_primary_on_a_late_host_rests_longer_up_to_a_quarter_of_its_sub_deadline(
     lag_ms: int, rests_ms: float
 ) -> None:
@@ -181,13 +181,45 @@ def test_a_primary_on_a_late_host_rests_longer_up_to_a_quarter_of_its_sub_deadli
     assert rested_ms(host) == rests_ms
 
 
-@pytest.mark.parametrize(("lag_ms", "rests_ms"), [(0, 10), (10, 40), (10_000, 60)])
+@pytest.mark.parametrize(("lag_ms", "rests_ms"), [(0, 10), (10, 40), (10_000, 50)])
 def test_a_standby_on_a_late_host_yields_first_and_keeps_half_of_its_lag(
     lag_ms: int, rests_ms: float
 ) -> None:
     host = QuietHost(fragment("a", role="secondary", standby_lag_ms=120.0), batch_ms=10)
     host.dispatcher.lag_us = lag_ms * MS
     assert rested_ms(host) == rests_ms
+
+
+@pytest.mark.parametrize(
+    ("tasks", "batch_ms", "rests_ms"),
+    [(6, 10, 10), (7, 10, 20), (30, 10, 50), (60, 10, 150), (600, 10, 250), (60, 0, 0)],
+)
+def test_tasks_of_a_crowded_host_rest_longer_up_to_a_quarter_of_their_sub_deadlines(
+    tasks: int, batch_ms: float, rests_ms: int
+) -> None:
+    replicas = [fragment(f"a{n}", sub_deadline_ms=1000.0) for n in range(tasks)]
+    host = QuietHost(*replicas, batch_ms=batch_ms)
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert len(host.steps()) == tasks
+    host.arrive("s", chunk(1, [(2, 1)]))
+    assert host.dispatcher.next_us == rests_ms * MS
+    host.now_us = rests_ms * MS
+    assert len(host.steps()) == tasks
+
+
+def test_rests_end_at_multiples_of_their_length_whenever_they_begin() -> None:
+    host = QuietHost(fragment("a"), fragment("b", "t"), batch_ms=10)
+    host.now_us = 42 * MS
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.steps() == ["a"]
+    host.now_us = 47 * MS
+    host.arrive("t", chunk(0, [(1, 1)]))
+    assert host.steps() == ["b"]
+    for stream in "st":
+        host.arrive(stream, chunk(1, [(2, 1)]))
+    assert host.dispatcher.next_us == 50 * MS
+    host.now_us = 50 * MS
+    assert sorted(host.steps()) == ["a", "b"]
 
 
 def test_a_backlog_does_not_rest() -> None:

@@ -1,0 +1,103 @@
+"""What a host with many streams and replicas tells its peers, and how often."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from ha.messages import Control, Ping, Subscribed
+from ha.output_log import MOST_ACK_INTERVALS
+from orchestrator.host.peer_control import MOST_TURNS
+from orchestrator.records import Assignment, ClusterRecord
+from streams.chunk import Position
+from tests.driven_host import COLUMNS, SETTINGS, Driven, assigned, data, peers
+from tests.streams_of_numbers import chunk
+
+MANY = 100
+INTERVAL_MS = SETTINGS.ack_interval_ms
+
+
+def crowded(settings: ClusterRecord = SETTINGS) -> Driven:
+    """Primaries on `one` that read a stream of `site` each, with their peer replicas on `two`."""
+    host = Driven("one", settings)
+    like = assigned("primary", peer_replica="two")
+    fragments = tuple(
+        msgspec.structs.replace(
+            like,
+            fragment=f"f{n}",
+            statement=f"REGISTER QUERY f{n} RSTREAM(SELECT number FROM s{n} [NOW]);",
+            inputs={f"s{n}": COLUMNS},
+        )
+        for n in range(MANY)
+    )
+    streams = {f"s{n}": ("site",) for n in range(MANY)}
+    host.assign(Assignment(incarnation="1", fragments=fragments, producers=streams, peers=peers()))
+    for stream in streams:
+        at = Position(next_seq=0, watermark_ms=0)
+        host.hear("site", Subscribed(stream=stream, position=at, epoch=1, generation=1))
+    host.wait(20 * INTERVAL_MS)
+    host.commands.clear()
+    return host
+
+
+def acknowledged(host: Driven) -> Counter[str]:
+    """How often each stream was acknowledged since the last look."""
+    told = host.sent_to("site", Control)
+    return Counter(stream for control in told for stream in control.acks)
+
+
+def test_of_many_streams_each_is_acknowledged_within_some_intervals() -> None:
+    host = crowded()
+    for _ in range(3):
+        most = 0
+        counted = Counter[str]()
+        for _ in range(MOST_ACK_INTERVALS):
+            host.wait(INTERVAL_MS)
+            now = acknowledged(host)
+            counted += now
+            most = max(most, len(now))
+        assert counted == {f"s{n}": 1 for n in range(MANY)}
+        assert most <= MANY / 3
+
+
+def test_a_stream_of_which_much_has_arrived_is_acknowledged_in_the_next_interval() -> None:
+    # The credit for each of a hundred streams is 1,280 bytes, and a chunk takes more.
+    host = crowded(msgspec.structs.replace(SETTINGS, memory_bytes=2**20))
+    for ts in range(10, 100, 10):
+        for stream in ("s0", "s1", "s2", "s3"):
+            host.hear("site", data(chunk(ts // 10 - 1, [(ts, 1)]), stream))
+        host.work()
+        host.wait(INTERVAL_MS)
+        assert acknowledged(host) >= Counter(["s0", "s1", "s2", "s3"])
+
+
+def test_of_many_replicas_each_is_told_of_within_some_intervals() -> None:
+    host = crowded()
+    counted = Counter[str]()
+    for _ in range(MOST_TURNS):
+        host.wait(INTERVAL_MS)
+        told = host.sent_to("two", Control)
+        counted.update(fragment for control in told for fragment in control.epochs)
+    assert counted.keys() == {f"f{n}" for n in range(MANY)}
+    assert max(counted.values()) <= 2
+
+
+def test_a_new_epoch_is_told_in_the_next_interval() -> None:
+    host = crowded()
+    for number in range(4):
+        host.core.replica_manager.replicas[f"f{number}"].replica.epoch = 7
+        host.wait(INTERVAL_MS)
+        told = [c.epochs.get(f"f{number}") for c in host.sent_to("two", Control)]
+        assert 7 in told
+
+
+def test_a_host_that_is_sent_something_anyway_is_sent_no_heartbeat_beside_it() -> None:
+    host = crowded()
+    host.core.prober.use(("two",), {})
+    host.wait(100 * SETTINGS.heartbeat_ms)
+    told = host.sent_to("two", object)
+    probes = sum(isinstance(each, Ping) for each in told)
+    assert probes > 10
+    # Every other heartbeat carries acknowledgements, and is sent in any case.
+    assert len(told) <= 100 + probes / 2 + 2
