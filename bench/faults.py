@@ -29,6 +29,7 @@ from bench.silence import STEADY_S, longest_silence_ms
 from orchestrator.clock import OFFSET_FILE
 from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import ClusterView, read_view
+from orchestrator.drills.processes import full_disk, host_process, suspended, zookeeper_process
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
 from orchestrator.records import FragmentRecord
@@ -49,8 +50,6 @@ PAUSE_S = 5.0
 BETWEEN_KILLS_S = 2.0
 STORE_AWAY_S = 30.0
 DISK_FULL_S = 10.0
-FULL_BYTES = 100
-"""A file may not grow beyond this while the disk is full; a write that crosses it is cut short."""
 HEAL_TIMEOUT_S = 120.0
 HOUR_S = 3600
 ELSEWHERE = "elsewhere"
@@ -93,10 +92,8 @@ class Faults:
 
     def primary_paused(self) -> None:
         """The host of the primary is stopped for 5 s, and goes on."""
-        host = psutil.Process(read_view(self.store).nodes[self.fragment().primary.node].record.pid)
-        host.suspend()
-        time.sleep(PAUSE_S)
-        host.resume()
+        with suspended(host_process(read_view(self.store), self.fragment().primary.node)):
+            time.sleep(PAUSE_S)
 
     def two_executors(self) -> None:
         """The executor of the secondary is killed, and 2 s later that of the primary."""
@@ -110,25 +107,16 @@ class Faults:
         """ZooKeeper does not answer for 30 s; meanwhile the executor of the primary is killed."""
         primary = self.fragment().primary.node
         executor = self._process(primary)
-        server = next(p for p in psutil.process_iter() if _is_zookeeper(p))
-        server.suspend()
-        try:
+        with suspended(zookeeper_process(os.getpid())):
             time.sleep(STEADY_S)
             self.ended.add(primary)
             executor.kill()
             time.sleep(STORE_AWAY_S - STEADY_S)
-        finally:
-            server.resume()
 
     def disk_full(self) -> None:
         """The process of the output's site can write nothing to its files for 10 s."""
-        site = psutil.Process(read_view(self.store).nodes[EXIT].record.pid)
-        soft, hard = site.rlimit(psutil.RLIMIT_FSIZE)
-        site.rlimit(psutil.RLIMIT_FSIZE, (FULL_BYTES, hard))
-        try:
+        with full_disk(host_process(read_view(self.store), EXIT)):
             time.sleep(DISK_FULL_S)
-        finally:
-            site.rlimit(psutil.RLIMIT_FSIZE, (soft, hard))
 
     def clock_ahead(self) -> None:
         """The wall clock is set an hour ahead, and both sites are killed."""
@@ -149,7 +137,7 @@ class Faults:
     def _process(self, node: str) -> psutil.Process:
         """A site's host, or the Java process of an executor, with which its host ends."""
         view = read_view(self.store)
-        host = psutil.Process(view.nodes[node].record.pid)
+        host = host_process(view, node)
         if node not in view.executors:
             return host
         # The host is a child of a Python daemon, whose parent is the executor's Java process.
@@ -159,11 +147,6 @@ class Faults:
         """The record of the only fragment."""
         (found,) = read_view(self.store).fragments.values()
         return found.record
-
-
-def _is_zookeeper(process: psutil.Process) -> bool:
-    ours = os.getpid() in (p.pid for p in process.parents())
-    return ours and "QuorumPeerMain" in " ".join(process.cmdline())
 
 
 KINDS: Mapping[str, tuple[Callable[[Faults], None], int]] = {

@@ -43,7 +43,11 @@ QUICK = {
 }
 """Folder → tests that should notice a breakage there."""
 
-SLOW = ("tests/simulation/test_faults.py", "tests/simulation/test_link_cuts.py")
+SLOW = (
+    "tests/simulation/test_faults.py",
+    "tests/simulation/test_link_cuts.py",
+    "tests/simulation/test_back_pressure.py",
+)
 """Tests for breakages that the quick ones do not notice."""
 
 LIMIT_S = 300.0

@@ -42,7 +42,16 @@ if TYPE_CHECKING:
     )
     from orchestrator.api.connection import Cluster, connect
     from orchestrator.api.demo import Demo, Example, Verdict
-    from orchestrator.api.drilling import DrillDocument, DrillReport, drill, drills
+    from orchestrator.api.drilling import (
+        DrillDocument,
+        DrillRecord,
+        DrillReport,
+        DrillRun,
+        drill,
+        drill_records,
+        drills,
+        run_all,
+    )
     from orchestrator.api.lifecycle import DownDocument, UpDocument, down, serve, up
     from orchestrator.api.loads import FragmentCost, PlaceLoad
     from orchestrator.api.mapping import CoordinateMap, Flow, Place, coordinate_map
@@ -89,7 +98,10 @@ MODULES = {
         *("uncordon", "withdraw"),
     ),
     "api.demo": ("Demo", "Example", "Verdict"),
-    "api.drilling": ("DrillDocument", "DrillReport", "drill", "drills"),
+    "api.drilling": (
+        *("DrillDocument", "DrillRecord", "DrillReport", "DrillRun"),
+        *("drill", "drill_records", "drills", "run_all"),
+    ),
     "api.lifecycle": ("DownDocument", "UpDocument", "down", "serve", "up"),
     "api.metric_samples": ("MetricsDocument", "Sample", "exposition", "metrics"),
     "api.plans": ("FragmentPlan", "PlanDocument", "QueryPlan", "plan"),

@@ -1,32 +1,73 @@
-"""Failure drills: kill something on purpose, and measure the failover."""
+"""Failure drills: something fails on purpose while every output concerned is watched.
+
+A drill tells its blast radius first, and is refused if something would be lost. An observer then
+receives the outputs over the network, as a sink does. Lost and repeated tuples are counted from
+their sequence numbers; and where the site of an output keeps an archive on this machine, what it
+has kept is compared with what the observer saw, tuple by tuple and value by value.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
 from orchestrator.api.connection import Cluster
+from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import ClusterView, read_view
-from orchestrator.drills import kill_executor
-from orchestrator.drills.kill_executor import DrillFailed, choose_protected
-from orchestrator.drills.measurement import Failover, failover
-from orchestrator.errors import InvalidInput
+from orchestrator.deploy.context import ClusterContext
+from orchestrator.drills import disturbances, kill_executor
+from orchestrator.drills.blast import Blast, blast_radius
+from orchestrator.drills.disturbances import (
+    DISTURBANCES,
+    Acting,
+    Disturbance,
+    Disturbed,
+    aimed_at,
+)
+from orchestrator.drills.kill_executor import WAYS, DrillFailed, Killed, Way, choose_protected
+from orchestrator.drills.measurement import (
+    Differences,
+    Failover,
+    differences,
+    disturbance,
+    failover,
+)
+from orchestrator.errors import InvalidInput, Refused, VivaceError
 from orchestrator.host.events import Deliver
 from orchestrator.host.observer import Observer
 from orchestrator.progress import Progress, silent
+from orchestrator.records import HistoryEvent
+from orchestrator.sinks import DEFAULT, read_back
 from orchestrator.sinks.delivered import Delivered
+from orchestrator.store.protocol import StoreError
 from streams.chunk import stream_schema
 from topology.suggestions import nearest
 
 FLOW_TIMEOUT_S = 15.0
-"""How long to wait for the outputs to flow before anything is killed."""
+"""How long to wait for the outputs to flow before anything fails."""
 
 CALM_S = 1.0
-"""Watched before the kill and after everything is restored, so that tuples lost at either edge
+"""Watched before the fault and after everything is restored, so that tuples lost at either edge
 would show."""
+
+BREACH_S = 20.0
+"""A fault that lasts is ended at once if some output is silent for so long."""
+
+KEPT_TIMEOUT_S = 10.0
+"""How long the sites' archives may take to have what the observer saw."""
+
+PASSED, FAILED = "drill passed", "drill failed"
+"""Kinds of events in the history."""
+
+DRILLS: Mapping[str, Way | Disturbance] = {**WAYS, **DISTURBANCES}
+"""Name → drill, in the order in which all of them are run."""
 
 
 class DrillReport(Failover, frozen=True, kw_only=True):
@@ -35,13 +76,21 @@ class DrillReport(Failover, frozen=True, kw_only=True):
     Attributes
     ----------
     fragments
-        Those whose primary was killed.
+        Those whose primary failed.
     causes
         How the secondaries noticed.
     outputs
         Watched streams.
     tuples
         Of all watched outputs, while the drill ran.
+    blast
+        What it was known to hit before it was run.
+    compared
+        Outputs whose archives were compared with what the observer saw.
+    differing
+        Tuples that the observer and the archive have with different content.
+    aborted
+        Whether the fault was ended early, because an output was silent for too long.
     """
 
     drill: str
@@ -49,6 +98,19 @@ class DrillReport(Failover, frozen=True, kw_only=True):
     causes: tuple[str, ...]
     outputs: tuple[str, ...]
     tuples: int
+    blast: Blast
+    compared: tuple[str, ...] = ()
+    differing: int = 0
+    aborted: bool = False
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Promises that were not kept, each in a phrase."""
+        more = {
+            f"{self.differing} tuples differ in the archive": self.differing > 0,
+            "the fault was ended early, because an output was silent for too long": self.aborted,
+        }
+        return (*super().failures, *(failure for failure, failed in more.items() if failed))
 
 
 class DrillDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,91 +120,287 @@ class DrillDocument(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
 
+class DrillRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """When a drill was last run, as the history says.
+
+    Attributes
+    ----------
+    at_us
+        Cluster clock, µs; None: it never was, or longer ago than the history goes.
+    passed
+        Whether everything that was promised held the last time.
+    runs, failed
+        How often it was run, and failed.
+    """
+
+    name: str
+    at_us: int | None = None
+    passed: bool | None = None
+    detail: str = ""
+    runs: int = 0
+    failed: int = 0
+
+
 def drills() -> tuple[DrillDocument, ...]:
     """The drills there are."""
-    what = (kill_executor.__doc__ or "").split("\n", 1)[0].split(": ", 1)[-1]
-    return (DrillDocument(name=kill_executor.NAME, what=what),)
+    return tuple(DrillDocument(name=each.name, what=each.what) for each in DRILLS.values())
+
+
+def drill_records(cluster: Cluster) -> tuple[DrillRecord, ...]:
+    """What was drilled when, and what never was."""
+    found = {name: DrillRecord(name=name) for name in DRILLS}
+    for entry in cluster.store.history():
+        event = entry.event
+        if event.kind not in (PASSED, FAILED):
+            continue
+        before = found.get(event.subject, DrillRecord(name=event.subject))
+        found[event.subject] = DrillRecord(
+            name=event.subject,
+            at_us=event.at_us,
+            passed=event.kind == PASSED,
+            detail=event.detail,
+            runs=before.runs + 1,
+            failed=before.failed + (event.kind == FAILED),
+        )
+    return tuple(found.values())
 
 
 def drill(
-    cluster: Cluster, name: str, target: str | None = None, on_progress: Progress = silent
+    cluster: Cluster,
+    name: str,
+    target: str | None = None,
+    on_progress: Progress = silent,
+    *,
+    force: bool = False,
 ) -> DrillReport:
     """Run a drill while watching every output it bears on.
 
     Parameters
     ----------
     target
-        A fragment, whose primary is hit, or a node; None: the drill chooses.
+        What is hit: a fragment, whose primary it is, or a node; a stream, an output or a site.
+        None: the drill chooses.
+    force
+        Run it although something would be lost.
 
     Raises
     ------
     InvalidInput
         There is no such drill.
     Refused
-        There is no such target, or hitting it would lose state.
+        There is no such target, or hitting it would lose something.
     DrillFailed
         The outputs do not flow, nobody takes over, or redundancy is not restored in time.
     """
     if name not in DRILLS:
         raise InvalidInput("command line", "NAME", name, "is no drill", nearest(name, DRILLS))
-    return DRILLS[name](cluster, target, on_progress)
-
-
-def _kill_executor(cluster: Cluster, target: str | None, on_progress: Progress) -> DrillReport:
-    """Kill the executor of a fragment's primary while watching every output that depends on it."""
-    chosen = choose_protected(cluster.store, target, on_progress)
+    chosen = DRILLS[name]
+    if isinstance(chosen, Way):
+        nodes = [choose_protected(cluster.store, target, on_progress).node]
+    else:
+        nodes = list(filter(None, [aimed_at(read_view(cluster.store), chosen, target)]))
     view = read_view(cluster.store)
-    outputs = _outputs(view, chosen.fragments)
-    deliveries: dict[str, list[Deliver]] = {stream: [] for stream in outputs}
+    blast = blast_radius(view, nodes)
+    on_progress("blast radius", blast.summary)
+    if blast.would_lose and not force:
+        raise Refused(
+            f"drill {name}", "target", ", ".join(blast.nodes),
+            f"would lose {'; '.join(blast.would_lose)}",
+            "Run it with --force if that is what you want to see.", {},
+        )  # fmt: skip
+    try:
+        report = _watched(cluster, view, chosen, blast, on_progress)
+    except DrillFailed as error:
+        _note(cluster, FAILED, name, str(error))
+        raise
+    detail = "; ".join(report.failures) or (
+        f"recovery {report.recovery_ms:.0f} of {report.bound_ms:.0f} ms, lost 0, repeated 0"
+    )
+    _note(cluster, FAILED if report.failures else PASSED, name, detail)
+    return report
 
-    def watch(at_most_s: float, until: Callable[[], bool] = lambda: False) -> None:
+
+def _note(cluster: Cluster, kind: str, name: str, detail: str) -> None:
+    """Keep the result of a drill in the history."""
+    at_us = cluster_now_us(read_view(cluster.store).cluster_clocks)
+    cluster.store.append_history(HistoryEvent(at_us=at_us, kind=kind, subject=name, detail=detail))
+
+
+class _Watch:
+    """All that an observer is delivered of some outputs."""
+
+    def __init__(self, observer: Observer, outputs: Sequence[str]) -> None:
+        self.deliveries: dict[str, list[Deliver]] = {stream: [] for stream in outputs}
+        self._observer = observer
+        self._heard_s = dict.fromkeys(outputs, time.monotonic())
+
+    def go_on(self, at_most_s: float, until: Callable[[], bool] = lambda: False) -> None:
+        """Watch for some time, or until something holds."""
         end = time.monotonic() + at_most_s
-        while not until() and time.monotonic() < end:
-            for delivery in observer.poll(0.1):
-                deliveries[delivery.stream].append(delivery)
+        while not until() and (now_s := time.monotonic()) < end:
+            for delivery in self._observer.poll(0.1):
+                self.deliveries[delivery.stream].append(delivery)
+                self._heard_s[delivery.stream] = now_s
+
+    @property
+    def silent_s(self) -> float:
+        """How long the output that has been silent longest has been so."""
+        return time.monotonic() - min(self._heard_s.values())
+
+    def await_flow(self) -> None:
+        """Watch until something has come of each output."""
+        self.go_on(FLOW_TIMEOUT_S, lambda: all(self.deliveries.values()))
+        if waiting := [stream for stream, seen in self.deliveries.items() if not seen]:
+            raise DrillFailed(
+                f"no result of {', '.join(waiting)} came within {FLOW_TIMEOUT_S:.0f} s: "
+                "a drill needs streams that flow; has the replay ended?"
+            )
+
+
+def _watched(
+    cluster: Cluster,
+    view: ClusterView,
+    chosen: Way | Disturbance,
+    blast: Blast,
+    on_progress: Progress,
+) -> DrillReport:
+    """Have a drill's fault strike while every output that depends on it is watched."""
+    outputs = list(blast.outputs)
+    breach = threading.Event()
+
+    def act() -> Killed | Disturbed:
+        node = "".join(blast.nodes)
+        if isinstance(chosen, Way):
+            return kill_executor.run(cluster.store, node, on_progress, chosen)
+        pid = _cluster_pid(cluster)
+        acting = Acting(view=view, node=node, cluster_pid=pid, breach=breach)
+        return disturbances.run(chosen, cluster.store, acting, on_progress)
 
     with (
         Observer(cluster.reach, outputs, _region(view, outputs)) as observer,
         ThreadPoolExecutor(1, thread_name_prefix="drill") as pool,
     ):
         on_progress("watch", f"outputs {', '.join(outputs)}")
-        watch(FLOW_TIMEOUT_S, lambda: all(deliveries.values()))
-        if waiting := [stream for stream, seen in deliveries.items() if not seen]:
-            raise DrillFailed(
-                f"no result of {', '.join(waiting)} came within {FLOW_TIMEOUT_S:.0f} s: "
-                "a drill needs streams that flow; has the replay ended?"
-            )
-        watch(CALM_S)
-        killing = pool.submit(kill_executor.run, cluster.store, chosen.node, on_progress)
-        watch(float("inf"), killing.done)
-        killed = killing.result()
-        watch(CALM_S)
+        watch = _Watch(observer, outputs)
+        watch.await_flow()
+        watch.go_on(CALM_S)
+        acted = pool.submit(act)
+        while not acted.done():
+            watch.go_on(CALM_S, acted.done)
+            if watch.silent_s > BREACH_S:
+                breach.set()
+        found = acted.result()
+        watch.go_on(CALM_S)
     columns = view.dataflow.columns
-    delivered = [
-        Delivered.from_deliveries(each, stream_schema(dict(columns[stream])))
-        for stream, each in deliveries.items()
-    ]
+    delivered = {
+        stream: Delivered.from_deliveries(each, stream_schema(dict(columns[stream])))
+        for stream, each in watch.deliveries.items()
+    }
+    if isinstance(found, Killed):
+        measured = failover(found, delivered.values())
+    else:
+        measured = disturbance(found, blast, delivered.values())
+    compared = _compared(cluster, view, delivered)
+    figures = msgspec.structs.asdict(measured)
+    figures["lost"] += sum(each.lost for each in compared.values())
+    figures["repeated"] += sum(each.repeated for each in compared.values())
     return DrillReport(
-        drill=kill_executor.NAME,
-        fragments=killed.target.fragments,
-        causes=tuple(sorted(set(killed.causes))),
+        drill=chosen.name,
+        fragments=blast.primaries,
+        causes=tuple(sorted(set(found.causes))) if isinstance(found, Killed) else (),
         outputs=tuple(outputs),
-        tuples=sum(one.rows.num_rows for one in delivered),
-        **msgspec.structs.asdict(failover(killed, delivered)),
+        tuples=sum(one.rows.num_rows for one in delivered.values()),
+        blast=blast,
+        compared=tuple(compared),
+        differing=sum(each.differing for each in compared.values()),
+        aborted=breach.is_set(),
+        **figures,
     )
 
 
-DRILLS = {kill_executor.NAME: _kill_executor}
-"""Name → drill."""
+def _compared(
+    cluster: Cluster, view: ClusterView, delivered: Mapping[str, Delivered]
+) -> dict[str, Differences]:
+    """Output → how what its archive has kept differs from what was observed.
+
+    Outputs whose archives are not on this machine are left out.
+    """
+    sinks = {s: spec for q in view.query_records.values() for s, spec in q.sinks.items()}
+    found: dict[str, Differences] = {}
+    for stream, observed in delivered.items():
+        if sinks.get(stream, DEFAULT).driver != DEFAULT.driver:
+            continue
+        kept = _kept(cluster, stream, int(observed.completed_column("watermark_ms")[-1]))
+        if kept is not None:
+            found[stream] = differences(observed, kept)
+    return found
 
 
-def _outputs(view: ClusterView, fragments: tuple[str, ...]) -> list[str]:
-    """Outputs of the queries whose fragments are hit, or of all queries if none is."""
-    hit = {view.fragments[name].record.query for name in fragments} or set(view.queries)
-    return [s for q in sorted(hit) for s in view.query_records[q].outputs]
+def _kept(cluster: Cluster, stream: str, until_ms: int) -> Delivered | None:
+    """What the archive of an output has kept, once that reaches a timestamp; None without one.
+
+    Raises
+    ------
+    DrillFailed
+        The site keeps nothing more.
+    """
+    folder = _archive(cluster)
+    if folder is None:
+        return None
+    give_up = time.monotonic() + KEPT_TIMEOUT_S
+    while time.monotonic() < give_up:
+        with suppress(FileNotFoundError):
+            kept = read_back(folder, stream)
+            ends_ms = kept.completed_column("watermark_ms")
+            if len(ends_ms) and ends_ms[-1] >= until_ms:
+                return kept
+        time.sleep(0.2)
+    raise DrillFailed(
+        f"the archive of {stream} has not come as far as an observer within {KEPT_TIMEOUT_S:.0f} s"
+    )
+
+
+def _archive(cluster: Cluster) -> Path | None:
+    reach = cluster.reach
+    folder = reach.archive if isinstance(reach, ClusterContext) else None
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def _cluster_pid(cluster: Cluster) -> int:
+    """The process that runs the cluster: another one, or this one."""
+    return cluster.reach.pid if isinstance(cluster.reach, ClusterContext) else os.getpid()
 
 
 def _region(view: ClusterView, outputs: list[str]) -> str:
     """Region of the site where the first output is delivered: the drill observes from there."""
     sites = [q.outputs[outputs[0]] for q in view.query_records.values() if outputs[0] in q.outputs]
     return next((view.nodes[site].record.region for site in sites if site in view.nodes), "")
+
+
+class DrillRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One drill of a series: its report, or why there is none."""
+
+    drill: str
+    report: DrillReport | None = None
+    problem: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything that was promised held."""
+        return self.report is not None and not self.report.failures
+
+
+def run_all(
+    cluster: Cluster, on_progress: Progress = silent, *, force: bool = False
+) -> tuple[DrillRun, ...]:
+    """Run every drill, one after the other; one that is refused or fails stops none."""
+    runs: list[DrillRun] = []
+    for name in DRILLS:
+        on_progress("drill", name)
+        try:
+            runs.append(
+                DrillRun(drill=name, report=drill(cluster, name, None, on_progress, force=force))
+            )
+        except (VivaceError, StoreError) as error:
+            runs.append(DrillRun(drill=name, problem=str(error)))
+    return tuple(runs)

@@ -1,17 +1,22 @@
-"""`vivace drill`: fail on purpose, and measure the failover."""
+"""`vivace drill`: fail on purpose, and measure the consequences."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
+from rich.console import Group
 from rich.table import Table
 
 from orchestrator import api
 from orchestrator.cli.invocation import EXIT_FAILED, ClusterOption, JsonOption, progress, show
-from orchestrator.cli.render.verdict import report_view
+from orchestrator.cli.render.drills import records_view, report_view, run_view
 
-app = typer.Typer(help="Failure drills: kill something on purpose, and measure the failover.")
+app = typer.Typer(help="Failure drills: something fails on purpose, and is measured.")
+
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Run it although something would be lost.")
+]
 
 
 @app.command("list")
@@ -31,20 +36,55 @@ def list_drills(as_json: JsonOption = False) -> None:
 
 @app.command("run")
 def run(
-    name: Annotated[str, typer.Argument(help="Which drill; `vivace drill list` names them.")],
+    name: Annotated[
+        str | None, typer.Argument(help="Which drill; `vivace drill list` names them.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Run all drills, one after the other.")
+    ] = False,
     target: Annotated[
         str | None,
-        typer.Option(help="A fragment (its primary is hit) or a node; default: a join."),
+        typer.Option(
+            help="A fragment (its primary is hit) or a node; a stream, an output or a site. "
+            "Default: a join, or the first site."
+        ),
     ] = None,
+    force: ForceOption = False,
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a drill on the running cluster. A drill that would lose state is refused.
+    """Run a drill on the running cluster. A drill that would lose something is refused.
 
     [bold]Example:[/] vivace drill run kill-executor --target alerts
     """
+    if (name is None) is not everything or (everything and target is not None):
+        raise api.InvalidInput(
+            "command line", "NAME", name or "--all", "is not one drill or all of them",
+            "Write the name of a drill, or --all alone.",
+        )  # fmt: skip
     with api.connect(cluster) as connected, progress("Drill") as line:
-        report = api.drill(connected, name, target, line.tell)
-    show(report, as_json, lambda: report_view(report))
-    if report.failures:
+        if name is not None:
+            report = api.drill(connected, name, target, line.tell, force=force)
+            runs = None
+        else:
+            report, runs = None, api.run_all(connected, line.tell, force=force)
+    if report is not None:
+        show(report, as_json, lambda: report_view(report))
+        failed = bool(report.failures)
+    else:
+        assert runs is not None, "one drill was run, or all"
+        show(runs, as_json, lambda: Group(*map(run_view, runs)))
+        failed = not all(each.passed for each in runs)
+    if failed:
         raise typer.Exit(EXIT_FAILED)
+
+
+@app.command("report")
+def report(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
+    """Tell what was drilled when, with which result, and what never was.
+
+    [bold]Example:[/] vivace drill report
+    """
+    with api.connect(cluster) as connected:
+        records = api.drill_records(connected)
+    show(records, as_json, lambda: records_view(records))

@@ -1,22 +1,31 @@
-"""The drill `kill-executor`: SIGKILL to the executor that runs a fragment's primary.
+"""Drills that fail the executor of a fragment's primary.
 
-The whole executor dies at once, its Java process and the host in it, as if its machine had failed.
+`kill-executor`: the whole executor dies at once, its Java process and the host in it, as if its
+machine had failed. `kill-python-worker`: only the host dies, as of a bug or for want of memory.
+`hang`: the host is stopped for some seconds, and no connection breaks.
+
 The secondary must then take over, and output must resume within the recovery bound, with no tuple
-lost or repeated. Spark must bring the node back, so that the fragment has a secondary again.
+lost or repeated. Spark must bring the node back, so that the fragment has a secondary again. A host
+that hung steps down when it goes on.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+
+import psutil
 
 from orchestrator.control.audit_events import RESTORED
 from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.dataflow import Fragment
 from orchestrator.control.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.view import ClusterView, read_view
+from orchestrator.drills.processes import suspended
 from orchestrator.errors import Refused, VivaceError
 from orchestrator.progress import Progress
 from orchestrator.spark.hosts.executors import kill_executor as sigkill
@@ -25,6 +34,8 @@ from streams.compiler import compile_statement
 from streams.language import parse
 
 NAME = "kill-executor"
+
+HANG_S = 5.0
 
 HEAL_TIMEOUT_S = 90.0
 """How long a takeover, and then healing, may take: Spark starts another executor in about ten
@@ -44,6 +55,57 @@ class DrillFailed(VivaceError):
 
 class Unprotected(Refused):
     """The executor to be killed runs a primary without a warm secondary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How an executor fails.
+
+    Attributes
+    ----------
+    strike
+        Carries it out on the host's process, and returns when the fault is over.
+    ends_host
+        Whether the node comes back with another host.
+    """
+
+    name: str
+    what: str
+    strike: Callable[[int], object]
+    ends_host: bool = True
+
+
+def _kill_host(host_pid: int) -> None:
+    os.kill(host_pid, signal.SIGKILL)
+
+
+def _hang(host_pid: int) -> None:
+    with suspended(psutil.Process(host_pid)):
+        time.sleep(HANG_S)
+
+
+KILL_EXECUTOR = Way(
+    name=NAME, what="SIGKILL to the executor that runs a fragment's primary", strike=sigkill
+)
+
+WAYS: Mapping[str, Way] = {
+    way.name: way
+    for way in (
+        KILL_EXECUTOR,
+        Way(
+            name="kill-python-worker",
+            what="SIGKILL to the host in the executor of a fragment's primary",
+            strike=_kill_host,
+        ),
+        Way(
+            name="hang",
+            what=f"the host of a fragment's primary is stopped for {HANG_S:g} s (SIGSTOP)",
+            strike=_hang,
+            ends_host=False,
+        ),
+    )
+}
+"""Name → drill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +239,9 @@ def _joins(fragment: Fragment) -> bool:
     return compile_statement(statement, fragment.inputs).joins
 
 
-def run(store: Store, target: str | None, on_progress: Progress) -> Killed:
+def run(
+    store: Store, target: str | None, on_progress: Progress, way: Way = KILL_EXECUTOR
+) -> Killed:
     """Kill an executor and wait until everything is protected again.
 
     Raises
@@ -191,7 +255,7 @@ def run(store: Store, target: str | None, on_progress: Progress) -> Killed:
     on_progress("kill", f"{chosen.node}, primary of {', '.join(chosen.fragments) or 'nothing'}")
     clocks = read_view(store).cluster_clocks
     killed_us = cluster_now_us(clocks)
-    sigkill(chosen.host_pid)
+    way.strike(chosen.host_pid)
     view = _await(
         store,
         lambda v: all(_taken_over(v, name, chosen) for name in chosen.fragments),
@@ -201,7 +265,7 @@ def run(store: Store, target: str | None, on_progress: Progress) -> Killed:
     on_progress("took over", ", ".join(sorted(survivors)))
     _await(
         store,
-        lambda v: _restored(v, chosen),
+        lambda v: _restored(v, chosen, way),
         f"redundancy is not restored after the loss of {chosen.node}",
     )
     killed = Killed.recorded(chosen, killed_us, cluster_now_us(clocks), view)
@@ -225,11 +289,11 @@ def _taken_over(view: ClusterView, name: str, target: Target) -> bool:
     return found is not None and found.record.primary.incarnation != target.incarnation
 
 
-def _restored(view: ClusterView, target: Target) -> bool:
+def _restored(view: ClusterView, target: Target, way: Way) -> bool:
     back = view.nodes.get(target.node)
     return (
         back is not None
-        and back.record.incarnation != target.incarnation
+        and (back.record.incarnation != target.incarnation or not way.ends_host)
         and bool(view.fragments)
         and all(view.protected(found.record) for found in view.fragments.values())
     )

@@ -13,6 +13,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from orchestrator.drills.blast import Blast
+from orchestrator.drills.disturbances import Disturbed
 from orchestrator.drills.kill_executor import DrillFailed, Killed
 from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered
 from streams.chunk import NO_WATERMARK, TIMESTAMP
@@ -195,3 +197,86 @@ def longest_silence(arrived_us: IntArray, begin_us: int, end_us: int) -> Silence
     gaps = np.diff(touched)
     longest = int(np.argmax(gaps))
     return Silence(gap_ms=float(gaps[longest]) / 1000, ended_us=int(touched[longest + 1]))
+
+
+def disturbance(disturbed: Disturbed, blast: Blast, delivered: Collection[Delivered]) -> Failover:
+    """Measure a disturbance at the outputs: the longest silence until everything was restored.
+
+    If streams had no source for a while, the bound counts from when they had one again.
+
+    Raises
+    ------
+    DrillFailed
+        If an output did not come back at all.
+    """
+    gaps_ms: list[float] = []
+    for one in delivered:
+        arrived_us: IntArray = np.sort(one.completed_column("arrived_us"))
+        silence = longest_silence(arrived_us, disturbed.struck_us, disturbed.restored_us)
+        if silence is None or arrived_us[-1] < disturbed.over_us:
+            raise DrillFailed("no result came after the fault")
+        gaps_ms.append(silence.gap_ms)
+    faults = [sequence_faults(one) for one in delivered]
+    away_us = disturbed.over_us - disturbed.struck_us if disturbed.ended_sources else 0
+    longest_ms = max(gaps_ms, default=0.0)
+    return Failover(
+        killed_node=", ".join(blast.nodes),
+        detection_ms=0.0,
+        recovery_ms=longest_ms,
+        gap_ms=longest_ms,
+        bound_ms=blast.bound_ms + away_us / 1000,
+        lost=sum(fault.lost for fault in faults),
+        repeated=sum(fault.repeated for fault in faults),
+        completed_timestamps=sum(one.completed_timestamps.num_rows for one in delivered),
+        redundancy_restored_s=(disturbed.restored_us - disturbed.struck_us) / 1e6,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """How what a sink has kept differs from what an observer was delivered meanwhile.
+
+    Attributes
+    ----------
+    lost
+        Tuples that only one of the two has.
+    repeated
+        Tuples that the sink has kept again.
+    differing
+        Tuples of the same number with other content.
+    """
+
+    lost: int
+    repeated: int
+    differing: int
+
+
+def differences(observed: Delivered, kept: Delivered) -> Differences:
+    """Compare two deliveries of a stream, number by number and value by value.
+
+    Only timestamps count that both have completed, and that came after the observer's first ones:
+    what it was sent before, it may have got in part.
+    """
+    ends_ms = [one.completed_column("watermark_ms") for one in (observed, kept)]
+    if not all(len(each) for each in ends_ms):
+        return Differences(lost=0, repeated=0, differing=0)
+    after_ms, until_ms = int(ends_ms[0][0]), min(int(each[-1]) for each in ends_ms)
+    seen, held = (_numbered(one.rows, after_ms, until_ms) for one in (observed, kept))
+    here, there = dict(seen), dict(held)
+    return Differences(
+        lost=len(here.keys() ^ there.keys()),
+        repeated=len(held) - len(there),
+        differing=sum(here[key] != there[key] for key in here.keys() & there.keys()),
+    )
+
+
+def _numbered(
+    rows: pa.Table, after_ms: int, until_ms: int
+) -> list[tuple[tuple[int, int], tuple[object, ...]]]:
+    """Number and content of the tuples with timestamps in a range."""
+    timestamps = _column(rows, TIMESTAMP)
+    chosen = rows.filter(pa.array((timestamps > after_ms) & (timestamps <= until_ms)))
+    return [
+        ((row.pop(GENERATION), row.pop(SEQUENCE)), tuple(row.values()))
+        for row in chosen.to_pylist()
+    ]

@@ -107,6 +107,13 @@ def test_up_apply_status_tail_drill_down(
     assert report["gap_ms"] > 0
     assert report["redundancy_restored_s"] > 0
     assert report["killed_node"] in {"n1", "n2", "n3"}
+    assert (report["compared"], report["differing"]) == (["pairs", "pair_counts"], 0)
+
+    report = json.loads(ok(vivace, "drill", "run", "kill-sink-site", "--json"))
+    assert (report["lost"], report["repeated"], report["differing"]) == (0, 0, 0)
+    records = json.loads(ok(vivace, "drill", "report", "--json"))
+    runs = {each["name"]: each["runs"] for each in records}
+    assert (runs["kill-executor"], runs["kill-sink-site"], runs["hang"]) == (1, 1, 0)
 
     for sites, hours in ((("west-site",), 1), (("exit",), -1), (("west-site", "exit"), 0)):
         # As if the machine's clock had been set before they start again.

@@ -57,3 +57,8 @@ def count(value: int) -> str:
 def clock(at_us: int) -> str:
     """A moment of the cluster's clock as this machine's time of day."""
     return datetime.fromtimestamp(at_us / 1e6).strftime("%H:%M:%S.%f")[:-3]
+
+
+def moment(at_us: int) -> str:
+    """The same with its date, in whole seconds."""
+    return datetime.fromtimestamp(at_us / 1e6).strftime("%Y-%m-%d %H:%M:%S")

@@ -52,8 +52,9 @@ def test_targets_of_make_exist(page: Path) -> None:
 @pytest.mark.parametrize("block", [_verdict, _drill], ids=["demo", "drill"])
 def test_figures_of_a_verdict_are_those_that_are_printed(block: re.Pattern[str]) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    render = ROOT / "orchestrator" / "cli" / "render" / "verdict.py"
-    printed = re.findall(r'^\s+\(?\s*"([a-z, ]+)",', render.read_text(encoding="utf-8"), re.M)
+    render = ROOT / "orchestrator" / "cli" / "render"
+    code = "".join((render / name).read_text("utf-8") for name in ("verdict.py", "drills.py"))
+    printed = re.findall(r'^\s+\(?\s*"([a-z, ]+)",', code, re.M)
     (shown,) = block.findall(text)
     labels = [line[:21].strip() for line in shown.splitlines() if line[:21].strip()[:1].isalpha()]
     assert len(labels) >= 8

@@ -70,10 +70,16 @@ def test_help_of_drills_shows_an_example(capsys: pytest.CaptureFixture[str], ver
 
 def test_drills_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["drill", "list", "--json"]) == 0
-    (drill,) = json.loads(capsys.readouterr().out)
-    assert drill["name"] == "kill-executor"
+    names = [drill["name"] for drill in json.loads(capsys.readouterr().out)]
+    assert names[:3] == ["kill-executor", "kill-python-worker", "hang"]
     assert run(["drill", "list"]) == 0
     assert "kill-executor" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["hang", "--all"], ["--all", "--target", "n1"]])
+def test_one_drill_is_run_or_all(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["drill", "run", *words]) == 2
+    assert "is not one drill or all of them" in capsys.readouterr().err
 
 
 def test_nothing_asked_lists_all_verbs(capsys: pytest.CaptureFixture[str]) -> None:

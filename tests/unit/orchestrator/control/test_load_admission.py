@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.control.admission import Admission, admit
 from orchestrator.control.measured_load import MACHINE_SHARE, NODE_SHARE
-from orchestrator.control.planning.utilisation import SITE_US, Place
+from orchestrator.control.planning.utilisation import SITE_US, Place, room_cores
 from orchestrator.control.planning.workload import HOST_CORES, OVERHEAD_US
 from orchestrator.errors import Refused
 from orchestrator.manifest import Manifests, QueryManifest
@@ -355,3 +355,22 @@ def test_what_a_deleted_query_took_is_free_before_it_is_no_longer_measured(
     cluster.settle_coordinator()
     after = place(admit(cluster.view()), "machine-0")
     assert after.used_cores < 1.35 - 2 * 0.2
+
+
+def test_a_refused_query_stands_in_no_other_s_way(cluster: ObedientCluster) -> None:
+    """The leader plans both in one decision."""
+    queries = (heavy("a_heavy", 250.0), heavy("b_small", 5.0))
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=queries))
+    cluster.settle()
+    assert {found.record.query for found in cluster.view().fragments.values()} == {"b_small"}
+    (problem,) = cluster.coordination.problems
+    assert "a_heavy" in problem
+
+
+def test_a_host_has_no_more_room_than_its_machine(cluster: ObedientCluster) -> None:
+    for host in cluster.hosts.values():
+        host.tell(load=HostLoad(cores=0.15, evaluating_cores=0.0))
+    room = room_cores(admit(cluster.view()).places)
+    assert set(room) == cluster.hosts.keys()
+    for cores in room.values():
+        assert cores == pytest.approx(MACHINE_SHARE * PROCESSORS - 9 * 0.15)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from orchestrator.drills.blast import Blast
+from orchestrator.drills.disturbances import Disturbed
 from orchestrator.drills.measurement import (
+    Differences,
     SequenceFaults,
     Silence,
+    differences,
+    disturbance,
     longest_silence,
     sequence_faults,
 )
@@ -144,3 +151,49 @@ def test_longest_silence_that_touches_a_time(begin_us: int, end_us: int, expecte
 def test_no_silence_without_two_arrivals() -> None:
     assert longest_silence(np.array([], dtype=np.int64), 0, 10) is None
     assert longest_silence(np.array([5]), 0, 10) is None
+
+
+def kept(*numbers: int, first_ms: int = 10) -> Delivered:
+    """One tuple of the value of its number at each timestamp; the numbers may jump or repeat."""
+    deliveries: list[Deliver] = []
+    for at, number in enumerate(numbers):
+        one = chunk(number, [(first_ms + 10 * at, 1)])
+        deliveries.append(Deliver(stream="s", epoch=1, chunk=one, lost=0, arrived_us=at))
+    return Delivered.from_deliveries(deliveries, schema)
+
+
+def test_deliveries_that_agree_do_not_differ() -> None:
+    none = Differences(lost=0, repeated=0, differing=0)
+    assert differences(kept(0, 1, 2, 3), kept(0, 1, 2, 3)) == none
+    # The observer came later, and the archive has gone on.
+    assert differences(kept(1, 2, first_ms=20), kept(0, 1, 2, 3)) == none
+    assert differences(kept(), kept(0)) == none
+
+
+def test_a_tuple_that_only_one_delivery_has_is_lost() -> None:
+    assert differences(kept(0, 1, 2, 3), kept(0, 1, 3, 4)).lost == 2
+
+
+def test_content_is_compared_not_only_numbers() -> None:
+    observed = kept(0, 1, 2)
+    rows: list[dict[str, int]] = observed.rows.to_pylist()
+    rows[1]["number"] = 7
+    changed = pa.Table.from_pylist(rows, schema=observed.rows.schema)
+    found = differences(observed, replace(observed, rows=changed))
+    assert found == Differences(lost=0, repeated=0, differing=1)
+
+
+def test_a_disturbance_is_measured_by_the_longest_silence_until_all_is_as_it_was() -> None:
+    blast = Blast(bound_ms=300.0)
+    struck = Disturbed(struck_us=0, over_us=400_000, restored_us=1_000_000)
+    arrived_us = [*range(-50_000, 200_001, 50_000), *range(650_000, 1_500_000, 50_000)]
+    deliveries = [
+        Deliver(stream="s", epoch=1, chunk=chunk(0, [(n, 0)]), lost=0, arrived_us=us)
+        for n, us in enumerate(arrived_us)
+    ]
+    delivered = [Delivered.from_deliveries(deliveries, schema)]
+    found = disturbance(struck, blast, delivered)
+    assert (found.recovery_ms, found.bound_ms) == (450.0, 300.0)
+    assert len(found.failures) == 1
+    away = disturbance(replace(struck, ended_sources=True), blast, delivered)
+    assert (away.bound_ms, away.failures) == (700.0, ())

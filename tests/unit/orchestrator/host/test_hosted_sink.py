@@ -184,5 +184,6 @@ def test_a_sink_that_keeps_nothing_is_said_until_it_keeps_everything() -> None:
     assert made.status(5_000_000).unkept_ms == 4000
     made.flushed(Durable(generation=1, position=Position(next_seq=1, watermark_ms=10)))
     assert made.status(5_000_000).unkept_ms == 2000
+    assert made.held_bytes == chunk(1, [(20, 1)]).size_bytes
     made.flushed(Durable(generation=1, position=Position(next_seq=2, watermark_ms=20)))
     assert made.status(5_000_000).unkept_ms == 0

@@ -1,0 +1,66 @@
+"""The results of drills."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator import api
+from orchestrator.cli.render.figures import against, count, moment, ms
+
+
+def report_view(report: api.DrillReport) -> RenderableType:
+    """A drill's report as a table, and one line that sums it up."""
+    table = Table(show_header=False, box=None, pad_edge=False, title_justify="left",
+                  title=f"Drill {report.drill}")  # fmt: skip
+    table.add_column(style="bold", min_width=20)
+    table.add_column()
+    rows: list[tuple[str, RenderableType]] = [
+        ("blast radius", report.blast.summary),
+    ]
+    if report.causes:
+        rows += [
+            ("killed", f"the executor of {report.killed_node}"),
+            ("primaries on it", ", ".join(report.fragments) or "none"),
+            ("noticed by", ", ".join(report.causes)),
+            ("detection", ms(report.detection_ms)),
+        ]
+    rows += [
+        ("recovery", against(report.recovery_ms, report.bound_ms)),
+        ("longest silence", ms(report.gap_ms)),
+        ("lost, repeated", f"{report.lost}, {report.repeated} of {count(report.tuples)} tuples"),
+        ("compared with", f"archives of {', '.join(report.compared)}" if report.compared else "–"),
+        ("differing tuples", count(report.differing)),
+        ("redundancy restored", f"after {report.redundancy_restored_s:.1f} s"),
+    ]
+    for name, value in rows:
+        table.add_row(name, value)
+    if report.failures:
+        return Group(table, Text(f"✗ {'; '.join(report.failures)}.", style="bold red"))
+    return Group(table, Text("✓ Nothing lost, nothing repeated, within the bound.", style="green"))
+
+
+def run_view(run: api.DrillRun) -> RenderableType:
+    """One drill of a series: its report, or why there is none."""
+    if run.report is not None:
+        return Group(report_view(run.report), Text())
+    return Text(f"✗ Drill {run.drill}: {run.problem}\n", style="bold red")
+
+
+def records_view(records: Sequence[api.DrillRecord]) -> RenderableType:
+    """What was drilled when."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("drill", "last run", "result", "runs", "failed", "detail"):
+        table.add_column(column)
+    for each in records:
+        if each.at_us is None:
+            table.add_row(each.name, "never", "–", "0", "0", "")
+            continue
+        result = Text("✓ passed", style="green") if each.passed else Text("✗ failed", style="red")
+        table.add_row(
+            each.name, moment(each.at_us), result, str(each.runs), str(each.failed), each.detail
+        )
+    return table

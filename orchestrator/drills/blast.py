@@ -1,0 +1,91 @@
+"""The blast radius of a drill: what it hits, and what it would lose, before it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from orchestrator.control.view import ClusterView
+
+
+class Blast(msgspec.Struct, frozen=True, kw_only=True):
+    """What a drill hits.
+
+    Attributes
+    ----------
+    nodes
+        Nodes and sites whose hosts fail; none if only ZooKeeper does.
+    primaries, secondaries
+        Fragments whose replicas fail, `<query>.<fragment>`.
+    streams
+        Streams that enter at a site that fails.
+    outputs
+        Outputs that are watched: of all queries that are hit, or of all queries if none is.
+    bound_ms
+        The tightest recovery bound among these queries.
+    unprotected
+        Fragments that another failure would harm until everything is restored.
+    would_lose
+        What would be lost, a phrase each. Such a drill is refused unless it is forced.
+    """
+
+    nodes: tuple[str, ...] = ()
+    primaries: tuple[str, ...] = ()
+    secondaries: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    bound_ms: float
+    unprotected: tuple[str, ...] = ()
+    would_lose: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """A line for people."""
+        parts = {
+            "nodes": self.nodes,
+            "primaries": self.primaries,
+            "secondaries": self.secondaries,
+            "streams": self.streams,
+            "outputs": self.outputs,
+            "unprotected meanwhile": self.unprotected,
+        }
+        told = [f"{what} {', '.join(names)}" for what, names in parts.items() if names]
+        return "; ".join([*told, f"bound {self.bound_ms:g} ms"])
+
+
+def blast_radius(view: ClusterView, nodes: Collection[str]) -> Blast:
+    """What the failure of the hosts of some nodes and sites hits; of ZooKeeper, if there is none.
+
+    While ZooKeeper is away, a first failure of each fragment is survived and nothing is healed.
+    """
+    records = {name: found.record for name, found in sorted(view.fragments.items())}
+    primaries = tuple(n for n, r in records.items() if r.primary.node in nodes)
+    secondaries = tuple(
+        n for n, r in records.items() if r.secondary is not None and r.secondary.node in nodes
+    )
+    streams = tuple(n for n, s in sorted(view.stream_records.items()) if s.site in nodes)
+    flow = view.dataflow
+    hit = {records[name].query for name in (*primaries, *secondaries)}
+    for name, query in view.query_records.items():
+        if set(query.outputs.values()) & set(nodes) or flow.entering_streams(name) & set(streams):
+            hit.add(name)
+    hit = hit or set(view.query_records)
+    bare = [n for n, r in records.items() if not view.protected(r)]
+    lost = [f"the state of {n}, which has no warm secondary" for n in bare if n in primaries]
+    lost += [
+        f"what would enter {name} meanwhile, because its source cannot resume"
+        for name in streams
+        if not view.stream_records[name].resumes
+    ]
+    weak = {*primaries, *secondaries, *bare} if nodes else set(records)
+    return Blast(
+        nodes=tuple(sorted(nodes)),
+        primaries=primaries,
+        secondaries=secondaries,
+        streams=streams,
+        outputs=tuple(s for name in sorted(hit) for s in view.query_records[name].outputs),
+        bound_ms=min((view.query_records[q].recovery_bound_ms for q in hit), default=float("inf")),
+        unprotected=tuple(sorted(weak)),
+        would_lose=tuple(lost),
+    )

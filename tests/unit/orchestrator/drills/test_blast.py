@@ -1,0 +1,100 @@
+"""What a drill would hit, and lose, is known before it is run."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from orchestrator.api import Cluster, drill_records, drills
+from orchestrator.api.drilling import FAILED, PASSED
+from orchestrator.deploy.context import ClusterContext
+from orchestrator.drills.blast import blast_radius
+from orchestrator.drills.disturbances import DISTURBANCES, aimed_at
+from orchestrator.errors import Refused
+from orchestrator.records import HistoryEvent, SourceSpec
+from tests.obedient_cluster import ObedientCluster, aircraft
+
+RECORDED = SourceSpec(driver="replay", resumable=True)
+
+
+def cluster_with(source: SourceSpec | None) -> ObedientCluster:
+    made, manifests = ObedientCluster(), aircraft()
+    streams = tuple(
+        msgspec.structs.replace(each, record=msgspec.structs.replace(each.record, source=source))
+        for each in manifests.streams
+    )
+    made.apply(msgspec.structs.replace(manifests, streams=streams))
+    made.settle()
+    return made
+
+
+@pytest.fixture
+def cluster() -> ObedientCluster:
+    return cluster_with(RECORDED)
+
+
+def test_a_node_that_fails_hits_its_replicas_and_their_outputs(cluster: ObedientCluster) -> None:
+    view = cluster.view()
+    node = view.fragments["proximity.alerts"].record.primary.node
+    blast = blast_radius(view, [node])
+    here = {n for n, f in view.fragments.items() if f.record.primary.node == node}
+    assert set(blast.primaries) == here
+    assert set(blast.unprotected) == {*blast.primaries, *blast.secondaries}
+    assert (blast.outputs, blast.bound_ms, blast.would_lose) == (("alerts",), 300.0, ())
+    for part in (node, "proximity.alerts", "bound 300 ms"):
+        assert part in blast.summary
+
+
+def test_a_fragment_without_a_warm_secondary_would_lose_its_state(
+    cluster: ObedientCluster,
+) -> None:
+    record = cluster.view().fragments["proximity.alerts"].record
+    assert record.secondary is not None
+    host = cluster.hosts[record.secondary.node]
+    host.cold = True
+    host.obey()
+    lost = blast_radius(cluster.view(), [record.primary.node]).would_lose
+    assert "the state of proximity.alerts, which has no warm secondary" in lost
+
+
+@pytest.mark.parametrize(("source", "loses"), [(RECORDED, False), (SourceSpec(driver="s"), True)])
+def test_a_source_that_cannot_resume_would_lose_what_enters(
+    source: SourceSpec, *, loses: bool
+) -> None:
+    blast = blast_radius(cluster_with(source).view(), ["north-receiver"])
+    assert (blast.streams, blast.outputs) == (("north",), ("alerts",))
+    assert bool(blast.would_lose) is loses
+
+
+def test_without_the_store_nothing_is_protected_a_second_time(cluster: ObedientCluster) -> None:
+    blast = blast_radius(cluster.view(), [])
+    assert set(blast.unprotected) == cluster.view().fragments.keys()
+    assert blast.would_lose == ()
+
+
+def test_disturbances_are_aimed_by_stream_output_or_site(cluster: ObedientCluster) -> None:
+    view = cluster.view()
+    source, sink = DISTURBANCES["kill-source-site"], DISTURBANCES["fill-disk"]
+    assert aimed_at(view, source, "south") == "south-receiver"
+    assert aimed_at(view, source, "south-receiver") == "south-receiver"
+    assert aimed_at(view, source, None) == "north-receiver"
+    assert aimed_at(view, sink, "alerts") == aimed_at(view, sink, None) == "control-centre"
+    assert aimed_at(view, DISTURBANCES["pause-zookeeper"], None) == ""
+    store = DISTURBANCES["kill-zookeeper"]
+    for drill, target in ((source, "alerts"), (sink, "paris"), (store, "x")):
+        with pytest.raises(Refused, match="There is:"):
+            aimed_at(view, drill, target)
+
+
+def test_the_record_tells_what_was_drilled_when_and_what_never_was(
+    cluster: ObedientCluster,
+) -> None:
+    store = cluster.server.connect()
+    for at_us, kind in ((5, FAILED), (7, PASSED)):
+        store.append_history(HistoryEvent(at_us=at_us, kind=kind, subject="hang", detail="so"))
+    reach = ClusterContext(cluster="c", pid=1, started_s=0.0, folder="")
+    records = {each.name: each for each in drill_records(Cluster(reach, store))}
+    assert records.keys() == {each.name for each in drills()}
+    hang, never = records["hang"], records["kill-executor"]
+    assert (hang.at_us, hang.passed, hang.runs, hang.failed) == (7, True, 2, 1)
+    assert (never.at_us, never.passed, never.runs) == (None, None, 0)
