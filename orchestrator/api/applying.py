@@ -15,6 +15,7 @@ import msgspec
 
 from orchestrator.api.connection import Cluster
 from orchestrator.api.plans import PlanDocument, plan_document
+from orchestrator.api.recordings import check_recordings
 from orchestrator.api.trial import with_trials
 from orchestrator.control.admission import admit
 from orchestrator.control.clocks import cluster_now_us
@@ -196,6 +197,7 @@ def apply(
     view = _view_without_retiring(store, manifests, on_progress)
     if manifests.cluster is not None:
         check_cluster(view, manifests.cluster)
+    check_recordings(manifests.streams, view.streams)
     manifests = with_trials(view, manifests)
     admission = admit(view, manifests.streams, manifests.queries)
     made = changes(view, manifests)

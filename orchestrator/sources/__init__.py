@@ -17,6 +17,7 @@ _registry = Registry(
     "vivace.sources",
     SourceDriver,
     {
+        "folder": "orchestrator.sources.folder:Folder",
         "http": "orchestrator.sources.http:Http",
         "replay": "orchestrator.sources.replay:Replay",
         "tcp": "orchestrator.sources.tcp:Tcp",

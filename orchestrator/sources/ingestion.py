@@ -111,6 +111,8 @@ class Ingestion:
     ----------
     schema
         As given.
+    clients
+        The last batches of clients.
     end
         The cut after everything that was numbered.
     """
@@ -121,7 +123,7 @@ class Ingestion:
         self.schema = schema
         self._journal = journal
         self._orderer = Orderer(schema, time)
-        self._clients = Clients() if journal is None else journal.clients
+        self.clients = Clients() if journal is None else journal.clients
         self._entered_us = 0
         self.end = Position()
         if journal is not None:
@@ -142,7 +144,7 @@ class Ingestion:
         for push in pushes:
             if push.client:
                 key = (push.client, push.number)
-                if self._clients.has(*key) or key in here:
+                if self.clients.has(*key) or key in here:
                     push.outcome = Taken(repeated=True)
                     continue
                 here.add(key)
@@ -156,7 +158,7 @@ class Ingestion:
         chunks = [] if released is None else self._numbered(released, arrived_us)
         if self._journal is None:
             for client, number in clients:
-                self._clients.note(client, number)
+                self.clients.note(client, number)
         elif waiting or clients or self._must_keep(chunks):
             self._keep(self._journal, chunks, waiting, clients)
         if chunks:
@@ -290,6 +292,15 @@ class LiveInput:
         self._error: Exception | None = None
         self._on_close: list[Callable[[], None]] = []
         self._thread = threading.Thread(target=self._run, name=f"input {stream}", daemon=True)
+
+    @property
+    def clients(self) -> list[str]:
+        """Clients that have sent batches, as far as they are remembered; before `start`."""
+        return [client for client, _ in self._ingestion.clients.all()]
+
+    def has(self, client: str, number: int) -> bool:
+        """Whether a batch has been taken in already."""
+        return self._ingestion.clients.has(client, number)
 
     def start(self) -> None:
         """Begin to take batches in."""

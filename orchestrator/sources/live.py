@@ -75,9 +75,14 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
     @classmethod
     def read(cls, section: Section) -> Self:
         """The driver's own options, and those that all share."""
+        return cls(**cls.given(section))
+
+    @classmethod
+    def given(cls, section: Section) -> dict[str, Any]:
+        """Those options that a manifest gives, by attribute."""
         given = section.given({**cls.own_options, **_options})
         timestamp = given.pop("timestamp", {})
-        return cls(**timestamp, **given)
+        return {**timestamp, **given}
 
     @property
     def resumable(self) -> bool:
@@ -207,7 +212,8 @@ def _retain(field: Field) -> int:
     return size
 
 
-def _timestamp(field: Field) -> dict[str, Any]:
+def read_timestamp(field: Field) -> dict[str, Any]:
+    """The field `timestamp`: a column and its format, or the arrival."""
     if not field.is_mapping():
         field.choice([ARRIVAL])
         return {}
@@ -231,7 +237,7 @@ def _time_format(field: Field) -> str:
 
 
 _options: Options = {
-    "timestamp": ("timestamp", _timestamp),
+    "timestamp": ("timestamp", read_timestamp),
     "slack_ms": ("slack", _duration),
     "idle_after_ms": ("idleAfter", _unless_off),
     "max_ahead_ms": ("maxAhead", _unless_off),

@@ -13,12 +13,12 @@ any process can tell the number of a tuple, and read the recording again from an
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import parquet
 
 from orchestrator.drivers import DriverError
 from orchestrator.host.events import SourceEmitted
@@ -26,11 +26,14 @@ from orchestrator.manifest.document import Field, Options, Section
 from orchestrator.manifest.units import duration_ms, timestamp_ms
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import RecordedSource, SourceContext
-from streams.chunk import Position, stream_schema
+from orchestrator.sources.files import read_file
+from orchestrator.sources.formats import RowForm, Unreadable
+from orchestrator.sources.live import read_timestamp
+from streams.chunk import Position
 from topology.arrays import IntArray
 
 RECORDED_TIMESTAMP = "timestamp"
-"""Column of the recording that holds the tuples' timestamps, ms, never falling."""
+"""Column of the recording that holds the tuples' timestamps, unless a manifest names another."""
 
 
 PIECE_BYTES = 4 * 1024 * 1024
@@ -46,21 +49,31 @@ def _speed(field: Field) -> float:
     return speed
 
 
+def _timestamp(field: Field) -> dict[str, str]:
+    if not (given := read_timestamp(field)):
+        field.refuse("is when tuples arrive", "Name the recording's column: {column: …}.")
+    return given
+
+
 _options: Options = {
     "speed": ("speed", _speed),
     "repeat": ("repeat", Field.boolean),
     "interval_ms": ("interval", lambda field: int(field.quantity(duration_ms, positive=True))),
     "delay_ms": ("delay", lambda field: field.quantity(duration_ms)),
+    "timestamp": ("timestamp", _timestamp),
 }
 
 
 class Replay(RecordedSource, frozen=True, kw_only=True):
-    """Tuples come from a Parquet file.
+    """Tuples come from a file.
 
     Attributes
     ----------
     path
-        Absolute path of a file with the stream's columns and `timestamp`, in its order.
+        Absolute path of a file with the stream's columns and the timestamp's, in its order; see
+        `orchestrator.sources.files`.
+    time_column, time_format
+        Column with the timestamp, and how it is written.
     interval_ms
         Length of recording that enters at once.
     delay_ms
@@ -70,6 +83,8 @@ class Replay(RecordedSource, frozen=True, kw_only=True):
     path: str
     interval_ms: int = 1000
     delay_ms: float = 0.0
+    time_column: str = RECORDED_TIMESTAMP
+    time_format: str = "ms"
 
     @classmethod
     def read(cls, section: Section) -> Self:
@@ -78,11 +93,14 @@ class Replay(RecordedSource, frozen=True, kw_only=True):
         begin_ms, end_ms = begin.quantity(timestamp_ms), end.quantity(timestamp_ms)
         if end_ms <= begin_ms:
             end.refuse("is not after the begin", "Write timestamps of the recording, in order.")
+        given = section.given(_options)
+        timestamp = given.pop("timestamp", {})
         return cls(
             path=str(section.need("path").path()),
             begin_ms=begin_ms,
             end_ms=end_ms,
-            **section.given(_options),
+            **timestamp,
+            **given,
         )
 
     @property
@@ -128,19 +146,20 @@ class Recording:
 
     @staticmethod
     def load(source: Replay, columns: dict[str, str]) -> Recording:
-        """Read a Parquet file.
+        """Read a file.
 
         Raises
         ------
         DriverError
-            If it cannot be read, or its columns are not the stream's.
+            If it cannot be read, its columns are not the stream's, its timestamps fall, or all lie
+            outside of what is to be played.
         """
-        schema = stream_schema(columns)
-        rows = _rows(source.path, [RECORDED_TIMESTAMP, *columns], schema)
+        rows = _rows(source, columns)
         interval_ends_ms = np.arange(
             source.begin_ms, source.end_ms + 1, source.interval_ms, dtype=np.int64
         )
         timestamps: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
+        _check_times(source, timestamps)
         begin = int(np.searchsorted(timestamps, source.begin_ms, side="left"))
         end = int(np.searchsorted(timestamps, int(interval_ends_ms[-1]), side="right"))
         watermarks_ms = np.union1d(interval_ends_ms, timestamps[begin:end])
@@ -162,20 +181,36 @@ class Recording:
         return int(self.row_ends[-1] - self.row_ends[0])
 
 
-def _rows(path: str, columns: list[str], schema: pa.Schema) -> pa.RecordBatch:
-    """Some columns of a Parquet file under a stream's names and types."""
+def _rows(source: Replay, columns: dict[str, str]) -> pa.RecordBatch:
+    form = RowForm(columns=columns, time_column=source.time_column, time_format=source.time_format)
     try:
-        found = parquet.ParquetFile(path).schema_arrow
-        if missing := [name for name in columns if name not in found.names]:
-            raise DriverError(
-                f"recording {path} has no column {', '.join(missing)}; "
-                f"it has {', '.join(found.names)}"
-            )
-        table = parquet.read_table(path, columns=columns).rename_columns(schema.names)
-        batches = table.cast(schema).combine_chunks().to_batches()
-    except (OSError, pa.ArrowException) as error:
-        raise DriverError(f"recording {path} cannot be read: {error}") from None
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)
+        return read_file(source.recording, form)
+    except Unreadable as error:
+        raise DriverError(f"recording {source.path} cannot be read: {error}") from None
+
+
+def _check_times(source: Replay, timestamps: IntArray) -> None:
+    if not len(timestamps):
+        return
+    falls = np.flatnonzero(timestamps[1:] < timestamps[:-1])
+    if len(falls):
+        raise DriverError(
+            f"recording {source.path}: timestamps fall after row {int(falls[0]) + 1}; sort it by "
+            f"{source.time_column}"
+        )
+    first_ms, last_ms = int(timestamps[0]), int(timestamps[-1])
+    if last_ms < source.begin_ms or first_ms > source.end_ms:
+        raise DriverError(
+            f"recording {source.path} has no tuple from {_time(source.begin_ms)} to "
+            f"{_time(source.end_ms)}: it goes from {_time(first_ms)} to {_time(last_ms)}"
+        )
+
+
+def _time(at_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
 
 
 class OpenReplay:

@@ -219,14 +219,14 @@ def test_a_source_that_cannot_be_opened_is_a_problem_while_it_is_assigned(tmp_pa
 @pytest.mark.parametrize(
     ("columns", "problem"),
     [
-        ({"count": "int"}, "has no column count; it has timestamp, number"),
-        ({"number": "bool", "size": "float"}, "has no column size"),
+        ({"count": "int"}, "column count is missing; there are timestamp, number"),
+        ({"number": "bool", "size": "float"}, "column size is missing"),
     ],
 )
 def test_a_recording_without_the_streams_columns_is_refused(
     tmp_path: Path, columns: dict[str, str], problem: str
 ) -> None:
-    with pytest.raises(DriverError, match=rf"recording\.parquet {problem}"):
+    with pytest.raises(DriverError, match=rf"recording\.parquet cannot be read: {problem}"):
         Recording.load(source(tmp_path, [1000]), columns)
 
 
