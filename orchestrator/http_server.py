@@ -13,6 +13,7 @@ import dataclasses
 import logging
 import socket
 import threading
+import time
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,9 @@ HELD_BYTES = 64 * 2**20
 """Bodies that a server holds at a time."""
 
 READ_BYTES = 2**18
+
+DRAIN_S = 2.0
+"""How long a refused client may go on sending until its connection is closed."""
 
 RETRY_AFTER_S = 1
 """What a client that was refused for lack of room is told to wait."""
@@ -198,6 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             document = {"error": str(error)}
             self._document(error.status, document, {**error.headers, "Connection": "close"})
+            self._drain()
         except (OSError, ValueError) as error:
             _log.debug("a request broke: %s", error)
             self.close_connection = True
@@ -217,8 +222,8 @@ class _Handler(BaseHTTPRequestHandler):
             raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, "nothing enters here", {"Allow": "GET"})
         if not route.has_room():
             raise busy("consumers do not follow; send this again")
-        with self._held(route.most_bytes):
-            body = self._body(route.most_bytes)
+        with self._holding() as hold:
+            body = self._body(route.most_bytes, hold)
             return route.post(dataclasses.replace(request, body=body))
 
     def _routed(self) -> tuple[Route, Request]:
@@ -242,19 +247,35 @@ class _Handler(BaseHTTPRequestHandler):
         return route, Request(headers=headers, query=query)
 
     @contextlib.contextmanager
-    def _held(self, size_bytes: int) -> Generator[None]:
-        """Hold a body's memory for the time of a block."""
-        with self.server.lock:
-            if self.server.held_bytes and self.server.held_bytes + size_bytes > HELD_BYTES:
-                raise busy("too many requests at a time; send this again")
-            self.server.held_bytes += size_bytes
+    def _holding(self) -> Generator[Callable[[int], None]]:
+        """Memory for what has come of a body, until the end of a block."""
+        held = 0
+
+        def hold(size_bytes: int) -> None:
+            nonlocal held
+            with self.server.lock:
+                if self.server.held_bytes + size_bytes > HELD_BYTES:
+                    raise busy("too many requests at a time; send this again")
+                self.server.held_bytes += size_bytes
+            held += size_bytes
+
         try:
-            yield
+            yield hold
         finally:
             with self.server.lock:
-                self.server.held_bytes -= size_bytes
+                self.server.held_bytes -= held
 
-    def _body(self, most_bytes: int) -> bytes:
+    def _drain(self) -> None:
+        """Let a client send what it had begun: it reads the response afterwards."""
+        until_s = time.monotonic() + DRAIN_S
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            while (left_s := until_s - time.monotonic()) > 0:
+                self.connection.settimeout(left_s)
+                if not self.connection.recv(READ_BYTES):
+                    return
+
+    def _body(self, most_bytes: int, hold: Callable[[int], None]) -> bytes:
         encoding = self.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip", ""):
             raise HttpError(
@@ -272,6 +293,7 @@ class _Handler(BaseHTTPRequestHandler):
             size += len(part)
             if size > most_bytes:
                 _too_large(most_bytes)
+            hold(len(part))
             parts.append(part)
         if unzip is not None and not unzip.eof:
             raise HttpError(HTTPStatus.BAD_REQUEST, "the gzip body is incomplete")

@@ -113,8 +113,9 @@ def connect(
     token
         What the site asks for.
     client
-        Name of this client, by which its batches are told from those of others; a new one if it is
-        not given.
+        Name of this client, by which its batches are told from those of others. One program at a
+        time may use it for a stream, in one `Stream`. Without it, every `Stream` has a name of its
+        own.
     patience_s
         How long a site may be away or full.
 
@@ -123,13 +124,15 @@ def connect(
     ValueError
         It is no such address.
     """
-    return Site(address, token, client or uuid.uuid4().hex, patience_s)
+    return Site(address, token, client, patience_s)
 
 
 class Site:
     """A site of a cluster; see `connect`."""
 
-    def __init__(self, address: str, token: str | None, client: str, patience_s: float) -> None:
+    def __init__(
+        self, address: str, token: str | None, client: str | None, patience_s: float
+    ) -> None:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise ValueError(f"{address!r} is no address of a site; write http://HOST:PORT")
@@ -140,7 +143,7 @@ class Site:
 
     def stream(self, name: str) -> Stream:
         """A stream that enters at the site."""
-        return Stream(self, name, self._client)
+        return Stream(self, name, self._client or uuid.uuid4().hex)
 
     def results(
         self, name: str, *, after: tuple[int, int] | None = None, begin: int | str = 0

@@ -385,7 +385,9 @@ class LiveInput:
     def next_due_us(self, start_at_us: int) -> int | None:
         """At once if something waits; else the thread wakes the loop."""
         with self._changed:
-            return start_at_us if self._ready or self._lags or self._error else None
+            if self._error is not None:
+                raise self._error
+            return start_at_us if self._ready or self._lags else None
 
     def emit(self, start_at_us: int, now_us: int) -> SourceEmitted | None:
         """What has entered, a piece of bounded size."""

@@ -255,6 +255,8 @@ class SourceDrivers:
         source = each.source
         assert source is not None
         if a.start_at_us is None:
+            # Nothing is emitted yet, but a source that has failed says so.
+            source.next_due_us(self._clock.at(now_us))
             each.failures.mended()
             return
         if now_us < self._rests_until_us(each):

@@ -33,6 +33,10 @@ READ_BYTES = 2**18
 MOST_LINE_BYTES = 2**20
 """A line that is longer ends its connection: it would have to be held in memory."""
 
+MOST_BAD = 1000
+"""Lines that cannot be read among those that have come together. A client that sends more sends
+another form, and looking for each of them takes long."""
+
 TOKEN_TIMEOUT_S = 10.0
 """How long a client may take to show its token."""
 
@@ -184,7 +188,7 @@ class Lines:
         self._token = token
         self._connection = connection
         self._header: bytes | None = None
-        self._count = 0
+        self._count = self._bad = 0
 
     def read(self) -> None:
         """Bring lines in until the client ends.
@@ -222,7 +226,7 @@ class Lines:
             self._connection.settimeout(None)
         if self._options.header and self._header is None and lines:
             self._header = lines.pop(0)
-        taken = len(lines)
+        taken, self._bad = len(lines), 0
         lines = [line for line in lines if line.strip()]
         header, written = self._header, self._options.format
         for batch in salvage(self._form, written, lines, self._reject, header=header):
@@ -233,4 +237,9 @@ class Lines:
         return True
 
     def _reject(self, line: bytes, reason: str) -> None:
+        self._bad += 1
+        if self._bad == MOST_BAD:
+            reason = f"{MOST_BAD} lines that came together cannot be read; the last: {reason}"
+            self._input.rejections.malformed(line, reason)
+            raise DriverError(reason)
         self._input.rejections.malformed(line, reason)

@@ -70,6 +70,16 @@ def test_own_numbers_hold_when_the_program_starts_again(opened: LiveInput) -> No
     assert connected(opened, "other").send(BATCH, number=7) == vivace.Sent(accepted=2)
 
 
+def test_two_streams_of_one_site_do_not_take_each_other_for_repeated(opened: LiveInput) -> None:
+    assert opened.address is not None
+    site = vivace.connect(opened.address)
+    first, second = site.stream("north"), site.stream("north")
+    for number in range(3):
+        # As if the clock of one were ahead.
+        assert first.send_body(b"number,name\n1,a\n", "text/csv", number=100 + number).accepted
+        assert second.send_body(b"number,name\n2,a\n", "text/csv", number=number).accepted
+
+
 def test_a_lost_response_lets_nothing_enter_twice(
     opened: LiveInput, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -228,6 +228,26 @@ def test_a_full_buffer_says_when_to_come_again(site: Site) -> None:
     assert request(source, body)[0] == 200
 
 
+def test_clients_that_send_slowly_hold_up_nobody(site: Site) -> None:
+    source = site.open(Http())
+    assert source.address is not None
+    host, port = urlsplit(source.address).netloc.split(":")
+    head = b"POST /streams/north HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n1"
+    slow = [socket.create_connection((host, int(port)), timeout=60) for _ in range(10)]
+    for connection in slow:
+        connection.sendall(head)
+    for _ in range(20):
+        assert request(source, b"number,name\n1,a\n")[0] == 200
+    for connection in slow:
+        connection.close()
+
+
+def test_a_large_body_that_is_refused_gets_its_response(site: Site) -> None:
+    source = site.open(Http(largest_bytes=1000))
+    for _ in range(5):
+        assert request(source, b"1" * 5_000_000)[0] == 413
+
+
 def test_a_source_that_has_failed_is_unavailable(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -175,6 +175,16 @@ def test_a_line_without_end_and_a_connection_too_many_end(
     assert site.source.status.malformed == 2
 
 
+def test_a_client_of_another_form_is_disconnected(site: Site, wait_until: WaitUntil) -> None:
+    address = site.open(Tcp(format=Format.JSON))
+    with connected(address) as connection, pytest.raises(OSError, match=r"reset|Broken pipe"):
+        send_on(connection, b"no json\n" * 1000)
+    send(address, b'{"number": 1}\n')
+    wait_until(lambda: site.entered() == [1])
+    assert site.source is not None
+    assert "1000 lines" in str(site.source.status.last_rejected)
+
+
 def test_whoever_sends_more_than_the_host_takes_waits(site: Site, wait_until: WaitUntil) -> None:
     address = site.open(Tcp())
     line = b"7," + b"x" * 1000 + b"\n"

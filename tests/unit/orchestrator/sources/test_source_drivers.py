@@ -100,6 +100,11 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Line:
     state = Line()
 
     class Given(drivers.OpenNumbers):
+        def next_due_us(self, start_at_us: int) -> int | None:
+            if state.dead:
+                raise ConnectionError("the line is dead")
+            return super().next_due_us(start_at_us)
+
         def emit(self, start_at_us: int, now_us: int) -> SourceEmitted | None:
             if state.dead:
                 raise ConnectionError("the line is dead")
@@ -264,3 +269,17 @@ def test_a_source_goes_by_the_cluster_s_clock_and_retries_by_the_host_s(tmp_path
     broken = [msgspec.structs.replace(assigned[0], generation=2)]
     made.feed(broken, hour_us)
     assert made.next_due_us(broken) == hour_us + RETRY_US
+
+
+def test_a_source_that_fails_before_its_stream_starts_is_opened_again(line: Line) -> None:
+    made = SourceDrivers()
+    assigned = [msgspec.structs.replace(assignment("s"), start_at_us=None)]
+    made.feed(assigned, 0)
+    assert made.problems == {}
+    line.dead = True
+    made.feed(assigned, 1_000)
+    assert "the line is dead" in made.problems["s"]
+    line.dead = False
+    (opened,) = made.feed(assigned, 502_000)
+    assert isinstance(opened, SourceOpened)
+    assert made.problems == {}
