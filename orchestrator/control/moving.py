@@ -163,8 +163,12 @@ def _record(pending: PendingDecision, key: str) -> FragmentRecord | None:
 
 
 def _is_steady(pending: PendingDecision, record: FragmentRecord) -> bool:
-    """Whether nothing else is being done about a fragment, and both replicas are warm."""
-    return record == pending.view.fragments[record.key].record and pending.view.protected(record)
+    """Whether its query runs, nothing else is done about a fragment, and both replicas are warm."""
+    return (
+        record == pending.view.fragments[record.key].record
+        and pending.view.protected(record)
+        and pending.planning.runs(record.query)
+    )
 
 
 def _reached(record: FragmentRecord, step: MoveStep) -> bool:

@@ -77,8 +77,9 @@ def relocate(planning: Planning, key: str, primary: str, secondary: str) -> Relo
     """
     record = planning.fragments[key]
     name, running = record.fragment, dict(planning.running)
-    if name not in running:
-        raise MoveRefused(key, "it runs nowhere at present")
+    absent = [work.name for work in planning.work.of(record.query) if work.name not in running]
+    if absent:
+        raise MoveRefused(key, f"{absent[0]} runs nowhere at present")
     _check_nodes(planning, key, running[name], primary, secondary)
     queries = [record.query, *_reading(planning, name, record.query)]
     before, places = tuple(map(planning.evaluate, queries)), planning.places()

@@ -11,6 +11,8 @@ from ha.roles import ReplicaRole
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings
 from orchestrator.control.moving import KEPT_US
+from orchestrator.control.planning.planner import Planning
+from orchestrator.control.planning.relocation import MoveRefused, relocate
 from orchestrator.records import (
     CordonRecord,
     FragmentRecord,
@@ -293,6 +295,15 @@ def test_move_that_breaks_the_bound_is_refused_with_the_reason(cluster: Obedient
     cluster.settle()
     assert nodes(record(cluster))[0] == primary
     assert "of its deadline, 300 ms" in (plan(cluster, "other").steps[0].failed or "")
+
+
+def test_nothing_moves_while_part_of_the_query_runs_nowhere(cluster: ObedientCluster) -> None:
+    view = cluster.view()
+    planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
+    del planning.running["north_tracks"]
+    primary, secondary = nodes(record(cluster))
+    with pytest.raises(MoveRefused, match="north_tracks runs nowhere at present"):
+        relocate(planning, ALERTS, secondary, primary)
 
 
 def test_nothing_goes_to_a_cordoned_node(cluster: ObedientCluster) -> None:
