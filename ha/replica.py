@@ -209,8 +209,9 @@ class Replica:
     def processed(self) -> dict[str, Position]:
         """Position in each input before which everything is contained in state and output.
 
-        An input that has crossed a discontinuity has none until its first tuples from beyond are
-        processed: its earlier positions mean nothing to the producer.
+        An input that crosses a discontinuity needs nothing of what it has filtered beyond. Then it
+        has no position until its first tuples from beyond are processed: its earlier ones mean
+        nothing to the producer.
         """
         found = {stream: self.processed_of(stream) for stream in self.inputs}
         return {stream: position for stream, position in found.items() if position is not None}
@@ -221,7 +222,7 @@ class Replica:
         if self.role is ReplicaRole.WARMING:
             return None
         if entry.cursor.crossing:
-            return None
+            return entry.cursor.position
         if entry.cursor.placed_at is not None:
             # The state does not know yet from where in the stream it is read.
             return entry.cursor.placed_at
@@ -236,7 +237,8 @@ class Replica:
         an input is crossing a discontinuity.
         """
         positions = self.processed()
-        if positions.keys() != self.inputs.keys():
+        crosses = any(entry.cursor.crossing for entry in self.inputs.values())
+        if crosses or positions.keys() != self.inputs.keys():
             return None
         for entry in self.inputs.values():
             # The peer continues from there.

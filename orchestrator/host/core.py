@@ -183,7 +183,7 @@ class HostCore:
                     self._outbox.feed(source)
             case SourceOpened(stream=stream, position=position):
                 if (source := self.replica_manager.sources.get(stream)) is not None:
-                    source.open(position)
+                    source.open(position, now_us)
             case SourceReread(node=node, emitted=emitted):
                 source = self.replica_manager.sources.get(emitted.stream)
                 if source is not None and (data := source.reread(event)) is not None:

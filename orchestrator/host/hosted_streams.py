@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from ha.messages import Data, Subscribe
 from ha.output_log import OutputLog, Throttle
@@ -30,6 +31,7 @@ from orchestrator.records import (
 from streams.chunk import NO_WATERMARK, Chunk, Position, stream_schema
 from streams.scheduling.miss_ratio import MissRatio
 from streams.scheduling.shedder import Shedder, value_of
+from topology.arrays import IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,11 @@ class HostedSource:
             value = None if shed.value is None else value_of(shed.value, schema)
             self._shedder = Shedder(shed.tuples, round(shed.per_ms * 1000), value)
 
-    def open(self, position: Position) -> None:
-        """Begin the log where the source has been opened, unless it has begun already."""
+    def open(self, position: Position, now_us: int) -> None:
+        """Begin the log where the source has been opened, unless it has begun already.
+
+        A stream that begins anew has nothing up to there. It says so: the source may be at its end.
+        """
         if self.accepts_subscribers:
             return
         self.accepts_subscribers = True
@@ -104,6 +109,9 @@ class HostedSource:
             )
         elif position.watermark_ms != NO_WATERMARK:
             self._begins_after_ms = position.watermark_ms
+            passed: IntArray = np.array([position.watermark_ms])
+            nothing = pa.RecordBatch.from_pylist([], schema=self.log.schema)
+            self.log.append(nothing, passed, np.array([now_us]))
 
     def asked(self, request: Subscribe) -> None:
         """Note how far a consumer has come in a former generation of a stream that began anew."""
@@ -289,6 +297,17 @@ class HostedSink:
         # Timestamps rise also from one generation to the next.
         while self._held and self._held[0][0].watermark_ms <= durable.position.watermark_ms:
             self.held_bytes -= self._held.popleft()[0].size_bytes
+
+    @property
+    def processed(self) -> Position | None:
+        """Position before which producers need keep nothing for it.
+
+        While its cursor crosses a discontinuity that is what it has filtered beyond, once
+        everything from before has been kept for good.
+        """
+        if self.cursor.crossing and not self._held:
+            return self.cursor.position
+        return self.cursor.kept
 
     def use(self, assignment: SinkAssignment) -> None:
         """Adopt a changed assignment, such as one with another deadline.

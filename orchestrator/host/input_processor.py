@@ -167,7 +167,7 @@ class InputProcessor:
             if (at + interval) % turns and not subscription.has_received_much:
                 continue
             positions = {
-                reader: manager.sinks[stream].cursor.kept
+                reader: manager.sinks[stream].processed
                 if (hosted := manager.replicas.get(reader)) is None
                 else hosted.replica.processed_of(stream)
                 for reader in subscription.readers

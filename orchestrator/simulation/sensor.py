@@ -42,14 +42,17 @@ class Sensor(SourceDriver, frozen=True, kw_only=True):
             interval_ms=self.interval_ms,
         )
         recording = Recording.load(replay, assignment.columns)
-        return OpenSensor(OpenReplay(assignment.stream, replay, recording), rewinds=self.rewinds)
+        opened = OpenReplay(assignment.stream, replay, recording)
+        last_ms = int(recording.watermarks_ms[-1])
+        return OpenSensor(opened, last_ms, rewinds=self.rewinds)
 
 
 class OpenSensor:
     """Emits what is due, and reads nothing again."""
 
-    def __init__(self, replay: OpenReplay, *, rewinds: bool) -> None:
+    def __init__(self, replay: OpenReplay, last_ms: int, *, rewinds: bool) -> None:
         self._replay = replay
+        self._last_ms = last_ms
         self._waits = not rewinds
 
     def close(self) -> None:
@@ -64,7 +67,8 @@ class OpenSensor:
         if self._waits and now_us >= start_at_us:
             self._waits = False
             position = self._replay.due_position(start_at_us, now_us)
-            self._replay.seek(position.watermark_ms)
+            # One that is opened after its end still says that this is the end.
+            self._replay.seek(min(position.watermark_ms, self._last_ms - 1))
         return self._replay.emit(start_at_us, now_us)
 
 

@@ -154,26 +154,49 @@ def test_a_state_from_before_the_crossing_is_not_installed_after_it() -> None:
     assert host.core.counters["snapshots_unusable"] == 1
 
 
-def test_between_two_generations_nobody_is_given_the_state_and_nothing_is_acknowledged() -> None:
-    """Positions of the old numbering would be taken for those of the new one."""
+def test_between_two_generations_nobody_is_given_the_state() -> None:
+    """What the state has processed is no position of the new numbering yet."""
     host = primary()
     host.hear("site", data(chunk(0, [(10, 2)])))
     host.work()
     host.hear("site", began_anew())
-    host.commands.clear()
     # All of it was complete before.
     for part in (None, chunk(0, [(10, 1)])):
         if part is not None:
             host.hear("site", anew(part))
         host.hear("two", SnapshotRequest(fragment="f"))
         assert host.sent_to("two", Snapshot) == []
-        host.wait(200)
-        assert not any(control.acks for control in host.sent_to("site", Control))
     host.hear("site", anew(chunk(1, [(20, 1)])))
     host.work()
     host.hear("two", SnapshotRequest(fragment="f"))
     (snapshot,) = host.sent_to("two", Snapshot)
     assert snapshot.inputs["s"] == (2, Position(next_seq=2, watermark_ms=20))
+
+
+def test_what_was_complete_before_a_crossing_is_acknowledged_in_the_new_numbers() -> None:
+    """Else a producer that begins far back would wait for credit for ever."""
+    host = primary()
+    host.hear("site", data(chunk(0, [(10, 50)])))
+    host.hear("site", began_anew())
+    host.hear("site", anew(chunk(0, [(5, 2)])))
+    host.commands.clear()
+    host.wait(200)
+    (ack, *_) = [c.acks["s"] for c in host.sent_to("site", Control) if "s" in c.acks]
+    assert (ack.generation, ack.position) == (2, Position(next_seq=2, watermark_ms=5))
+
+
+def test_a_sink_acknowledges_what_was_complete_before_a_crossing_once_it_has_kept_all() -> None:
+    host = sink(("one",))
+    host.hear("one", data(chunk(0, [(10, 2), (20, 2)]), "f"))
+    host.hear("one", began_anew("f"))
+    host.hear("one", anew(chunk(0, [(5, 1), (10, 2)]), "f"))
+    end = host.take(Deliver)[-1].end
+    host.wait(200)
+    assert not any("f" in control.acks for control in host.sent_to("one", Control))
+    host.handle(SinkFlushed(stream="f", durable=end))
+    host.wait(200)
+    (ack, *_) = [c.acks["f"] for c in host.sent_to("one", Control) if "f" in c.acks]
+    assert (ack.generation, ack.position) == (2, Position(next_seq=3, watermark_ms=10))
 
 
 def test_a_state_of_an_earlier_generation_of_the_fragment_is_not_installed() -> None:

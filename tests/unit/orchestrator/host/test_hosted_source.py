@@ -26,7 +26,7 @@ def source(*, resumable: bool, shed: Shed | None = None) -> HostedSource:
             shed=shed,
         )
     )
-    made.open(Position())
+    made.open(Position(), 0)
     made.log.capacity_bytes = 2 * SIZE
     request = Subscribe(
         stream="s", position=None, generation=None, demands=True, room_bytes=2 * SIZE

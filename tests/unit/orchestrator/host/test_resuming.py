@@ -226,6 +226,13 @@ def test_a_source_that_skips_to_the_present_left_out_what_came_due_before() -> N
     assert host.core.unexplained() == {"s": Skipped(after_ms=10, until_ms=40)}
 
 
+def test_a_stream_that_begins_anew_after_its_end_says_that_this_is_the_end() -> None:
+    host = begun_anew(Position(next_seq=5, watermark_ms=40))
+    host.hear("one", Subscribe(stream="s", position=None, generation=None))
+    (sent,) = host.sent_to("one", Data)
+    assert (sent.chunk.rows.num_rows, sent.chunk.watermarks_ms.tolist()) == (0, [40])
+
+
 def test_nothing_is_left_out_if_the_stream_goes_on_or_if_consumers_had_it() -> None:
     host = resumed_source()
     host.hear("one", had(10))
