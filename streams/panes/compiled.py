@@ -8,6 +8,8 @@ same bits. There is neither fast-math nor a parallel loop.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit, types
 
@@ -34,9 +36,29 @@ _two = types.Tuple((types.int64, types.int64))
 _three = types.Tuple((types.int64, types.int64, types.int64))
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-_FNV_BASIS = np.uint64(0xCBF29CE484222325)
-_FNV_PRIME = np.uint64(0x100000001B3)
+_LENGTH = np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
+
+
+@njit([types.uint64(_read_bytes, types.uint64)], cache=True, inline="always")
+def _word(data: Bytes, first: Any) -> Any:
+    """Eight bytes as a number, the first one lowest."""
+    word = np.uint64(data[first])
+    word |= np.uint64(data[first + np.uint64(1)]) << np.uint64(8)
+    word |= np.uint64(data[first + np.uint64(2)]) << np.uint64(16)
+    word |= np.uint64(data[first + np.uint64(3)]) << np.uint64(24)
+    word |= np.uint64(data[first + np.uint64(4)]) << np.uint64(32)
+    word |= np.uint64(data[first + np.uint64(5)]) << np.uint64(40)
+    word |= np.uint64(data[first + np.uint64(6)]) << np.uint64(48)
+    word |= np.uint64(data[first + np.uint64(7)]) << np.uint64(56)
+    return word
+
+
+@njit([types.uint64(types.uint64, types.uint64)], cache=True, inline="always")
+def _mixed(hashed: Any, word: Any) -> Any:
+    """A hash with eight more bytes. Different words give different hashes."""
+    hashed = (hashed ^ word) * _MULTIPLIER
+    return hashed ^ (hashed >> _SHIFT)
 
 
 @njit([_two(_read_ints, _read_flags, _codes, _ints, _codes, _int, _int)], cache=True, nogil=True)
@@ -115,19 +137,34 @@ def code_texts(
         if not every and not wanted[place]:
             out[place] = -1
             continue
-        first = offsets[place]
-        length = offsets[place + 1] - first
-        hashed = _FNV_BASIS
-        for step in range(length):
-            hashed = (hashed ^ np.uint64(data[first + step])) * _FNV_PRIME
-        at = np.int64(hashed >> _SHIFT) & mask
+        first = np.uint64(offsets[place])
+        length = np.int64(offsets[place + 1]) - np.int64(offsets[place])
+        hashed = np.uint64(length) * _LENGTH
+        whole = length >> 3
+        for step in range(whole):
+            hashed = _mixed(hashed, _word(data, first + np.uint64(8 * step)))
+        rest = length & 7
+        if rest or not length:
+            begin_rest = first + np.uint64(8 * whole)
+            if begin_rest + np.uint64(8) <= np.uint64(len(data)):
+                # Eight bytes at once, of which the last ones belong to the next text.
+                word = _word(data, begin_rest) & (
+                    (np.uint64(1) << np.uint64(8 * rest)) - np.uint64(1)
+                )
+            else:
+                word = np.uint64(0)
+                for step in range(rest):
+                    byte = np.uint64(data[begin_rest + np.uint64(step)])
+                    word |= byte << np.uint64(8 * step)
+            hashed = _mixed(hashed, word)
+        at = np.int64(hashed) & mask
         while True:
             code = table[at]
             if code < 0:
                 if count >= room or used + length > len(texts):
-                    return place, count, length
+                    return place, count, int(length)
                 for step in range(length):
-                    texts[used + step] = data[first + step]
+                    texts[used + step] = data[first + np.uint64(step)]
                 used += length
                 hashes[count] = hashed
                 table[at] = count
@@ -138,9 +175,10 @@ def code_texts(
             if hashes[code] == hashed:
                 start = ends[code]
                 same = ends[code + 1] - start == length
-                if same:
+                # Short texts of one length are equal if their hashes are.
+                if same and length > 8:
                     for step in range(length):
-                        if texts[start + step] != data[first + step]:
+                        if texts[start + step] != data[first + np.uint64(step)]:
                             same = False
                             break
                 if same:

@@ -120,7 +120,7 @@ class _Texts:
         self._table = np.full(2 * len(self._table), -1, dtype=np.int32)
         mask = len(self._table) - 1
         # All different: each goes to the first free place from its own on.
-        home = (self._hashes[1 : self.count] >> np.uint64(WORD_BITS)).astype(np.int64) & mask
+        home = self._hashes[1 : self.count].astype(np.int64) & mask
         for code, at in enumerate(home.tolist(), 1):
             while self._table[at] >= 0:
                 at = (at + 1) & mask

@@ -28,8 +28,7 @@ from streams.vector import Array
 from topology.arrays import BoolArray, FloatArray, IntArray
 
 _MULTIPLIER = 0x9E3779B97F4A7C15
-_FNV_BASIS = 0xCBF29CE484222325
-_FNV_PRIME = 0x100000001B3
+_LENGTH = 0xD6E8FEB86659FD93
 _WORD = 0xFFFFFFFFFFFFFFFF
 
 
@@ -122,10 +121,8 @@ def code_texts(
     different: list[bytes] = encoded.dictionary.to_pylist()
     codes = np.zeros(len(different), dtype=np.int32)
     for nth, text in enumerate(different):
-        hashed = _FNV_BASIS
-        for byte in text:
-            hashed = (hashed ^ byte) * _FNV_PRIME & _WORD
-        at = hashed >> DIGIT_BITS & mask
+        hashed = _hash(text)
+        at = hashed & mask
         while (code := int(table[at])) >= 0:
             if texts[ends[code] : ends[code + 1]].tobytes() == text:
                 break
@@ -280,6 +277,16 @@ def round_sums(
         found = rounded(total_of(digits[place]), exponent, divisor)
         fits[place] = found is not None
         out[place] = 0.0 if found is None else found
+
+
+def _hash(text: bytes) -> int:
+    """A hash, which tells texts of one length up to eight bytes apart."""
+    hashed = len(text) * _LENGTH & _WORD
+    for begin in range(0, max(len(text), 1), 8):
+        hashed ^= int.from_bytes(text[begin : begin + 8], "little")
+        hashed = hashed * _MULTIPLIER & _WORD
+        hashed ^= hashed >> DIGIT_BITS
+    return hashed
 
 
 def _chosen(wanted: BoolArray, length: int) -> BoolArray:

@@ -1,7 +1,7 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pyarrow import DataType, Table
+from pyarrow import DataType, RecordBatch, Table
 
 class ReadOptions:
     def __init__(
@@ -26,6 +26,12 @@ class ConvertOptions:
         quoted_strings_can_be_null: bool = True,
     ) -> None: ...
 
+def open_csv(
+    input_file: Any,
+    read_options: ReadOptions | None = None,
+    parse_options: ParseOptions | None = None,
+    convert_options: ConvertOptions | None = None,
+) -> Iterator[RecordBatch]: ...
 def read_csv(
     input_file: Any,
     read_options: ReadOptions | None = None,

@@ -1,0 +1,130 @@
+"""Parts of evaluation by panes that random statements hardly reach."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from types import ModuleType
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from streams.panes import compiled, kernels, reference
+from streams.panes.exact_sums import EXTRA_DIGITS, LEAST_EXPONENT, SPAN, spanned
+from streams.panes.keys import Keys, every
+from streams.vector import Vector
+
+both = pytest.mark.parametrize("module", [reference, compiled], ids=["numpy", "numba"])
+
+
+def summed(values: list[float], divisor: int, module: ModuleType) -> float | None:
+    given = np.array(values)
+    begin, end = spanned(given.view(np.uint64))
+    digits = np.zeros((1, max(end - begin, SPAN)), dtype=np.int64)
+    slots = np.zeros(len(given), dtype=np.int32)
+    done = module.sum_floats(
+        slots, given.view(np.uint64), every, digits, min(begin, 99), 0, len(given)
+    )
+    assert done == len(given)
+    out, fits = np.empty(1), np.empty(1, dtype=np.bool_)
+    exponent = LEAST_EXPONENT + 32 * min(begin, 99)
+    module.round_sums(digits, exponent, np.array([divisor]), out, fits)
+    return float(out[0]) if fits[0] else None
+
+
+def expected(values: list[float], divisor: int) -> float | None:
+    try:
+        return float(sum(map(Fraction, values)) / divisor) + 0.0
+    except OverflowError:
+        return None
+
+
+@both
+def test_sums_are_rounded_once_and_correctly(module: ModuleType) -> None:
+    rng = np.random.default_rng(3)
+    edges = [
+        0.0,
+        -0.0,
+        5e-324,
+        -5e-324,
+        2.2e-308,
+        1.0,
+        math.nextafter(1, 2),
+        2.0**53,
+        1e308,
+        1.7e308,
+    ]
+    cases = [[one, other] for one in edges for other in [*edges, *(-edge for edge in edges)]]
+    for _ in range(300):
+        count = int(rng.integers(1, 9))
+        exponents = (
+            rng.integers(-1070, 1020, count) if rng.random() < 0.3 else rng.integers(-9, 9, count)
+        )
+        cases.append(np.ldexp(rng.uniform(-2, 2, count), exponents).tolist())
+    for values in cases:
+        for divisor in (1, 2, 3, 7, 2**31 - 1):
+            assert repr(summed(values, divisor, module)) == repr(expected(values, divisor)), (
+                values,
+                divisor,
+            )
+
+
+def test_a_mean_keeps_enough_digits() -> None:
+    assert 32 * EXTRA_DIGITS - 31 >= 54 + 2
+
+
+@both
+def test_texts_of_any_length_have_codes_of_their_own(module: ModuleType) -> None:
+    before = kernels.current()
+    kernels.use(module)
+    try:
+        texts = [
+            "",
+            "a",
+            "b",
+            "aa",
+            "a\0",
+            "\0",
+            "12345678",
+            "12345679",
+            "123456789",
+            "ç",
+            "é" * 40,
+        ]
+        texts += [f"key {number}" * (number % 4 + 1) for number in range(500)]
+        rng = np.random.default_rng(1)
+        given: list[str | None] = [*texts, None]
+        given += [texts[at] for at in rng.integers(len(texts), size=2000).tolist()]
+        keys = Keys(["string"])
+        codes = keys.encode([pa.array(given, pa.string())], len(given), every)
+        assert keys.columns(codes)[0].to_list() == given
+        assert len(set(codes.tolist())) == len(texts) + 1
+        # Codes that one implementation gave are found by the other.
+        kernels.use(compiled if module is reference else reference)
+        assert (
+            keys.encode([pa.array(given, pa.string())], len(given), every).tolist()
+            == codes.tolist()
+        )
+    finally:
+        kernels.use(before)
+
+
+@both
+def test_numbers_and_pairs_have_codes(module: ModuleType) -> None:
+    before = kernels.current()
+    kernels.use(module)
+    try:
+        numbers = np.array([0, -1, 2**63 - 1, -(2**63), 0, 7, 7], dtype=np.int64)
+        flags = np.array([True, False, True, True, False, False, False])
+        known = np.array([True, True, True, True, True, False, True])
+        keys = Keys(["int", "bool"])
+        wanted = np.array([True, True, True, True, True, True, False])
+        codes = keys.encode([Vector(numbers, known), Vector(flags, None)], 7, wanted)
+        assert codes[-1] == -1
+        ints, bools = (column.to_list() for column in keys.columns(codes[:-1]))
+        assert ints == [0, -1, 2**63 - 1, -(2**63), 0, None]
+        assert bools == flags[:-1].tolist()
+        assert len(set(codes.tolist())) == 7
+    finally:
+        kernels.use(before)
