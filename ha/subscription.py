@@ -77,6 +77,9 @@ class StreamCursor:
     crossing
         Whether it has crossed a discontinuity, and nothing from beyond has been accepted. What the
         reader has processed is then no position of the new numbering.
+    crossed_to
+        Where it went on after the last discontinuity that it has crossed; None if it has crossed
+        none.
     kept
         The cut before which a sink has kept everything for good, in `generation`; None for a reader
         that loses its state when its host ends, and before a sink has received anything.
@@ -94,6 +97,7 @@ class StreamCursor:
         self.repeated_tuples = 0
         self.provisional = False
         self.kept: Position | None = None
+        self.crossed_to: Position | None = None
         self.crossing = self._moved = False
 
     @property
@@ -115,7 +119,7 @@ class StreamCursor:
         self.position = position
         self.provisional = provisional
         self.generation = generation
-        self.kept = None
+        self.kept = self.crossed_to = None
         self.crossing = False
         self._moved = True
 
@@ -132,6 +136,7 @@ class StreamCursor:
         if self.position is not None:
             self.floor_ms = max(self.floor_ms, self.position.watermark_ms)
         self.start(position, generation)
+        self.crossed_to = position
         self.crossing = True
 
     def skip_to(self, chunk: Chunk) -> int:
@@ -141,6 +146,7 @@ class StreamCursor:
         """
         before = self.position or Position()
         self.position = Position(next_seq=chunk.first_seq, watermark_ms=before.watermark_ms)
+        self.crossed_to = self.position
         self.crossing = self._moved = True
         return chunk.first_seq - before.next_seq
 
@@ -448,7 +454,14 @@ class Subscription:
         """
         counting = [reader for reader in self.readers if reader in demanding] or [*self.readers]
         generations = {self.readers[reader].generation for reader in counting}
-        least = _least([processed[reader] for reader in counting])
+        self.demands = any(reader in demanding for reader in counting)
+        # Who has just crossed a discontinuity has processed nothing, and needs all that follows.
+        least = _least(
+            [
+                processed[reader] or (self.readers[reader].crossed_to if self.demands else None)
+                for reader in counting
+            ]
+        )
         if least is None or len(generations) != 1:
             return []
         (generation,) = generations
@@ -456,7 +469,6 @@ class Subscription:
             processed[reader] if cursor.generation == generation else None
             for reader, cursor in self.readers.items()
         ]
-        self.demands = any(reader in demanding for reader in counting)
         received = _least(
             [
                 cursor.position if cursor.generation == generation else None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from ha.messages import Ack, Offer, Subscribe, Subscribed
+from ha.messages import Ack, Data, Offer, Subscribe, Subscribed
 from ha.output_log import CREDIT_US, DEMAND_US, OutputLog, acknowledge, subscribe
+from ha.replica import Replica
+from ha.roles import RoleEvent
 from ha.subscription import STALLED_US, StreamCursor, Subscription
 from streams.chunk import NO_WATERMARK, Position
+from streams.compiler import compile_statement
+from streams.language import parse
 from tests.streams_of_numbers import chunk, numbers, schema
 from tests.unit.ha.test_output_log import ALICE, BOB, Made
 
@@ -242,3 +246,34 @@ def test_what_is_read_again_fits_into_the_room_that_there_is() -> None:
     least = log.reread(BOB, at(0), whole)
     assert least is not None
     assert numbers([least]) == [0], "one timestamp in any case"
+
+
+def test_a_reader_that_crosses_a_discontinuity_goes_on_to_demand_what_follows() -> None:
+    """It may wait for its other inputs for long; nothing of this one must be lost meanwhile."""
+    one = subscription(("reader", at(50)))
+    assert one.acks({"reader": None}, ["reader"]) == [], "it has no state"
+    one.readers["reader"].cross(at(20), 2)
+    ((_, told), _) = one.acks({"reader": None}, ["reader"])
+    assert (told.generation, told.position, told.demanded) == (2, None, at(20))
+    ((_, told), _) = one.acks({"reader": at(30)}, ["reader"])
+    assert (told.position, told.demanded) == (at(30), at(30))
+    one.readers["reader"].reset()
+    assert one.acks({"reader": None}, ["reader"]) == []
+
+
+def test_a_replica_evaluates_no_more_at_once_than_its_output_has_room_for() -> None:
+    (statement,) = parse("REGISTER QUERY f RSTREAM(SELECT number FROM s [NOW]);")
+    program = compile_statement(statement, {"s": {"number": "int"}})
+    replica = Replica(program, {"s": schema}, epoch=1, generation=1)
+    replica.apply(RoleEvent.FOUNDED, 1)
+    replica.inputs["s"].cursor.start(Position(), 1)
+    whole = chunk(0, [(10 * n, 100) for n in range(1, 51)])
+    replica.receive(Data(stream="s", epoch=1, generation=1, chunk=whole))
+    room_bytes = 20_000
+    replica.log.subscribe(ALICE, Position(), demands=True, room_bytes=room_bytes, now_us=0)
+    replica.update_held_up(0)
+    while replica.has_work:
+        assert replica.evaluate(64) is not None
+        replica.update_held_up(0)
+    group_bytes = chunk(0, [(10, 100)]).size_bytes
+    assert room_bytes < replica.log.size_bytes <= room_bytes + group_bytes
