@@ -47,21 +47,18 @@ BATCH_US = (1_000.0, 10_000.0)
 """Least and greatest length of a batch: dispatching costs more than shorter batches gain, and
 heartbeats wait for longer ones."""
 
-REST_SHARE = 1 / 4
-STANDBY_REST_SHARE = 1 / 2
-"""Most of its sub-deadline for which a primary rests when the host is late, and most of its lag for
-which a standby does. Results of a chain are thereby late by no more than a quarter of its
-deadline."""
+REST_SHARE = 0.35
+STANDBY_REST_SHARE = 1.5
+"""Most of its sub-deadline for which a primary rests when the host is late or has many tasks, and
+most of its lag for which a standby does. Results of a chain are thereby late by no more than that
+share of its deadline. The lag of a standby is a quarter of what the recovery bound leaves: a
+standby that takes over evaluates what came in a rest in a small part of that time."""
 
 START_US = 150.0
 STARTS_SHARE = 1 / 20
 """Processor time of a batch with hardly any tuples, with all that it causes elsewhere, and the
 share of a host's time that all tasks together may spend on starting such batches. With more tasks,
 each rests for longer."""
-
-ALIGNED = 5
-"""Rests that are longer than so many batch intervals are multiples of that, shorter ones powers of
-two: most tasks of a host then end their rests together."""
 
 STANDBY_YIELDS = 4
 """A standby rests for this many times as long as the host is late."""
@@ -439,10 +436,9 @@ class Dispatcher:
 
 
 def _on_grid(rest_us: int, unit_us: float) -> int:
-    """The longest rest of an allowed length that is no longer than this; 0 if there is none."""
+    """The longest rest of an allowed length that is no longer than this; 0 if there is none.
+
+    Lengths are powers of two times the unit, so longer rests end when shorter ones do.
+    """
     units = int(rest_us / unit_us)
-    if units < ALIGNED:
-        units = 2 ** (units.bit_length() - 1) if units else 0
-    else:
-        units -= units % ALIGNED
-    return round(units * unit_us)
+    return round(2 ** (units.bit_length() - 1) * unit_us) if units else 0

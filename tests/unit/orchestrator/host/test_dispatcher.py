@@ -172,8 +172,8 @@ def rested_ms(host: QuietHost) -> float:
     return (until_us - began_us) / MS
 
 
-@pytest.mark.parametrize(("lag_ms", "rests_ms"), [(0, 10), (5, 10), (30, 20), (10_000, 50)])
-def test_a_primary_on_a_late_host_rests_longer_up_to_a_quarter_of_its_sub_deadline(
+@pytest.mark.parametrize(("lag_ms", "rests_ms"), [(0, 10), (5, 10), (30, 20), (10_000, 40)])
+def test_a_primary_on_a_late_host_rests_longer_up_to_a_third_of_its_sub_deadline(
     lag_ms: int, rests_ms: float
 ) -> None:
     host = QuietHost(fragment("a", sub_deadline_ms=200.0), batch_ms=10)
@@ -181,8 +181,8 @@ def test_a_primary_on_a_late_host_rests_longer_up_to_a_quarter_of_its_sub_deadli
     assert rested_ms(host) == rests_ms
 
 
-@pytest.mark.parametrize(("lag_ms", "rests_ms"), [(0, 10), (10, 40), (10_000, 50)])
-def test_a_standby_on_a_late_host_yields_first_and_keeps_half_of_its_lag(
+@pytest.mark.parametrize(("lag_ms", "rests_ms"), [(0, 10), (10, 40), (10_000, 160)])
+def test_a_standby_on_a_late_host_yields_first_and_keeps_the_recovery_bound(
     lag_ms: int, rests_ms: float
 ) -> None:
     host = QuietHost(fragment("a", role="secondary", standby_lag_ms=120.0), batch_ms=10)
@@ -192,9 +192,9 @@ def test_a_standby_on_a_late_host_yields_first_and_keeps_half_of_its_lag(
 
 @pytest.mark.parametrize(
     ("tasks", "batch_ms", "rests_ms"),
-    [(6, 10, 10), (7, 10, 20), (30, 10, 50), (60, 10, 150), (600, 10, 250), (60, 0, 0)],
+    [(6, 10, 10), (7, 10, 20), (30, 10, 80), (60, 10, 160), (600, 10, 320), (60, 0, 0)],
 )
-def test_tasks_of_a_crowded_host_rest_longer_up_to_a_quarter_of_their_sub_deadlines(
+def test_tasks_of_a_host_with_many_rest_longer_up_to_a_third_of_their_sub_deadlines(
     tasks: int, batch_ms: float, rests_ms: int
 ) -> None:
     replicas = [fragment(f"a{n}", sub_deadline_ms=1000.0) for n in range(tasks)]
