@@ -31,9 +31,9 @@ from orchestrator.control.view import ClusterView
 from orchestrator.records import NodeKind, NodeRecord
 from placement.errors import PlacementError
 
-SITE_US = 300.0
+SITE_US = 150.0
 """Processor time of a site for a chunk that it brings in, sends to a host, or writes, while none
-was measured: what benchmark `own_data` shows."""
+was measured: what benchmark `density` shows."""
 
 SITE_SPREAD = 3.0
 """By which factor a site's measured time for a chunk may differ from `SITE_US`; more would be that

@@ -50,8 +50,9 @@ proportion to a smaller cost would pass before any host could dispatch the fragm
 COST_US = 20.0
 """Cost of a tuple of which nothing is known."""
 
-OVERHEAD_US = 700.0
-"""Overhead of an evaluation while none was measured: what benchmark `own_data` shows."""
+OVERHEAD_US = 250.0
+"""Overhead of an evaluation while none was measured: what benchmark `density` shows, between 150 µs
+with 40 queries, whose evaluations are often made together, and 500 µs with 10."""
 
 OVERHEADS_US = (50.0, 5_000.0)
 """Least and greatest overhead that is believed."""
@@ -66,8 +67,9 @@ time makes a fifth of them."""
 LEAST_TUPLES_S = 1.0
 """With fewer tuples a second, watermarks cost more than tuples, and a cost by tuple says little."""
 
-HOST_CORES = 0.033
-"""Processor time of a host that runs nothing: heartbeats, probes, its record in the store."""
+HOST_CORES = 0.06
+"""Processor time of a host with hardly anything to do: heartbeats of five others, probes, its
+record in the store. Without related hosts it is 0.035."""
 
 NO_DEADLINE_MS = 3_600_000.0
 """An hour: the deadline of a stream that leads to no output, so that nothing can be late."""

@@ -294,17 +294,17 @@ def test_queries_applied_together_count_together_above_what_is_measured(
     cluster: ObedientCluster,
 ) -> None:
     for host in cluster.hosts.values():
-        host.tell(load=HostLoad(cores=0.1, evaluating_cores=0.0))
+        host.tell(load=HostLoad(cores=0.14, evaluating_cores=0.0))
     assert admitted(cluster, FIRST).submissions
     with pytest.raises(Refused) as caught:
         admit(cluster.view(), STREAMS, [FIRST, SECOND])
     assert "second" in str(caught.value)
-    assert float(caught.value.figures["used_cores"]) > 0.9 + 0.4
+    assert float(caught.value.figures["used_cores"]) > 1.26 + 0.15
 
 
 def apply_first(cluster: ObedientCluster) -> None:
     for host in cluster.hosts.values():
-        host.tell(load=HostLoad(cores=0.1, evaluating_cores=0.0))
+        host.tell(load=HostLoad(cores=0.14, evaluating_cores=0.0))
     cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(FIRST,)))
     cluster.settle()
     assert cluster.view().fragments
@@ -327,8 +327,8 @@ def test_a_query_that_has_not_taken_its_share_yet_counts_above_what_is_measured(
 ) -> None:
     apply_first(cluster)
     error = refusal(cluster, SECOND)
-    assert float(error.figures["used_cores"]) > 0.9 + 0.4
-    assert place(admit(cluster.view()), "machine-0").coming_cores > 0.4
+    assert float(error.figures["used_cores"]) > 1.26 + 0.15
+    assert place(admit(cluster.view()), "machine-0").coming_cores > 0.15
 
 
 def test_a_query_that_takes_its_share_is_not_counted_twice(cluster: ObedientCluster) -> None:
@@ -337,7 +337,7 @@ def test_a_query_that_takes_its_share_is_not_counted_twice(cluster: ObedientClus
     first_takes(cluster, ReplicaLoad(cores=0.1, evaluations_s=30, timestamps_s=100, tuples_s=3125))
     found = place(admit(cluster.view()), "machine-0")
     assert found.coming_cores == pytest.approx(0.0)
-    assert found.used_cores == pytest.approx(max(0.9, found.predicted_cores))
+    assert found.used_cores == pytest.approx(max(1.26, found.predicted_cores))
 
 
 def test_what_a_deleted_query_took_is_free_before_it_is_no_longer_measured(
