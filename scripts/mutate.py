@@ -28,7 +28,10 @@ from rich.console import Console
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "tests" / "mutations.yaml"
 
-COPIED = ("orchestrator", "ha", "placement", "streams", "topology", "tests", "bench", "examples")
+COPIED = (
+    *("orchestrator", "ha", "placement", "streams", "topology", "vivace"),
+    *("tests", "bench", "examples"),
+)
 LINKED = ("build", "pyproject.toml", "scripts", "docs", "typings")
 
 QUICK = {
@@ -38,6 +41,7 @@ QUICK = {
         "tests/unit/orchestrator/control",
         "tests/property/orchestrator/test_decide_properties.py",
     ),
+    "orchestrator/sources": ("tests/unit/orchestrator/sources",),
     "streams": ("tests/unit/streams", "tests/property/streams"),
     "topology": ("tests/unit/topology", "tests/property/topology"),
 }

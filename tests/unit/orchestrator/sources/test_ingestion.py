@@ -80,8 +80,11 @@ def test_an_idle_source_that_is_killed_lets_nothing_in_behind_the_clock(tmp_path
     process.now_us += 1_500_000
     (idle,) = process.ingestion.take([], process.now_us)
     assert idle.watermark_ms == 100 - 5 + 500
+    process.now_us += 100_000
+    (empty,) = process.ingestion.take([], process.now_us)
+    assert (empty.watermark_ms, empty.rows.num_rows) == (695, 0)
     process.kill()
-    taken, _ = process.send(500, 595, 596)
+    taken, _ = process.send(500, 695, 696)
     assert taken == Taken(accepted=1, late=2)
 
 

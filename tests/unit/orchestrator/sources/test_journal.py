@@ -143,6 +143,7 @@ def test_the_oldest_segments_go_and_the_rest_says_where_it_begins(
 ) -> None:
     monkeypatch.setattr(journals, "SEGMENT_BYTES", 2**18)
     journal = opened()
+    journal.append(commit(client=("gone", 3)))
     seq = 0
     while journal.retained == Position():
         stamps = range(seq, seq + 5000)
@@ -159,6 +160,7 @@ def test_the_oldest_segments_go_and_the_rest_says_where_it_begins(
     again = opened()
     assert again.retained == begin
     assert again.clients.has("c", seq - 5000)
+    assert again.clients.has("gone", 3)
     assert again.waiting.column(0).to_pylist() == [seq + 1000]
 
 
