@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings
+from orchestrator.records import CordonRecord, MovePlan, MoveStep
+from orchestrator.store.protocol import CORDONS, MOVES
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft, places_ms
 
 nodes = st.sampled_from(tuple(places_ms))
@@ -19,6 +21,9 @@ actions = st.lists(
         st.tuples(st.just("take over"), st.just("")),
         st.tuples(st.just("obey"), st.just("")),
         st.tuples(st.just("decide"), st.just("")),
+        st.tuples(st.just("move primary"), nodes),
+        st.tuples(st.just("move secondary"), nodes),
+        st.tuples(st.just("cordon"), nodes),
     ),
     max_size=14,
 )
@@ -41,6 +46,16 @@ def act(cluster: ObedientCluster, action: str, node: str) -> None:
             for found in view.fragments.values():
                 if view.alive(found.record.secondary) and not view.alive(found.record.primary):
                     cluster.take_over(found.record, found.version)
+        case "move primary" | "move secondary":
+            role = "primary" if action == "move primary" else "secondary"
+            step = MoveStep(fragment="proximity.alerts", role=role, node=node)
+            name = f"move-{len(cluster.view().moves)}"
+            plan = MovePlan(name=name, steps=(step,), submitted_us=cluster.now_us)
+            cluster.store.create(MOVES.key(name), plan)
+        case "cordon":
+            if node not in cluster.view().cordoned:
+                record = CordonRecord(node=node, since_us=cluster.now_us)
+                cluster.store.create(CORDONS.key(node), record)
         case "obey":
             for host in cluster.hosts.values():
                 host.obey()
@@ -70,6 +85,8 @@ def test_every_query_is_protected_once_faults_end(story: list[tuple[str, str]]) 
     cluster.settle()
     for action, node in story:
         act(cluster, action, node)
+    for name, found in cluster.view().cordons.items():
+        cluster.store.delete(CORDONS.key(name), found.version)
     for name in places_ms:
         if name not in cluster.hosts:
             cluster.up(name)
@@ -80,4 +97,5 @@ def test_every_query_is_protected_once_faults_end(story: list[tuple[str, str]]) 
     cluster.settle()
     view = cluster.view()
     assert len(view.fragments) == 3
-    assert all(view.protected(found.record) for found in view.fragments.values())
+    assert all(view.settled(found.record) for found in view.fragments.values())
+    assert all(found.record.ended_us is not None for found in view.moves.values())
