@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from ha.messages import Control
 from ha.roles import RoleEvent
-from orchestrator.host.dispatcher import TIMESTAMPS_PER_DISPATCH
+from orchestrator.host.dispatcher import BEHIND_US, TIMESTAMPS_PER_DISPATCH
 from orchestrator.records import FragmentAssignment
 from streams.scheduling.run_queue import Policy
+from tests.driven_host import data, primary
 from tests.quiet_host import MS, QuietHost, fragment
 from tests.streams_of_numbers import chunk
 
@@ -413,3 +415,22 @@ def test_cost_is_said_once_it_is_known() -> None:
     assert cost.per_tuple_us > 10.0
     host.assign()
     assert host.dispatcher.cost("a") is None
+
+
+def test_a_host_whose_input_waits_too_long_takes_no_more_until_it_has_caught_up() -> None:
+    """More would only wait behind it, and latencies would take long to recover."""
+    host = primary()
+
+    def room_bytes() -> int:
+        host.commands.clear()
+        host.wait(200)
+        return [c.acks["s"].room_bytes for c in host.sent_to("site", Control) if c.acks][-1]
+
+    host.hear("site", data(chunk(0, [(10, 2)])))
+    host.work()
+    host.hear("site", data(chunk(2, [(20, 2)])))
+    assert room_bytes() > 0
+    host.wait(BEHIND_US / 1000)
+    assert room_bytes() == 0
+    host.work()
+    assert room_bytes() > 0
