@@ -84,6 +84,12 @@ class Stepwise:
             self._held[index] = after
             if plan.slide_ms is None:
                 self._rows[index] = list(after)
+            else:
+                self._rows[index] = [
+                    held
+                    for held in self._rows[index]
+                    if any(at_ms > timestamp_ms for at_ms in boundaries(plan, held[1])[-1:])
+                ]
             kept = {identity for identity, *_ in after}
             was = {identity for identity, *_ in before}
             removed = [(False, row) for identity, _, row in before if identity not in kept]

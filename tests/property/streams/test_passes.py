@@ -80,9 +80,16 @@ def tuples(rng: np.random.Generator) -> Rows:
 
 
 def evaluations(
-    program: Program, inputs: Mapping[str, Rows], until_ms: int, rng: np.random.Generator
+    program: Program,
+    inputs: Mapping[str, Rows],
+    until_ms: int,
+    rng: np.random.Generator,
+    only: int | None = None,
 ) -> Iterator[tuple[list[Any], list[bytes]]]:
-    """Rows and final state of the same input, delivered and evaluated in different ways."""
+    """Rows and final state of the same input, delivered and evaluated in three different ways.
+
+    `only` chooses one of them.
+    """
     schema = stream_schema(columns)
     batches = {
         stream: pa.RecordBatch.from_pylist(
@@ -90,7 +97,8 @@ def evaluations(
         )
         for stream, rows in inputs.items()
     }
-    for limit, cuts in ((1, 6), (10**6, 0), (int(rng.integers(2, 9)), 4)):
+    ways = ((1, 6), (10**6, 0), (int(rng.integers(2, 9)), 4))
+    for limit, cuts in ways if only is None else ways[only : only + 1]:
         engine = FragmentEngine(program)
         emitted: list[Any] = []
         offered: list[tuple[str, Chunk]] = []
