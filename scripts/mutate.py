@@ -140,7 +140,9 @@ def noticed_by(mutation: Mutation, folder: Path) -> str | None:
                 return f"{tests[0]} … does not end"
             if ran.returncode:
                 failed = [x for x in ran.stdout.splitlines() if x.startswith(("FAILED", "ERROR"))]
-                return failed[0].split(" - ")[0] if failed else "the tests cannot start"
+                if not failed:
+                    raise RuntimeError(f"the tests cannot start: {ran.stdout}{ran.stderr}")
+                return failed[0].split(" - ")[0]
     return None
 
 
