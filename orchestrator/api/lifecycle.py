@@ -47,7 +47,7 @@ def up(
     zookeeper_port: int | None = None,
     on_progress: Progress = silent,
 ) -> UpDocument:
-    """Start a cluster in the background: ZooKeeper, Spark, sites and a coordinator.
+    """Start a cluster in the background: ZooKeeper, Spark, sites and coordinators.
 
     Parameters
     ----------
@@ -126,6 +126,14 @@ def _order(manifests: Manifests, data: Path | None, zookeeper_port: int | None) 
         raise ClusterExists(
             f"{order.manifest.file}: name: cluster {order.manifest.name} runs here already; "
             f"`vivace down --cluster {order.manifest.name}` ends it"
+        )
+    if order.zookeeper_port is not None and manifest.zookeeper.address:
+        raise InvalidInput(
+            manifest.file,
+            "zookeeper",
+            manifest.zookeeper.address,
+            f"runs already, so that none is started at port {order.zookeeper_port}",
+            "Leave --zookeeper-port out, or the address.",
         )
     if order.zookeeper_port is not None and not is_free(order.zookeeper_port):
         raise PortTaken("ZooKeeper", order.zookeeper_port)

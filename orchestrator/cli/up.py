@@ -27,7 +27,7 @@ def command(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Start a cluster on this machine: ZooKeeper, Spark, sites and a coordinator.
+    """Start a cluster on this machine: ZooKeeper, Spark, sites and coordinators.
 
     [bold]Example:[/] vivace up -f examples/aircraft/cluster.yaml
     """

@@ -27,6 +27,7 @@ from orchestrator.deploy.embedded.ports import LOOPBACK
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, PlaceManifest, load
 from orchestrator.manifest.document import documents, slug
+from orchestrator.manifest.units import UnitError, servers
 from orchestrator.records import HostSpec, NodeKind
 from orchestrator.store.zookeeper import ZooKeeperStore
 from streams.bounds import MAX_NAME
@@ -34,11 +35,6 @@ from topology.suggestions import nearest
 
 _texts = ("cluster", "zookeeper", "site", "region", "domain", "bind", "sparkMaster")
 _paths = ("manifest", "secretFile", "archive", "work")
-
-_server = re.compile(r"(?:[^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
-"""Name or address, in brackets if it is an IPv6 one, and the port."""
-
-MAX_PORT = 65535
 
 SECRET_VARIABLE = "VIVACE_SECRET"
 
@@ -209,12 +205,11 @@ def _check_names(file: Path, given: Mapping[str, str]) -> None:
         if slug(value) != value or len(value) > MAX_NAME:
             remedy = f"Use small letters, digits and single hyphens, {MAX_NAME} at most."
             raise InvalidInput(str(file), name, value, "cannot be a name", remedy)
-    servers = given["zookeeper"].partition("/")[0]
-    for server in servers.split(","):
-        found = _server.fullmatch(server.strip())
-        if found is None or int(found[1] or 0) > MAX_PORT:
-            remedy = "Write host:port, several separated by commas."
-            raise InvalidInput(str(file), "zookeeper", server, "is no address", remedy)
+    try:
+        servers(given["zookeeper"])
+    except UnitError as error:
+        zookeeper = given["zookeeper"]
+        raise InvalidInput(str(file), "zookeeper", zookeeper, error.problem, error.remedy) from None
 
 
 def _secret(file: Path, secret_file: Path | None) -> str:

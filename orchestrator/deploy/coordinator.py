@@ -1,7 +1,8 @@
 """A coordinator: `python -m orchestrator.deploy.coordinator --config FILE`.
 
 It publishes the settings that all processes of the cluster must agree on, stands for election, and
-plans while it leads. Several coordinators may run: when the leader ends, another one takes over.
+plans while it leads. One without a Cluster manifest takes the settings that the store has. Several
+coordinators may run: when the leader ends, another one takes over.
 """
 
 from __future__ import annotations
@@ -26,20 +27,24 @@ from orchestrator.store.protocol import CLUSTER, RecordExists, RecordMissing, St
 
 
 def start_coordinator(config: ProcessConfig) -> Coordinator:
-    """Publish the cluster's settings and start a candidate for election.
+    """Publish the cluster's settings if a manifest gives them, and start a candidate for election.
 
     Raises
     ------
     InvalidInput
-        There is no Cluster manifest, or its table of latencies cannot be used.
+        Neither a Cluster manifest nor the store has settings, or the table of latencies cannot be
+        used.
     StoreError
         The secret does not open the cluster's records.
     Unreachable
         ZooKeeper does not answer.
     """
-    settings = cluster_record(config.cluster_manifest())
+    settings = None if config.manifest is None else settings_of(config)
     with closing(config.open_store()) as store:
-        _publish(store, msgspec.structs.replace(settings, name=config.cluster))
+        if settings is not None:
+            publish(store, settings)
+        elif store.get(CLUSTER) is None:
+            config.cluster_manifest()
     candidate = f"{config.cluster}-{os.getpid()}-{secrets.token_hex(4)}"
     clock = CoordinatorClock(machine(), anchor_us())
     coordinator = Coordinator(config.open_store, candidate, now_us, clock=clock)
@@ -47,7 +52,13 @@ def start_coordinator(config: ProcessConfig) -> Coordinator:
     return coordinator
 
 
-def _publish(store: Store, settings: ClusterRecord) -> None:
+def settings_of(config: ProcessConfig) -> ClusterRecord:
+    """The settings that the Cluster manifest gives a cluster of the configured name."""
+    settings = cluster_record(config.cluster_manifest())
+    return msgspec.structs.replace(settings, name=config.cluster)
+
+
+def publish(store: Store, settings: ClusterRecord) -> None:
     """Make the store hold these settings."""
     while (found := store.get(CLUSTER)) is None or found.record != settings:
         # On failure another coordinator, started at the same time, was faster: compare again.

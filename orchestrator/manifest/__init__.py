@@ -7,6 +7,7 @@ from orchestrator.manifest.kinds import (
     PlaceManifest,
     QueryManifest,
     StreamManifest,
+    ZooKeeperManifest,
 )
 from orchestrator.manifest.load import Manifests, load
 
@@ -17,6 +18,7 @@ __all__ = [
     "PlaceManifest",
     "QueryManifest",
     "StreamManifest",
+    "ZooKeeperManifest",
     "cluster_record",
     "load",
 ]

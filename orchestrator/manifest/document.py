@@ -22,6 +22,7 @@ from streams.bounds import MAX_NAME
 from topology.suggestions import closest, nearest
 
 T = TypeVar("T", float, int)
+P = TypeVar("P")
 
 _identifier = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _slug = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -134,13 +135,20 @@ class Field:
         """A number with a unit, read by one of `orchestrator.manifest.units`."""
         value = self._value()
         text = str(value) if isinstance(value, (int, float)) else self.text()
-        try:
-            quantity = parse(text)
-        except UnitError as error:
-            self.refuse(error.problem, error.remedy)
+        quantity = self._parsed(text, parse)
         if positive and quantity <= 0:
             self.refuse("is not above 0", "Write a quantity above 0.")
         return quantity
+
+    def parsed(self, parse: Callable[[str], P]) -> P:
+        """Text, read by one of `orchestrator.manifest.units`."""
+        return self._parsed(self.text(), parse)
+
+    def _parsed(self, text: str, parse: Callable[[str], P]) -> P:
+        try:
+            return parse(text)
+        except UnitError as error:
+            self.refuse(error.problem, error.remedy)
 
     def items(self) -> list[Field]:
         """The elements of a list."""

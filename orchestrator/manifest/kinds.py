@@ -15,7 +15,7 @@ import msgspec
 from orchestrator import sinks, sources
 from orchestrator.manifest.cpu import read_scaling
 from orchestrator.manifest.document import Field, Options, Section, slug
-from orchestrator.manifest.units import duration_ms, memory_bytes, rate_bytes_s
+from orchestrator.manifest.units import duration_ms, memory_bytes, rate_bytes_s, servers
 from orchestrator.records import (
     ClusterRecord,
     Estimate,
@@ -40,6 +40,12 @@ thirtieth of the heap: 450 MiB are 29/30 of 466 MiB. The rest is a margin."""
 LEAST_MEMORY_BYTES = 16 * 2**20
 """Below that, a stream's part would not hold an interval of a fast stream."""
 
+MOST_COORDINATORS = 9
+"""One leads, and one or two more take over from it. More only hold sessions."""
+
+MOST_SERVERS = 7
+"""Each further ZooKeeper server makes writes slower; seven survive the loss of three."""
+
 LEAST_SHED_MS = 1e-3
 """Load shedders count in whole microseconds."""
 
@@ -59,6 +65,21 @@ class PlaceManifest(msgspec.Struct, frozen=True, kw_only=True):
     domain: str = ""
 
 
+class ZooKeeperManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The ZooKeeper of a cluster.
+
+    Attributes
+    ----------
+    servers
+        Number of servers to start on this machine.
+    address
+        `host:port` of servers that run already, separated by commas; empty: none do.
+    """
+
+    servers: int = 1
+    address: str = ""
+
+
 class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
     """`kind: Cluster`: what `vivace up` starts.
 
@@ -74,6 +95,10 @@ class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
         Where streams enter and leave.
     latencies
         Absolute path of the table of round trips; None: links are not delayed.
+    coordinators
+        Number of coordinators; one of them leads.
+    zookeeper
+        The ZooKeeper that the cluster starts or uses.
     """
 
     file: str
@@ -82,6 +107,8 @@ class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
     sites: tuple[PlaceManifest, ...] = ()
     latencies: Path | None = None
     executor_memory_bytes: int = DEFAULT_EXECUTOR_MEMORY_BYTES
+    coordinators: int = 1
+    zookeeper: ZooKeeperManifest = ZooKeeperManifest()
 
     @property
     def name(self) -> str:
@@ -173,6 +200,27 @@ def _memory(field: Field) -> int:
     return size
 
 
+def _coordinators(field: Field) -> int:
+    count = field.count()
+    if count > MOST_COORDINATORS:
+        field.refuse("is more than can be of use", f"Write {MOST_COORDINATORS} or fewer.")
+    return count
+
+
+def _zookeeper(field: Field) -> ZooKeeperManifest:
+    if not field.is_mapping():
+        return ZooKeeperManifest(address=field.parsed(servers))
+    with field.section() as section:
+        number = section.need("servers")
+        count = number.count()
+        if count % 2 == 0 or count > MOST_SERVERS:
+            number.refuse(
+                "is no number of servers of which most can agree",
+                f"Write an odd number up to {MOST_SERVERS}.",
+            )
+        return ZooKeeperManifest(servers=count)
+
+
 _settings: Options = {
     "heartbeat_ms": ("heartbeat", _interval),
     "suspect_after_ms": ("suspectAfter", _interval),
@@ -190,6 +238,8 @@ _equipment: Options = {
     "sites": ("sites", lambda field: tuple(_place(item) for item in field.items())),
     "latencies": ("latencies", Field.path),
     "executor_memory_bytes": ("executorMemory", _executor_memory),
+    "coordinators": ("coordinators", _coordinators),
+    "zookeeper": ("zookeeper", _zookeeper),
 }
 
 

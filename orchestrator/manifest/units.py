@@ -33,6 +33,11 @@ _sizes_bytes = {
     "GiB": 2**30,
 }
 
+_server = re.compile(r"(?:[^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
+"""Name or address, in brackets if it is an IPv6 one, and the port."""
+
+MAX_PORT = 65535
+
 LONGEST_MS = 100 * 365.25 * 24 * 3600e3
 """A hundred years: times of the store are µs in 64 bits, and some are sums of several."""
 
@@ -110,3 +115,18 @@ def _parse(text: str, what: str, units: Mapping[str, float], example: str, most:
     if value < 0:
         raise UnitError("is negative", f"{what.capitalize()} is never negative.")
     return value
+
+
+def servers(text: str) -> str:
+    """Addresses of ZooKeeper servers, which may be followed by the folder of all their records.
+
+    >>> servers("zk-0:2181,zk-1:2181/team")
+    'zk-0:2181,zk-1:2181/team'
+    """
+    for server in text.partition("/")[0].split(","):
+        found = _server.fullmatch(server.strip())
+        if found is None or int(found[1] or 0) > MAX_PORT:
+            raise UnitError(
+                f"has no address in {server!r}", "Write host:port, several separated by commas."
+            )
+    return text

@@ -1,11 +1,13 @@
 """A whole cluster by hand, as in the tour: up, apply, status, tail, a switchover, a drain, a drill,
 sites killed, down.
 
-The clock is set by an hour before sites start again.
+Right before the drill, the coordinators and one of three ZooKeeper servers are killed. The clock is
+set by an hour before sites start again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +40,8 @@ name: pairs
 nodes: [{{name: n1, region: n1}}, {{name: n2, region: n2}}, {{name: n3, region: n3}}]
 sites: [{", ".join(f"{{name: {site}, region: {site}}}" for site in SITES)}]
 latencies: latency.csv
+coordinators: 2
+zookeeper: {{servers: 3}}
 """
 
 
@@ -101,6 +105,8 @@ def test_up_apply_status_tail_drill_down(
     assert all({"_seq", "_ts"} <= json.loads(line).keys() for line in lines)
 
     move_on_purpose(vivace)
+    kill(data, "coordinator-1", "coordinator-2")
+    kill_server(data, 1)
     report = json.loads(ok(vivace, "drill", "run", "kill-executor", "--json"))
     assert (report["lost"], report["repeated"]) == (0, 0)
     assert report["recovery_ms"] <= report["bound_ms"] == 300
@@ -119,7 +125,7 @@ def test_up_apply_status_tail_drill_down(
     for sites, hours in ((("west-site",), 1), (("exit",), -1), (("west-site", "exit"), 0)):
         # As if the machine's clock had been set before they start again.
         clock_file.write_text(str(hours * HOUR_S))
-        kill_sites(data, *sites)
+        kill(data, *(f"site-{site}" for site in sites))
         before = min(row["watermark_ms"] or 0 for row in sinks(vivace))
         wait_until(lambda before=before: resumed(vivace, before))
 
@@ -162,13 +168,27 @@ def persist(vivace: Vivace, *arguments: object) -> dict[str, Any]:
     raise AssertionError(f"vivace {arguments} is refused again and again: {told}")
 
 
-def kill_sites(folder: Path, *sites: str) -> None:
-    """SIGKILL to the processes of sites, not to their supervisors."""
-    for process in psutil.process_iter(["cmdline"]):
-        command: list[str] = process.info["cmdline"] or []
-        configs = [str(folder / "logs" / f".site-{site}.json") for site in sites]
-        if command[1:3] == ["-m", "orchestrator.deploy.site"] and command[-1] in configs:
-            process.kill()
+def kill(folder: Path, *members: str) -> None:
+    """SIGKILL to members of the cluster, not to their supervisors."""
+    for member in members:
+        config = str(folder / "logs" / f".{member}.json")
+        (process,) = (p for p in psutil.process_iter() if is_program(p, "-m", config))
+        process.kill()
+
+
+def kill_server(folder: Path, number: int) -> None:
+    """SIGKILL to a ZooKeeper server, not to its supervisor."""
+    settings = str(folder / "zookeeper" / f"server-{number}" / "zoo.cfg")
+    (process,) = (p for p in psutil.process_iter() if is_program(p, "-XX:+UseSerialGC", settings))
+    process.kill()
+
+
+def is_program(process: psutil.Process, first: str, last: str) -> bool:
+    """Whether a process was given these arguments; its supervisor has others before them."""
+    with contextlib.suppress(psutil.Error):
+        command = process.cmdline()
+        return command[1:2] == [first] and command[-1] == last
+    return False
 
 
 def resumed(vivace: Vivace, before_ms: int) -> bool:

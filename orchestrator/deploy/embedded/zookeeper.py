@@ -1,8 +1,11 @@
 """A ZooKeeper for one machine, from the jars in PySpark's package.
 
-A single server on the loopback interface. It starts in about a second and ends with the process
-that started it. Sessions, versions, watches, ACLs and durability are those of a production server,
-but a single server does not survive the loss of its machine.
+One server, or an ensemble of several (`orchestrator.deploy.embedded.ensemble`), on the loopback
+interface. They start in a second or two and end with the process that started them. Sessions,
+versions, watches, ACLs and durability are those of production servers. An ensemble goes on while
+most of its servers run; nothing here survives the loss of the machine.
+
+The servers of an ensemble authenticate each other: otherwise any user of the machine could join.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import shutil
 import socket
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -30,6 +34,9 @@ LEAST_SESSION_MS = 2 * TICK_MS
 START_ATTEMPTS = 3
 """A port chosen as free may be taken by another program before ZooKeeper binds it."""
 
+_modes = (b"Mode: standalone", b"Mode: leader", b"Mode: follower")
+"""What a server says that accepts sessions."""
+
 _configuration = """\
 tickTime={tick_ms}
 minSessionTimeout={least_session_ms}
@@ -46,6 +53,54 @@ autopurge.purgeInterval=1
 """
 
 
+_ensemble = """\
+initLimit=50
+syncLimit=25
+quorumListenOnAllIPs=false
+quorum.auth.enableSasl=true
+quorum.auth.learnerRequireSasl=true
+quorum.auth.serverRequireSasl=true
+"""
+"""Limits in ticks: 10 s for a server to join, 5 s for it to follow."""
+
+_credentials = """\
+QuorumServer {{
+  org.apache.zookeeper.server.auth.DigestLoginModule required user_server="{secret}";
+}};
+QuorumLearner {{
+  org.apache.zookeeper.server.auth.DigestLoginModule required username="server" password="{secret}";
+}};
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A server's place in an ensemble.
+
+    Attributes
+    ----------
+    number
+        Of the server, from 1 on.
+    ports
+        Of each server, in order: where it follows the leader, and where it votes.
+    secret
+        By which the servers know each other: letters, digits, `-` and `_`.
+    """
+
+    number: int
+    ports: tuple[tuple[int, int], ...]
+    secret: str
+
+    @property
+    def settings(self) -> str:
+        """What the server's configuration file says of the ensemble."""
+        servers = [
+            f"server.{number}={LOOPBACK}:{follow}:{vote}\n"
+            for number, (follow, vote) in enumerate(self.ports, 1)
+        ]
+        return _ensemble + "".join(servers)
+
+
 class EmbeddedZooKeeper:
     """One ZooKeeper server on this machine.
 
@@ -58,6 +113,8 @@ class EmbeddedZooKeeper:
         data of an earlier server in the same folder.
     port
         Port for clients. If not given, a free port is chosen and kept over restarts.
+    seat
+        Its place in an ensemble; None: it serves alone.
 
     Attributes
     ----------
@@ -67,10 +124,13 @@ class EmbeddedZooKeeper:
         The running server, for drills that crash it.
     """
 
-    def __init__(self, java: Java, data_dir: Path, port: int | None = None) -> None:
+    def __init__(
+        self, java: Java, data_dir: Path, port: int | None = None, seat: Seat | None = None
+    ) -> None:
         self._java = java
         self._folder = data_dir.absolute()
         self._port = port
+        self._seat = seat
         # For Java's temporary files, which a killed process leaves behind.
         self._temporary = self._folder / "tmp"
         self.log = self._folder / "zookeeper.log"
@@ -82,6 +142,11 @@ class EmbeddedZooKeeper:
         if self._port is None:
             raise RuntimeError("ZooKeeper was not started yet, so it has no port")
         return self._port
+
+    @property
+    def runs(self) -> bool:
+        """Whether the server was started and has not ended."""
+        return self.process is not None and self.process.poll() is None
 
     @property
     def connect_string(self) -> str:
@@ -98,7 +163,7 @@ class EmbeddedZooKeeper:
         Unreachable
             The server ended, or did not serve within `timeout_s`.
         """
-        if self.process is not None and self.process.poll() is None:
+        if self.runs:
             return
         self.stop()
         private_folder(self._folder)
@@ -132,16 +197,18 @@ class EmbeddedZooKeeper:
     def _launch(self, port: int, timeout_s: float) -> None:
         self._temporary.mkdir(exist_ok=True)
         configuration = self._folder / "zoo.cfg"
-        configuration.write_text(
-            _configuration.format(
-                tick_ms=TICK_MS,
-                least_session_ms=LEAST_SESSION_MS,
-                data=_escaped(self._folder / "data"),
-                port=port,
-                address=LOOPBACK,
-            ),
-            encoding="utf-8",
+        settings = _configuration.format(
+            tick_ms=TICK_MS,
+            least_session_ms=LEAST_SESSION_MS,
+            data=_escaped(self._folder / "data"),
+            port=port,
+            address=LOOPBACK,
         )
+        options: list[str] = []
+        if self._seat is not None:
+            settings += self._seat.settings
+            options = self._prove(self._seat)
+        configuration.write_text(settings, encoding="utf-8")
         logging = self._folder / "log4j2.properties"
         logging.write_text(LOGGING.format(level="warn"), encoding="utf-8")
         self.process = ChildProcess(
@@ -151,6 +218,7 @@ class EmbeddedZooKeeper:
                 "-Xmx128m",
                 "-Dzookeeper.jmx.log4j.disable=true",
                 f"-Djava.io.tmpdir={self._temporary}",
+                *options,
                 f"-Dlog4j2.configurationFile={logging.as_uri()}",
                 "-cp",
                 str(pyspark_folder() / "jars" / "*"),
@@ -162,6 +230,18 @@ class EmbeddedZooKeeper:
             cwd=self._folder,
         )
         self._await_service(self.process, port, timeout_s)
+
+    def _prove(self, seat: Seat) -> list[str]:
+        """Write the server's number and its credentials; the options that name them."""
+        (self._folder / "data" / "myid").write_text(str(seat.number), encoding="ascii")
+        credentials = self._folder / "quorum.jaas"
+        credentials.touch(mode=0o600)
+        credentials.write_text(_credentials.format(secret=seat.secret), encoding="ascii")
+        # Of the mechanisms, only DIGEST-MD5 needs no Kerberos; FIPS 140 does not allow it.
+        return [
+            f"-Djava.security.auth.login.config={credentials}",
+            "-Dzookeeper.fips-mode=false",
+        ]
 
     def _await_service(self, process: ChildProcess, port: int, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
@@ -198,4 +278,4 @@ def _serves(port: int) -> bool:
         client.sendall(b"srvr")
         while received := client.recv(4096):
             answer += received
-    return b"Mode: standalone" in answer
+    return any(mode in answer for mode in _modes)

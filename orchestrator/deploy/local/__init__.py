@@ -1,1 +1,1 @@
-"""A whole cluster on one machine: ZooKeeper, Spark, sites and a coordinator under one process."""
+"""A whole cluster on one machine: ZooKeeper, Spark, sites and coordinators under one process."""

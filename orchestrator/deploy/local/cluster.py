@@ -1,10 +1,11 @@
 """A whole cluster on this machine, as `vivace up` runs it: started in order, ended in reverse.
 
-Sites run as processes of their own through the entry point `deploy.site`. The coordinator and the
-host pool run in this process, through the functions that their entry points call. All processes
-end with this one, however it ends: ZooKeeper, the sites, and Spark's driver with its executors.
+Sites and coordinators run as processes of their own, through the entry points `deploy.site` and
+`deploy.coordinator`. The host pool runs in this process, through the function that its entry point
+calls. All processes end with this one, however it ends: ZooKeeper, coordinators, sites, and Spark's
+driver with its executors.
 
-Spark takes longest to start, so ZooKeeper, the coordinator and the sites start meanwhile.
+Spark takes longest to start, so ZooKeeper, the coordinators and the sites start meanwhile.
 """
 
 from __future__ import annotations
@@ -14,23 +15,23 @@ import logging
 import os
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from orchestrator.control.process import Coordinator
 from orchestrator.deploy.config import ProcessConfig
-from orchestrator.deploy.coordinator import start_coordinator
+from orchestrator.deploy.context import ClusterExists
+from orchestrator.deploy.coordinator import publish, settings_of
+from orchestrator.deploy.embedded.ensemble import ZooKeeperServers
 from orchestrator.deploy.embedded.java import Java, find_java
-from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.deploy.host_pool import SparkLost, start_hosts, start_spark
+from orchestrator.deploy.local.members import Member
 from orchestrator.deploy.local.readiness import LOOK_EVERY_S, await_ready
-from orchestrator.deploy.local.sites import Site
 from orchestrator.errors import Unreachable, VivaceError
 from orchestrator.folders import private_folder
 from orchestrator.manifest import ClusterManifest
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 SUPERVISE_EVERY_S = 0.2
 """How often the supervisor looks for processes that have ended: short beside the second or more
 that one takes to start."""
+
+EXPIRY_S = 20.0
+"""Time in which the sessions of processes expire that did not end in order."""
 
 _log = logging.getLogger("vivace.cluster")
 
@@ -75,7 +79,7 @@ class LocalCluster:
         For its data, logs, archive and temporary files; made if missing. ZooKeeper continues with
         the data of an earlier cluster in the same folder.
     zookeeper_port
-        Where ZooKeeper listens; a free port if not given.
+        Where the first ZooKeeper server that is started listens; a free port if not given.
     on_progress
         Told each step, on the thread that calls `start`.
     """
@@ -95,12 +99,13 @@ class LocalCluster:
         self._port = zookeeper_port
         self._on_progress = _changes(on_progress)
         self._config: ProcessConfig | None = None
-        self._zookeeper: EmbeddedZooKeeper | None = None
+        self._zookeeper: ZooKeeperServers | None = None
         self._store: ZooKeeperStore | None = None
         self._spark: Future[SparkSession] | None = None
         self._pool: HostPool | None = None
-        self._coordinator: Coordinator | None = None
-        self._sites: list[Site] = []
+        self._coordinators: list[Member] = []
+        self._members: list[Member] = []
+        """With the coordinators."""
         self._undo: list[tuple[str, Callable[[], None]]] = []
         self._stopping = threading.Event()
         self._failure: VivaceError | None = None
@@ -140,10 +145,10 @@ class LocalCluster:
     def stop_hosts(self) -> None:
         """End all hosts but not Spark, so that other jobs can use the executors.
 
-        The coordinator ends first: it would treat the end of the hosts as a failure.
+        The coordinators end first: they would treat the end of the hosts as a failure.
         """
-        if self._coordinator is not None:
-            self._coordinator.stop()
+        for coordinator in self._coordinators:
+            coordinator.stop()
         if self._pool is not None:
             self._pool.stop()
 
@@ -190,13 +195,13 @@ class LocalCluster:
         self._on_progress("java", f"{java.version} in {java.home}")
         spark = self._begin_spark(config, java)
         config = self._start_zookeeper(config, java)
-        self._coordinator = start_coordinator(config)
-        self._undo.append(("the coordinator", self._coordinator.stop))
+        publish(self.store, settings_of(config))
+        for number in range(1, self.manifest.coordinators + 1):
+            coordinator = Member.coordinator(config, number, secret_file, self.logs)
+            self._coordinators.append(coordinator)
+            self._start_member(coordinator)
         for place in self.manifest.sites:
-            site = Site(config, place, secret_file, self.logs)
-            self._undo.append((f"site {site.name}", site.stop))
-            site.start()
-            self._sites.append(site)
+            self._start_member(Member.site(config, place, secret_file, self.logs))
         self._start_hosts(config, spark)
         names = [place.name for place in (*self.manifest.nodes, *self.manifest.sites)]
         await_ready(self.store, names, self._on_progress, self._check)
@@ -222,19 +227,32 @@ class LocalCluster:
         return session
 
     def _start_zookeeper(self, config: ProcessConfig, java: Java) -> ProcessConfig:
-        """Start ZooKeeper and open the store; the configuration with ZooKeeper's address."""
-        self._on_progress("zookeeper", "starting")
-        zookeeper = EmbeddedZooKeeper(java, self.folder / "zookeeper", self._port)
-        self._undo.append(("ZooKeeper", zookeeper.stop))
-        zookeeper.start()
-        self._zookeeper = zookeeper
-        config = msgspec.structs.replace(config, zookeeper=zookeeper.connect_string)
+        """Start ZooKeeper, unless it runs already, and open the store; the configuration with
+        ZooKeeper's address."""
+        wanted = self.manifest.zookeeper
+        address = wanted.address
+        if not address:
+            self._on_progress("zookeeper", "starting")
+            folder = self.folder / "zookeeper"
+            zookeeper = ZooKeeperServers(java, folder, wanted.servers, self._port)
+            self._undo.append(("ZooKeeper", zookeeper.stop))
+            zookeeper.start()
+            self._zookeeper, address = zookeeper, zookeeper.connect_string
+        config = msgspec.structs.replace(config, zookeeper=address)
         self._config = config
         self._store = config.open_store()
         self._undo.append(("the store's session", self._store.close))
-        remove_former_processes(self._store)
-        self._on_progress("zookeeper", f"serves at {zookeeper.connect_string}")
+        if wanted.address:
+            await_former_processes(self._store, self.manifest.name)
+        else:
+            remove_former_processes(self._store)
+        self._on_progress("zookeeper", f"serves at {address}")
         return config
+
+    def _start_member(self, member: Member) -> None:
+        self._undo.append((member.name, member.stop))
+        member.start()
+        self._members.append(member)
 
     def _start_hosts(self, config: ProcessConfig, spark: Future[SparkSession]) -> None:
         count = len(self.manifest.nodes)
@@ -254,22 +272,22 @@ class LocalCluster:
             self._stopping.set()
 
     def _check(self) -> None:
-        """Raise if Spark or a site has ended while the others still start."""
+        """Raise if Spark or a member has ended while the others still start."""
         if self._failure is not None:
             raise self._failure
-        for site in self._sites:
-            if (status := site.ended) is not None:
+        for member in self._members:
+            if (status := member.ended) is not None:
                 raise Unreachable(
-                    f"Site {site.name}",
+                    f"Process {member.name}",
                     "this machine",
                     f"ended with exit status {status}",
-                    f"Its log is {site.log}.",
+                    f"Its log is {member.log}.",
                 )
 
     def _supervise(self) -> None:
-        """Restart ZooKeeper and sites that ended, as Spark restarts executors."""
+        """Restart ZooKeeper and members that ended, as Spark restarts executors."""
         while not self._stopping.wait(SUPERVISE_EVERY_S):
-            for mend in (self._mend_zookeeper, *(partial(_mend, site) for site in self._sites)):
+            for mend in (self._mend_zookeeper, *(member.mend for member in self._members)):
                 try:
                     mend()
                 # The supervisor must outlive whatever goes wrong with one process.
@@ -277,9 +295,7 @@ class LocalCluster:
                     _log.warning("%s: %s", type(error).__name__, error)
 
     def _mend_zookeeper(self) -> None:
-        assert self._zookeeper is not None
-        process = self._zookeeper.process
-        if process is None or process.poll() is not None:
+        if self._zookeeper is not None and not self._zookeeper.all_run:
             _log.warning("ZooKeeper ended; starting it again")
             self._zookeeper.start()
 
@@ -289,12 +305,6 @@ class LocalCluster:
 
     def __exit__(self, *_error: object) -> None:
         self.stop()
-
-
-def _mend(site: Site) -> None:
-    if site.ended is not None:
-        _log.warning("site %s ended with %s", site.name, site.ended)
-        site.start()
 
 
 def remove_former_processes(store: Store) -> None:
@@ -308,6 +318,25 @@ def remove_former_processes(store: Store) -> None:
         # The session that owns the record may expire at this moment.
         with contextlib.suppress(RecordMissing):
             store.delete(key, version)
+
+
+def await_former_processes(store: Store, cluster: str) -> None:
+    """Wait until the records of an earlier cluster of this name have ended with their sessions.
+
+    Raises
+    ------
+    ClusterExists
+        They do not: that cluster runs.
+    """
+    give_up_s = time.monotonic() + EXPIRY_S
+    while (left := [*store.list(NODES).records]) or store.get(LEADER) is not None:
+        if time.monotonic() >= give_up_s:
+            holders = ", ".join(left) or "a coordinator"
+            raise ClusterExists(
+                f"cluster {cluster} runs already with this ZooKeeper, on other machines or from "
+                f"another folder ({holders}); end it there, or give this one another name"
+            )
+        time.sleep(LOOK_EVERY_S)
 
 
 def kept_secret(file: Path) -> str:

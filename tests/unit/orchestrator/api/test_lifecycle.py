@@ -87,3 +87,9 @@ def test_command_prints_one_document(
 def test_up_needs_a_cluster_manifest() -> None:
     with pytest.raises(api.InvalidInput, match="holds no manifest of kind Cluster"):
         api.up(api.Manifests(cluster=None, streams=(), queries=()))
+
+
+def test_a_port_for_a_zookeeper_that_runs_already_is_refused(manifest: Path) -> None:
+    manifest.write_text(TEXT + "zookeeper: zk:2181\n")
+    with pytest.raises(api.InvalidInput, match="runs already, so that none is started at port 99"):
+        api.up(api.load([manifest]), zookeeper_port=99)

@@ -107,10 +107,10 @@ def test_unusable_file_is_refused_by_field(tmp_path: Path, config: str, message:
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("ZOOKEEPER", "zk:port", "zookeeper: 'zk:port' is no address.*host:port"),
-        ("ZOOKEEPER", "zk:65536", "zookeeper: 'zk:65536' is no address"),
-        ("ZOOKEEPER", "zk:2181,", "zookeeper: '' is no address"),
-        ("ZOOKEEPER", "zk-0 zk-1", "zookeeper: 'zk-0 zk-1' is no address"),
+        ("ZOOKEEPER", "zk:port", "zookeeper: 'zk:port' has no address in 'zk:port'.*host:port"),
+        ("ZOOKEEPER", "zk:65536", "zookeeper: 'zk:65536' has no address"),
+        ("ZOOKEEPER", "zk:2181,", "zookeeper: 'zk:2181,' has no address in ''"),
+        ("ZOOKEEPER", "zk-0 zk-1", "zookeeper: 'zk-0 zk-1' has no address"),
         ("CLUSTER", "../other", "cluster: '../other' cannot be a name"),
         ("SITE", "north/1", "site: 'north/1' cannot be a name"),
     ],

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.errors import InvalidInput
-from orchestrator.manifest import Manifests, cluster_record, load
+from orchestrator.manifest import Manifests, ZooKeeperManifest, cluster_record, load
 from orchestrator.records import ClusterRecord, DriverSpec, Estimate, Shed
 from orchestrator.sources import recorded
 from streams.scheduling.run_queue import Policy
@@ -69,6 +69,8 @@ def test_manifests_become_records(folder: Path) -> None:
         ("second", "UK South"),
     ]
     assert found.cluster.executor_memory_bytes == 600 * 2**20
+    assert found.cluster.coordinators == 1
+    assert found.cluster.zookeeper == ZooKeeperManifest(servers=1)
     (stream,) = found.streams
     assert list(stream.record.columns) == ["z", "a"]
     assert stream.record.rate_bytes_s == 150_000
@@ -183,6 +185,12 @@ def test_cpu_scaling_is_read_and_kept_in_the_store(
         ("selectivity: 0.5", "selectivity: .nan", "selectivity: nan is not a number"),
         ("heartbeat: 20 ms", "heartbeat: 200 ms", "lets every node be suspected"),
         ("600m", "yes", "executorMemory: True"),
+        ("executorMemory: 600m", "coordinators: 0", "coordinators: 0 is not a whole number from 1"),
+        ("executorMemory: 600m", "coordinators: 10", "coordinators: 10 is more than can be of use"),
+        ("executorMemory: 600m", "zookeeper: {servers: 2}", "zookeeper.servers: 2 is no number of"),
+        ("executorMemory: 600m", "zookeeper: {servers: 9}", "zookeeper.servers: 9 is no number of"),
+        ("executorMemory: 600m", "zookeeper: {}", "zookeeper.servers"),
+        ("executorMemory: 600m", "zookeeper: 'zk:port'", "zookeeper: 'zk:port' has no address in"),
         ("600m", "479m", "all.yaml:6: Cluster aircraft: executorMemory: '479m' is less than Spark"),
         ("region: UK South}]\nsites", "region: UK Suoth}]\nsites", "Did you mean UK South?"),
         ("region: UK South}]\nsites", "region: Far}]\nsites", "has no measured latency to"),
@@ -366,3 +374,19 @@ def test_an_output_names_its_sink(folder: Path) -> None:
 )
 def test_sources_that_cannot_be_are_refused(folder: Path, given: str, message: str) -> None:
     assert message in refused(folder, RATE, f"{RATE}\n{given}")
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("{servers: 3}", ZooKeeperManifest(servers=3)),
+        ("zk-0:2181,zk-1:2181", ZooKeeperManifest(address="zk-0:2181,zk-1:2181")),
+    ],
+)
+def test_zookeeper_is_started_or_runs_already(
+    folder: Path, written: str, read: ZooKeeperManifest
+) -> None:
+    (folder / "all.yaml").write_text(TEXT.replace("heartbeat: 20 ms", f"zookeeper: {written}"))
+    cluster = load([folder]).cluster
+    assert cluster is not None
+    assert cluster.zookeeper == read
