@@ -1,0 +1,106 @@
+"""Records of the store: one type for each kind of znode.
+
+Every record is plain data: JSON in ZooKeeper, decoded strictly into these types. A *replica* is
+identified by its node and that node's *incarnation*. A restarted executor comes back under the same
+node name with a new incarnation and without its former state, so an assignment for the former
+incarnation must not be taken for one for the new.
+"""
+
+from orchestrator.records.assignments import (
+    Assignment,
+    FragmentAssignment,
+    SinkAssignment,
+    SourceAssignment,
+)
+from orchestrator.records.base import HostSpec, NameClaim, NodeKind, Peer, Record, ReplicaId
+from orchestrator.records.fragments import (
+    CordonRecord,
+    FragmentRecord,
+    HistoryEvent,
+    MovePlan,
+    MoveStep,
+    PlanFigures,
+    PlanRecord,
+    ReplicaLoss,
+    Restarts,
+    TakeOver,
+    ThirdReplica,
+    Timing,
+)
+from orchestrator.records.hosts import (
+    ClockOffset,
+    ClocksRecord,
+    Coordinate,
+    CostStatus,
+    HostLoad,
+    InputStatus,
+    MemoryStatus,
+    NodeRecord,
+    Processors,
+    ReplicaLoad,
+    ReplicaStatus,
+    SinkStatus,
+    Skipped,
+    SourceStatus,
+)
+from orchestrator.records.manifests import (
+    DEFAULT_MEMORY_BYTES,
+    ClusterRecord,
+    DriverSpec,
+    Estimate,
+    Overflow,
+    QueryRecord,
+    Shed,
+    SourceSpec,
+    StreamRecord,
+    Trial,
+)
+
+__all__ = [
+    "DEFAULT_MEMORY_BYTES",
+    "Assignment",
+    "ClockOffset",
+    "ClocksRecord",
+    "ClusterRecord",
+    "Coordinate",
+    "CordonRecord",
+    "CostStatus",
+    "DriverSpec",
+    "Estimate",
+    "FragmentAssignment",
+    "FragmentRecord",
+    "HistoryEvent",
+    "HostLoad",
+    "HostSpec",
+    "InputStatus",
+    "MemoryStatus",
+    "MovePlan",
+    "MoveStep",
+    "NameClaim",
+    "NodeKind",
+    "NodeRecord",
+    "Overflow",
+    "Peer",
+    "PlanFigures",
+    "PlanRecord",
+    "Processors",
+    "QueryRecord",
+    "Record",
+    "ReplicaId",
+    "ReplicaLoad",
+    "ReplicaLoss",
+    "ReplicaStatus",
+    "Restarts",
+    "Shed",
+    "SinkAssignment",
+    "SinkStatus",
+    "Skipped",
+    "SourceAssignment",
+    "SourceSpec",
+    "SourceStatus",
+    "StreamRecord",
+    "TakeOver",
+    "ThirdReplica",
+    "Timing",
+    "Trial",
+]

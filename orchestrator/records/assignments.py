@@ -1,0 +1,102 @@
+"""What each host is to do."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from orchestrator.records.base import Peer, Record
+from orchestrator.records.manifests import DriverSpec, Overflow, Shed, SourceSpec
+
+
+class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """One replica of a fragment that a host must run."""
+
+    query: str
+    fragment: str
+    statement: str
+    """The one CQL statement."""
+    inputs: dict[str, dict[str, str]]
+    """Input stream → columns → types."""
+    role: Literal["primary", "secondary"]
+    epoch: int
+    generation: int
+    peer_replica: str | None
+    """Node of the other replica: the primary's, and for the primary the secondary's."""
+    sub_deadline_ms: float
+    standby_lag_ms: float
+    readers_ms: dict[str, float]
+    """Who reads its stream, fragments and sinks → least end-to-end deadline of the outputs that
+    this leads to; what tasks are merged by."""
+    cost_us: float
+    """Time per input tuple, as estimated."""
+    further_replicas: tuple[str, ...] = ()
+    """Nodes of replicas besides the two, while one of them is being moved."""
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Nodes of all other replicas."""
+        peer = () if self.peer_replica is None else (self.peer_replica,)
+        return (*peer, *self.further_replicas)
+
+
+class SourceAssignment(Record, frozen=True, kw_only=True):
+    """A stream that a host brings in."""
+
+    stream: str
+    columns: dict[str, str]
+    source: SourceSpec | None
+    start_at_us: int | None
+    shed: Shed | None = None
+    generation: int = 1
+    """Life of the stream's numbering: it rises when the stream begins anew, and when it is deleted
+    and applied again."""
+    slipped_ms: float = 0.0
+    """By how much its time axis had slipped when this host was first assigned it."""
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the site can continue a numbering that another process began."""
+        return self.source is not None and self.source.resumable and self.shed is None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the source is not read while consumers hold it up.
+
+        A load shedder is there for input that cannot wait.
+        """
+        able = self.source is not None and (self.source.waits or self.source.resumable)
+        return able and self.shed is None
+
+
+class SinkAssignment(Record, frozen=True, kw_only=True):
+    """A stream that a host takes out."""
+
+    stream: str
+    columns: dict[str, str]
+    deadline_ms: float
+    sink: DriverSpec | None = None
+    """None: an archive at sites; observers read the stream themselves."""
+    life: int = 0
+    """Identifies the query among all that had its name: what a sink has kept of a former query is
+    no part of this one's output."""
+    overflow: Overflow = Overflow.WAIT
+
+
+class Assignment(Record, frozen=True, kw_only=True):
+    """`/assignments/<node>`: all that a host must run, for one incarnation of it."""
+
+    incarnation: str
+    fragments: tuple[FragmentAssignment, ...] = ()
+    sources: tuple[SourceAssignment, ...] = ()
+    sinks: tuple[SinkAssignment, ...] = ()
+    producers: dict[str, tuple[str, ...]] = {}
+    """Stream read here → nodes that hold it, primary first."""
+    consumers: dict[str, tuple[str, ...]] = {}
+    """Stream produced here → nodes that may read it."""
+    generations: dict[str, int] = {}
+    """Stream read here → its generation; earlier ones are over."""
+    peers: tuple[Peer, ...] = ()
+    """Every live host: links go to these and to no others."""
+    clock_ahead_us: int | None = 0
+    """By how much the cluster's clock is ahead of the machine's monotonic clock; None while nobody
+    knows. Nothing enters and no replica starts at the host until then, and sinks there wait."""

@@ -1,0 +1,65 @@
+"""What all records have in common, and the names of hosts and replicas."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of everything stored: immutable, keyword-only, unknown fields refused."""
+
+
+class NodeKind(Enum):
+    """The kind of process that a host is, and thereby what may run on it."""
+
+    EXECUTOR = "executor"
+    """A Spark executor: runs fragments."""
+    SITE = "site"
+    """A place where streams enter or leave; runs no fragment."""
+    OBSERVER = "observer"
+    """A passing reader of streams: `vivace tail`, a drill's instrument."""
+
+
+class ReplicaId(Record, frozen=True, kw_only=True):
+    """One replica of a fragment: a node in one of its incarnations."""
+
+    node: str
+    incarnation: str
+
+
+class NameClaim(Record, frozen=True, kw_only=True):
+    """`/claims/<node>`: the newest process that has claimed a host's name."""
+
+    number: int
+    """Rises with every claim."""
+    incarnation: str
+
+
+class Peer(Record, frozen=True, kw_only=True):
+    """How to reach another host, and how far away it is."""
+
+    node: str
+    incarnation: str
+    endpoint: str
+    public_key: str
+    delay_ms: float
+    """One-way delay the link shaper adds; 0 on a real network."""
+    machine: str = ""
+
+
+class HostSpec(Record, frozen=True, kw_only=True):
+    """Start parameters of a host process. They contain the secret, and are never logged."""
+
+    cluster: str
+    node: str
+    kind: NodeKind
+    region: str
+    domain: str
+    zookeeper: str
+    secret: str
+    """Digest credential for the store."""
+    bind: str = "127.0.0.1"
+    archive: str | None = None
+    """Folder for the files of a site's sinks."""

@@ -1,0 +1,187 @@
+"""Which replica of a fragment runs where, and what is to become of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from orchestrator.records.base import Record, ReplicaId
+
+
+class Timing(Record, frozen=True, kw_only=True):
+    """By when a fragment must have evaluated its input (deadline placement, §5.2)."""
+
+    cost_ms: float
+    """Time that evaluating a burst takes, as the plan assumes."""
+    sub_deadline_ms: float
+    """For the primary, from the arrival of its input."""
+    standby_lag_ms: float
+    """How far the secondary may lag while the recovery bound is kept."""
+
+
+class FragmentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """`/fragments/<query>.<fragment>`: who runs it, under which epoch."""
+
+    query: str
+    fragment: str
+    epoch: int
+    """Fencing number; rises with every change of primary. The first one is the store's number of
+    the query's creation."""
+    generation: int
+    """Epoch in which the present state started empty; sequence numbers begin anew there."""
+    primary: ReplicaId
+    secondary: ReplicaId | None
+    timing: Timing
+    took_over: TakeOver | None = None
+    losses: tuple[ReplicaLoss, ...] = ()
+    """Replicas that the fragment has lost lately, the latest last."""
+    restarts: Restarts | None = None
+    """How often it has started over lately because neither replica could evaluate its input."""
+    told_cost_us: float | None = None
+    """Cost of a tuple that the history has last suggested to state."""
+    third: ThirdReplica | None = None
+    """A further replica, while one of the others is being moved."""
+
+    @property
+    def key(self) -> str:
+        """Name of the record in the store."""
+        return f"{self.query}.{self.fragment}"
+
+    @property
+    def replicas(self) -> tuple[ReplicaId, ...]:
+        """All replicas, the primary first."""
+        third = None if self.third is None else self.third.replica
+        return tuple(each for each in (self.primary, self.secondary, third) if each is not None)
+
+
+class ThirdReplica(Record, frozen=True, kw_only=True):
+    """A replica that is to take another one's place, or one whose place has been taken.
+
+    While it is warm, it is a standby like any other.
+    """
+
+    replica: ReplicaId
+    becomes: Literal["primary", "secondary"] | None
+    """Whose place it takes once it is warm; None: its own has been taken."""
+    since_us: int
+    """Since when it has been so, cluster clock, µs."""
+
+
+class ReplicaLoss(Record, frozen=True, kw_only=True):
+    """A replica that its fragment has lost, and why."""
+
+    replica: ReplicaId
+    cause: str
+    detected_at_us: int
+    """Cluster clock, µs."""
+    silent: bool = True
+    """Whether its host was silent, which makes it suspected until it reports again. Otherwise the
+    replica could not be used, although its host lives."""
+    report: tuple[int, int] | None = None
+    """The host's report that stood in the store when the loss was recorded, if one did
+    (`Versioned.report`): only a later one is a sign of life."""
+
+
+class Restarts(Record, frozen=True, kw_only=True):
+    """Attempts in a row to evaluate a fragment's input from nothing."""
+
+    count: int
+    last_us: int
+    """When the last one began, cluster clock, µs."""
+
+
+class TakeOver(Record, frozen=True, kw_only=True):
+    """How the present primary came to be one."""
+
+    previous: ReplicaId
+    cause: str
+    detected_at_us: int
+    """Cluster clock, µs."""
+
+
+class PlanFigures(Record, frozen=True, kw_only=True):
+    """A plan's promises to a query: latency of its slowest output, and its longest recovery."""
+
+    latency_ms: float
+    deadline_ms: float
+    recovery_ms: float
+    bound_ms: float
+
+
+class PlanRecord(Record, frozen=True, kw_only=True):
+    """`/plans/<query>`: the plan that a client has made for a query which it applies.
+
+    The leader carries it out if all that it rests on is still the same, else plans again; in both
+    cases it deletes the record.
+    """
+
+    query: str
+    basis: dict[str, str]
+    """Path of a record that the plan rests on → digest of that record; of a node's record →
+    incarnation. A digest tells versions apart also if a record is deleted and created again, when
+    ZooKeeper's own number begins anew."""
+    updated: tuple[FragmentRecord, ...]
+    """Fragments that run, with the sub-deadlines that the plan gives them."""
+    created: tuple[FragmentRecord, ...]
+    figures: PlanFigures
+    submitted_us: int
+    """When the client wrote this, cluster clock."""
+
+
+class CordonRecord(Record, frozen=True, kw_only=True):
+    """`/cordons/<node>`: nothing new is placed on a node; what runs there stays."""
+
+    node: str
+    since_us: int
+    """Cluster clock, µs."""
+
+
+class MoveStep(Record, frozen=True, kw_only=True):
+    """One replica of a fragment is to be on another node."""
+
+    fragment: str
+    """`<query>.<fragment>`."""
+    role: Literal["primary", "secondary"]
+    node: str
+    """If it is the secondary's, and the primary is to be there, the two change roles."""
+    begun_us: int | None = None
+    """When the leader began it, cluster clock, µs."""
+    done: bool = False
+    failed: str | None = None
+    """Why it was not done, or was taken back."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.done or self.failed is not None
+
+
+class MovePlan(Record, frozen=True, kw_only=True):
+    """`/moves/<name>`: moves that are to be made in order, and the journal of how far they are.
+
+    The leader takes the steps from what it observes, and notes here how each has ended. Every
+    prefix of them is a legal state, so a new leader just goes on.
+    """
+
+    name: str
+    steps: tuple[MoveStep, ...]
+    at_a_time: int = 1
+    """Most fragments that are moved at once."""
+    drains: str | None = None
+    """The node that all of them leave, if they were planned for that."""
+    submitted_us: int
+    """Cluster clock, µs."""
+    withdrawn: bool = False
+    """Whether steps that are under way are to be taken back, and no other one is begun."""
+    ended_us: int | None = None
+    """When the last step was settled, cluster clock, µs."""
+
+
+class HistoryEvent(Record, frozen=True, kw_only=True):
+    """An entry of `/history`, the audit trail."""
+
+    at_us: int
+    kind: str
+    subject: str
+    detail: str
+    lasted_ms: float | None = None
+    """How long the state lasted that this event ends; None for other events."""

@@ -1,0 +1,260 @@
+"""What hosts report of themselves."""
+
+from __future__ import annotations
+
+from ha.roles import ReplicaRole
+from orchestrator.records.base import NodeKind, Record
+from topology.coordinate import MAX_RTT_MS
+
+
+class Coordinate(Record, frozen=True, kw_only=True):
+    """A node's place in latency space.
+
+    Attributes
+    ----------
+    position_ms
+        Vivaldi coordinate; Euclidean distance approximates the round trip, ms.
+    cpu_ms
+        The CPU axis, ≥ 0: load turned into milliseconds by the cluster's scaling function.
+    error
+        Relative error estimate, 0 (certain) to 1 or more (unknown).
+    error_ms
+        The same in ms: by how much distances to peers are off. 10 s while nothing was measured.
+    """
+
+    position_ms: tuple[float, ...]
+    cpu_ms: float
+    error: float
+    error_ms: float = MAX_RTT_MS
+
+
+class CostStatus(Record, frozen=True, kw_only=True):
+    """Measured cost of evaluating a fragment: fixed_us + per_tuple_us · tuples."""
+
+    fixed_us: float
+    per_tuple_us: float
+    samples: int
+
+
+class MemoryStatus(Record, frozen=True, kw_only=True):
+    """The queues of a host, bytes."""
+
+    budget: int
+    """What all of them may take together."""
+    logs: int = 0
+    """Output logs."""
+    inputs: int = 0
+    """Input that waits to be evaluated, or for a state."""
+    sinks: int = 0
+    """Deliveries that are not kept for good yet."""
+    transit: int = 0
+    """Messages that have arrived and are not handled yet."""
+
+    @property
+    def used(self) -> int:
+        """All of them."""
+        return self.logs + self.inputs + self.sinks + self.transit
+
+
+class ReplicaLoad(Record, frozen=True, kw_only=True):
+    """What a replica has taken of its host lately, a second."""
+
+    cores: float
+    """Processor time of its evaluations."""
+    evaluations_s: float
+    timestamps_s: float
+    tuples_s: float
+    """Input tuples."""
+
+
+class Processors(Record, frozen=True, kw_only=True):
+    """The processors that a host may use."""
+
+    machine: str
+    """Name of the machine, for people."""
+    shared: str
+    """Equal for hosts that share them."""
+    count: float
+    """How many there are, as far as they may be used."""
+
+
+class HostLoad(Record, frozen=True, kw_only=True):
+    """What a host's process has taken of its machine lately, cores."""
+
+    cores: float
+    """Processor time of all its threads."""
+    evaluating_cores: float
+    """The part of it in which statements were evaluated."""
+
+
+class ReplicaStatus(Record, frozen=True, kw_only=True):
+    """Report of a host about a replica that it runs."""
+
+    role: ReplicaRole
+    epoch: int
+    output_watermark_ms: int | None
+    lags_since_us: int | None = None
+    """Since when, on the cluster's clock, it lacks output that its primary has, if it is a standby
+    that lags for too long to protect its fragment."""
+    cost: CostStatus | None = None
+    """None until something was evaluated."""
+    load: ReplicaLoad | None = None
+    failure: str | None = None
+    """Why it has no state, if an error is the reason."""
+    throttled: bool = False
+    """Whether it waits for its consumers to process some of its output."""
+
+
+class SinkStatus(Record, frozen=True, kw_only=True):
+    """Report of a host about a stream that it takes out."""
+
+    next_seq: int
+    watermark_ms: int | None
+    rows: int
+    latency_ms_p50: float | None
+    latency_ms_p99: float | None
+    deadline_misses: int
+    completed_timestamps: int
+    """Timestamps whose results are complete; latency is measured for each."""
+    late_rows: int = 0
+    """Tuples among `rows` that arrived after the deadline."""
+    miss_pct: float = 0.0
+    """Deadline-miss ratio: late_rows of rows, %."""
+    recent_miss_pct: float | None = None
+    """The ratio over the last while; None if no tuple arrived."""
+    lost: int
+    repeated: int
+    """Tuples that arrived again and were dropped."""
+    address: str | None = None
+    """Where clients get the results; None: nowhere."""
+    unkept_ms: float = 0.0
+    """How long the oldest delivery has waited that the sink has not kept for good."""
+
+
+class SourceStatus(Record, frozen=True, kw_only=True):
+    """Report of a host about a stream that enters there."""
+
+    next_seq: int
+    shed: int = 0
+    """Tuples that its load shedder dropped."""
+    skipped: Skipped | None = None
+    """What the stream left out when it began anew."""
+    throttled: bool = False
+    """Whether the source waits for its consumers."""
+    slipped_ms: float = 0.0
+    """By how much its time axis has slipped because it had to wait."""
+    overflowed: int = 0
+    """Tuples that were dropped because the source cannot wait and the buffer was full."""
+    overflowing: bool = False
+    """Whether that happens now, or did a moment ago."""
+    input: InputStatus | None = None
+    """What a live source did not let in; None for other sources."""
+
+
+class InputStatus(Record, frozen=True, kw_only=True):
+    """Report of a live source."""
+
+    address: str | None = None
+    """Where it listens; None: nowhere."""
+    late: int = 0
+    """Tuples whose timestamp was complete already when they came."""
+    ahead: int = 0
+    """Tuples whose timestamp lay too far in the future."""
+    malformed: int = 0
+    """Lines, rows or requests that could not be read."""
+    repeated: int = 0
+    """Batches that came again and were in already."""
+    last_rejected: str | None = None
+    """Why the last of them did not enter."""
+    buffered_bytes: int = 0
+    """Input that waits for the host."""
+
+    @property
+    def refused(self) -> int:
+        """All that did not enter."""
+        return self.late + self.ahead + self.malformed
+
+
+class Skipped(Record, frozen=True, kw_only=True):
+    """Input that is lost, because its site was away when it came due and cannot bring it in later.
+
+    Attributes
+    ----------
+    after_ms, until_ms
+        Its range of timestamps; the first is excluded.
+    tuples
+        How many there were; None if the source cannot tell.
+    """
+
+    after_ms: int
+    until_ms: int
+    tuples: int | None = None
+
+    @property
+    def detail(self) -> str:
+        """A sentence for people."""
+        count = "an unknown number of" if self.tuples is None else str(self.tuples)
+        span = f"with timestamps after {self.after_ms} ms up to {self.until_ms} ms"
+        return f"{count} tuples {span} came due while the site was away"
+
+
+class ClockOffset(Record, frozen=True, kw_only=True):
+    """By how much a clock is ahead of another one, µs, and by how much that may be wrong."""
+
+    ahead_us: int
+    uncertainty_us: int
+
+
+class ClocksRecord(Record, frozen=True, kw_only=True):
+    """`/clocks`: the cluster's clock, by the clocks of its machines.
+
+    One machine is the reference, without uncertainty: the cluster's clock is its monotonic clock,
+    ahead by a constant. If it is lost, another one takes its place, and the cluster's clock goes
+    on.
+    """
+
+    machines: dict[str, ClockOffset] = {}
+    """Machine → by how much the cluster's clock is ahead of its monotonic clock."""
+
+
+class NodeRecord(Record, frozen=True, kw_only=True):
+    """`/nodes/<node>` (ephemeral): a live host."""
+
+    node: str
+    incarnation: str
+    kind: NodeKind
+    region: str
+    endpoint: str
+    """ZeroMQ endpoint of its router socket."""
+    public_key: str
+    """CURVE public key, Z85."""
+    domain: str
+    """Failure domain: the Spark application and machine."""
+    pid: int
+    machine: str
+    """Its machine in its present boot: hosts that agree share a monotonic clock."""
+    clock_ahead_us: int = 0
+    """By how much the host's own clock is ahead of its machine's monotonic clock: the machine's
+    wall clock when the process started."""
+    clocks: dict[str, ClockOffset] = {}
+    """Other machine → by how much its monotonic clock is ahead of this machine's, as probes
+    tell."""
+    processors: Processors | None = None
+    """None: not known."""
+    load: HostLoad | None = None
+    """None until it was measured."""
+    reported_us: int = 0
+    """When the host wrote this, cluster clock."""
+    coordinate: Coordinate | None = None
+    latencies_ms: dict[str, float] = {}
+    """Round trips it measured, by peer."""
+    replicas: dict[str, ReplicaStatus] = {}
+    sources: dict[str, SourceStatus] = {}
+    sinks: dict[str, SinkStatus] = {}
+    wants: tuple[str, ...] = ()
+    """Streams an observer asks to be sent."""
+    memory: MemoryStatus | None = None
+    counters: dict[str, int] = {}
+    """Everything the host counts, by name: duplicates dropped, frames refused, …"""
+    problems: tuple[str, ...] = ()
+    """Parts of its assignment that the host cannot carry out, a sentence each."""

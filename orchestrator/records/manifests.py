@@ -1,0 +1,171 @@
+"""What people have applied: the cluster's settings, streams and queries."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from orchestrator.records.base import Record
+from streams.scheduling.run_queue import Policy
+from topology.cpu import DEFAULT_SCALING, Scaling
+
+DEFAULT_MEMORY_BYTES = 256 * 2**20
+"""Of all queues of a host: many seconds of a fast stream."""
+
+
+class DriverSpec(Record, frozen=True, kw_only=True):
+    """A driver and its options, as JSON; `orchestrator.drivers` turns it back into the driver."""
+
+    driver: str
+    options: dict[str, Any] = {}
+
+
+class SourceSpec(DriverSpec, frozen=True, kw_only=True):
+    """The source of a stream."""
+
+    together_ms: float = 0.0
+    """Time, on the cluster's clock, whose tuples enter at once."""
+    resumable: bool = False
+    """Whether it can be read again from any position, with the same numbering."""
+    waits: bool = False
+    """Whether nothing is lost while consumers hold it up."""
+    journaled: bool = False
+    """Whether it can be read again because its site keeps a journal."""
+
+
+class Shed(Record, frozen=True, kw_only=True):
+    """Limits of a load shedder (deadline placement, §5.1)."""
+
+    tuples: int
+    """At most so many …"""
+    per_ms: float
+    """… in each interval of this length."""
+    value: str | None = None
+    """Expression over the stream's columns: of what is too much, the tuples with the least value
+    are dropped. None: the latest."""
+
+
+class StreamRecord(Record, frozen=True, kw_only=True):
+    """`/streams/<name>`: a stream that enters from outside."""
+
+    name: str
+    site: str
+    columns: dict[str, str]
+    """Column → type, one of `streams.chunk.type_names`, in order."""
+    rate_bytes_s: float
+    """Expected volume, for planning until it is measured."""
+    burst: int | None = None
+    """Tuples that enter at once, for which deadlines are designed; None: what comes within a batch
+    interval or, if that is longer, within the source's `together_ms`."""
+    shed: Shed | None = None
+    source: SourceSpec | None = None
+    """None: no tuple ever enters."""
+    start_at_us: int | None = None
+    """When the source starts on the cluster's clock; set by the coordinator once every
+    query that reads the stream has a warm secondary for each fragment."""
+    generation: int = 0
+    """How often the stream had to begin anew since it started, because its site was started again
+    and could not resume."""
+    incarnation: str | None = None
+    """The incarnation of the site that the generation belongs to; None: the stream has not started,
+    or resumes on any."""
+    slipped_ms: float = 0.0
+    """By how much its time axis has slipped so far, because its source had to wait for consumers: a
+    site that is started again goes on from there."""
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a site that is started again can continue the stream's numbering.
+
+        Tuples that a load shedder admits depend on when they arrive, so they cannot be numbered
+        again.
+        """
+        return self.source is not None and self.source.resumable and self.shed is None
+
+
+class Overflow(Enum):
+    """What happens to an output whose sink does not follow once all buffers on the way are full."""
+
+    WAIT = "wait"
+    """Nothing is lost: the producers wait, up to the sources."""
+    DROP = "drop"
+    """Nobody waits: the oldest output that the sink lacks is dropped, and counted as lost."""
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """Behaviour of a fragment as its owner expects it, for planning until it is measured."""
+
+    selectivity: float | None = None
+    """Bytes out per byte in."""
+    cost_us: float | None = None
+    """Processing time per input tuple."""
+
+
+class Trial(Record, frozen=True, kw_only=True):
+    """Behaviour of a fragment whose statement was tried out before it ran: what counts for figures
+    that its owner does not give."""
+
+    selectivity: float
+    """Bytes out per byte in."""
+    fixed_us: float
+    """Processor time of an evaluation, whatever its tuples …"""
+    per_tuple_us: float
+    """… and of each tuple that it takes in."""
+
+
+class QueryRecord(Record, frozen=True, kw_only=True):
+    """`/queries/<name>`: a continuous query as its owner wrote it."""
+
+    name: str
+    statements: str
+    """CQL: `REGISTER QUERY …;` statements. Each gives one stream and is one fragment."""
+    outputs: dict[str, str]
+    """Output stream → site it is delivered to."""
+    sinks: dict[str, DriverSpec] = {}
+    """Output stream → its sink; an archive of the site, if it is not named."""
+    deadline_ms: float
+    """Of every output that `deadlines_ms` does not name."""
+    recovery_bound_ms: float
+    deadlines_ms: dict[str, float] = {}
+    """Output stream → its end-to-end deadline."""
+    overflow: dict[str, Overflow] = {}
+    """Output stream → what happens if its sink keeps nothing for long; it waits, if not named."""
+    estimates: dict[str, Estimate] = {}
+    trials: dict[str, Trial] = {}
+    """Fragment → what a trial found; no part of what the owner wrote."""
+    primaries: dict[str, tuple[str, ...]] = {}
+    """Fragment → nodes that its primary may run on while they are there; any, if it is not named.
+    """
+
+    def deadline_of(self, output: str) -> float:
+        """End-to-end deadline of an output, ms."""
+        return self.deadlines_ms.get(output, self.deadline_ms)
+
+
+class ClusterRecord(Record, frozen=True, kw_only=True):
+    """`/cluster`: what all processes of a cluster must agree on."""
+
+    name: str
+    delays_ms: dict[str, dict[str, float]]
+    """Region → region → one-way delay for the link shaper; empty: links are not delayed."""
+    heartbeat_ms: float = 25.0
+    suspect_after_ms: float = 150.0
+    ack_interval_ms: float = 50.0
+    probe_interval_ms: float = 100.0
+    batch_ms: float = 10.0
+    """Least time between two evaluations of a fragment, or two emissions of a source: what comes
+    in between is taken together, which costs little more than one. After a pause a tuple is
+    evaluated at once."""
+    hop_overhead_ms: float = 2.0
+    """Per-hop overhead that plans assume besides latency: queueing in sockets, serialisation."""
+    cpu: Scaling = DEFAULT_SCALING
+    """CPU axis: the milliseconds that a node's load counts for."""
+    scheduling: Policy = Policy.EDF
+    """Which task a host works on next."""
+    memory_bytes: int = DEFAULT_MEMORY_BYTES
+    """What all queues of a host may take together."""
+    emulate_costs: bool = False
+    """Evaluation takes as long as the manifests' estimates say, however fast the machine is; on
+    one machine, what link delays are for latencies."""
+    admission: bool = True
+    """Whether queries are refused that would overload a node or a machine."""
