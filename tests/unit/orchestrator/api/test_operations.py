@@ -170,8 +170,7 @@ def test_delete_of_an_unknown_query_suggests_the_nearest(running: ObedientCluste
 def test_unknown_stream_and_drill_are_refused(running: ObedientCluster) -> None:
     with pytest.raises(api.InvalidInput, match="is not a stream here"):
         api.tail(connected(running), "nothing")
-    (known,) = api.drills()
-    with pytest.raises(api.InvalidInput, match=f"Did you mean {known.name}"):
+    with pytest.raises(api.InvalidInput, match="Did you mean kill-executor"):
         api.drill(connected(running), "kill-executer")
 
 
@@ -180,8 +179,8 @@ def test_results_are_documents(running: ObedientCluster) -> None:
     for document in (api.status(cluster), api.plan(cluster), api.history(cluster)):
         encoded = msgspec.json.encode(document)
         assert msgspec.json.decode(encoded, type=type(document)) == document
-    (drill,) = api.drills()
-    assert msgspec.json.decode(msgspec.json.encode(drill), type=type(drill)) == drill
+    for drill in api.drills():
+        assert msgspec.json.decode(msgspec.json.encode(drill), type=type(drill)) == drill
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
