@@ -115,10 +115,21 @@ class _Segment:
             self.head += 1
 
 
+def _in_order(positions: Positions) -> tuple[Positions, Positions | None]:
+    """Positions in order, and where each given one is among them; None: they were in order."""
+    if (positions[1:] >= positions[:-1]).all():
+        return positions, None
+    order = positions.argsort(kind="stable")
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    return positions[order], places
+
+
 class RowLog:
     """Rows with an identity that rises and a timestamp that never falls.
 
-    Positions of rows are valid until rows are added or discarded, and always given in order.
+    Positions of rows are valid until rows are added or discarded. They are given in order, but to
+    those who look at rows in any order.
 
     Parameters
     ----------
@@ -246,25 +257,31 @@ class RowLog:
 
     def take(self, positions: Positions) -> Frame:
         """A copy of the rows at some positions."""
+        ordered, places = _in_order(positions)
         frames = [
-            self._segments[index].rows(places, len(places))
-            for index, places in self._by_segment(positions)
+            self._segments[index].rows(within, len(within))
+            for index, within in self._by_segment(ordered)
         ]
-        return concat_frames(frames) if frames else self._segments[0].rows(positions, 0)
+        found = concat_frames(frames) if frames else self._segments[0].rows(positions, 0)
+        return found if places is None else found.take(places)
 
     def ids(self, positions: Positions) -> IntArray:
         """Identities of the rows at some positions."""
         if len(self._segments) == 1:
             return self._segments[0].ids[positions]
-        parts = [self._segments[index].ids[at] for index, at in self._by_segment(positions)]
-        return np.concatenate(parts) if parts else self._segments[0].ids[:0]
+        ordered, places = _in_order(positions)
+        parts = [self._segments[index].ids[at] for index, at in self._by_segment(ordered)]
+        found = np.concatenate(parts) if parts else self._segments[0].ids[:0]
+        return found if places is None else found[places]
 
     def timestamps(self, positions: Positions) -> IntArray:
         """Timestamps of the rows at some positions."""
         if len(self._segments) == 1:
             return self._segments[0].timestamps[positions]
-        parts = [self._segments[index].timestamps[at] for index, at in self._by_segment(positions)]
-        return np.concatenate(parts) if parts else self._segments[0].timestamps[:0]
+        ordered, places = _in_order(positions)
+        parts = [self._segments[index].timestamps[at] for index, at in self._by_segment(ordered)]
+        found = np.concatenate(parts) if parts else self._segments[0].timestamps[:0]
+        return found if places is None else found[places]
 
     def discard(self, positions: Positions) -> None:
         """Remove rows."""
