@@ -229,7 +229,7 @@ def test_random_queries_with_hardly_any_memory_come_to_their_end(
 ) -> None:
     """Streams that split and join, fragments at different paces, and a fault or two.
 
-    Output comes at the pace of acknowledgements then, so it is late by more than elsewhere.
+    Output comes at the pace of acknowledgements then: later than elsewhere, but by its deadline.
     """
 
     def with_little_memory(of_seed: int) -> Setting:
@@ -239,7 +239,10 @@ def test_random_queries_with_hardly_any_memory_come_to_their_end(
 
     monkeypatch.setattr(schedule, "random_setting", with_little_memory)
     seen, found = check(schedule.random_schedule(seed))
-    assert [each for each in found if not each.startswith(("bound", "overload"))] == []
+    late = [each for each in found if " ms late " in each]
+    assert [each for each in found if not each.startswith("bound") and each not in late] == []
+    deadline_ms = min(query.deadline_ms for query in seen.setting.queries)
+    assert all(int(each.split()[3]) <= deadline_ms for each in late)
     sources = [
         s for h in seen.world.hosts.values() for s in h.core.replica_manager.sources.values()
     ]
