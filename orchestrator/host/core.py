@@ -201,8 +201,8 @@ class HostCore:
                     sink.flushed(durable)
             case SinkFailed(stream=stream):
                 self._outbox.add(*self.replica_manager.close_sink(stream))
-            case EpochSuperseded(fragment=fragment, epoch=epoch):
-                self._failover.on_overruled(fragment, epoch, now_us)
+            case EpochSuperseded(fragment=fragment, epoch=epoch, primary=primary):
+                self._failover.on_overruled(fragment, epoch, primary, now_us)
             case ReplicaReplaced(fragment=fragment):
                 self.counters["replicas_stopped"] += 1
                 self._outbox.add(*self.replica_manager.stop_replica(fragment))

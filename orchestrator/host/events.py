@@ -130,6 +130,8 @@ class EpochSuperseded:
 
     fragment: str
     epoch: int
+    primary: str
+    """Its node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,10 +67,10 @@ class Failover:
             Nodes whose process has ended since the last assignment, even if a new one has started.
         """
         alive = self.replica_manager.incarnations
-        peers = {hosted.assignment.peer_replica for hosted in self._hosted()}
+        peers = {hosted.peer_replica for hosted in self._hosted()}
         self.detector.watch({peer for peer in peers if peer is not None and peer in alive}, now_us)
         for hosted in self._hosted():
-            peer = hosted.assignment.peer_replica
+            peer = hosted.peer_replica
             if peer is not None and (peer in gone or peer not in alive):
                 self._take_over(hosted, "gone from the store", now_us)
         self._record({lost for lost, _ in self._unrecorded if lost in gone or lost not in alive})
@@ -136,12 +136,14 @@ class Failover:
                 return
         self._step_down(fragment, RoleEvent.SUPERSEDED, epoch, now_us)
 
-    def on_overruled(self, fragment: str, epoch: int, now_us: int) -> None:
+    def on_overruled(self, fragment: str, epoch: int, primary: str, now_us: int) -> None:
         """Step down, because the store has accepted another primary for an epoch.
 
-        Two replicas that follow the same primary, one of them replaced while it was stopped, begin
-        the same epoch. The store accepts one.
+        Two replicas that follow the same primary, one of them replaced while it was stopped or
+        being moved, begin the same epoch. The store accepts one.
         """
+        if (hosted := self.replica_manager.replicas.get(fragment)) is not None:
+            hosted.overruled = (epoch, primary)
         self._step_down(fragment, RoleEvent.OVERRULED, epoch, now_us)
 
     def _step_down(self, fragment: str, event: RoleEvent, epoch: int, now_us: int) -> None:
@@ -170,14 +172,14 @@ class Failover:
     def _lose(self, node: str, cause: str, now_us: int) -> None:
         """Take over every fragment whose peer replica was on a lost host."""
         for hosted in self._hosted():
-            if hosted.assignment.peer_replica != node:
+            if hosted.peer_replica != node:
                 continue
             if hosted.replica.feeds_subscribers and hosted.superseded_in is None:
                 self._report_loss(hosted, cause, now_us)
             self._take_over(hosted, cause, now_us)
 
     def _report_loss(self, hosted: HostedReplica, cause: str, now_us: int) -> None:
-        a, lost = hosted.assignment, hosted.assignment.peer_replica or ""
+        a, lost = hosted.assignment, hosted.peer_replica or ""
         loss = RecordLoss(
             query=a.query,
             fragment=a.fragment,
@@ -193,6 +195,7 @@ class Failover:
 
     def _take_over(self, hosted: HostedReplica, cause: str, now_us: int) -> None:
         replica, a = hosted.replica, hosted.assignment
+        lost = hosted.peer_replica or ""
         if (epoch := hosted.superseded_in) is not None:
             # Its successor is lost before it could take over from this replica.
             replica.apply(RoleEvent.SUPERSEDED, epoch)
@@ -201,7 +204,6 @@ class Failover:
             return
         self.outbox.counters["takeovers"] += 1
         self.outbox.report("took over", a.fragment, f"{cause}; epoch {replica.epoch}")
-        lost = a.peer_replica or ""
         takeover = RecordTakeover(
             query=a.query,
             fragment=a.fragment,

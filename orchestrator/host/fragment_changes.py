@@ -4,7 +4,8 @@ Both are noticed by the data plane and recorded later, at worst long after the f
 was away. The record may have changed meanwhile. `revised` says what becomes of it:
 
 - A change of an older epoch than the record's is void. The host's replica is told the newer epoch.
-- A takeover of a newer epoch is written if the record lists the replica.
+- A takeover of a newer epoch is written if the record lists the replica. The primary that the
+  record names is lost only if the takeover was from its node.
 - A takeover in the epoch in which the record already names the replica as primary, because the
   leader had just named it, tells no more than that the former primary is lost.
 - A replica that the record does not list was given up: by its peer replica, whose takeover or
@@ -75,10 +76,12 @@ def revised(
         record.epoch > event.epoch
         or (record.epoch == event.epoch and isinstance(event, RecordTakeover))
     ):
-        return EpochSuperseded(fragment=event.fragment, epoch=record.epoch)
+        return EpochSuperseded(
+            fragment=event.fragment, epoch=record.epoch, primary=record.primary.node
+        )
     if (record.epoch, record.primary, record.secondary) == (event.epoch, me, change.lost):
         return msgspec.structs.replace(
-            record, secondary=None, losses=_with_loss(record, change.loss)
+            record, secondary=None, losses=_with_losses(record, change.loss)
         )
     if isinstance(event, RecordLoss) or record.epoch >= event.epoch:
         return None
@@ -87,6 +90,7 @@ def revised(
         if not given_up or not (record.secondary is None or yielded()):
             return ReplicaReplaced(fragment=event.fragment)
     previous = change.lost if record.primary == me else record.primary
+    lost = (previous,) if change.lost.node == previous.node else _named(record, change.lost.node)
     gone = (me, change.lost)
     third = record.third
     return msgspec.structs.replace(
@@ -98,13 +102,20 @@ def revised(
         took_over=TakeOver(
             previous=previous, cause=event.cause, detected_at_us=event.detected_at_us
         ),
-        losses=_with_loss(record, msgspec.structs.replace(change.loss, replica=previous), but=me),
+        losses=_with_losses(
+            record, *(msgspec.structs.replace(change.loss, replica=each) for each in lost), but=me
+        ),
     )
 
 
-def _with_loss(
-    record: FragmentRecord, loss: ReplicaLoss, but: ReplicaId | None = None
+def _named(record: FragmentRecord, node: str) -> tuple[ReplicaId, ...]:
+    """The replicas on a node that a record lists."""
+    return tuple(each for each in record.replicas if each.node == node)
+
+
+def _with_losses(
+    record: FragmentRecord, *losses: ReplicaLoss, but: ReplicaId | None = None
 ) -> tuple[ReplicaLoss, ...]:
-    """The record's losses with another one, without those of a replica that is back."""
+    """The record's losses with further ones, without those of a replica that is back."""
     kept = [each for each in record.losses if each.replica != but]
-    return (*kept, loss)[-KEPT_LOSSES:]
+    return (*kept, *losses)[-KEPT_LOSSES:]

@@ -57,6 +57,8 @@ class HostedReplica:
         Errors of evaluating its input or of reading a state. It rests after each, ever longer.
     handover
         What a primary knows of its successor; None while it has none.
+    overruled
+        The epoch that the store has given to another primary, and the node of that.
     told, tellings
         The hosts of the other replicas with the epoch that they were last told, and how often.
     """
@@ -69,6 +71,15 @@ class HostedReplica:
     told: tuple[tuple[str, ...], int] | None = None
     tellings: int = 0
     handover: Handover | None = None
+    overruled: tuple[int, str] | None = None
+
+    @property
+    def peer_replica(self) -> str | None:
+        """Node of the other replica: of the assigned one, unless the store has named a primary that
+        the assignment does not know yet."""
+        epoch, primary = self.overruled or (0, "")
+        follows = self.assignment.epoch < epoch == self.replica.epoch
+        return primary if follows else self.assignment.peer_replica
 
     @property
     def superseded_in(self) -> int | None:

@@ -195,7 +195,7 @@ def test_a_takeover_is_not_recorded_for_a_replica_that_is_no_longer_there() -> N
 def test_a_takeover_is_not_recorded_for_an_epoch_that_is_over() -> None:
     host = standby()
     host.handle(PeerLost(node="one"))
-    host.handle(EpochSuperseded(fragment="f", epoch=3))
+    host.handle(EpochSuperseded(fragment="f", epoch=3, primary="two"))
     host.wait(4 * SETTINGS.heartbeat_ms, hearing="exit")
     assert host.take(RecordTakeover) == []
 
@@ -322,7 +322,7 @@ def test_primary_steps_down_when_a_consumer_knows_a_newer_epoch() -> None:
 def test_primary_steps_down_when_its_peer_replica_or_the_store_knows_a_newer_epoch() -> None:
     for event in (
         MessageArrived(sender="two", message=Control(epochs={"f": 5})),
-        EpochSuperseded(fragment="f", epoch=5),
+        EpochSuperseded(fragment="f", epoch=5, primary="two"),
     ):
         host = primary()
         host.handle(event)
@@ -333,10 +333,15 @@ def test_primary_steps_down_when_the_store_has_given_its_epoch_to_another() -> N
     host = standby()
     host.handle(PeerLost(node="one"))
     assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 2)
-    host.handle(EpochSuperseded(fragment="f", epoch=1))
+    host.handle(EpochSuperseded(fragment="f", epoch=1, primary="two"))
     assert host.role is ReplicaRole.PRIMARY
-    host.handle(EpochSuperseded(fragment="f", epoch=2))
+    host.handle(EpochSuperseded(fragment="f", epoch=2, primary="three"))
     assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 2)
+    # Its assignment still names the former primary, whose loss tells nothing of the present one.
+    host.handle(PeerLost(node="one"))
+    assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 2)
+    host.handle(PeerLost(node="three"))
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 3)
 
 
 def test_an_older_epoch_is_no_reason_to_step_down() -> None:

@@ -29,6 +29,7 @@ from orchestrator.records import (
     ReplicaId,
     ReplicaLoss,
     ReplicaStatus,
+    ThirdReplica,
     Timing,
 )
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
@@ -143,7 +144,7 @@ def test_a_takeover_that_came_too_late_hears_of_its_successor(
     link.record(TAKEOVER)
     link.exchange()
     assert recorded(outside) == newer
-    assert list(link.events) == [EpochSuperseded(fragment="f", epoch=epoch)]
+    assert list(link.events) == [EpochSuperseded(fragment="f", epoch=epoch, primary="elsewhere")]
 
 
 def test_a_promotion_recorded_by_the_coordinator_is_left_alone(
@@ -166,6 +167,24 @@ def test_a_replica_that_the_store_has_replaced_steps_aside(
     link.exchange()
     assert recorded(outside) == replaced
     assert list(link.events) == [ReplicaReplaced(fragment="f")]
+
+
+@pytest.mark.parametrize("third", [True, False])
+def test_a_takeover_from_a_replica_that_others_followed_already_gives_no_other_one_up(
+    link: StoreLink, outside: MemoryStore, third: bool
+) -> None:
+    # Elsewhere took over from there in epoch 5, and the store accepted that.
+    lost = ThirdReplica(replica=THERE, becomes=None, since_us=0) if third else None
+    taken = msgspec.structs.replace(RECORD, epoch=5, primary=ELSEWHERE, third=lost)
+    outside.create(KEY, taken)
+    peers_known(link, outside, THERE)
+    link.record(takeover(6))
+    link.exchange()
+    after = recorded(outside)
+    assert (after.primary, after.epoch) == (HERE, 6)
+    assert after.took_over is not None
+    assert after.took_over.previous == ELSEWHERE
+    assert [each.replica for each in after.losses] == ([THERE] if third else [])
 
 
 def test_takeover_of_a_fragment_that_is_no_more(link: StoreLink, outside: MemoryStore) -> None:
@@ -289,7 +308,7 @@ def test_primary_whose_secondary_has_taken_over_is_told_instead_of_reporting_its
     link.record(loss(4))
     link.exchange()
     assert recorded(outside) == taken
-    assert list(link.events) == [EpochSuperseded(fragment="f", epoch=5)]
+    assert list(link.events) == [EpochSuperseded(fragment="f", epoch=5, primary="there")]
 
 
 @pytest.mark.parametrize("first", ["older", "newer"])
@@ -310,7 +329,7 @@ def test_link_that_flapped_twice_while_the_store_was_away_leaves_the_newest_prim
     assert after.took_over.previous == HERE
     assert [each.replica for each in after.losses] == [HERE]
     assert not there.events
-    told = [] if first == "older" else [EpochSuperseded(fragment="f", epoch=6)]
+    told = [] if first == "older" else [EpochSuperseded(fragment="f", epoch=6, primary="there")]
     assert list(link.events) == told
 
 
