@@ -88,8 +88,8 @@ questions: Mapping[str, Question] = {
             "SELECT _ts, key, arg_max(value, number) AS value, max(number) AS number "
             "FROM readings GROUP BY _ts, key"
         ),
-        rows=500_000,
-        quick_rows=50_000,
+        rows=5_000_000,
+        quick_rows=300_000,
     ),
     "join": Question(
         statement=(
@@ -101,8 +101,8 @@ questions: Mapping[str, Question] = {
             "o.number AS other FROM readings r JOIN others o ON r.key = o.key "
             f"AND {_SECOND.replace('_ts', 'r._ts')} = {_SECOND.replace('_ts', 'o._ts')}"
         ),
-        rows=50_000,
-        quick_rows=10_000,
+        rows=2_000_000,
+        quick_rows=100_000,
         rows_by_ms=2,
     ),
 }

@@ -23,6 +23,7 @@ import pyarrow as pa
 from streams.chunk import Chunk, ChunkError, Position, stream_schema
 from streams.incremental import Incremental
 from streams.input_queue import InputQueue
+from streams.newest import Newest
 from streams.panes.evaluation import Panes
 from streams.program import Evaluation, Program
 from streams.state import (
@@ -35,6 +36,7 @@ from streams.state import (
     write_snapshot,
 )
 from streams.vectorised import Vectorised
+from streams.window_join import WindowJoin
 from topology.arrays import IntArray, rising
 
 NEVER_US = -(2**62)
@@ -94,12 +96,16 @@ class FragmentEngine:
         """The queue of the only input, if there is but one, as often."""
         self._evaluation = self._new_evaluation()
 
-    def _new_evaluation(self) -> Incremental | Panes | Vectorised:
+    def _new_evaluation(self) -> Incremental | Newest | Panes | Vectorised | WindowJoin:
         match self._program.evaluation:
             case Evaluation.STATELESS:
                 return Vectorised(self._program, self.schema)
             case Evaluation.PANES:
                 return Panes(self._program, self.schema)
+            case Evaluation.NEWEST:
+                return Newest(self._program, self.schema)
+            case Evaluation.JOIN:
+                return WindowJoin(self._program, self.schema)
             case Evaluation.STEPWISE:
                 return Incremental(self._program, self.schema)
 

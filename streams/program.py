@@ -8,11 +8,18 @@ from enum import Enum
 from math import gcd
 
 from streams.chunk import TIMESTAMP
-from streams.expressions import Field, Typed, relocated
+from streams.expressions import Apply, Field, Typed, fields, relocated
 from streams.language.ast import ToStream
 
 MOST_PANES = 10_000
 """Most panes of a window: there is work to do for each of them."""
+
+
+MOST_NEWEST = 16
+"""Most rows of a key that have a place of their own from the start."""
+
+CODED_KINDS = ("int", "bool", "string")
+"""Types of keys that have codes (`streams.panes.keys`)."""
 
 
 class Evaluation(Enum):
@@ -22,6 +29,10 @@ class Evaluation(Enum):
     """Row by row, many timestamps in one pass of Arrow and numpy."""
     PANES = "panes"
     """Groups over a window that slides, many timestamps in one pass of compiled kernels."""
+    NEWEST = "newest"
+    """Newest rows of each key, many timestamps in one pass of compiled kernels."""
+    JOIN = "join"
+    """Pairs of equal keys of two windows that tumble together, many windows in one pass."""
     STEPWISE = "stepwise"
     """By the changes of relations: any program."""
 
@@ -46,6 +57,15 @@ class WindowPlan:
     partition_by: tuple[int, ...]
     slide_ms: int | None = None
     offset_ms: int = 0
+
+    @property
+    def tumbling(self) -> tuple[int, int] | None:
+        """Length and offset, ms, if each tuple is in it at one boundary only; else None."""
+        if self.rows is not None or self.partition_by or self.range_ms is None:
+            return None
+        # Between two timestamps nothing changes: [NOW] slides by a millisecond.
+        slide_ms = 1 if self.slide_ms is None else self.slide_ms
+        return (self.range_ms, self.offset_ms) if slide_ms == self.range_ms else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +200,62 @@ class Program:
         """The way to evaluate it."""
         if self.stateless:
             return Evaluation.STATELESS
-        return Evaluation.PANES if self._has_panes else Evaluation.STEPWISE
+        if self._has_panes:
+            return Evaluation.PANES
+        if self._has_newest:
+            return Evaluation.NEWEST
+        return Evaluation.JOIN if self.equal_keys else Evaluation.STEPWISE
+
+    @property
+    def _has_newest(self) -> bool:
+        """Whether it shows how the newest rows of each key change."""
+        if len(self.selects) != 1 or len(self.windows) != 1:
+            return False
+        (select,), (window,) = self.selects, self.windows
+        if len(select.sources) != 1 or select.group is not None:
+            return False
+        kinds = self.read_kinds(window.stream)
+        return (
+            self.to_stream is not ToStream.RSTREAM
+            and window.rows is not None
+            and window.rows <= MOST_NEWEST
+            and window.range_ms is None
+            and bool(window.partition_by)
+            and all(kinds[place] in CODED_KINDS for place in window.partition_by)
+        )
+
+    @property
+    def equal_keys(self) -> tuple[tuple[Typed, Typed], ...]:
+        """What must be equal in a join of two windows that tumble together; empty for others.
+
+        Pairs of expressions over the columns of the first and of the second source, each over the
+        columns that the program reads of its stream.
+        """
+        if len(self.selects) != 1 or self.to_stream is not ToStream.RSTREAM:
+            return ()
+        (select,) = self.selects
+        if len(select.sources) != 2 or select.group is not None:
+            return ()
+        spans = {window.tumbling for window in self.windows}
+        if len(spans) != 1 or None in spans:
+            return ()
+        found = (_equal_keys(condition, self._left_width) for condition in select.conjuncts)
+        return tuple(keys for keys in found if keys is not None)
+
+    @property
+    def other_conjuncts(self) -> tuple[Typed, ...]:
+        """The conditions on both sources of such a join that its keys leave."""
+        (select,) = self.selects
+        return tuple(
+            condition
+            for condition in select.conjuncts
+            if _equal_keys(condition, self._left_width) is None
+        )
+
+    @property
+    def _left_width(self) -> int:
+        """Number of columns of the first source of the first select."""
+        return len(self.read_kinds(self.windows[self.selects[0].sources[0].window].stream))
 
     @property
     def _has_panes(self) -> bool:
@@ -195,10 +270,7 @@ class Program:
             return False
         return (
             window.range_ms // gcd(window.range_ms, window.slide_ms) <= MOST_PANES
-            and all(
-                key.kind in ("int", "bool") or (key.kind == "string" and isinstance(key, Field))
-                for key in group.keys
-            )
+            and all(key.kind in CODED_KINDS for key in group.keys)
             and all(map(_adds_up, group.aggregates))
         )
 
@@ -218,6 +290,23 @@ class Program:
     def joins(self) -> bool:
         """Whether one of the selects has several sources."""
         return any(len(select.sources) > 1 for select in self.selects)
+
+
+def _equal_keys(condition: Typed, width: int) -> tuple[Typed, Typed] | None:
+    """The sides of `f(A) = g(B)` that codes tell apart; A has the first `width` columns."""
+    if not isinstance(condition, Apply) or condition.function != "equal":
+        return None
+    one, other = condition.arguments
+    if one.kind != other.kind or one.kind not in CODED_KINDS:
+        return None
+    places = [[field.index for field in fields(side)] for side in (one, other)]
+    if not all(places):
+        return None
+    if max(places[1]) < width:
+        one, other, places = other, one, places[::-1]
+    if max(places[0]) >= width or min(places[1]) < width:
+        return None
+    return one, relocated(other, lambda field: replace(field, index=field.index - width))
 
 
 def _adds_up(plan: AggregatePlan) -> bool:

@@ -31,11 +31,15 @@ class BatchColumns:
         self._kinds = kinds
         self._converted: dict[int, Vector] = {}
 
+    def arrow(self, index: int) -> pa.Array:
+        """A column as it is."""
+        return self._batch.column(self._places[index])
+
     def __getitem__(self, index: int, /) -> Vector:
         converted = self._converted.get(index)
         if converted is None:
-            column = self._batch.column(self._places[index])
-            converted = self._converted[index] = from_arrow(column, self._kinds[index])
+            converted = from_arrow(self.arrow(index), self._kinds[index])
+            self._converted[index] = converted
         return converted
 
 

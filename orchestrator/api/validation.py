@@ -19,7 +19,7 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
     queries
         Query → fragment → streams it reads.
     evaluations
-        Query → fragment → how it is evaluated: stateless, panes or stepwise.
+        Query → fragment → how it is evaluated (`streams.program.Evaluation`).
     unchecked
         Sites and nodes that could not be checked: no Cluster manifest was among the files.
     """

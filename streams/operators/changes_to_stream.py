@@ -43,13 +43,13 @@ class ChangesToStream:
         if len(wanted) == rows.length:
             return Emitted(rows, times_ms)
         others = (~inserted if self._inserted else inserted).nonzero()[0]
-        cancelled = _cancelled(rows, times_ms, wanted, others)
-        if cancelled:
-            wanted = np.delete(wanted, cancelled)
+        gone = cancelled(rows, times_ms, wanted, others)
+        if gone:
+            wanted = np.delete(wanted, gone)
         return Emitted(rows.take(wanted), times_ms[wanted]) if len(wanted) else None
 
 
-def _cancelled(rows: Frame, times_ms: IntArray, wanted: Positions, others: Positions) -> list[int]:
+def cancelled(rows: Frame, times_ms: IntArray, wanted: Positions, others: Positions) -> list[int]:
     """Those of the wanted rows, by their places among them, that also change the other way."""
     other_times: list[int] = times_ms[others].tolist()
     contested = set(other_times)
@@ -61,9 +61,9 @@ def _cancelled(rows: Frame, times_ms: IntArray, wanted: Positions, others: Posit
     if set(those).isdisjoint(these):
         return []
     opposite = Counter(those)
-    cancelled: list[int] = []
+    found: list[int] = []
     for place, change in enumerate(these):
         if opposite[change] > 0:
             opposite[change] -= 1
-            cancelled.append(place)
-    return cancelled
+            found.append(place)
+    return found

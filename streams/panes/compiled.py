@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
+from streams.panes import compiled_rows
 from streams.panes.arrays import Bits, Bytes, Codes
 from streams.panes.exact_sums import DIGIT_BITS, DIGIT_MASK, EXTRA_DIGITS, LEAST_EXPONENT
 from topology.arrays import BoolArray, FloatArray, IntArray
@@ -38,6 +39,10 @@ _three = types.Tuple((types.int64, types.int64, types.int64))
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _LENGTH = np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
+
+newest_rows = compiled_rows.newest_rows
+chain_rows = compiled_rows.chain_rows
+fill_pairs = compiled_rows.fill_pairs
 
 
 @njit([types.uint64(_read_bytes, types.uint64)], cache=True, inline="always")

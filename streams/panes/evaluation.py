@@ -28,7 +28,7 @@ from streams.panes import kernels
 from streams.panes.aggregates import FloatSum, Parts
 from streams.panes.arrays import Codes
 from streams.panes.exact_sums import UNSPANNED
-from streams.panes.keys import Column, Keys, every
+from streams.panes.keys import Keys, every, key_column
 from streams.panes.window import Pane, PaneWindow, encode, no_codes
 from streams.program import Program
 from streams.state import (
@@ -134,7 +134,7 @@ class Panes:
         if self._condition is not None:
             wanted = np.ascontiguousarray(holds(self._condition, columns, (length,)))
         codes = window.keys.encode(
-            [self._key(key, batch, columns) for key in self._key_plans], length, wanted
+            [key_column(key, columns, length) for key in self._key_plans], length, wanted
         )
         window.make_room()
         arguments = [argument.of(batch, columns, self._places) for argument in self._arguments]
@@ -150,13 +150,6 @@ class Panes:
             self._evaluate_until(end_ms - self._pane_ms, emitted)
             window.add(codes, arguments, slots, begin, stop, end_ms)
             begin = stop
-
-    def _key(self, key: Typed, batch: pa.RecordBatch, columns: BatchColumns) -> Column:
-        if isinstance(key, Field):
-            if key.kind == "string":
-                return batch.column(self._places[key.index])
-            return columns[key.index]
-        return evaluator(key)(columns).filled_to(batch.num_rows)
 
     def _compact(self) -> None:
         made = self._window.compact()

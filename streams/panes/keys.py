@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from streams.arrow_buffers import VALIDITY, bits, offsets
+from streams.expressions import Field, Typed, evaluator
 from streams.panes import kernels
 from streams.panes.arrays import Bits, Bytes, Codes
-from streams.vector import Array, Vector
+from streams.vector import Array, Vector, to_arrow
+from streams.vectorised import BatchColumns
 from topology.arrays import BoolArray, IntArray
 
 FIRST_CODES = 64
@@ -196,6 +198,14 @@ class Keys:
         )
 
 
+def key_column(key: Typed, columns: BatchColumns, length: int) -> Column:
+    """A key of the rows of a record batch; texts stay as Arrow holds them."""
+    if isinstance(key, Field):
+        return columns.arrow(key.index) if key.kind == "string" else columns[key.index]
+    column = evaluator(key)(columns).filled_to(length)
+    return to_arrow(column, key.kind) if key.kind == "string" else column
+
+
 def _encoded(coder: _Ints | _Texts, column: Column, length: int, wanted: BoolArray) -> Codes:
     if isinstance(coder, _Texts):
         assert not isinstance(column, Vector), "texts come as Arrow holds them"
@@ -203,7 +213,8 @@ def _encoded(coder: _Ints | _Texts, column: Column, length: int, wanted: BoolArr
     assert isinstance(column, Vector), "numbers come as vectors"
     vector = column.filled_to(length)
     values: IntArray = np.ascontiguousarray(vector.values, dtype=np.int64)
-    return coder.encode(values, vector.valid, wanted)
+    valid = None if vector.valid is None else np.ascontiguousarray(vector.valid)
+    return coder.encode(values, valid, wanted)
 
 
 def _decoded(values: Array, codes: Codes, kind: str) -> Vector:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from streams.panes import reference_rows
 from streams.panes.arrays import Bits, Bytes, Codes
 from streams.panes.exact_sums import (
     DIGIT_BITS,
@@ -30,6 +31,10 @@ from topology.arrays import BoolArray, FloatArray, IntArray
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _LENGTH = 0xD6E8FEB86659FD93
 _WORD = 0xFFFFFFFFFFFFFFFF
+
+newest_rows = reference_rows.newest_rows
+chain_rows = reference_rows.chain_rows
+fill_pairs = reference_rows.fill_pairs
 
 
 def code_ints(

@@ -98,6 +98,12 @@ shapes |= {
         "FROM s [RANGE 2 MILLISECONDS SLIDE 2 MILLISECONDS], "
         "t [RANGE 4 MILLISECONDS SLIDE 2 MILLISECONDS] WHERE s.k = t.k)"
     ),
+    "join of windows that tumble": (
+        "RSTREAM(SELECT s.k AS k, s.i AS i, t.x AS x "
+        "FROM s [RANGE 3 MILLISECONDS SLIDE 3 MILLISECONDS OFFSET 1 MILLISECONDS], "
+        "t [RANGE 3 MILLISECONDS SLIDE 3 MILLISECONDS OFFSET 1 MILLISECONDS] "
+        "WHERE s.k = t.k AND s.x < t.i AND s.b)"
+    ),
     "join of a sliding window": (
         "ISTREAM(SELECT s.k AS k, t.i AS j FROM s [RANGE 3 MILLISECONDS SLIDE 3 MILLISECONDS], "
         "t [ROWS 2] WHERE s.i = t.i)"

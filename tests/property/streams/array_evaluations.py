@@ -1,0 +1,56 @@
+"""Compares an evaluation over arrays with the definition, with each kind of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+
+import numpy as np
+
+from streams.panes import kernels
+from streams.program import Evaluation
+from tests.property.streams.stepwise import Stepwise
+from tests.property.streams.test_engine_matches_oracle import columns
+from tests.property.streams.test_passes import compiled, evaluations, tuples
+
+
+def check_evaluation(
+    text: str,
+    evaluation: Evaluation,
+    rng: np.random.Generator,
+    modules: Sequence[ModuleType],
+    told: str,
+) -> None:
+    """Check a statement on random tuples, delivered in one way for each module of kernels.
+
+    Parameters
+    ----------
+    text
+        The statement's body.
+    evaluation
+        The one that the statement must have.
+    modules
+        The kernels.
+    told
+        What to say if rows differ.
+    """
+    program = compiled(text)
+    assert program.evaluation is evaluation, told
+    inputs = {stream: tuples(rng) for stream in program.inputs}
+    until_ms = max(rows[-1][0] for rows in inputs.values()) + int(rng.choice([0, 1, 100]))
+    names = ["_ts", *columns]
+    plain = {
+        stream: [
+            (at, tuple((at, *row)[names.index(name)] for name in program.reads[stream]))
+            for at, row in rows
+        ]
+        for stream, rows in inputs.items()
+    }
+    expected = [(at, *row) for at, row in Stepwise(program).run(plain, until_ms)]
+    states: list[list[bytes]] = []
+    for module in modules:
+        kernels.use(module)
+        for emitted, state in evaluations(program, inputs, until_ms, rng, int(rng.integers(3))):
+            assert repr(emitted) == repr(expected), told
+            states.append(state)
+    assert all(state == states[0] for state in states), told
