@@ -190,11 +190,18 @@ class Control:
     offers: Told[Offer] = field(default_factory=dict[str, Offer])
     lag_us: Number = 0
 
-    @property
-    def is_mere_heartbeat(self) -> bool:
-        """Whether it says nothing of any fragment or stream."""
-        told = self.epochs or self.watermarks_ms or self.digests or self.acks or self.offers
-        return not told
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """A sign of life, for a host that is sent nothing else in a heartbeat interval.
+
+    Attributes
+    ----------
+    lag_us
+        As in `Control`.
+    """
+
+    lag_us: Number = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,5 +264,14 @@ class Pong:
 
 
 Message = (
-    Data | Subscribe | Subscribed | Unsubscribe | Control | SnapshotRequest | Snapshot | Ping | Pong
+    Data
+    | Subscribe
+    | Subscribed
+    | Unsubscribe
+    | Control
+    | Heartbeat
+    | SnapshotRequest
+    | Snapshot
+    | Ping
+    | Pong
 )

@@ -15,6 +15,7 @@ from ha.messages import (
     Ack,
     Control,
     Data,
+    Heartbeat,
     Message,
     Offer,
     OutputDigest,
@@ -151,6 +152,7 @@ class Messages:
                     )
                 },
             ),
+            lambda: Heartbeat(lag_us=number()),
             lambda: SnapshotRequest(fragment=name()),
             lambda: replace(
                 self._snapshot,

@@ -11,7 +11,7 @@ assignment says who has to do with whom:
 | `Unsubscribe` | anybody: it ends the sender's own subscription only |
 | an epoch, a digest, a primary's watermark | a host with another replica of the fragment |
 | `SnapshotRequest`, `Snapshot` | a host with another replica of the fragment |
-| `Ping`, `Pong`, the sender's own lag | any peer |
+| `Ping`, `Pong`, `Heartbeat`, the sender's own lag | any peer |
 
 A message about a stream or a fragment that is not here has no effect, and passes. Everything else
 is refused, counted by kind and reported. A host may still harm the fragments and streams that it
@@ -169,8 +169,6 @@ class AccessControl:
         def offer_allowed(stream: str, _: Offer) -> bool:
             return sender in self._producers.get(stream, (sender,))
 
-        if message.is_mere_heartbeat:
-            return message
         refused = (
             *self._refused(sender, "epochs", message.epochs, epoch_allowed),
             *self._refused(sender, "watermarks", message.watermarks_ms, of_peer_replica),
@@ -193,6 +191,8 @@ class AccessControl:
         self, sender: str, kind: str, told: dict[str, T], allowed: Callable[[str, T], bool]
     ) -> list[tuple[str, str]]:
         """The kind and name of each entry of a control message that the sender may not say."""
+        if not told:
+            return []
         refused = [name for name, each in told.items() if not allowed(name, each)]
         for name in refused:
             self._refuse(sender, kind, name)

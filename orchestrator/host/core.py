@@ -20,7 +20,7 @@ import numpy as np
 from ha import messages
 from ha.failure_detector import FailureDetector
 from ha.memory import MemoryBudget
-from ha.messages import Message
+from ha.messages import Heartbeat, Message
 from ha.output_log import subscribe
 from orchestrator.host.access_control import AccessControl
 from orchestrator.host.cluster_clock import ClusterClock
@@ -152,6 +152,10 @@ class HostCore:
     def heard(self, node: str, now_us: int) -> None:
         """Note that a message of another host has arrived; it may wait until it is handled."""
         self._failover.heard(node, now_us)
+
+    def on_heartbeat(self, sender: str, heartbeat: Heartbeat) -> None:
+        """Take a heartbeat, which changes nothing that a turn would have to look at."""
+        self._failover.told_lag(sender, heartbeat.lag_us)
 
     def admits(self, sender: str, message: Message, now_us: int) -> bool:
         """Whether a host may send a message; counts a refusal."""
@@ -371,6 +375,8 @@ class HostCore:
                 self._inputs.on_data(sender, message, now_us)
             case messages.Control():
                 self._peer_control.receive(sender, message, now_us)
+            case Heartbeat():
+                self.on_heartbeat(sender, message)
             case messages.Subscribe(stream=stream):
                 if (source := self.replica_manager.sources.get(stream)) is not None:
                     source.asked(message)

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from ha.memory import MemoryBudget
-from ha.messages import Control, Message, Snapshot
+from ha.messages import Control, Heartbeat, Message, Snapshot
 from ha.roles import ReplicaRole
 from orchestrator.host.core import HostCore, Worked
 from orchestrator.host.events import (
@@ -55,6 +55,8 @@ from streams.chunk import Chunk
 
 PUBLISH_US = 1_000_000
 """Interval between two versions of a host's record, unless its readiness changes earlier."""
+
+_REGULAR = Control, Heartbeat
 
 PROBLEMS = frozenset(
     {
@@ -194,7 +196,7 @@ class HostLoop:
         self._throttled: set[str] = set()
         self._published: object = None
         self._has_sent = False
-        """Whether something else than a control message waits to be sent."""
+        """Whether something else than control messages and heartbeats waits to be sent."""
         self._next_publish_us = 0
 
     @property
@@ -236,7 +238,7 @@ class HostLoop:
     @property
     def reads_snapshots(self) -> bool:
         """Whether `read_snapshots` has something to do."""
-        return bool(self._preparations.fragments)
+        return len(self._preparations) > 0
 
     def prepare(self, sender: str, snapshot: Snapshot, log: Iterable[Chunk] = ()) -> None:
         """Have a snapshot read in steps, if a replica waits for it.
@@ -310,7 +312,7 @@ class HostLoop:
         for command in commands:
             match command:
                 case Send(to=to, message=message):
-                    self._has_sent |= not isinstance(message, Control)
+                    self._has_sent |= not isinstance(message, _REGULAR)
                     self._surroundings.send(to, message)
                 case Deliver():
                     self._surroundings.sinks.keep(command, self._clock_us())

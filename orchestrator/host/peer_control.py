@@ -7,15 +7,15 @@ interval. A host with many fragments and streams tells of a part of them at a ti
 that their cost grows more slowly than their number.
 
 Hosts of peer replicas watch each other: they send each other something every heartbeat. A host that
-was sent nothing else since the last one is sent a control message that only says how late the
-sender is.
+was sent nothing else since the last one is sent a `Heartbeat`, which only says how late the sender
+is. It needs no turn of the receiver's loop.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ha.messages import Ack, Control, Offer, OutputDigest
+from ha.messages import Ack, Control, Heartbeat, Offer, OutputDigest
 from ha.output_log import acknowledge, overdue_offer
 from ha.replica import Replica
 from ha.roles import ReplicaRole
@@ -38,6 +38,19 @@ class _Draft:
     digests: dict[str, OutputDigest] = field(default_factory=dict[str, OutputDigest])
     acks: dict[str, Ack] = field(default_factory=dict[str, Ack])
     offers: dict[str, Offer] = field(default_factory=dict[str, Offer])
+
+    def message(self, lag_us: int) -> Control | Heartbeat:
+        """What to send."""
+        if not (self.epochs or self.watermarks_ms or self.digests or self.acks or self.offers):
+            return Heartbeat(lag_us=lag_us)
+        return Control(
+            epochs=self.epochs,
+            watermarks_ms=self.watermarks_ms,
+            digests=self.digests,
+            acks=self.acks,
+            offers=self.offers,
+            lag_us=lag_us,
+        )
 
 
 @dataclass(slots=True)
@@ -78,16 +91,9 @@ class PeerControl:
         else:
             # Whatever was sent is a sign of life.
             drafts = {peer: draft for peer, draft in drafts.items() if peer not in self.outbox.sent}
+        lag_us = self.failover.detector.stated_lag_us
         for node, draft in drafts.items():
-            message = Control(
-                epochs=draft.epochs,
-                watermarks_ms=draft.watermarks_ms,
-                digests=draft.digests,
-                acks=draft.acks,
-                offers=draft.offers,
-                lag_us=self.failover.detector.stated_lag_us,
-            )
-            self.outbox.send(node, message)
+            self.outbox.send(node, draft.message(lag_us))
         self.outbox.sent.clear()
 
     def _tell_of_replicas(self, drafts: dict[str, _Draft]) -> None:

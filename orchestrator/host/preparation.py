@@ -48,9 +48,12 @@ class SnapshotPreparations:
     def __init__(self) -> None:
         self._waiting: deque[tuple[_Preparation, Iterator[None]]] = deque()
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     @property
     def fragments(self) -> tuple[str, ...]:
-        """Fragments whose states are being read; `step` has something to do if there are any."""
+        """Fragments whose states are being read."""
         return tuple(one.snapshot.fragment for one, _ in self._waiting)
 
     def add(

@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 
 from ha.memory import MemoryBudget
-from ha.messages import Data, Message, Snapshot, SnapshotRequest
+from ha.messages import Data, Heartbeat, Message, Snapshot, SnapshotRequest
 from orchestrator.clock import anchor_us, machine, monotonic_us, now_us, thread_us
 from orchestrator.errors import InvalidInput
 from orchestrator.host.core import Worked
@@ -36,8 +36,10 @@ from orchestrator.host.wire import (
     UnreadSnapshot,
     WireError,
     begin_decoding,
+    decode,
     encode,
     encode_frames,
+    is_heartbeat,
 )
 from orchestrator.records import HostSpec, SinkAssignment
 from orchestrator.sinks.driver import OpenSink
@@ -197,7 +199,7 @@ class HostProcess:
         used_us, began_us = thread_us(), monotonic_us()
         waits_us = min(max(self._loop.next_due_us - now_us(), 0), LONGEST_WAIT_US)
         has_more = bool(self._arrived or self._loop.reads_snapshots)
-        arrived = self._transport.receive(0 if has_more else waits_us)
+        arrived = self._transport.receive(0 if has_more else waits_us, self._take_heartbeat)
         for sender in {each.sender for each in arrived if isinstance(each, FramesArrived)}:
             self._loop.core.heard(sender, now_us())
         self._arrived.extend(arrived)
@@ -211,6 +213,21 @@ class HostProcess:
         if took_us > LONG_TURN_US:
             self._loop.core.counters["long_turns"] += 1
             _log.info("a turn took %.0f ms of processor time", took_us / 1000)
+
+    def _take_heartbeat(self, arrived: FramesArrived) -> bool:
+        """Take a heartbeat, which needs no turn of the loop; returns whether it was one."""
+        if not is_heartbeat(arrived.frames):
+            return False
+        core = self._loop.core
+        core.heard(arrived.sender, now_us())
+        try:
+            heartbeat = decode(arrived.frames, core.replica_manager.schema_of)
+        except WireError as error:
+            self._refuse(f"a heartbeat of {arrived.sender}", error)
+        else:
+            assert isinstance(heartbeat, Heartbeat)
+            core.on_heartbeat(arrived.sender, heartbeat)
+        return True
 
     def _events(self) -> Iterator[Event]:
         """Decode what has arrived, one message at a time, `MESSAGES_PER_TURN` at most."""

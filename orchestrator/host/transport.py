@@ -314,8 +314,16 @@ class Transport:
         self.counters["bytes_sent"] += size
         return True
 
-    def receive(self, timeout_us: int) -> list[FramesArrived | PeerLost]:
-        """Messages due now, in order of arrival; waits at most `timeout_us` for the first."""
+    def receive(
+        self, timeout_us: int, take: Callable[[FramesArrived], bool] = lambda _: False
+    ) -> list[FramesArrived | PeerLost]:
+        """Messages due now, in order of arrival; waits at most `timeout_us` for the first.
+
+        Parameters
+        ----------
+        take
+            Called with each message; returns whether it has dealt with it. Then waiting goes on.
+        """
         self.flush()
         until_us = self._clock_us() + timeout_us
         while True:
@@ -323,7 +331,7 @@ class Transport:
             if any(outlet.bulk.ready for outlet in self._outlets.values()):
                 next_us = 0
             woken = self._listen(next_us - self._clock_us())
-            items = self._due()
+            items = [each for each in self._due() if isinstance(each, PeerLost) or not take(each)]
             if items or woken or self._clock_us() >= until_us:
                 return items
             self.flush()

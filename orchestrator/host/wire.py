@@ -19,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Meta
 
-from ha.messages import MOST_ENTRIES, Data, Message, Snapshot
+from ha.messages import MOST_ENTRIES, Data, Heartbeat, Message, Snapshot
 from streams.arrow_frame import CompressedFrame, read_batch
 from streams.bounds import MAX_NUMBER, Name, Number
 from streams.chunk import NO_WATERMARK, Chunk, Position, joined
 from streams.state import PIECE_ROWS, SavedState
 from topology.arrays import IntArray
 
-WIRE_VERSION = 3
+WIRE_VERSION = 4
 
 PORTION_CHUNKS = 256
 """Most chunks of an output log that a snapshot contains as one."""
@@ -163,8 +163,17 @@ def is_data(frames: Sequence[bytes]) -> bool:
     return len(head) == 3 and head[0] == WIRE_VERSION and head[2] == 0
 
 
+def is_heartbeat(frames: Sequence[bytes]) -> bool:
+    """Whether frames are, if they are a message at all, a `Heartbeat`; as `is_data`."""
+    return len(frames) == 1 and frames[0].startswith(_HEARTBEAT)
+
+
 def _header_frame(header: Header) -> bytes:
     return bytes([WIRE_VERSION]) + _encoder.encode(header)
+
+
+_HEARTBEAT = _header_frame(Bodiless(Heartbeat.__name__, msgspec.Raw(b"")))
+"""How every `Heartbeat` begins."""
 
 
 def decode(frames: Sequence[bytes], schema_of: SchemaOf) -> Message:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ha.messages import Message, Snapshot
+from ha.messages import Heartbeat, Message, Snapshot
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Event, MessageArrived, Report
 from orchestrator.host.hosted_streams import HostedSource
@@ -134,10 +134,13 @@ class SimulatedHost:
         return self.alive and not self.paused
 
     def arrive(self, event: Event) -> None:
-        """Have an event handled in the next turn."""
+        """Have an event handled in the next turn, a heartbeat at once."""
         if self.alive:
             if isinstance(event, MessageArrived) and self.runs:
                 self.core.heard(event.sender, self.clock.now_us())
+                if isinstance(event.message, Heartbeat):
+                    self.core.on_heartbeat(event.sender, event.message)
+                    return
             self._inbox.append(event)
             self.schedule(self._world.now_us)
 

@@ -42,6 +42,9 @@ class _Attended:
         Of the stream's rows.
     source
         None while it cannot be used.
+    resumable
+        The same source, if it can be read again. Hosts ask in every turn, and checking a protocol
+        takes as long as handling a message.
     paced
         Whether it has a time axis of its own.
     begun
@@ -61,6 +64,7 @@ class _Attended:
     generation: int
     schema: pa.Schema
     source: OpenSource | None = None
+    resumable: ResumableSource | None = None
     paced: bool = True
     begun: bool = False
     repeats: bool = False
@@ -72,7 +76,7 @@ class _Attended:
 
     def close(self) -> None:
         """Close the source, whatever state it is in."""
-        source, self.source = self.source, None
+        source, self.source, self.resumable = self.source, None, None
         if source is not None:
             with contextlib.suppress(Exception):
                 source.close()
@@ -122,9 +126,9 @@ class SourceDrivers:
     def retained(self) -> dict[str, Position]:
         """Stream → the cut from which on its source can be read again."""
         return {
-            stream: each.source.retained
+            stream: each.resumable.retained
             for stream, each in self._attended.items()
-            if isinstance(each.source, ResumableSource)
+            if each.resumable is not None
         }
 
     @property
@@ -192,11 +196,11 @@ class SourceDrivers:
             each, a = self._attended.get(part.stream), by_stream.get(part.stream)
             if each is None or a is None or a.start_at_us is None:
                 continue
-            if not isinstance(each.source, ResumableSource):
+            if each.resumable is None:
                 continue
             try:
                 start_at_us = a.start_at_us + each.slipped_us
-                piece = each.source.read(start_at_us, part.after, part.until)
+                piece = each.resumable.read(start_at_us, part.after, part.until)
                 if piece is None:
                     raise DriverError(f"nothing follows {part.after} before {part.until}")
                 _check(piece, each.schema, part.after.watermark_ms)
@@ -300,6 +304,7 @@ def _open(each: _Attended, a: SourceAssignment, at_us: int, context: SourceConte
     each.source = source
     position = Position()
     if isinstance(source, ResumableSource):
+        each.resumable = source
         if not each.begun and a.start_at_us is not None:
             position = source.due_position(a.start_at_us + each.slipped_us, at_us)
             each.watermark_ms = position.watermark_ms

@@ -21,12 +21,13 @@ from orchestrator.host.transport import (
     Keys,
     Transport,
 )
+from orchestrator.host.wire import WIRE_VERSION
 from orchestrator.records import Peer
 from tests.conftest import WaitUntil
 
 MEMORY_BYTES = 256 * 2**20
 
-DATA = [b"\x03\x95\x00", bytes(2**20)]
+DATA = [bytes([WIRE_VERSION, 0x95, 0]), bytes(2**20)]
 """Frames that begin as data does."""
 
 
@@ -102,6 +103,30 @@ def test_frames_arrive_whole_in_order_and_under_the_senders_name(
     from_one = [item.frames for item in other.arrived if item.sender == "one"]
     assert from_one == [[b"%d" % number, b"", b"body"] for number in range(100)]
     assert {item.sender for item in other.arrived} == {"one", "third"}
+
+
+def test_waiting_goes_on_after_a_message_that_is_dealt_with_at_once(
+    hosts: Hosts, wait_until: WaitUntil
+) -> None:
+    one, other = hosts("one", "other")
+    meet(one, other)
+    one.transport.send("other", [b"at once"])
+    one.transport.send("other", [b"later"])
+    dealt: list[FramesArrived] = []
+
+    def take(arrived: FramesArrived) -> bool:
+        if arrived.frames == [b"at once"]:
+            dealt.append(arrived)
+        return arrived.frames == [b"at once"]
+
+    def all_there() -> bool:
+        turn(one)
+        other.received += other.transport.receive(2000, take)
+        return bool(other.arrived)
+
+    wait_until(all_there)
+    assert [each.frames for each in other.arrived] == [[b"later"]]
+    assert [each.sender for each in dealt] == ["one"]
 
 
 def test_an_unknown_key_is_refused_and_counted(hosts: Hosts, wait_until: WaitUntil) -> None:

@@ -13,6 +13,7 @@ from ha.messages import (
     Ack,
     Control,
     Data,
+    Heartbeat,
     Message,
     Offer,
     OutputDigest,
@@ -86,6 +87,7 @@ messages = st.one_of(
         acks=st.dictionaries(names, acks, max_size=2),
         offers=st.dictionaries(names, offers, max_size=2),
     ),
+    st.builds(Heartbeat, lag_us=counts),
     st.builds(SnapshotRequest, fragment=names),
     st.builds(
         Snapshot,

@@ -17,6 +17,7 @@ from ha.messages import (
     Ack,
     Control,
     Data,
+    Heartbeat,
     Message,
     Offer,
     OutputDigest,
@@ -37,6 +38,8 @@ from orchestrator.host.wire import (
     begin_decoding,
     decode,
     encode,
+    is_data,
+    is_heartbeat,
 )
 from streams.bounds import MAX_NAME, MAX_NUMBER
 from streams.chunk import Position, stream_schema
@@ -255,6 +258,23 @@ def test_watermarks_beyond_all_bounds() -> None:
         refused(encode(replace(DATA, chunk=replace(DATA.chunk, watermarks_ms=early))), "watermark")
 
 
+def test_data_and_heartbeats_are_told_by_how_they_begin() -> None:
+    alive, probe = encode(Heartbeat(lag_us=2**40)), encode(Ping(sent_us=1))
+    assert [is_heartbeat(frames) for frames in (alive, probe, encode(DATA), [])] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert [is_data(frames) for frames in (alive, probe, encode(DATA), [])] == [
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert not is_heartbeat([*alive, b"body"])
+
+
 POSITION = Position(next_seq=1, watermark_ms=1)
 LONG = "x" * (MAX_NAME + 1)
 
@@ -280,6 +300,7 @@ LONG = "x" * (MAX_NAME + 1)
         Control(acks={"f": Ack(position=POSITION, epoch=-1, generation=1)}),
         Control(offers={"f": Offer(generation=1, epoch=1, watermark_ms=2**63 - 1, sent=True)}),
         Control(digests={"f": OutputDigest(generation=1, interval=0, first_seq=-1, rows=0)}),
+        Heartbeat(lag_us=-1),
         Ping(sent_us=-1),
         Pong(sent_us=1, position_ms=(0.0,) * 17),
     ],
