@@ -3,16 +3,25 @@
 Archives, logs and the store's data hold the content of streams, and some files hold secrets. Names
 come from manifests, which check them, but also from configuration files, command lines and the
 store. Whatever turns a name into a path therefore asks `path_part`.
+
+A site that was stopped and replaced shares its folder with its successor for the moment until it
+learns of that. `FolderClaim` keeps it from opening files there.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from pathlib import Path
 
+from orchestrator.drivers import DriverError
 from streams.bounds import MAX_NAME
 
 PRIVATE = 0o700
+
+OWNER = "owner"
+"""Names the process that may open files in a site's folder."""
 
 _part = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -37,3 +46,50 @@ def path_part(name: str) -> str:
     if len(name) > MAX_NAME or not _part.fullmatch(name):
         raise ValueError(f"{name[: MAX_NAME + 1]!r} cannot be a part of a path")
     return name
+
+
+class FolderClaim:
+    """The right of one process to open files in a site's folder.
+
+    A process takes the folder over when it starts. From then on only one that was started later may
+    have it instead. Incarnations are compared, because two may start at the same moment. They are
+    ordered within one life of the cluster, so a process that starts compares nothing.
+
+    Parameters
+    ----------
+    folder
+        The site's folder, which may not exist yet.
+    incarnation
+        The process's own.
+    """
+
+    def __init__(self, folder: Path, incarnation: str) -> None:
+        self._file = folder / OWNER
+        self._incarnation = incarnation
+        self._has_claimed = False
+        with contextlib.suppress(OSError):
+            # If there is no space, whatever is opened here fails, and is tried again.
+            self._claim()
+
+    def check(self) -> None:
+        """Make sure that files may be opened.
+
+        Raises
+        ------
+        DriverError
+            A process that was started later has the folder.
+        OSError
+            The folder cannot be read or written.
+        """
+        owner = self._file.read_text(encoding="utf-8") if self._has_claimed else ""
+        if owner > self._incarnation:
+            raise DriverError(f"{self._file.parent} belongs to a process that was started later")
+        if owner < self._incarnation:
+            self._claim()
+
+    def _claim(self) -> None:
+        self._file.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        written = self._file.with_name(f"{OWNER}.{self._incarnation}")
+        written.write_text(self._incarnation, encoding="utf-8")
+        os.replace(written, self._file)
+        self._has_claimed = True

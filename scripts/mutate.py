@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -54,8 +55,14 @@ SLOW = (
 )
 """Tests for breakages that the quick ones do not notice."""
 
-LIMIT_S = 300.0
-"""Time for the tests of one breakage; one that makes them hang counts as noticed."""
+LIMIT_S = 300
+"""Processor time for the tests of one breakage; one that makes them run on counts as noticed."""
+
+WAITS_S = 1800
+"""Time after which they wait for something that never comes, even on a busy machine."""
+
+LIMITED = ("/bin/sh", "-c", f'ulimit -t {LIMIT_S} && exec "$@"', "sh")
+"""Ends a command once it has used its processor time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +139,13 @@ def noticed_by(mutation: Mutation, folder: Path) -> str | None:
             }
             try:
                 ran = subprocess.run(
-                    [*command, *tests],
-                    cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S,
+                    [*LIMITED, *command, *tests],
+                    cwd=folder, env=environment, capture_output=True, text=True, timeout=WAITS_S,
                     check=False,
                 )  # fmt: skip
             except subprocess.TimeoutExpired:
+                return f"{tests[0]} … does not end"
+            if -ran.returncode in (signal.SIGXCPU, signal.SIGKILL):
                 return f"{tests[0]} … does not end"
             if ran.returncode:
                 failed = [x for x in ran.stdout.splitlines() if x.startswith(("FAILED", "ERROR"))]

@@ -106,7 +106,7 @@ class Surroundings:
     sinks
         The sinks of this host.
     sources
-        Where the sources of this host are opened.
+        Where the sources of this host are opened, and its sinks as well.
     report
         Logs a report.
     finish
@@ -189,6 +189,7 @@ class HostLoop:
             clock_us=lambda: clock.at(clock_us()),
             buffer_bytes=min(budget.source_bytes, surroundings.sources.buffer_bytes),
         )
+        surroundings.sinks.check_claim = context.check_claim
         self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000), clock, context)
         self._preparations = SnapshotPreparations()
         self._problems: dict[str, str] = {}

@@ -19,6 +19,7 @@ from ha.memory import MemoryBudget
 from ha.messages import Data, Heartbeat, Message, Snapshot, SnapshotRequest
 from orchestrator.clock import anchor_us, machine, monotonic_us, now_us, thread_us
 from orchestrator.errors import InvalidInput
+from orchestrator.folders import FolderClaim
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Event, MessageArrived, PeerLost
 from orchestrator.host.garbage import FullCollections
@@ -44,7 +45,7 @@ from orchestrator.host.wire import (
 from orchestrator.records import HostSpec, SinkAssignment
 from orchestrator.sinks.driver import OpenSink
 from orchestrator.sinks.sink_drivers import SinkDrivers
-from orchestrator.sources.driver import SourceContext
+from orchestrator.sources.driver import SourceContext, nobody_else
 from orchestrator.store.protocol import CLUSTER, Store
 from orchestrator.store.zookeeper import ZooKeeperStore
 
@@ -87,7 +88,7 @@ class HostProcess:
     wants
         Streams to ask for (observers only).
     source_folder
-        For sources that keep files.
+        For sources and sinks that keep files.
     """
 
     def __init__(
@@ -104,6 +105,9 @@ class HostProcess:
                 "store", "cluster", spec.cluster, "does not exist", "Start it with `vivace up`."
             )
         claimed = claim_name(store, spec, secrets.randbits(TOKEN_BITS))
+        check_claim = nobody_else
+        if source_folder is not None:
+            check_claim = FolderClaim(source_folder, claimed.incarnation).check
         keys = Keys.generate()
         # Bundles are stamped for the link shaper, which only delays what stays on one machine.
         budget = MemoryBudget(found.record.memory_bytes)
@@ -134,7 +138,9 @@ class HostProcess:
             set_peers=self._transport.set_peers,
             link_counters=self._transport.counters,
             sinks=sinks,
-            sources=SourceContext(folder=source_folder, wake=self._transport.wake),
+            sources=SourceContext(
+                folder=source_folder, wake=self._transport.wake, check_claim=check_claim
+            ),
             report=lambda r: _log.info("%s: %s %s", r.subject, r.kind, r.detail),
             finish=self._finish,
             evaluates_for_us=EVALUATES_FOR_US,

@@ -22,6 +22,7 @@ from orchestrator.records import HostSpec, Peer
 from orchestrator.simulation.clocks import HostClock
 from orchestrator.simulation.memory_store import MemoryStore, OutOfWrites
 from orchestrator.sinks.sink_drivers import SinkDrivers
+from orchestrator.sources.driver import SourceContext
 from orchestrator.store.protocol import ASSIGNMENTS, StoreError
 from streams.chunk import Chunk, Position
 
@@ -96,6 +97,7 @@ class SimulatedHost:
             set_peers=self._set_peers,
             sinks=SinkDrivers(lambda assignment: world.open_sink(spec.node, assignment)),
             report=lambda report: world.log(spec.node, report),
+            sources=SourceContext(check_claim=world.disks.claim(spec.node, claimed.incarnation)),
             finish=self._finish,
             link_counters=self.counters,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
+from orchestrator.drivers import DriverError
 from orchestrator.host.events import Deliver, Durable
 from orchestrator.records import SinkAssignment
 
@@ -26,6 +27,8 @@ class MemorySinks:
     ----------
     full
         Nodes that have no space left.
+    owners
+        Node → incarnation of the process that may open sinks there.
     """
 
     def __init__(self, deliver: Deliveries, clock_us: Callable[[], int]) -> None:
@@ -34,6 +37,17 @@ class MemorySinks:
         self.durable: dict[tuple[str, str, int], Durable] = {}
         self.newest: dict[tuple[str, str, int], MemorySink] = {}
         self.full: set[str] = set()
+        self.owners: dict[str, str] = {}
+
+    def claim(self, node: str, incarnation: str) -> Callable[[], None]:
+        """Give a disk to a process that starts; returns what raises once another one has it."""
+        self.owners[node] = incarnation
+
+        def check() -> None:
+            if self.owners[node] != incarnation:
+                raise DriverError(f"the disk of {node} belongs to a process that was started later")
+
+        return check
 
     def open(self, node: str, assignment: SinkAssignment) -> MemorySink:
         """Continue a stream at a node."""

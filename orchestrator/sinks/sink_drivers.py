@@ -45,10 +45,16 @@ class SinkDrivers:
     ----------
     open_sink
         Opens the sink of an assigned stream.
+
+    Attributes
+    ----------
+    check_claim
+        Called before a sink is opened; raises an error if another process has replaced this one.
     """
 
     def __init__(self, open_sink: Callable[[SinkAssignment], OpenSink]) -> None:
         self._open_sink = open_sink
+        self.check_claim: Callable[[], None] = lambda: None
         self._attended: dict[str, _Attended] = {}
         self._unflushed: set[str] = set()
         self._failed: list[str] = []
@@ -134,6 +140,7 @@ class SinkDrivers:
 
     def _open(self, each: _Attended, a: SinkAssignment, now_us: int) -> Iterator[SinkEvent]:
         try:
+            self.check_claim()
             sink = self._open_sink(a)
             durable = sink.durable
         except Exception as error:  # noqa: BLE001

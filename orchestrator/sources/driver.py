@@ -36,6 +36,10 @@ def _no_clock() -> int:
     return 0
 
 
+def nobody_else() -> None:
+    """The place belongs to one process only."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceContext:
     """The place where a source is opened.
@@ -50,12 +54,15 @@ class SourceContext:
         Makes the host's loop ask again when its sources are due; for any thread.
     buffer_bytes
         Memory that input may take until the host has numbered it.
+    check_claim
+        Raises an error if another process has replaced this one here.
     """
 
     folder: Path | None = None
     clock_us: Callable[[], int] = _no_clock
     wake: Callable[[], None] = lambda: None
     buffer_bytes: int = BUFFER_BYTES
+    check_claim: Callable[[], None] = nobody_else
 
 
 class OpenSource(Protocol):

@@ -299,6 +299,7 @@ def _open(each: _Attended, a: SourceAssignment, at_us: int, context: SourceConte
     came due before is read again for the consumers that lack it.
     """
     assert a.source is not None
+    context.check_claim()
     driver = restore(a.source)
     source, each.paced = driver.open(a, context), driver.paced
     each.source = source

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.folders import path_part, private_folder
+from orchestrator.drivers import DriverError
+from orchestrator.folders import OWNER, FolderClaim, path_part, private_folder
 from orchestrator.records import SinkAssignment
 from orchestrator.sinks.archive import Archive
 from streams.bounds import MAX_NAME
@@ -48,3 +49,40 @@ def test_an_archive_writes_nothing_outside_of_its_folder(tmp_path: Path) -> None
     with pytest.raises(ValueError, match="cannot be a part of a path"):
         Archive().open(assignment, folder)
     assert list(tmp_path.rglob("*")) == [folder]
+
+
+def test_a_folder_belongs_to_the_process_that_was_started_last(tmp_path: Path) -> None:
+    folder = tmp_path / "site"
+    former = FolderClaim(folder, "00000001a")
+    former.check()
+    successor = FolderClaim(folder, "00000002b")
+    for _ in range(2):
+        with pytest.raises(DriverError, match="started later"):
+            former.check()
+        successor.check()
+
+
+def test_of_two_that_start_at_the_same_moment_the_later_incarnation_has_the_folder(
+    tmp_path: Path,
+) -> None:
+    later = FolderClaim(tmp_path, "00000002b")
+    earlier = FolderClaim(tmp_path, "00000001a")
+    later.check()
+    with pytest.raises(DriverError):
+        earlier.check()
+
+
+def test_a_new_cluster_has_the_folder_of_a_former_one(tmp_path: Path) -> None:
+    FolderClaim(tmp_path, "0000000fa").check()
+    FolderClaim(tmp_path, "00000001b").check()
+
+
+def test_a_folder_that_cannot_be_written_is_claimed_later(tmp_path: Path) -> None:
+    folder = tmp_path / "site"
+    folder.write_text("in the way")
+    claim = FolderClaim(folder, "00000001a")
+    with pytest.raises((FileExistsError, NotADirectoryError)):
+        claim.check()
+    folder.unlink()
+    claim.check()
+    assert (folder / OWNER).read_text() == "00000001a"
