@@ -12,6 +12,8 @@ It needs nothing of the cluster but the address of a site, and the token if the 
 
 from __future__ import annotations
 
-from vivace.client import Refused, Sent, Site, Stream, Unavailable, connect
+from vivace.client import Site, connect
+from vivace.exchange import Refused, Unavailable
+from vivace.stream import Sent, Stream
 
 __all__ = ["Refused", "Sent", "Site", "Stream", "Unavailable", "connect"]

@@ -82,18 +82,40 @@ class Archive(SinkDriver, frozen=True, kw_only=True):
         )
 
 
+def ends(folder: Path, assignment: SinkAssignment) -> dict[int, int]:
+    """Generation → the number after the last committed tuple of it."""
+    found: dict[int, int] = {}
+    for part in _committed(folder, assignment.stream):
+        if part.life == assignment.life:
+            generations = part.completed["generation"].to_numpy()
+            for generation in np.unique(generations).tolist():
+                last = part.completed["next_seq"].to_numpy()[generations == generation].max()
+                found[generation] = max(found.get(generation, 0), int(last))
+    return found
+
+
 def archived(
-    folder: Path, assignment: SinkAssignment, begin: tuple[int, int]
+    folder: Path,
+    assignment: SinkAssignment,
+    begin: tuple[int, int],
+    first_ms: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Committed tuples from a generation and sequence number on, piece by piece.
 
     The columns are those of `numbered_schema`. The archive may grow meanwhile.
+
+    Parameters
+    ----------
+    first_ms
+        Files that end before this timestamp are left out.
     """
     stream, generation, seq = assignment.stream, *begin
     parts = [part for part in _committed(folder, stream) if part.life == assignment.life]
     for part in _continued(parts):
         end = part.durable
         if (end.generation, end.position.next_seq) <= begin:
+            continue
+        if first_ms is not None and part.watermark_ms < first_ms:
             continue
         try:
             raw = _file(folder, stream, ROWS, part.number).open("rb")

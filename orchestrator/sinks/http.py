@@ -6,14 +6,17 @@ that. Each tuple has an identity, its stream's generation and its sequence numbe
 same whatever restarts. A client that comes again says what it had last (`Last-Event-ID`, or the
 parameter `after`), and gets all that follows, each tuple once.
 
+A client may want a part: up to a place, of a range of time, of some columns, under conditions
+(`orchestrator.sinks.selection`). `?describe` tells the columns and how far the results have come.
+
 Clients are sent results when they arrive at the site. The latest are kept in memory; a client that
 is further behind is sent the rest out of the archive's files, at its own pace.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import io
-import re
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -32,10 +35,11 @@ from orchestrator.http_server import HttpError, Request, Route, Streamed, serve
 from orchestrator.listening import Endpoint, need_token, read_endpoint, read_token
 from orchestrator.manifest.document import Options, Section
 from orchestrator.records import SinkAssignment
-from orchestrator.sinks.archive import Archive, OpenArchive, archived
+from orchestrator.sinks.archive import Archive, OpenArchive, archived, ends
 from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered, numbered, numbered_schema
 from orchestrator.sinks.driver import SinkDriver
-from streams.chunk import stream_schema
+from orchestrator.sinks.selection import Place, Selection, place
+from streams.chunk import NO_WATERMARK, stream_schema
 
 KEPT_BYTES = 8 * 2**20
 """Results kept in memory for clients, besides what is not in the archive yet."""
@@ -43,15 +47,10 @@ KEPT_BYTES = 8 * 2**20
 KEEP_ALIVE_S = 10.0
 """How often a client is sent a sign of life."""
 
-MOST_ROWS = 4096
-"""Of one part of a response."""
+MOST_ROWS, MOST_ARROW_ROWS = 4096, 65_536
+"""Of one part of a response, of events and of Arrow."""
 
 ARROW = "application/vnd.apache.arrow.stream"
-
-_identity = re.compile(r"([0-9]{1,16})-([0-9]{1,16})")
-
-Place = tuple[int, int]
-"""Generation and sequence number: the place just before a tuple."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +123,9 @@ class OpenHttpResults:
         """Results with the place where each batch ends."""
         self._latest_bytes = 0
         self._kept = self._archive.durable
+        self._ends = ends(folder, assignment)
+        """Of each generation, the number after its last tuple in the archive."""
+        self._unflushed: dict[int, int] = {}
         self._closed = False
         try:
             address, self._end = serve(
@@ -153,12 +155,15 @@ class OpenHttpResults:
     def keep(self, delivery: Deliver) -> None:
         """Take a delivery into the archive."""
         self._archive.keep(delivery)
+        self._unflushed[delivery.generation] = delivery.chunk.next_seq
 
     def flush(self) -> None:
         """Write to the archive."""
         self._archive.flush()
         with self._changed:
             self._kept = self._archive.durable
+            self._ends |= self._unflushed
+            self._unflushed = {}
 
     def close(self) -> None:
         """End the clients' responses, and the archive."""
@@ -178,23 +183,44 @@ class OpenHttpResults:
             self._latest.popleft()
             self._latest_bytes -= batch.nbytes
 
-    def _get(self, request: Request) -> Streamed:
+    def _get(self, request: Request) -> Streamed | object:
+        if "describe" in request.query:
+            return self._described()
         begin = self._begin(request)
+        try:
+            selection = Selection.read(request.query, self._schema)
+        except (ValueError, msgspec.DecodeError) as error:
+            raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
         if ARROW in request.headers.get("accept", ""):
-            return Streamed(content_type=ARROW, parts=self._as_arrow(begin))
-        return Streamed(content_type="text/event-stream", parts=self._as_events(begin))
+            return Streamed(content_type=ARROW, parts=self._as_arrow(begin, selection))
+        parts = self._as_events(begin, selection)
+        return Streamed(content_type="text/event-stream", parts=parts)
+
+    def _described(self) -> object:
+        with self._changed:
+            generations = sorted(self._ends.items())
+        kept = self._kept
+        return {
+            "columns": self._assignment.columns,
+            "generations": generations,
+            "completed_ms": None if kept is None else kept.position.watermark_ms,
+        }
 
     def _begin(self, request: Request) -> Begin:
         """Where a client continues."""
         after = request.query.get("after", request.headers.get("last-event-id"))
         if after is not None:
-            if (found := _identity.fullmatch(after.strip())) is None:
-                raise HttpError(
-                    HTTPStatus.BAD_REQUEST,
-                    f"{after[:100]!r} is no identity of a tuple; write GENERATION-SEQUENCE",
-                )
-            return Begin(at=(int(found[1]), int(found[2]) + 1))
+            try:
+                generation, seq = place(after)
+            except ValueError as error:
+                raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
+            return Begin(at=(generation, seq + 1))
         begin = request.query.get("from", "0")
+        if "-" in begin:
+            try:
+                return Begin(at=place(begin))
+            except ValueError as error:
+                raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
         if begin == "now":
             with self._changed:
                 latest = self._latest[-1][0] if self._latest else (0, 0)
@@ -203,52 +229,67 @@ class OpenHttpResults:
             raise HttpError(HTTPStatus.BAD_REQUEST, "`from` is a sequence number, or now")
         return Begin(least_seq=int(begin))
 
-    def _as_events(self, begin: Begin) -> Iterator[bytes]:
+    def _as_events(self, begin: Begin, selection: Selection) -> Iterator[bytes]:
         yield b": results of " + self._assignment.stream.encode() + b"\n\n"
-        for batch in self._following(begin):
+        shown = [name for name in selection.schema.names if name != GENERATION]
+        whole = dataclasses.replace(selection, schema=self._schema)
+        for batch in self._following(begin, selection, MOST_ROWS):
             if batch is None:
                 yield b": still here\n\n"
                 continue
             events: list[bytes] = []
-            for row in batch.to_pylist():
-                generation = row.pop(GENERATION)
-                identity = f"id: {generation}-{row[SEQUENCE]}\n".encode()
-                events.append(identity + b"data: " + msgspec.json.encode(row) + b"\n\n")
+            for row in whole.of(batch).to_pylist():
+                identity = f"id: {row[GENERATION]}-{row[SEQUENCE]}\n".encode()
+                data = msgspec.json.encode({name: row[name] for name in shown})
+                events.append(identity + b"data: " + data + b"\n\n")
             yield b"".join(events)
 
-    def _as_arrow(self, begin: Begin) -> Iterator[bytes]:
+    def _as_arrow(self, begin: Begin, selection: Selection) -> Iterator[bytes]:
         sink = io.BytesIO()
-        writer = ipc.new_stream(sink, self._schema)
-        nothing = pa.RecordBatch.from_pylist([], schema=self._schema)
-        for batch in self._following(begin):
+        writer = ipc.new_stream(sink, selection.schema)
+        nothing = pa.RecordBatch.from_pylist([], schema=selection.schema)
+        for batch in self._following(begin, selection, MOST_ARROW_ROWS):
             # A batch without rows is the sign of life.
-            writer.write_batch(nothing if batch is None else batch)
+            writer.write_batch(nothing if batch is None else selection.of(batch))
             yield sink.getvalue()
             sink.seek(0)
             sink.truncate()
         writer.close()
         yield sink.getvalue()
 
-    def _following(self, begin: Begin) -> Iterator[pa.RecordBatch | None]:
-        """Results from a place on, for ever; None after a while without any."""
+    def _following(
+        self, begin: Begin, selection: Selection, most_rows: int
+    ) -> Iterator[pa.RecordBatch | None]:
+        """Results from a place on up to the selection's end; None after a while without any."""
         at, least_seq = begin.at, begin.least_seq
+        until = selection.until
         while not self._closed:
+            if until is not None and at >= until:
+                return
             found, archived_until = self._next(at)
             if archived_until is not None:
-                found = archived(self._folder, self._assignment, at)
+                found = archived(self._folder, self._assignment, at, selection.first_ms)
             sent = False
             for batch in found:
                 if least_seq:
                     # It is meant in the numbers of the first generation that there is.
                     batch, least_seq = _skipped(batch, least_seq)
-                for first in range(0, batch.num_rows, MOST_ROWS):
-                    piece = batch.slice(first, MOST_ROWS)
+                for first in range(0, batch.num_rows, most_rows):
+                    piece = batch.slice(first, most_rows)
                     at, sent = _end(piece), True
-                    yield piece
+                    yield piece if until is None or at <= until else _before(piece, until)
+                    if selection.is_past(piece) or (until is not None and at >= until):
+                        return
             if archived_until is not None:
                 at = max(at, archived_until)
-            elif not sent and not self._await(at):
-                yield None
+            elif not sent:
+                if selection.last_ms is not None and self._completed_ms >= selection.last_ms:
+                    return
+                if not self._await(at):
+                    yield None
+        if selection.is_bounded:
+            # An end would tell the client that it has all.
+            raise ConnectionAbortedError("the sink ends")
 
     def _await(self, at: Place) -> bool:
         """Wait for results past a place, or the end; False if none came for a while."""
@@ -269,9 +310,21 @@ class OpenHttpResults:
         return (_from(batch, at) for batch in batches), None
 
     @property
+    def _completed_ms(self) -> int:
+        kept = self._kept
+        return NO_WATERMARK if kept is None else kept.position.watermark_ms
+
+    @property
     def _kept_until(self) -> Place | None:
         kept = self._kept
         return None if kept is None else (kept.generation, kept.position.next_seq)
+
+
+def _before(batch: pa.RecordBatch, until: Place) -> pa.RecordBatch:
+    """The rows of a batch before a place."""
+    generations, numbers = batch.column(0).to_numpy(), batch.column(1).to_numpy()
+    before = (generations < until[0]) | ((generations == until[0]) & (numbers < until[1]))
+    return batch.filter(pa.array(before))
 
 
 def _begin(batch: pa.RecordBatch) -> Place:

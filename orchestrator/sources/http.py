@@ -6,12 +6,18 @@ no response sends the batch again with the same `Idempotency-Key`, or with its n
 number (`Vivace-Client`, `Vivace-Number`, the latter rising); it does not enter twice.
 
 If there is no room because consumers do not follow, the response is 429 with `Retry-After`.
+
+A batch may also come in parts that enter together (`orchestrator.sources.batches`): each part with
+the header `Vivace-Part` besides client and number, and then the list of the parts.
 """
 
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
+
+import msgspec
+import pyarrow as pa
 
 from orchestrator.drivers import DriverError
 from orchestrator.http_server import RETRY_AFTER_S, HttpError, Request, Route, busy, serve
@@ -19,17 +25,36 @@ from orchestrator.listening import Endpoint, need_token, read_endpoint, read_tok
 from orchestrator.manifest.document import Field, Options, Section
 from orchestrator.manifest.units import memory_bytes
 from orchestrator.records import SourceAssignment
+from orchestrator.sources.batches import MOST_NUMBER, Batches, Missing, TooLarge
 from orchestrator.sources.driver import OpenSource, SourceContext
 from orchestrator.sources.formats import Format, RowForm, Unreadable, parse
 from orchestrator.sources.ingestion import Full, LiveInput, Taken
 from orchestrator.sources.live import LiveSource
-from streams.bounds import MAX_NUMBER
+from streams.bounds import MAX_NUMBER, Name
+
+BATCHES = "batches"
+"""Folder of batches in parts, in the site's."""
 
 MOST_KEY = 128
 """Characters of a client's name or key."""
 
 LARGEST_BYTES = 64 * 2**20
 """Of any manifest's `largest`."""
+
+COMMIT = "application/vnd.vivace.commit+json"
+"""Type of a body that lists the parts of a batch."""
+
+ABORT = "application/vnd.vivace.abort+json"
+"""Type of a body that drops them."""
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a batch consists of."""
+
+    parts: Annotated[list[Name], msgspec.Meta(max_length=100_000)] = []
+
+
+_parts = msgspec.json.Decoder(Parts)
 
 _types = {
     "text/csv": Format.CSV,
@@ -55,16 +80,20 @@ class Http(LiveSource, frozen=True, kw_only=True):
         If there is one, clients show the token in it.
     largest_bytes
         Of a body, decompressed.
+    staged_bytes
+        Of the parts of batches that have not been committed.
     """
 
     listen: Endpoint = Endpoint()
     token_file: str | None = None
     largest_bytes: int = 16 * 2**20
+    staged_bytes: int = 2**30
 
     own_options: ClassVar[Options] = {
         "listen": ("listen", read_endpoint),
         "token_file": ("tokenFile", lambda field: str(field.path())),
         "largest_bytes": ("largest", lambda field: _largest(field)),
+        "staged_bytes": ("staged", lambda field: field.quantity(memory_bytes, positive=True)),
     }
 
     @classmethod
@@ -78,7 +107,11 @@ class Http(LiveSource, frozen=True, kw_only=True):
         """Listen."""
         token = read_token(self.token_file)
         opened = self.input(assignment, context)
-        posts = Posts(self.form(assignment), opened)
+        form = self.form(assignment)
+        batches = None
+        if (folder := self.folder(assignment, context, BATCHES)) is not None:
+            batches = Batches(folder, form.schema, opened, most_bytes=self.staged_bytes)
+        posts = Posts(form, opened, batches)
         route = Route(
             token=token,
             get=lambda _: opened.status,
@@ -94,34 +127,81 @@ class Http(LiveSource, frozen=True, kw_only=True):
         opened.address = f"http://{address}/streams/{assignment.stream}"
         opened.on_close(end)
         opened.start()
+        if batches is not None:
+            batches.start()
         return opened
 
 
 class Posts:
-    """What clients post to one stream."""
+    """What clients post to one stream; `batches` is None if none may come in parts."""
 
-    def __init__(self, form: RowForm, opened: LiveInput) -> None:
+    def __init__(self, form: RowForm, opened: LiveInput, batches: Batches | None = None) -> None:
         self._form = form
         self._input = opened
+        self._batches = batches
 
     def post(self, request: Request) -> object:
-        """Bring a batch in."""
+        """Bring a batch in, or a part of one."""
         client, number = _identity(request)
-        written, header = _format(request)
-        try:
-            rows = parse(self._form, written, request.body, header=header)
-        except Unreadable as error:
-            self._input.rejections.malformed(request.body, str(error))
-            raise HttpError(HTTPStatus.BAD_REQUEST, f"nothing entered: {error}") from None
+        kind = request.headers.get("content-type", "")
+        if kind in (COMMIT, ABORT) or "vivace-part" in request.headers:
+            if self._batches is None:
+                raise HttpError(
+                    HTTPStatus.CONFLICT,
+                    "batches in parts need a journal: `durable: machine`, or `process`; no `shed`",
+                )
+            if not client or number >= MOST_NUMBER:
+                raise HttpError(
+                    HTTPStatus.BAD_REQUEST,
+                    f"a batch in parts has Vivace-Client and a number below {MOST_NUMBER}",
+                )
+            try:
+                return self._in_parts(self._batches, request, client, number)
+            except Full:
+                raise busy("other batches are entering; send this again") from None
+            except (DriverError, OSError) as error:
+                raise _unavailable(error) from None
+        rows = self._rows(request)
         try:
             taken = self._input.push(rows, client=client, number=number, waits=False)
         except Full:
             raise busy("consumers do not follow; send this again") from None
         except DriverError as error:
-            raise HttpError(
-                HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"Retry-After": str(RETRY_AFTER_S)}
-            ) from None
+            raise _unavailable(error) from None
         return _told(taken)
+
+    def _rows(self, request: Request) -> pa.RecordBatch:
+        written, header = _format(request)
+        try:
+            return parse(self._form, written, request.body, header=header)
+        except Unreadable as error:
+            self._input.rejections.malformed(request.body, str(error))
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"nothing entered: {error}") from None
+
+    def _in_parts(self, batches: Batches, request: Request, client: str, number: int) -> object:
+        kind = request.headers.get("content-type", "")
+        try:
+            if kind == COMMIT:
+                parts = _parts.decode(request.body).parts
+                return _told(batches.commit(client, number, parts))
+            if kind == ABORT:
+                batches.abort(client, number)
+                return {"aborted": True}
+            rows = self._rows(request)
+            batches.stage(client, number, request.headers["vivace-part"], rows)
+        except TooLarge as error:
+            raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from None
+        except Missing as error:
+            raise HttpError(HTTPStatus.CONFLICT, str(error)) from None
+        except (ValueError, msgspec.DecodeError) as error:
+            raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
+        return {"staged": rows.num_rows}
+
+
+def _unavailable(error: Exception) -> HttpError:
+    return HttpError(
+        HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"Retry-After": str(RETRY_AFTER_S)}
+    )
 
 
 def _told(taken: Taken) -> dict[str, int | bool]:

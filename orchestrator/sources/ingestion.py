@@ -92,6 +92,14 @@ class Taken:
     ahead: int = 0
     repeated: bool = False
 
+    def __add__(self, other: Taken) -> Taken:
+        return Taken(
+            accepted=self.accepted + other.accepted,
+            late=self.late + other.late,
+            ahead=self.ahead + other.ahead,
+            repeated=self.repeated or other.repeated,
+        )
+
 
 class Ingestion:
     """Order, numbers and journal of one live stream: plain code, called by one thread at a time.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -146,8 +147,26 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
             rejections=Rejections(assignment.stream, folder, context.clock_us),
         )
 
+    def folder(
+        self, assignment: SourceAssignment, context: SourceContext, purpose: str
+    ) -> Path | None:
+        """A folder for this generation of the stream, beside its journal; those of former ones go.
+
+        None if it has no journal.
+        """
+        if not self._keeps(assignment) or context.folder is None:
+            return None
+        stream = private_folder(
+            private_folder(context.folder / purpose) / path_part(assignment.stream)
+        )
+        _drop_former(stream, assignment.generation)
+        return stream / str(assignment.generation)
+
+    def _keeps(self, assignment: SourceAssignment) -> bool:
+        return self.durable is not Durable.NOTHING and assignment.resumes
+
     def _journal(self, assignment: SourceAssignment, folder: Path | None) -> Journal | None:
-        if self.durable is Durable.NOTHING or not assignment.resumes:
+        if not self._keeps(assignment):
             return None
         if folder is None:
             raise DriverError(
@@ -173,12 +192,10 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
 
 
 def _drop_former(stream: Path, generation: int) -> None:
-    """Remove the journals of former lives of a stream: nobody reads them any more."""
+    """Remove what former lives of a stream have left: nobody reads it any more."""
     for folder in stream.iterdir():
         if folder.name.isdigit() and int(folder.name) < generation:
-            for file in folder.iterdir():
-                file.unlink()
-            folder.rmdir()
+            shutil.rmtree(folder)
 
 
 def _duration(field: Field) -> int:

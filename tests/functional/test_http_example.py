@@ -1,10 +1,15 @@
-"""The commands of `examples/http`, as written; then a client sends while its site is killed."""
+"""The commands of `examples/http` and `examples/spark`, as written but for the port, which is free.
+
+Then a client sends while its site is killed. Where there is no `curl`, a program of the tests does
+the same requests.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +21,8 @@ import pytest
 
 import vivace
 from orchestrator.deploy.context import find
+from orchestrator.deploy.embedded.java import Java
+from orchestrator.deploy.embedded.ports import free_port
 from orchestrator.store.protocol import NODES
 from tests.conftest import PATIENCE_S, WaitUntil
 
@@ -28,8 +35,9 @@ pytestmark = [
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "examples" / "http" / "README.md").read_text(encoding="utf-8")
+SPARK_PAGE = (ROOT / "examples" / "spark" / "README.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-ADDRESS = "http://127.0.0.1:8642"
+PORT = "8642"
 BATCHES = 150
 
 _block = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -42,18 +50,46 @@ def commands(text: str) -> list[tuple[str, str]]:
 
 
 class Shell:
-    """Runs commands as a person in the repository's folder does."""
+    """Runs commands as a person does, in a folder with the examples, at a port that is free.
 
-    def __init__(self, home: Path) -> None:
+    Parameters
+    ----------
+    home
+        Where Vivace keeps its files.
+    root
+        Made: a folder with a copy of the examples.
+    """
+
+    def __init__(self, home: Path, root: Path, java: Java) -> None:
         self.home = home
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        self._environment = {**os.environ, "VIVACE_HOME": str(home), "PATH": path}
+        self._root = root
+        self._port = str(free_port())
+        self.address = f"http://127.0.0.1:{self._port}"
+        for name in ("http", "spark"):
+            shutil.copytree(ROOT / "examples" / name, root / "examples" / name)
+        for file in root.rglob("*.yaml"):
+            file.write_text(self._here(file.read_text(encoding="utf-8")), encoding="utf-8")
+        tools = root / "bin"
+        tools.mkdir()
+        if shutil.which("curl") is None:
+            stand_in = tools / "curl"
+            program = Path(__file__).with_name("curl.py")
+            stand_in.write_text(f'#!/bin/sh\nexec {sys.executable} {program} "$@"\n')
+            stand_in.chmod(0o700)
+        folders = [str(Path(sys.executable).parent), str(tools), os.environ["PATH"]]
+        self._environment = {
+            **java.environment(),
+            "PATH": os.pathsep.join(folders),
+            "VIVACE_HOME": str(home),
+            "VIVACE_ADDRESS": self.address,
+            "PYSPARK_SUBMIT_ARGS": "--master local[2] --conf spark.ui.enabled=false pyspark-shell",
+        }
         self._environment.pop("VIVACE_CLUSTER", None)
 
     def __call__(self, command: str) -> str:
         done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=ROOT,
+            ["bash", "-c", self._here(command)],
+            cwd=self._root,
             env=self._environment,
             capture_output=True,
             text=True,
@@ -63,27 +99,35 @@ class Shell:
         assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
         return done.stdout
 
+    def _here(self, text: str) -> str:
+        return text.replace(PORT, self._port)
+
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
-    made = Shell(tmp_path / "home")
+def shell(tmp_path: Path, java: Java) -> Iterator[Shell]:
+    made = Shell(tmp_path / "home", tmp_path / "repository", java)
     yield made
     if list(made.home.glob("*.json")):
         made("vivace down")
 
 
-def test_the_page_as_written_and_a_site_that_is_killed(shell: Shell, wait_until: WaitUntil) -> None:
+def test_the_pages_as_written_and_a_site_that_is_killed(
+    shell: Shell, wait_until: WaitUntil
+) -> None:
     *steps, (last, _) = commands(PAGE)
     assert last == "vivace down"
     (own_data,) = re.findall(r"^## Your own data\n(.*?)^## ", README, re.MULTILINE | re.DOTALL)
     assert own_data.strip().count("\n") < 10
     steps += [step for step in commands(own_data) if step not in steps]
+    # The cluster of the other page is the same.
+    steps += [step for step in commands(SPARK_PAGE)[:-1] if step not in steps]
     for command, shown in steps:
         said = shell(command)
         assert not shown or said == shown, command
     kill_the_site_while_a_client_sends(shell, wait_until)
-    (stream,) = json.loads(shell("vivace status --json"))["streams"]
-    assert stream["input"]["address"] == f"{ADDRESS}/streams/readings"
+    streams = json.loads(shell("vivace status --json"))["streams"]
+    addresses = {stream["stream"]: stream["input"]["address"] for stream in streams}
+    assert addresses == {name: f"{shell.address}/streams/{name}" for name in ("readings", "rates")}
     shell("vivace down")
 
 
@@ -94,7 +138,7 @@ def kill_the_site_while_a_client_sends(shell: Shell, wait_until: WaitUntil) -> N
     progress: list[int] = []
 
     def send() -> None:
-        stream = vivace.connect(ADDRESS, patience_s=PATIENCE_S).stream("readings")
+        stream = vivace.connect(shell.address, patience_s=PATIENCE_S).stream("readings")
         try:
             for number in range(BATCHES):
                 # A minute of readings, hot and cold ones.
@@ -115,7 +159,7 @@ def kill_the_site_while_a_client_sends(shell: Shell, wait_until: WaitUntil) -> N
     assert sent.wait(PATIENCE_S)
     assert not errors
     got: list[float] = []
-    results = vivace.connect(ADDRESS, patience_s=PATIENCE_S).results("hot")
+    results = vivace.connect(shell.address, patience_s=PATIENCE_S).results("hot")
     while len(got) < BATCHES + 4:
         got += next(results).column("celsius").to_pylist()
     assert got == [30.1, 31.4, 32.0, 33.5, *(40.0 + number for number in range(BATCHES))]

@@ -18,8 +18,8 @@ from orchestrator.sources.http import Http
 from orchestrator.sources.ingestion import LiveInput
 from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
 from tests.integration.orchestrator.sources.test_http import TOKEN, Site, entered
-from vivace import client as module
-from vivace.client import Patience
+from vivace import stream as module
+from vivace.exchange import Patience
 
 BATCH = {"number": [1, 2], "name": ["a", None]}
 

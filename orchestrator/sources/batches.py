@@ -1,0 +1,277 @@
+"""Batches that come in parts and enter together: Spark's tasks write them, its driver commits them.
+
+A task of Spark writes its partition while others write theirs. It may fail within it and be
+repeated, and nothing of a batch may count before all of it is there. Tasks therefore *stage* parts:
+files in the site's folder that do not belong to the stream. The driver then *commits* the batch by
+naming its parts. The site merges them by their timestamps into one file. From then on, the batch
+depends on nobody else. Its tuples enter in pieces, each under a number of its own, as those of a
+file in a folder do (`orchestrator.sources.folder`). A site that is killed meanwhile goes on with
+the file when it starts again.
+
+A batch is named by its client and a number that rises. A batch that has entered, or is entering,
+does not enter again, whatever its parts are this time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import ipc
+
+from orchestrator.drivers import DriverError
+from orchestrator.folders import path_part, private_folder
+from orchestrator.sources.ingestion import Full, LiveInput, Taken
+from topology.arrays import IntArray
+
+PIECE_ROWS = 65_536
+"""Rows that enter at once."""
+
+PIECES = 2**20
+"""Numbers of a batch: one for each piece, and the last one for its end."""
+
+MOST_NUMBER = 2**32
+"""Beyond all numbers of batches; with those of their pieces they stay within `MAX_NUMBER`."""
+
+STALE_S = 86_400.0
+"""Parts that nobody has committed for a day make room for others."""
+
+ENTERS_S = 20.0
+"""How long a commit waits for those of others."""
+
+_CLIENT, _NUMBER = b"vivace.client", b"vivace.number"
+
+
+class TooLarge(ValueError):
+    """A batch takes more room than there is for all."""
+
+
+class Missing(ValueError):
+    """A batch is committed of which a part is not here."""
+
+
+class Batches:
+    """The staged and committed batches of one stream.
+
+    Parameters
+    ----------
+    folder
+        Its own; made if missing.
+    schema
+        The stream's.
+    opened
+        The stream's way in. It has a journal, which remembers what has entered.
+    most_bytes
+        What staged parts may take of the disk.
+    """
+
+    def __init__(
+        self, folder: Path, schema: pa.Schema, opened: LiveInput, *, most_bytes: int
+    ) -> None:
+        self._folder = private_folder(folder)
+        self._schema = schema
+        self._input = opened
+        self._most_bytes = most_bytes
+        self._entering = threading.Lock()
+        """One batch enters at a time, so that none makes another late."""
+        self._staging = threading.Lock()
+        self._sizes = {path: _size(path) for path in self._folder.iterdir() if path.is_dir()}
+
+    def start(self) -> None:
+        """Let enter, on a thread, what another process has left committed."""
+        if any(self._folder.glob("*.batch")):
+            threading.Thread(target=self._resume, name="batches", daemon=True).start()
+
+    def stage(self, client: str, number: int, part: str, rows: pa.RecordBatch) -> None:
+        """Keep a part of a batch until the batch is committed; the same part again replaces it.
+
+        Raises
+        ------
+        TooLarge
+            The batch takes more than all may.
+        Full
+            Others leave no room for it.
+        """
+        name = path_part(part)
+        folder = self._staged(client, number)
+        with self._staging:
+            file = folder / f"{name}.arrow"
+            if file.exists():
+                self._sizes[folder] -= file.stat().st_size
+                file.unlink()
+            self._make_room(folder, client, rows.nbytes)
+            private_folder(folder)
+            unfinished = folder / f".{uuid.uuid4().hex}"
+            with unfinished.open("wb") as raw, _writer(raw, self._schema) as writer:
+                writer.write_batch(rows)
+            self._sizes[folder] = self._sizes.get(folder, 0) + unfinished.stat().st_size
+            unfinished.replace(file)
+
+    def commit(self, client: str, number: int, parts: Sequence[str]) -> Taken:
+        """Let a batch enter; returns when all of it has.
+
+        Parameters
+        ----------
+        parts
+            All of the batch, in the order in which equal timestamps enter.
+
+        Raises
+        ------
+        Full
+            Other batches are entering.
+        Missing
+            A part is not here, and the batch has not been committed before.
+        DriverError
+            The source ends. The batch may enter when it is opened again.
+        """
+        if not self._entering.acquire(timeout=ENTERS_S):
+            raise Full
+        try:
+            self._enter_all()
+            if self._input.has(_name(client), _last(number)):
+                taken = Taken(repeated=True)
+            else:
+                file = self._folder / f"{_key(client, number)}.batch"
+                self._merge(client, number, parts, file)
+                taken = self._enter(file)
+        finally:
+            self._entering.release()
+        self.abort(client, number)
+        return taken
+
+    def abort(self, client: str, number: int) -> None:
+        """Drop what is staged of a batch."""
+        with self._staging:
+            self._drop(self._staged(client, number))
+
+    def _resume(self) -> None:
+        with contextlib.suppress(DriverError), self._entering:
+            self._enter_all()
+
+    def _enter_all(self) -> None:
+        """Let enter what was committed and has not entered, the earliest first."""
+        for file in sorted(self._folder.glob("*.batch"), key=lambda f: f.stat().st_mtime_ns):
+            self._enter(file)
+
+    def _enter(self, file: Path) -> Taken:
+        with pa.memory_map(str(file)) as raw:
+            table = ipc.open_file(raw).read_all()
+            told = table.schema.metadata or {}
+            client, number = told[_CLIENT].decode(), int(told[_NUMBER])
+            taken = Taken()
+            rows = table.replace_schema_metadata().cast(self._schema)
+            for piece, batch in enumerate(rows.to_batches(PIECE_ROWS)):
+                place = number * PIECES + piece
+                # Asked first: a batch that is pushed in vain would wait for room.
+                if not self._input.has(_name(client), place):
+                    taken += self._input.push(batch, client=_name(client), number=place)
+            nothing = pa.RecordBatch.from_pylist([], schema=self._schema)
+            self._input.push(nothing, client=_name(client), number=_last(number))
+        file.unlink()
+        return taken
+
+    def _merge(self, client: str, number: int, parts: Sequence[str], file: Path) -> None:
+        """Write the file of a batch; the disk has it when this returns."""
+        staged = self._staged(client, number)
+        unfinished = self._folder / f".{uuid.uuid4().hex}"
+        told = {_CLIENT: client.encode(), _NUMBER: str(number).encode()}
+        with contextlib.ExitStack() as maps:
+            tables = [self._schema.empty_table()]
+            for part in parts:
+                try:
+                    raw = maps.enter_context(
+                        pa.memory_map(str(staged / f"{path_part(part)}.arrow"))
+                    )
+                except FileNotFoundError:
+                    raise Missing(
+                        f"part {part} of batch {number} is not here: write the batch again"
+                    ) from None
+                tables.append(ipc.open_file(raw).read_all())
+            table = pa.concat_tables(tables)
+            stamps: IntArray = table.column(0).to_numpy()
+            order = None
+            if len(stamps) > 1 and np.any(stamps[1:] < stamps[:-1]):
+                order = np.argsort(stamps, kind="stable")
+            with (
+                unfinished.open("wb") as written,
+                _writer(written, self._schema.with_metadata(told)) as writer,
+            ):
+                for begin in range(0, table.num_rows, PIECE_ROWS):
+                    piece = table.slice(begin, PIECE_ROWS)
+                    if order is not None:
+                        piece = table.take(pa.array(order[begin : begin + PIECE_ROWS]))
+                    for batch in piece.combine_chunks().to_batches():
+                        writer.write_batch(batch)
+        _sync(unfinished)
+        unfinished.replace(file)
+        _sync(self._folder)
+
+    def _staged(self, client: str, number: int) -> Path:
+        return self._folder / _key(client, number)
+
+    def _make_room(self, folder: Path, client: str, size_bytes: int) -> None:
+        if self._sizes.get(folder, 0) + size_bytes > self._most_bytes:
+            raise TooLarge(
+                f"the batch takes more than {self._most_bytes // 2**20} MiB: make batches smaller, "
+                "or raise `staged`"
+            )
+        owner = _key(client, 0).split("-")[0]
+        for other in list(self._sizes):
+            former = other != folder and other.name.split("-")[0] == owner
+            if former and _number(other) < _number(folder):
+                self._drop(other)
+        if sum(self._sizes.values()) + size_bytes <= self._most_bytes:
+            return
+        for other in list(self._sizes):
+            with contextlib.suppress(FileNotFoundError):
+                if other != folder and time.time() - other.stat().st_mtime > STALE_S:
+                    self._drop(other)
+        if sum(self._sizes.values()) + size_bytes > self._most_bytes:
+            raise Full
+
+    def _drop(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        self._sizes.pop(folder, None)
+
+
+def _writer(raw: object, schema: pa.Schema) -> contextlib.closing[ipc.RecordBatchStreamWriter]:
+    return contextlib.closing(ipc.new_file(raw, schema))
+
+
+def _name(client: str) -> str:
+    """The client as the journal knows it: apart from what it sends without parts."""
+    return f"batches of {client}"
+
+
+def _last(number: int) -> int:
+    return number * PIECES + PIECES - 1
+
+
+def _key(client: str, number: int) -> str:
+    """A client may have any name; a folder may not."""
+    return f"{hashlib.sha256(client.encode()).hexdigest()[:32]}-{number}"
+
+
+def _number(folder: Path) -> int:
+    return int(folder.name.split("-")[1])
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

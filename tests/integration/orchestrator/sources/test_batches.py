@@ -1,0 +1,183 @@
+"""Batches in parts, over real HTTP: all of a batch enters in order and once, or nothing of it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import vivace
+from orchestrator.sources import batches as module
+from orchestrator.sources.batches import Batches
+from orchestrator.sources.formats import RowForm
+from orchestrator.sources.http import Http
+from orchestrator.sources.ingestion import LiveInput
+from orchestrator.sources.live import Durable
+from tests.integration.orchestrator.sources.test_http import Site, entered
+
+COLUMNS = {"number": "int", "name": "string"}
+BY_NUMBER = Http(time_column="number", time_format="ms", idle_after_ms=None, max_ahead_ms=None)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path / "site")
+    yield made
+    made.close()
+
+
+def rows(*numbers: int) -> dict[str, list[object]]:
+    return {"number": list(numbers), "name": [str(n) for n in numbers]}
+
+
+def connected(source: LiveInput, client: str = "writer") -> vivace.Stream:
+    assert source.address is not None
+    return vivace.connect(source.address, client=client, patience_s=0.2).stream("north")
+
+
+def test_parts_enter_together_in_order_and_once(site: Site) -> None:
+    source = site.open(BY_NUMBER)
+    stream = connected(source)
+    stream.stage(rows(5, 3, 9), number=7, part="b")
+    stream.stage(rows(2, 8, 4), number=7, part="a")
+    assert entered(source) == []
+    assert stream.commit(7, ["a", "b"]) == vivace.Sent(accepted=6)
+    assert entered(source) == [2, 3, 4, 5, 8]
+    assert stream.commit(7, ["a", "b"]) == vivace.Sent(repeated=1)
+    stream.stage(rows(100), number=7, part="a")
+    assert stream.commit(7, ["a"]) == vivace.Sent(repeated=1)
+    # Another client's batches have numbers of their own.
+    other = connected(source, "other")
+    other.stage(rows(20), number=1, part="a")
+    assert other.commit(1, ["a"]) == vivace.Sent(accepted=1)
+    assert entered(source) == [9]
+    assert source.status.late == 0
+
+
+def test_a_part_that_is_sent_again_replaces_the_first(site: Site) -> None:
+    source = site.open(BY_NUMBER)
+    stream = connected(source)
+    stream.stage(rows(1, 2), number=1, part="a")
+    stream.stage(rows(3, 4), number=1, part="a")
+    assert stream.commit(1, ["a"]).accepted == 2
+    assert entered(source) == [3]
+
+
+def test_what_is_aborted_or_missing_does_not_enter(site: Site) -> None:
+    source = site.open(BY_NUMBER)
+    stream = connected(source)
+    stream.stage(rows(1, 2), number=1, part="a")
+    stream.abort(1)
+    with pytest.raises(vivace.Refused, match="part a of batch 1 is not here"):
+        stream.commit(1, ["a"])
+    assert stream.commit(2, []) == vivace.Sent()
+    assert entered(source) == []
+
+
+def test_a_site_that_is_killed_within_a_batch_goes_on_with_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PIECE_ROWS", 10)
+    source = site.open(BY_NUMBER)
+    stream = connected(source)
+    stream.stage(rows(*range(50)), number=1, part="a")
+    pushed: list[int] = []
+    push = LiveInput.push
+
+    def dies(self: LiveInput, batch: pa.RecordBatch, **given: object) -> object:
+        if len(pushed) == 3:
+            raise OSError("killed")
+        pushed.append(batch.num_rows)
+        return push(self, batch, **given)  # pyright: ignore[reportArgumentType]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LiveInput, "push", dies)
+        with pytest.raises(vivace.Unavailable, match="killed"):
+            stream.commit(1, ["a"])
+    assert pushed == [10, 10, 10]
+    source.close()
+    again = site.open(BY_NUMBER)
+    # Nobody commits it again.
+    found: list[object] = []
+    until = time.monotonic() + 60
+    while len(found) < 49 and time.monotonic() < until:
+        found += entered(again)
+    assert found == list(range(49))
+    assert connected(again).commit(1, ["a"]) == vivace.Sent(repeated=1)
+    assert not list((site.folder / "batches").rglob("*.batch"))
+
+
+def test_what_is_staged_is_bounded(site: Site, tmp_path: Path) -> None:
+    source = site.open(BY_NUMBER)
+    form = RowForm(columns=COLUMNS, time_column="number", time_format="ms")
+    one = pa.RecordBatch.from_pydict(
+        {"_ts": range(10_000), "number": range(10_000), "name": ["x"] * 10_000}, schema=form.schema
+    )
+    batches = Batches(tmp_path / "staged", form.schema, source, most_bytes=round(3.5 * one.nbytes))
+    for number in range(5):
+        # What a client left behind makes room for its next batch.
+        batches.stage("first", number, "a", one)
+    for part in "bcc":
+        # The last one comes in place of the one before.
+        batches.stage("first", 4, part, one)
+    with pytest.raises(module.TooLarge, match="make batches smaller"):
+        batches.stage("first", 4, "d", one)
+    with pytest.raises(module.Full):
+        batches.stage("second", 0, "a", one)
+    for folder in (tmp_path / "staged").iterdir():
+        os.utime(folder, (0, 0))
+    batches.stage("second", 0, "a", one)
+    # Another process counts what it finds.
+    other = Batches(tmp_path / "staged", form.schema, source, most_bytes=one.nbytes)
+    with pytest.raises(module.Full):
+        other.stage("third", 0, "a", one)
+
+
+def test_one_batch_enters_at_a_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ENTERS_S", 0.01)
+    source = site.open(BY_NUMBER, buffer_bytes=2000)
+    first, second = connected(source, "first"), connected(source, "second")
+    first.stage(rows(*range(100)), number=1, part="a")
+    second.stage(rows(*range(100, 110)), number=1, part="a")
+    # There is no room until the host takes something.
+    source.push(pa.RecordBatch.from_pydict(
+        {"_ts": range(-100, 0), "number": range(100), "name": ["x"] * 100},
+        schema=RowForm(columns=COLUMNS).schema,
+    ))  # fmt: skip
+    waits = threading.Thread(target=lambda: _try(first), daemon=True)
+    waits.start()
+    found: list[object] = []
+    until = time.monotonic() + 60
+    while len(found) < 199 and time.monotonic() < until:
+        found += entered(source)
+    waits.join(60)
+    _try(second)
+    assert len(found + entered(source)) == 209
+
+
+def _try(stream: vivace.Stream) -> None:
+    while True:
+        try:
+            stream.commit(1, ["a"])
+            return
+        except vivace.Unavailable:
+            continue
+
+
+def test_without_a_journal_or_a_name_there_are_no_parts(site: Site) -> None:
+    source = site.open(Http(durable=Durable.NOTHING))
+    with pytest.raises(vivace.Refused, match="need a journal"):
+        connected(source).stage(rows(1), number=1, part="a")
+    kept = site.open(Http(), stream="south")
+    assert kept.address is not None
+    stream = vivace.connect(kept.address, client="c").stream("south")
+    with pytest.raises(vivace.Refused, match="number below"):
+        stream.stage(rows(1), number=2**32, part="a")
+    for part in ("../a", ".a", "a/b"):
+        with pytest.raises(vivace.Refused, match="cannot be a part of a path"):
+            stream.stage(rows(1), number=1, part=part)

@@ -1,0 +1,213 @@
+"""Spark writes into a real site and reads its results: each tuple once, whatever is repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from pyspark.sql import DataFrame, SparkSession
+
+from orchestrator.listening import Endpoint
+from orchestrator.sources.formats import ISO
+from orchestrator.sources.http import Http
+from orchestrator.sources.ingestion import LiveInput
+from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
+from tests.integration.orchestrator.sources.test_http import Site
+from vivace.spark import VivaceDataSource
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+BY_COLUMN = Http(time_column="at", time_format=ISO, idle_after_ms=None, max_ahead_ms=None)
+
+
+@pytest.fixture(scope="module")
+def spark(session: SparkSession) -> SparkSession:
+    session.dataSource.register(VivaceDataSource)
+    return session
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path / "site")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Iterator[Exit]:
+    made = Exit(tmp_path / "exit")
+    yield made
+    made.sink.close()
+
+
+def port_of(opened: LiveInput) -> int:
+    assert opened.address is not None
+    return urlsplit(opened.address).port or 0
+
+
+def entered(opened: LiveInput) -> list[int]:
+    """The numbers that have entered; the last timestamp stays open."""
+    found: list[int] = []
+    while (emitted := opened.emit(0, 2**60)) is not None:
+        found += emitted.rows.column("number").to_pylist()
+    return found
+
+
+def write_file(folder: Path, name: str, numbers: range) -> None:
+    """Numbers with as many seconds, in an order that falls."""
+    falling = list(reversed(numbers))
+    table = pa.Table.from_pydict(
+        {"at": pa.array([n * 1_000_000 for n in falling], pa.timestamp("us", "UTC")),
+         "number": falling, "name": [str(n) for n in falling]}
+    )  # fmt: skip
+    parquet.write_table(table, str(folder / f".{name}"))
+    (folder / f".{name}").rename(folder / name)
+
+
+class Writing:
+    """A streaming query from files into a stream."""
+
+    def __init__(self, spark: SparkSession, tmp_path: Path, address: str) -> None:
+        self.files, self.checkpoint = tmp_path / "files", tmp_path / "checkpoint"
+        self.files.mkdir()
+        self._spark, self._address = spark, address
+
+    def run(self) -> None:
+        """Until all files are written."""
+        rows = (
+            self._spark.readStream.schema("at timestamp, number long, name string")
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(self.files))
+            .repartition(3)
+        )
+        query = (
+            rows.writeStream.format("vivace")
+            .option("address", self._address)
+            .option("stream", "north")
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    def undo_last_commit(self) -> None:
+        """Let Spark believe that it was killed before it noted its last batch as done."""
+        commits = self.checkpoint / "commits"
+        last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
+        for file in (commits / str(last), commits / f".{last}.crc"):
+            file.unlink()
+
+
+def test_a_query_that_is_repeated_and_a_site_that_restarts_let_each_tuple_enter_once(
+    spark: SparkSession, site: Site, tmp_path: Path
+) -> None:
+    opened = site.open(BY_COLUMN)
+    assert opened.address is not None
+    writing = Writing(spark, tmp_path, opened.address)
+    write_file(writing.files, "a.parquet", range(100))
+    write_file(writing.files, "b.parquet", range(100, 200))
+    writing.run()
+    assert entered(opened) == list(range(199))
+    writing.undo_last_commit()
+    port = port_of(opened)
+    opened.close()
+    again = site.open(msgspec.structs.replace(BY_COLUMN, listen=Endpoint(port=port)))
+    write_file(writing.files, "c.parquet", range(200, 300))
+    writing.run()
+    assert entered(again)[-100:] == list(range(199, 299))
+    assert again.status.late == 0
+    assert not list((site.folder / "batches").rglob("*.arrow"))
+
+
+def test_a_frame_enters_once_under_its_name(spark: SparkSession, site: Site) -> None:
+    opened = site.open(BY_COLUMN)
+    rows = spark.range(0, 1000).selectExpr(
+        "timestamp_seconds(999 - id) AS at", "999 - id AS number", "string(id) AS name"
+    )
+
+    def write(frame: DataFrame, name: str | None = None) -> None:
+        writer = frame.repartition(4).write.format("vivace").option("stream", "north")
+        named = writer if name is None else writer.option("id", name)
+        named.option("address", str(opened.address)).mode("append").save()
+
+    write(rows, "monday")
+    write(rows, "monday")
+    assert entered(opened) == list(range(999))
+    assert opened.status.late == 0
+    with pytest.raises(Exception, match="column number is missing"):
+        write(rows.drop("number"))
+
+
+def results_of(spark: SparkSession, results: Exit, **options: str) -> DataFrame:
+    reader = spark.read.format("vivace").option("stream", "alerts")
+    return reader.options(address=results.sink.address, **options).load()
+
+
+def numbers(frame: DataFrame) -> list[int]:
+    return sorted(row["number"] for row in frame.select("number").collect())
+
+
+def test_results_are_read_in_parts_ranges_columns_and_conditions(
+    spark: SparkSession, results: Exit
+) -> None:
+    for first in range(0, 1000, 50):
+        results.deliver(1, first, 50)
+    results.deliver(3, 0, 10)
+    every = results_of(spark, results)
+    assert every.columns == ["_generation", "_seq", "_ts", "number"]
+    assert numbers(every) == [*range(1000, 2000), *range(3000, 3010)]
+    times = results_of(spark, results, startingTimestamp="1100", endingTimestamp="1109")
+    assert numbers(times) == list(range(1100, 1110))
+    pruned = (
+        spark.read.format("vivace").schema("number long")
+        .options(address=results.sink.address, stream="alerts").load()
+    )  # fmt: skip
+    assert pruned.columns == ["number"]
+    assert numbers(pruned) == numbers(every)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        assert numbers(results_of(spark, results).where("number >= 3004 OR number = 7")) == [
+            *range(3004, 3010)
+        ]
+        assert numbers(results_of(spark, results).where("_generation = 3 AND number < 3002")) == [
+            3000,
+            3001,
+        ]
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_a_query_that_restarts_reads_no_result_twice(
+    spark: SparkSession, results: Exit, tmp_path: Path
+) -> None:
+    def run() -> None:
+        address = results.sink.address
+        rows = spark.readStream.format("vivace").option("maxRowsPerBatch", 40)
+        query = (
+            rows.options(address=address, stream="alerts").load()
+            .writeStream.format("parquet").option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True).start()
+        )  # fmt: skip
+        query.awaitTermination()
+
+    results.deliver(1, 0, 100)
+    run()
+    results.deliver(1, 100, 5)
+    results.deliver(3, 0, 3)
+    port = urlsplit(results.sink.address).port
+    results.sink.close()
+    results.open(port or 0)
+    run()
+    found = spark.read.parquet(str(tmp_path / "out"))
+    assert numbers(found) == [*range(1000, 1105), *range(3000, 3003)]
+
+
+def test_wrong_options_say_which(spark: SparkSession) -> None:
+    with pytest.raises(Exception, match='option "stream" is missing'):
+        spark.read.format("vivace").option("address", "http://127.0.0.1:1").load()

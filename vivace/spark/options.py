@@ -1,0 +1,80 @@
+"""Options of the Spark data source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from vivace.client import Site, connect
+from vivace.stream import Stream
+
+PATIENCE_S = 600.0
+"""How long a site may be away or full until Spark's query fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options of a source or sink.
+
+    Attributes
+    ----------
+    address
+        Of the site's HTTP server; executors must reach it.
+    stream
+        To write to, or to read from.
+    token
+        What the site asks for.
+    patience_s
+        How long the site may be away or full.
+    """
+
+    address: str
+    stream: str
+    token: str | None
+    patience_s: float
+    given: Mapping[str, str]
+
+    @staticmethod
+    def read(given: Mapping[str, str]) -> Options:
+        """Options as Spark has them.
+
+        Raises
+        ------
+        ValueError
+            Saying which one is missing or wrong.
+        """
+        named = {name.lower(): value for name, value in given.items()}
+        for name in ("address", "stream"):
+            if not named.get(name):
+                raise ValueError(f'vivace: the option "{name}" is missing')
+        token = named.get("token")
+        if "tokenfile" in named:
+            token = Path(named["tokenfile"]).read_text(encoding="utf-8").strip()
+        return Options(
+            address=named["address"],
+            stream=named["stream"],
+            token=token,
+            patience_s=float(named.get("patience", PATIENCE_S)),
+            given=named,
+        )
+
+    def whole(self, name: str) -> int | None:
+        """An option that is a whole number; None if it is not given."""
+        text = self.given.get(name.lower())
+        if text is None:
+            return None
+        try:
+            return int(text)
+        except ValueError:
+            raise ValueError(f'vivace: the option "{name}" is {text!r}, no whole number') from None
+
+    @property
+    def site(self) -> Site:
+        """The site."""
+        return connect(self.address, token=self.token, patience_s=self.patience_s)
+
+    def sender(self, client: str) -> Stream:
+        """The stream to write to, under the name of a client."""
+        site = connect(self.address, token=self.token, client=client, patience_s=self.patience_s)
+        return site.stream(self.stream)

@@ -1,0 +1,199 @@
+"""A stream that enters at a site.
+
+Every batch carries the client's name and a number that rises. If no response comes, the batch is
+sent again with the same number, and the site lets it enter once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import io
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from vivace.exchange import ABORT, ARROW, COMMIT, RESPONSE_S, Patience, Place, problem, refuse
+
+Rows = pa.RecordBatch | pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+"""A batch: Arrow's, columns by name, or rows."""
+
+PIECE_BYTES = 4 * 2**20
+"""Larger batches are sent in pieces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What became of a batch; the site has it for good.
+
+    Attributes
+    ----------
+    accepted
+        Tuples that have entered.
+    late, ahead
+        Tuples that did not, because their timestamps were complete already or lie too far ahead.
+    repeated
+        Pieces that had entered before.
+    """
+
+    accepted: int = 0
+    late: int = 0
+    ahead: int = 0
+    repeated: int = 0
+
+    def __add__(self, other: Sent) -> Sent:
+        return Sent(
+            accepted=self.accepted + other.accepted,
+            late=self.late + other.late,
+            ahead=self.ahead + other.ahead,
+            repeated=self.repeated + other.repeated,
+        )
+
+
+class Stream:
+    """A stream that enters at a site. Threads may share it."""
+
+    def __init__(self, place: Place, name: str, client: str) -> None:
+        self._place = place
+        self._path = f"/streams/{quote(name, safe='')}"
+        self._client = client
+        self._number = 0
+        self._lock = threading.Lock()
+        self._connection: http.client.HTTPConnection | None = None
+
+    def send(self, rows: Rows, *, number: int | None = None) -> Sent:
+        """Send tuples; returns when the site has them for good.
+
+        Parameters
+        ----------
+        number
+            Of the batch, rising from one to the next. Without it, it is sent in pieces that are
+            small enough for the site, under numbers of their own.
+
+        Raises
+        ------
+        Refused
+            The rows are not of the stream's form, or the token is wrong: nothing entered of them.
+        Unavailable
+            The site was away or full for too long.
+        """
+        table = _table(rows)
+        if number is not None:
+            return self.send_body(_encoded(table), ARROW, number=number)
+        sent = Sent()
+        most = max(int(PIECE_BYTES / max(table.nbytes / max(table.num_rows, 1), 1)), 1)
+        for begin in range(0, table.num_rows, most):
+            sent += self.send_body(_encoded(table.slice(begin, most)), ARROW)
+        return sent
+
+    async def send_async(self, rows: Rows, *, number: int | None = None) -> Sent:
+        """As `send`, in an event loop."""
+        return await asyncio.to_thread(self.send, rows, number=number)
+
+    def send_body(self, body: bytes, content_type: str, *, number: int | None = None) -> Sent:
+        """Send a batch that is written already: CSV, JSON lines, or Arrow's IPC stream."""
+        return Sent(**json.loads(self._send(body, content_type, number)))
+
+    def stage(self, rows: Rows, *, number: int, part: str) -> None:
+        """Send a part of a batch, which does not enter until the batch is committed.
+
+        Parts may be sent by several processes. The same part again replaces the one before.
+
+        Parameters
+        ----------
+        number
+            Of the batch, below 2**32, rising from one to the next.
+        part
+            Name of the part: letters, digits, hyphens, underscores and dots.
+        """
+        self._send(_encoded(_table(rows)), ARROW, number, {"Vivace-Part": part})
+
+    def commit(self, number: int, parts: Sequence[str]) -> Sent:
+        """Let a batch enter as a whole; returns when it has. It enters once.
+
+        Raises
+        ------
+        Refused
+            The site lacks a part: the batch must be written again.
+        """
+        body = json.dumps({"parts": list(parts)}).encode()
+        return Sent(**json.loads(self._send(body, COMMIT, number)))
+
+    def abort(self, number: int) -> None:
+        """Have the site drop the parts of a batch."""
+        self._send(b"{}", ABORT, number)
+
+    def _send(
+        self, body: bytes, content_type: str, number: int | None, extra: Mapping[str, str] = {}
+    ) -> bytes:
+        with self._lock:
+            if number is None:
+                # Rising, also if a program of the same name was started again.
+                number = max(self._number + 1, time.time_ns() // 1000)
+            self._number = number
+            headers = {
+                **self._place.headers,
+                **extra,
+                "Content-Type": content_type,
+                "Vivace-Client": self._client,
+                "Vivace-Number": str(number),
+            }
+            waiting = Patience(self._place.patience_s)
+            while True:
+                try:
+                    status, document = self._post(body, headers)
+                except (OSError, http.client.HTTPException) as error:
+                    self.close()
+                    waiting.failed(error)
+                    continue
+                if status == http.client.OK:
+                    return document
+                if status not in (
+                    http.client.TOO_MANY_REQUESTS,
+                    http.client.SERVICE_UNAVAILABLE,
+                ):
+                    refuse(status, document)
+                waiting.failed(RuntimeError(problem(document)))
+
+    def close(self) -> None:
+        """Close the connection; the next `send` opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _post(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        if self._connection is None:
+            self._connection = self._place.connection(RESPONSE_S)
+        self._connection.request("POST", self._path, body, dict(headers))
+        response = self._connection.getresponse()
+        document = response.read()
+        if response.will_close:
+            self.close()
+        return response.status, document
+
+
+def _table(rows: Rows) -> pa.Table:
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if isinstance(rows, Mapping):
+        return pa.Table.from_pydict(rows)
+    return pa.Table.from_pylist(rows)
+
+
+def _encoded(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    # What pandas notes in a schema is of no use to the site.
+    plain = table.replace_schema_metadata()
+    writer = ipc.new_stream(sink, plain.schema)
+    writer.write_table(plain)
+    writer.close()
+    return sink.getvalue()
