@@ -101,7 +101,7 @@ class Shell:
         return done.stdout
 
     def patiently(self, command: str) -> None:
-        """Run a command; again if Spark gave its own Python processes up, for which it waits 10 s."""
+        """Run a command; again if Spark gave up its own Python processes, after ten seconds."""
         for _ in range(TRIALS):
             try:
                 self(command)
