@@ -133,6 +133,7 @@ def measure_large_state(folder: Path, say: Say, *, quick: bool) -> Mapping[str, 
                 counted = _grown(before, _counters(cluster.store))
                 sizes_mb.append(counted["bulk_bytes_sent"] / 1e6)
                 totals += counted
+            events = Counter(entry.event.kind for entry in cluster.store.history())
         delivered = read_back(cluster.archive, FRAGMENT)
     found = faults(delivered, round_ms, tuples)
     return {
@@ -142,6 +143,7 @@ def measure_large_state(folder: Path, say: Say, *, quick: bool) -> Mapping[str, 
         "warm_s_median": float(np.median(warm_s)),
         "warm_s_max": max(warm_s),
         **{figure: totals[counter] for counter, figure in WATCHED.items()},
+        "states_lost": events["state lost"],
         "lost": found.lost,
         "repeated": found.repeated,
         "tuples": delivered.rows.num_rows,
