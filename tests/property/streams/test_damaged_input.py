@@ -19,7 +19,10 @@ from streams.state import FORMAT_VERSION, MAGIC, SavedState, SnapshotError
 from tests.property.streams.test_engine_matches_oracle import shapes
 from tests.unit.streams.running import chunk, program, sensor
 
-STATEFUL = ("groups", "self-join", "rstream of partition", "join of three", "rstream of rows")
+STATEFUL = (
+    *("groups", "self-join", "rstream of partition", "join of three", "rstream of rows"),
+    *("tumbling", "partition by two", "join of windows that tumble"),
+)
 programs = {shape: program(shapes[shape]) for shape in STATEFUL}
 
 HEADER = struct.calcsize(">4sHI")
