@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streams import elementary
+from streams import elementary, patterns
 from streams.vector import Array, Vector, fillers, known_of, storage, truth
 from topology.arrays import BoolArray
 
@@ -55,6 +55,9 @@ class Function:
         products is checked once and not at every step.
     most_arguments
         The greatest number of arguments; None: `arguments`.
+    problem
+        What is wrong with the values of the arguments, None for those that are no literals; None if
+        nothing is.
     """
 
     takes: str
@@ -65,6 +68,7 @@ class Function:
     overflows: bool = False
     passes: bool = False
     most_arguments: int | None = None
+    problem: Callable[[Sequence[Any]], str | None] | None = None
 
 
 def _numbers(kinds: Sequence[str]) -> str | None:
@@ -302,6 +306,34 @@ def _like(arguments: Sequence[Vector]) -> Vector:
     return Vector(found, _valid_in_all(arguments))
 
 
+def _lowered(arguments: Sequence[Vector]) -> Vector:
+    return _by_arrow("ascii_lower", arguments)
+
+
+def _raised(arguments: Sequence[Vector]) -> Vector:
+    return _by_arrow("ascii_upper", arguments)
+
+
+def _by_arrow(function: str, arguments: Sequence[Vector]) -> Vector:
+    (values, valid) = arguments[0]
+    found = pc.call_function(function, [pa.array(values.ravel(), pa.string())])
+    return Vector(found.to_numpy(zero_copy_only=False).reshape(values.shape), valid)
+
+
+def _replaced(text: str, sought: str, other: str) -> str:
+    return text.replace(sought, other) if sought else text
+
+
+def _extracted(arguments: Sequence[Vector]) -> Vector:
+    """What a group of a pattern matches; NULL where nothing matches."""
+    texts, pattern, group = (argument.values for argument in arguments)
+    found = patterns.extract(texts.ravel(), str(pattern), int(group)).reshape(texts.shape)
+    matched: BoolArray = np.not_equal(found, _missing)
+    valid = _valid_in_all(arguments)
+    known = matched if valid is None else matched & valid
+    return Vector(np.where(known, found, fillers["string"]), known)
+
+
 _whole_number = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
 _decimal_number = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?\s*")
 
@@ -426,6 +458,23 @@ functions: dict[str, Function] = {
         lambda kinds: "string" if list(kinds) == ["string", "string", "int"] else None,
         _of_each(_part, "string", 3),
         cost=40,
+    ),
+    "lower": Function("a string", 1, _texts, _lowered, cost=40),
+    "upper": Function("a string", 1, _texts, _raised, cost=40),
+    "replace": Function(
+        "a string, what to replace, and by what",
+        3,
+        _texts,
+        _of_each(_replaced, "string", 3),
+        cost=40,
+    ),
+    "regexp_extract": Function(
+        "a string, a pattern, and the number of a group",
+        3,
+        lambda kinds: "string" if list(kinds) == ["string", "string", "int"] else None,
+        _extracted,
+        cost=100,
+        problem=lambda values: patterns.problem(*values[1:]),
     ),
     "length": Function(
         "a string",

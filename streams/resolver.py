@@ -226,6 +226,10 @@ class Resolver:
         if result is None:
             message = f"{shown} takes {known.takes}, not {' and '.join(kinds)}"
             raise self._error(call, message)
+        if known.problem is not None:
+            values = [one.value if isinstance(one, Constant) else None for one in arguments]
+            if (problem := known.problem(values)) is not None:
+                raise self._error(call, f"{shown} {problem}")
         return Apply(call.function, arguments, result)
 
     def _over_groups(self, expression: Expression) -> Typed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -277,6 +278,12 @@ def part(text: str, separator: str, number: int) -> str:
     return dict(enumerate(text.split(separator), 1)).get(number, "")
 
 
+def extracted(text: str, pattern: str, group: int) -> str | None:
+    """What a group matches; patterns of tests mean the same to Python and to RE2."""
+    found = re.search(pattern, text)
+    return None if found is None else found[group] or ""
+
+
 def whole(one: Any) -> int | None:
     """A number without its fraction."""
     return int(one) if -(2**63) <= int(one) < 2**63 else None
@@ -315,6 +322,10 @@ strict: dict[str, Callable[..., Any]] = {
     "substring": substring,
     "split_part": part,
     "length": len,
+    "replace": lambda text, sought, other: text.replace(sought, other) if sought else text,
+    "lower": lambda text: "".join(one.lower() if one.isascii() else one for one in text),
+    "upper": lambda text: "".join(one.upper() if one.isascii() else one for one in text),
+    "regexp_extract": extracted,
     "cast_string": written,
     "cast_int": whole,
     "cast_float": float,

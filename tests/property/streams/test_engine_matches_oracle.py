@@ -147,6 +147,11 @@ shapes |= {
         "RSTREAM(SELECT concat(k, '-', k) AS a, substring(k, 1, i) AS b, substring(k, i) AS c, "
         "split_part(concat(k, '/b'), '/', 2) AS d, length(k) AS e FROM s [NOW])"
     ),
+    "patterns": (
+        "RSTREAM(SELECT lower(concat(k, 'XÇ')) AS a, upper(k) AS b, replace(k, 'a', 'bb') AS c, "
+        "replace(k, '', k) AS d, regexp_extract(concat(k, 'ab'), '(b|(ç))(a?)', 2) AS e, "
+        "regexp_extract(concat('b', k), 'b.', 0) AS f FROM s [NOW])"
+    ),
     "casts": (
         "RSTREAM(SELECT CAST(x AS int) AS a, CAST(i AS float) AS b, CAST(i AS string) AS c, "
         "CAST(b AS string) AS d, CAST(b AS int) AS e, CAST(CAST(i AS string) AS int) AS f, "

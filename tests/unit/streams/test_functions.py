@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.streams.running import run
+from streams.language import QueryError
+from streams.patterns import named
+from tests.unit.streams.running import program, run
 
 
 def value(expression: str, i: int | None = 7, x: float | None = 2.5, b: bool | None = True) -> Any:
@@ -107,3 +109,22 @@ def test_where_selects_only_what_is_true() -> None:
 def test_floats_that_are_no_numbers_are_null(number: float, to_stream: str) -> None:
     query = f"{to_stream}(SELECT x, x + 1 AS y FROM s [NOW])"
     assert run(query, [(1, "a", 1, number, True)]) == [(1, None, None)]
+
+
+def test_a_pattern_that_is_none_is_refused() -> None:
+    def refused(call: str) -> str:
+        with pytest.raises(QueryError) as raised:
+            program(f"RSTREAM(SELECT {call} AS e FROM s [NOW])")
+        return str(raised.value)
+
+    assert "RE2 does not take: a(b" in refused("regexp_extract(k, 'a(b', 1)")
+    assert "group 2 of a pattern with 1 groups" in refused("regexp_extract(k, 'a(b)', 2)")
+    assert "as literals" in refused("regexp_extract(k, k, 1)")
+
+
+def test_brackets_of_a_pattern_that_begin_no_group_are_not_counted() -> None:
+    assert named(r"\((a)[(](?:b)[^](](c)") == (
+        r"(?P<g0>\((?P<g1>a)[(](?:b)[^](](?P<g2>c))",
+        2,
+    )
+    assert named("(?P<name>a)") is None
