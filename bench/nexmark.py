@@ -1,0 +1,255 @@
+"""Benchmark `nexmark`: the queries of NEXMark on one processor, compared with DuckDB.
+
+The queries are the manifests in `examples/nexmark`; beside each lies the same question in SQL.
+Events (`bench/nexmark_events.py`) lie in memory as Arrow record batches. Each query has a process
+of its own, bound to one processor. It gets the events of some seconds of event time at once, its
+fragments one after the other, and the best of some repetitions counts. Rates count all events of
+the auction house, also those of streams that a query does not read, as is usual with NEXMark.
+
+q6, q10 and q13 are left out: q6 is one that Flink's SQL lacks too, q10 writes files, and q13 reads
+a table of its own. q11 and q19 cannot be written yet: they need windows of sessions, and the
+greatest rows of a group.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from bench.nexmark_events import EVENTS, EVENTS_MS, Events
+from bench.registry import Figures, Settings, benchmark
+from bench.report import ROOT
+from bench.throughput import DifferentResults
+from orchestrator.api.validation import check
+from orchestrator.manifest import load
+from streams.chunk import Chunk, stream_schema
+from streams.compiler import compile_statement
+from streams.engine import FragmentEngine
+from streams.language import parse
+from streams.panes import kernels
+from streams.program import Program
+
+FOLDER = ROOT / "examples" / "nexmark"
+STREAMS = ("persons", "auctions", "bids")
+QUICK_EVENTS = 50_000
+REPEATS = 3
+
+SLICE_MS = 5_000
+"""Event time of the chunks."""
+
+AFTER_MS = 2 * 86_400_000
+"""How long event time goes on after the last event, so that all windows end."""
+
+newest_by: Mapping[str, tuple[str, ...]] = {
+    "q4": ("category",),
+    "q9": ("id",),
+    "q18": ("bidder", "auction"),
+}
+"""Queries whose output tells of changes: the newest rows of these columns' values are compared."""
+
+TOLERANCE = 1e-12
+"""Means may differ by so much, relatively: DuckDB rounds on the way."""
+
+queries = tuple(
+    sorted((path.stem for path in FOLDER.glob("q*.yaml")), key=lambda name: int(name[1:]))
+)
+
+
+@benchmark("nexmark", kinds=queries)
+def nexmark(settings: Settings) -> Figures:
+    """Events a second on one processor for the queries of NEXMark, compared with DuckDB."""
+    flat: dict[str, float] = {}
+    events = QUICK_EVENTS if settings.quick else EVENTS
+    if find_spec("duckdb") is None:
+        settings.say("results are not compared: `uv sync --group rivals` brings DuckDB")
+    with tempfile.TemporaryDirectory() as folder:
+        for stream, table in Events(events).tables().items():
+            parquet.write_table(table, Path(folder, f"{stream}.parquet"))
+        for name in settings.only or queries:
+            settings.say(name)
+            seconds = _run(name, Path(folder), 1 if settings.quick else REPEATS)
+            flat[f"{name}.events_s_core"] = events / min(seconds)
+            if find_spec("duckdb") is not None:
+                ours = parquet.read_table(str(Path(folder, f"{name}.result")))
+                compare(newest(name, ours), answer(name, Path(folder)))
+                flat[f"{name}.correct"] = 1
+    return flat
+
+
+def _run(name: str, folder: Path, repeats: int) -> list[float]:
+    """Seconds of each repetition."""
+    one = dict.fromkeys(("OMP_NUM_THREADS", "ARROW_IO_THREADS"), "1")
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.nexmark", name, str(folder), str(repeats)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **one},
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{name} failed:\n{done.stderr[-2000:]}")
+    return [float(each) for each in json.loads(done.stdout.splitlines()[-1])]
+
+
+def programs(name: str) -> Mapping[str, Program]:
+    """The programs of a query's fragments, each after those that it reads."""
+    flow = check(load([FOLDER / "streams.yaml", FOLDER / f"{name}.yaml"]))
+    return {
+        fragment.name: compile_statement(parse(fragment.statement)[0], fragment.inputs)
+        for fragment in flow.of(name)
+    }
+
+
+def evaluate(
+    name: str, compiled: Mapping[str, Program], slices: Mapping[str, Sequence[Chunk]]
+) -> pa.Table:
+    """The output of a query.
+
+    Parameters
+    ----------
+    name, compiled
+        The query and its programs.
+    slices
+        Stream → its chunks; those of all streams end with the same watermarks.
+    """
+    engines = {fragment: FragmentEngine(program) for fragment, program in compiled.items()}
+    read = {fragment: program.inputs for fragment, program in compiled.items()}
+    sent = dict.fromkeys(engines, 0)
+    found: list[pa.RecordBatch] = []
+    for number in range(len(next(iter(slices.values())))):
+        for producer, engine in engines.items():
+            for stream in read[producer]:
+                if stream in slices:
+                    engine.offer(stream, slices[stream][number])
+            while (made := engine.advance(1 << 20)) is not None:
+                if producer == name:
+                    found.append(made.rows)
+                chunk = Chunk(
+                    first_seq=sent[producer],
+                    rows=made.rows,
+                    watermarks_ms=made.watermarks_ms,
+                    ingestion_times_us=made.ingestion_times_us,
+                )
+                sent[producer] = chunk.next_seq
+                for consumer, inputs in read.items():
+                    if producer in inputs:
+                        engines[consumer].offer(producer, chunk)
+    return pa.Table.from_batches(found)
+
+
+def sliced(table: pa.Table, columns: Mapping[str, str], begin_ms: int, end_ms: int) -> list[Chunk]:
+    """A stream as chunks, the last of which says that time has passed."""
+    rows = table.rename_columns(["_ts", *table.column_names[1:]]).cast(stream_schema(columns))
+    (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
+    times_ms = batch.column(0).to_numpy()
+    ends_ms = [*range(begin_ms + SLICE_MS, end_ms + SLICE_MS, SLICE_MS), end_ms + AFTER_MS]
+    places = [0, *times_ms.searchsorted(ends_ms, side="right").tolist()]
+    return [
+        Chunk(
+            first_seq=begin,
+            rows=batch.slice(begin, end - begin),
+            watermarks_ms=np.array([watermark_ms]),
+            ingestion_times_us=np.array([watermark_ms]),
+        )
+        for begin, end, watermark_ms in zip(places, places[1:], ends_ms, strict=False)
+    ]
+
+
+def newest(name: str, ours: pa.Table) -> pa.Table:
+    """The rows of an output that are to be compared."""
+    keys = newest_by.get(name)
+    if keys is None:
+        return ours
+    values = list(zip(*(ours.column(key).to_pylist() for key in keys), strict=True))
+    times_ms = ours.column("_ts").to_pylist()
+    # Timestamps never fall.
+    last = dict(zip(values, times_ms, strict=True))
+    kept = [last[row] == at_ms for row, at_ms in zip(values, times_ms, strict=True)]
+    return ours.filter(pa.array(kept)).drop_columns(["_ts"])
+
+
+def answer(name: str, folder: Path) -> pa.Table:
+    """What DuckDB gives for the same question."""
+    connection = import_module("duckdb").connect(config={"threads": 1})
+    for stream in STREAMS:
+        connection.execute(
+            f"CREATE VIEW {stream} AS SELECT timestamp AS _ts, row_number() OVER () AS seq, "
+            f"* EXCLUDE (timestamp) FROM '{folder / stream}.parquet'"
+        )
+    sql = (FOLDER / f"{name}.sql").read_text(encoding="utf-8")
+    return connection.execute(sql).to_arrow_table()
+
+
+def compare(ours: pa.Table, theirs: pa.Table) -> None:
+    """Check that two results have the same rows, in any order.
+
+    Raises
+    ------
+    DifferentResults
+        They do not; the message says where.
+    """
+    if set(ours.column_names) != set(theirs.column_names) or ours.num_rows != theirs.num_rows:
+        raise DifferentResults(
+            f"{ours.num_rows} rows of {ours.column_names}, "
+            f"{theirs.num_rows} of {theirs.column_names}"
+        )
+    theirs = theirs.select(ours.column_names).cast(ours.schema)
+    floats = [field.name for field in ours.schema if field.type == pa.float64()]
+    order = [(name, "ascending") for name in ours.column_names if name not in floats]
+    order += [(name, "ascending") for name in floats]
+    one, other = ours.sort_by(order), theirs.sort_by(order)
+    for name in ours.column_names:
+        if name in floats:
+            mine, yours = one.column(name).to_numpy(), other.column(name).to_numpy()
+            same = np.allclose(mine, yours, rtol=TOLERANCE, atol=0)
+        else:
+            same = one.select([name]).equals(other.select([name]))
+        if not same:
+            raise DifferentResults(f"column {name} differs")
+
+
+def main() -> None:
+    """Evaluate a query some times."""
+    name, folder, repeats = sys.argv[1:]
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    pa.set_cpu_count(1)
+    kernels.load()
+    tables = {
+        stream: parquet.read_table(str(Path(folder, f"{stream}.parquet"))) for stream in STREAMS
+    }
+    begin_ms = int(tables["bids"].column(0)[0].as_py())
+    events = sum(table.num_rows for table in tables.values())
+    end_ms = begin_ms + events // EVENTS_MS
+    base = load([FOLDER / "streams.yaml"]).streams
+    compiled = programs(name)
+    read = {stream for program in compiled.values() for stream in program.inputs}
+    slices = {
+        each.record.name: sliced(tables[each.record.name], each.record.columns, begin_ms, end_ms)
+        for each in base
+        if each.record.name in read
+    }
+    seconds: list[float] = []
+    for _ in range(int(repeats)):
+        begun = time.perf_counter()
+        result = evaluate(name, compiled, slices)
+        seconds.append(time.perf_counter() - begun)
+        if len(seconds) == 1:
+            parquet.write_table(result, str(Path(folder, f"{name}.result")))
+    sys.stdout.write(json.dumps(seconds) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+SELECT _ts, auction, bidder, price, extra FROM bids
