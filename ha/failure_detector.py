@@ -31,6 +31,7 @@ A healthy host suspects a healthy peer after the threshold `suspect_after_us`. N
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 LAGS_GRANTED = 3
@@ -116,12 +117,24 @@ class FailureDetector:
         """By how much its peers should expect its ticks to be late."""
         return max(self.lag_us, self.expected_lag_us)
 
-    def watch(self, peers: set[str], now_us: int) -> None:
-        """Watch exactly these peers; a new one counts as heard now."""
+    def watch(self, peers: set[str], now_us: int, renewed: Set[str] = frozenset()) -> None:
+        """Watch exactly these peers; a new one counts as heard now.
+
+        Parameters
+        ----------
+        renewed
+            Peers that have been given something more to do here. One that counts as lost is then
+            watched as if it were new: whoever chose it takes it to be alive.
+        """
         if self._last_tick_us is None:
             self._last_tick_us = now_us
         heard_us = self._at(now_us)
-        self._peers = {peer: self._peers.get(peer, _Peer(heard_us)) for peer in sorted(peers)}
+        known = {
+            name: peer
+            for name, peer in self._peers.items()
+            if not (peer.given_up and name in renewed)
+        }
+        self._peers = {peer: known.get(peer, _Peer(heard_us)) for peer in sorted(peers)}
 
     def hears_others(self, since_us: int) -> bool:
         """Whether any host has been heard later than `GRACE_TICKS` after a time.

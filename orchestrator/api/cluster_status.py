@@ -47,6 +47,8 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
         What its queues take, and may take.
     cordoned
         Whether nothing new is placed there.
+    domain
+        Its failure domain: the replicas of a fragment lie in different ones if there are several.
     """
 
     node: str
@@ -60,6 +62,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     counters: dict[str, int]
     memory: MemoryStatus | None = None
     cordoned: bool = False
+    domain: str = ""
 
 
 class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,6 +203,7 @@ def _node(view: ClusterView, node: NodeRecord, records: list[FragmentRecord]) ->
         node=node.node,
         kind=node.kind.value,
         region=node.region,
+        domain=node.domain,
         error=None if node.coordinate is None else node.coordinate.error,
         load_ms=None if node.coordinate is None else node.coordinate.cpu_ms,
         primaries=sum(record.primary == me for record in records),

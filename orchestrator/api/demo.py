@@ -40,6 +40,9 @@ from orchestrator.store.protocol import NODES, Store
 ANSWER = "answer.sql"
 """In the example's folder: recomputes every output of its query in Spark SQL."""
 
+VERIFICATION_MB = 1536
+"""Heap of the Spark application that recomputes the results."""
+
 KILL_AT = 0.4
 """Share of the recording after which the executor is killed: while all streams flow, and early
 enough for redundancy to be restored before the end."""
@@ -214,10 +217,10 @@ class Demo:
             delivered = {
                 stream: self._archived(cluster, stream) for stream in example.query.outputs
             }
-            self._on_step("verify", "ending the hosts, whose executors Spark SQL needs")
+            self._on_step("verify", "ending the hosts, whose processors Spark SQL needs")
             cluster.stop_hosts()
             self._on_step("verify", "recomputing the results in Spark SQL")
-            differences = self._differences(cluster, delivered)
+            differences = self._differences(cluster.folder / "verification", delivered)
         return self._verdict(delivered, killed, differences, waited_ms, stolen_pct)
 
     def _replay(self, store: Store, drill: ThreadPoolExecutor) -> Killed:
@@ -260,24 +263,36 @@ class Demo:
                 raise DrillFailed(f"the sink of {stream} has not kept all of it")
             time.sleep(LOOK_S)
 
-    def _differences(
-        self, cluster: LocalCluster, delivered: Mapping[str, Delivered]
-    ) -> tuple[str, ...]:
+    def _differences(self, work: Path, delivered: Mapping[str, Delivered]) -> tuple[str, ...]:
+        """How the results differ from those of Spark SQL, in an application of its own."""
         # Importing Spark takes a second, which nobody else of this module should wait for.
+        from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
         from orchestrator.spark.jobs.verification import verify
 
         example = self._example
-        found = verify(
-            cluster.session,
-            example.answer,
-            {stream: each.recording for stream, each in example.recordings.items()},
-            {
-                stream: one.rows.drop_columns([GENERATION, SEQUENCE])
-                for stream, one in delivered.items()
-            },
-            through_ms=dict.fromkeys(delivered, example.end_ms),
-            file=str(example.folder / ANSWER),
+        session = start_session(
+            SessionSettings(
+                name="vivace-verification",
+                work_dir=work,
+                executors=1,
+                driver_memory_mb=VERIFICATION_MB,
+                master="local[*]",
+            )
         )
+        try:
+            found = verify(
+                session,
+                example.answer,
+                {stream: each.recording for stream, each in example.recordings.items()},
+                {
+                    stream: one.rows.drop_columns([GENERATION, SEQUENCE])
+                    for stream, one in delivered.items()
+                },
+                through_ms=dict.fromkeys(delivered, example.end_ms),
+                file=str(example.folder / ANSWER),
+            )
+        finally:
+            stop_session(session)
         return tuple(
             f"{check.output}: {check.missing} of {check.expected} rows are missing "
             f"(first {check.first_missing}), {check.unexpected} should not be there "

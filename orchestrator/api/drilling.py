@@ -31,7 +31,14 @@ from orchestrator.drills.disturbances import (
     Disturbed,
     aimed_at,
 )
-from orchestrator.drills.kill_executor import WAYS, DrillFailed, Killed, Way, choose_protected
+from orchestrator.drills.kill_executor import (
+    WAYS,
+    DrillFailed,
+    Inapplicable,
+    Killed,
+    Way,
+    choose_protected,
+)
 from orchestrator.drills.measurement import (
     Differences,
     Failover,
@@ -187,6 +194,8 @@ def drill(
     ------
     InvalidInput
         There is no such drill.
+    Inapplicable
+        It does not fit the cluster.
     Refused
         There is no such target, or hitting it would lose something.
     DrillFailed
@@ -196,7 +205,10 @@ def drill(
         raise InvalidInput("command line", "NAME", name, "is no drill", nearest(name, DRILLS))
     chosen = DRILLS[name]
     if isinstance(chosen, Way):
-        nodes = [choose_protected(cluster.store, target, on_progress).node]
+        view = read_view(cluster.store)
+        if (why := chosen.unfit(view)) is not None:
+            raise Inapplicable(name, why)
+        nodes = [*choose_protected(cluster.store, target, on_progress, chosen).hosts]
     else:
         nodes = list(filter(None, [aimed_at(read_view(cluster.store), chosen, target)]))
     view = read_view(cluster.store)
@@ -269,7 +281,7 @@ def _watched(
     breach = threading.Event()
 
     def act() -> Killed | Disturbed:
-        node = "".join(blast.nodes)
+        node = next(iter(blast.nodes), "")
         if isinstance(chosen, Way):
             return kill_executor.run(cluster.store, node, on_progress, chosen)
         pid = _cluster_pid(cluster)
@@ -383,6 +395,8 @@ class DrillRun(msgspec.Struct, frozen=True, kw_only=True):
     drill: str
     report: DrillReport | None = None
     problem: str | None = None
+    inapplicable: str | None = None
+    """Why it does not fit the cluster. It has neither passed nor failed then."""
 
     @property
     def passed(self) -> bool:
@@ -401,6 +415,8 @@ def run_all(
             runs.append(
                 DrillRun(drill=name, report=drill(cluster, name, None, on_progress, force=force))
             )
+        except Inapplicable as error:
+            runs.append(DrillRun(drill=name, inapplicable=error.why))
         except (VivaceError, StoreError) as error:
             runs.append(DrillRun(drill=name, problem=str(error)))
     return tuple(runs)

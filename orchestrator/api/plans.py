@@ -24,6 +24,8 @@ class FragmentPlan(msgspec.Struct, frozen=True, kw_only=True):
         None while no secondary runs: should the primary die then, the fragment's state is lost.
     runs
         Whether it is at these places now.
+    domains
+        Failure domains of primary and secondary; empty if all nodes lie in one.
     """
 
     query: str
@@ -36,6 +38,7 @@ class FragmentPlan(msgspec.Struct, frozen=True, kw_only=True):
     recovery_ms: float | None
     bound_ms: float
     runs: bool
+    domains: tuple[str, ...] = ()
 
 
 class QueryPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +107,8 @@ def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
     plan = admission.plan
     running = {found.record.fragment: found.record for found in view.fragments.values()}
     bounds_ms = {query.query: query.bound_ms for query in plan.queries}
+    domains = {name: node.domain for name, node in view.executors.items()}
+    several = len(set(domains.values())) > 1
 
     def fragment(placed: PlacedOperator) -> FragmentPlan:
         record = running.get(placed.operator)
@@ -120,6 +125,9 @@ def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
             bound_ms=bounds_ms[placed.query],
             runs=record is not None
             and (record.primary.node, secondary) == (placed.primary, placed.secondary),
+            domains=tuple(
+                domains.get(node, "") for node in (placed.primary, placed.secondary) if several
+            ),
         )
 
     return PlanDocument(

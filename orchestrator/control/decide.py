@@ -4,7 +4,7 @@ The writes come in an order in which every prefix is a legal state: records firs
 derived from them last. Whoever applies them stops at the first conflict, reads again and decides
 again. Once all are applied, deciding again yields nothing; only what a new primary costs is noted
 in the decision after the one that made it primary, and a fragment's next move begins in the
-decision after the one that ended the move before.
+decision after the one that ended the move before, or that wrote the move's plan.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from orchestrator.control.apart import go_apart
 from orchestrator.control.assignments import assignments, follows
 from orchestrator.control.clocks import revised_clocks
 from orchestrator.control.decision import DecisionSettings, PendingDecision, Write
@@ -65,6 +66,7 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
         if fragment.key in pending.fragments and fragment.key in view.fragments:
             pending.attempt(fragment.key, lambda key=fragment.key: heal(pending, key))
     pursue(pending)
+    pending.attempt("failure domains", lambda: go_apart(pending))
     # Before new plans, which rest on what the fragments that run cost now.
     pending.attempt("costs", lambda: _note_drift(pending))
     pending.attempt("costs", lambda: _suggest_costs(pending))

@@ -25,7 +25,8 @@ import msgspec
 
 from orchestrator.deploy.embedded.ports import LOOPBACK
 from orchestrator.errors import InvalidInput
-from orchestrator.manifest import ClusterManifest, PlaceManifest, load
+from orchestrator.manifest import ClusterManifest, PlaceManifest, cluster_record, load
+from orchestrator.manifest.applications import nodes_of
 from orchestrator.manifest.document import documents, slug
 from orchestrator.manifest.units import UnitError, servers
 from orchestrator.records import HostSpec, NodeKind
@@ -33,7 +34,7 @@ from orchestrator.store.zookeeper import ZooKeeperStore
 from streams.bounds import MAX_NAME
 from topology.suggestions import nearest
 
-_texts = ("cluster", "zookeeper", "site", "region", "domain", "bind", "sparkMaster")
+_texts = ("cluster", "zookeeper", "site", "region", "domain", "application", "bind", "sparkMaster")
 _paths = ("manifest", "secretFile", "archive", "work")
 
 SECRET_VARIABLE = "VIVACE_SECRET"
@@ -63,6 +64,8 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         The site to be, and its region; by default the region that the manifest gives the site.
     domain
         Failure domain; by default the site, or the Spark application, on its machine.
+    application
+        Which of the manifest's Spark applications a host pool is, from 1 on; 0: the only one.
     bind
         Address on which hosts listen; `0.0.0.0` where hosts are on several machines.
     archive
@@ -81,6 +84,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     site: str = ""
     region: str = ""
     domain: str = ""
+    application: int = 0
     bind: str = LOOPBACK
     archive: Path | None = None
     work: Path | None = None
@@ -119,17 +123,35 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             with its machine, unless `domain` is set.
         """
         domain = self.domain or f"{owner}@{socket.gethostname()}"
+        if place.domain and not self.application:
+            # An application has all nodes of a domain or none.
+            domain = f"{domain}/{place.domain}"
         return HostSpec(
             cluster=self.cluster,
             node=place.name,
             kind=kind,
             region=place.region,
-            domain=f"{domain}/{place.domain}" if place.domain else domain,
+            domain=domain,
             zookeeper=self.zookeeper,
             secret=self.secret,
             bind=self.bind,
             archive=str(self.archive) if kind is NodeKind.SITE and self.archive else None,
         )
+
+    def application_nodes(self) -> tuple[PlaceManifest, ...]:
+        """The nodes that a host pool runs.
+
+        Raises
+        ------
+        InvalidInput
+            The manifest has no such application, or several and none is chosen.
+        """
+        manifest = self.cluster_manifest()
+        if self.application:
+            return nodes_of(manifest, cluster_record(manifest).delays_ms, self.application)
+        if manifest.applications > 1:
+            raise _missing(self.file, "application")
+        return manifest.nodes
 
     def site_spec(self) -> HostSpec:
         """Start parameters of the host of this site.
@@ -177,6 +199,10 @@ def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> Proc
             key.name.removeprefix("sparkSettings."): value.text()
             for key, value in (settings.entries() if settings else ())
         }
+    application = given.pop("application", "0")
+    if not application.isdecimal():
+        remedy = "Write a whole number from 1 on."
+        raise InvalidInput(str(file), "application", application, "is no number", remedy)
     paths = {
         # A path in the file is relative to the file, a path in a variable to the working folder.
         name: (Path() if environment.get(VARIABLES[name]) else file.parent).absolute() / given[name]
@@ -195,7 +221,12 @@ def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> Proc
         if name not in given:
             raise _missing(file, name)
     _check_names(file, given)
-    read = {"file": str(file), "secret": secret, "sparkSettings": spark_settings}
+    read = {
+        "file": str(file),
+        "secret": secret,
+        "application": int(application),
+        "sparkSettings": spark_settings,
+    }
     return msgspec.convert({**given, **paths, **read, "manifest": manifest}, ProcessConfig)
 
 

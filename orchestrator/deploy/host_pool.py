@@ -1,7 +1,8 @@
 """The host pool: `python -m orchestrator.deploy.host_pool --config FILE`.
 
-It starts a Spark application with an executor for each node of the Cluster manifest, runs a host on
-each, and replaces hosts whose executor dies. It ends when Spark does.
+It starts a Spark application with an executor for each of its nodes, runs a host on each, and
+replaces hosts whose executor dies. It ends when Spark does. If the Cluster manifest has several
+applications, each is a host pool of its own, and `application` says which one.
 """
 
 from __future__ import annotations
@@ -45,13 +46,12 @@ def start_spark(config: ProcessConfig, java: Java | None = None) -> SparkSession
     """
     from orchestrator.spark.hosts.session import SessionSettings, start_session
 
-    manifest = config.cluster_manifest()
     return start_session(
         SessionSettings(
-            name=f"vivace-{config.cluster}",
+            name="-".join(filter(None, ["vivace", config.cluster, _numbered(config)])),
             work_dir=config.work_folder(),
-            executors=len(manifest.nodes),
-            executor_memory_mb=manifest.executor_memory_bytes // 2**20,
+            executors=len(config.application_nodes()),
+            executor_memory_mb=config.cluster_manifest().executor_memory_bytes // 2**20,
             master=config.spark_master,
             java=java,
             extra=config.spark_settings,
@@ -82,12 +82,18 @@ def start_hosts(
                 )
             )
 
-    application = session.sparkContext.applicationId
-    nodes = config.cluster_manifest().nodes
+    # One that is started again is the same failure domain.
+    application = _numbered(config) or session.sparkContext.applicationId
+    nodes = config.application_nodes()
     specs = [config.host_spec(node, NodeKind.EXECUTOR, application) for node in nodes]
     pool = HostPool(session, specs, run_host, on_event)
     pool.start()
     return pool
+
+
+def _numbered(config: ProcessConfig) -> str:
+    """The name of one of several applications; empty for the only one."""
+    return f"application-{config.application}" if config.application else ""
 
 
 def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:

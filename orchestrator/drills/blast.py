@@ -72,7 +72,8 @@ def blast_radius(view: ClusterView, nodes: Collection[str]) -> Blast:
             hit.add(name)
     hit = hit or set(view.query_records)
     bare = [n for n, r in records.items() if not view.protected(r)]
-    lost = [f"the state of {n}, which has no warm secondary" for n in bare if n in primaries]
+    falling = {*primaries} & {*bare, *secondaries}
+    lost = [f"the state of {n}, which has no warm secondary" for n in primaries if n in falling]
     lost += [
         f"what would enter {name} meanwhile, because its source cannot resume"
         for name in streams

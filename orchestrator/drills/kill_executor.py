@@ -2,7 +2,8 @@
 
 `kill-executor`: the whole executor dies at once, its Java process and the host in it, as if its
 machine had failed. `kill-python-worker`: only the host dies, as of a bug or for want of memory.
-`hang`: the host is stopped for some seconds, and no connection breaks.
+`hang`: the host is stopped for some seconds, and no connection breaks. `kill-driver`: the driver of
+its Spark application dies, and all executors of that application with it.
 
 The secondary must then take over, and output must resume within the recovery bound, with no tuple
 lost or repeated. Spark must bring the node back, so that the fragment has a secondary again. A host
@@ -14,7 +15,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,8 @@ from orchestrator.control.view import ClusterView, read_view
 from orchestrator.drills.processes import suspended
 from orchestrator.errors import Refused, VivaceError
 from orchestrator.progress import Progress
+from orchestrator.records import FragmentRecord, NodeRecord
+from orchestrator.spark.hosts.executors import kill_driver
 from orchestrator.spark.hosts.executors import kill_executor as sigkill
 from orchestrator.store.protocol import Store
 from streams.compiler import compile_statement
@@ -41,6 +44,9 @@ HEAL_TIMEOUT_S = 90.0
 """How long a takeover, and then healing, may take: Spark starts another executor in about ten
 seconds, and in more on a busy machine."""
 
+APPLICATION_TIMEOUT_S = 300.0
+"""How long a Spark application may take to come back, and replicas to spread over both again."""
+
 PROTECTED_TIMEOUT_S = 20.0
 """How long a drill waits for a secondary that is warming up, before it is refused."""
 
@@ -51,6 +57,14 @@ class DrillFailed(VivaceError):
     """The drill could not be carried out, or the cluster did not recover."""
 
     exit_status = 1
+
+
+class Inapplicable(VivaceError):
+    """A drill does not fit the cluster."""
+
+    def __init__(self, drill: str, why: str) -> None:
+        super().__init__(f"drill {drill} does not fit: {why}")
+        self.why = why
 
 
 class Unprotected(Refused):
@@ -67,12 +81,34 @@ class Way:
         Carries it out on the host's process, and returns when the fault is over.
     ends_host
         Whether the node comes back with another host.
+    whole_domain
+        Whether all nodes of its failure domain fail with it.
     """
 
     name: str
     what: str
     strike: Callable[[int], object]
     ends_host: bool = True
+    whole_domain: bool = False
+
+    @property
+    def heal_timeout_s(self) -> float:
+        """How long healing may take."""
+        return APPLICATION_TIMEOUT_S if self.whole_domain else HEAL_TIMEOUT_S
+
+    def unfit(self, view: ClusterView) -> str | None:
+        """Why the drill does not fit a cluster; None if it does."""
+        domains = {node.domain for node in view.executors.values()}
+        if self.whole_domain and len(domains) < 2:
+            return "the cluster has one Spark application (`applications: 2` gives it a second)"
+        return None
+
+    def struck(self, view: ClusterView, node: str) -> tuple[str, ...]:
+        """The nodes that fail if it strikes one."""
+        nodes = view.executors
+        if not self.whole_domain:
+            return (node,)
+        return tuple(n for n in sorted(nodes) if nodes[n].domain == nodes[node].domain)
 
 
 def _kill_host(host_pid: int) -> None:
@@ -103,6 +139,12 @@ WAYS: Mapping[str, Way] = {
             strike=_hang,
             ends_host=False,
         ),
+        Way(
+            name="kill-driver",
+            what="SIGKILL to the Spark driver of a fragment's primary; its executors end with it",
+            strike=kill_driver,
+            whole_domain=True,
+        ),
     )
 }
 """Name → drill."""
@@ -114,14 +156,16 @@ class Target:
 
     Attributes
     ----------
+    hosts
+        Node → incarnation of each host that fails with it, itself among them.
     fragments
-        Those whose primary runs on the node, `<query>.<fragment>`.
+        Those whose primary runs on one of these nodes, `<query>.<fragment>`.
     bound_ms
         The tightest recovery bound among their queries.
     """
 
     node: str
-    incarnation: str
+    hosts: Mapping[str, str]
     host_pid: int
     fragments: tuple[str, ...]
     bound_ms: float
@@ -141,6 +185,8 @@ class Killed:
     unprotected_s
         The longest time that a fragment had no warm secondary because of the kill; None if the
         history tells of none.
+    by_and_by
+        Whether the hosts ended some time after the kill, each at another moment.
     """
 
     target: Target
@@ -149,6 +195,7 @@ class Killed:
     causes: tuple[str, ...]
     restored_us: int
     unprotected_s: float | None = None
+    by_and_by: bool = False
 
     @staticmethod
     def recorded(target: Target, killed_us: int, restored_us: int, view: ClusterView) -> Killed:
@@ -174,47 +221,54 @@ class Killed:
         return (self.restored_us - self.killed_us) / 1e6
 
 
-def choose(view: ClusterView, target: str | None) -> Target:
+def choose(view: ClusterView, target: str | None, way: Way = KILL_EXECUTOR) -> Target:
     """The executor to kill: a node, or the node of a fragment's primary; by default of a join's.
 
     Raises
     ------
     Refused
-        If there is no such target, or if a primary on the node has no warm secondary: killing it
-        would lose state, which no drill is meant to do.
+        If there is no such target, or if a primary that fails has no warm secondary elsewhere:
+        killing it would lose state, which no drill is meant to do.
     """
     node = target if target in view.executors else _node_of_primary(view, target)
     if node not in view.executors:
         known = ", ".join([*sorted(view.fragments), *sorted(view.executors)]) or "nothing"
         raise Refused(
-            f"drill {NAME}", "target", target, "is neither a running fragment nor a node",
+            f"drill {way.name}", "target", target, "is neither a running fragment nor a node",
             f"There is: {known}.", {},
         )  # fmt: skip
-    fragments = {n: f.record for n, f in view.fragments.items() if f.record.primary.node == node}
+    nodes = way.struck(view, node)
+    fragments = {n: f.record for n, f in view.fragments.items() if f.record.primary.node in nodes}
     for name, fragment in fragments.items():
-        if not view.protected(fragment):
+        if not view.protected(fragment) or _falls_with(fragment, nodes):
             raise Unprotected(
-                f"drill {NAME}", "target", node,
-                f"would end {name}, which has no warm secondary",
+                f"drill {way.name}", "target", node,
+                f"would end {name}, which has no warm secondary elsewhere",
                 "Wait until `vivace status` shows it protected.", {},
             )  # fmt: skip
     bounds = [view.query_records[f.query].recovery_bound_ms for f in fragments.values()]
-    record = view.nodes[node].record
     return Target(
         node=node,
-        incarnation=record.incarnation,
-        host_pid=record.pid,
+        hosts={each: view.nodes[each].record.incarnation for each in nodes},
+        host_pid=view.nodes[node].record.pid,
         fragments=tuple(fragments),
         bound_ms=min(bounds, default=float("inf")),
     )
 
 
-def choose_protected(store: Store, target: str | None, on_progress: Progress) -> Target:
+def _falls_with(fragment: FragmentRecord, nodes: Collection[str]) -> bool:
+    """Whether all replicas of a fragment lie on some nodes."""
+    return all(replica.node in nodes for replica in fragment.replicas)
+
+
+def choose_protected(
+    store: Store, target: str | None, on_progress: Progress, way: Way = KILL_EXECUTOR
+) -> Target:
     """As `choose`, but wait a while for a secondary that is warming up."""
     give_up = time.monotonic() + PROTECTED_TIMEOUT_S
     while True:
         try:
-            return choose(read_view(store), target)
+            return choose(read_view(store), target, way)
         except Unprotected:
             if time.monotonic() > give_up:
                 raise
@@ -251,8 +305,10 @@ def run(
     DrillFailed
         If nobody takes over, or redundancy is not restored in time.
     """
-    chosen = choose_protected(store, target, on_progress)
-    on_progress("kill", f"{chosen.node}, primary of {', '.join(chosen.fragments) or 'nothing'}")
+    chosen = choose_protected(store, target, on_progress, way)
+    on_progress(
+        "kill", f"{', '.join(chosen.hosts)}, primary of {', '.join(chosen.fragments) or 'nothing'}"
+    )
     clocks = read_view(store).cluster_clocks
     killed_us = cluster_now_us(clocks)
     way.strike(chosen.host_pid)
@@ -266,10 +322,12 @@ def run(
     _await(
         store,
         lambda v: _restored(v, chosen, way),
-        f"redundancy is not restored after the loss of {chosen.node}",
+        f"redundancy is not restored after the loss of {', '.join(chosen.hosts)}",
+        way.heal_timeout_s,
     )
     killed = Killed.recorded(chosen, killed_us, cluster_now_us(clocks), view)
-    killed = replace(killed, unprotected_s=unprotected_s(store, killed_us))
+    unprotected = unprotected_s(store, killed_us)
+    killed = replace(killed, unprotected_s=unprotected, by_and_by=way.whole_domain)
     on_progress("restored", f"after {killed.redundancy_restored_s:.1f} s")
     if killed.unprotected_s is not None:
         detail = "no fragment was without a warm secondary for more than "
@@ -286,24 +344,44 @@ def unprotected_s(store: Store, since_us: int) -> float | None:
 
 def _taken_over(view: ClusterView, name: str, target: Target) -> bool:
     found = view.fragments.get(name)
-    return found is not None and found.record.primary.incarnation != target.incarnation
+    return found is not None and found.record.primary.incarnation not in target.hosts.values()
 
 
 def _restored(view: ClusterView, target: Target, way: Way) -> bool:
-    back = view.nodes.get(target.node)
+    back = {node: view.nodes[node].record for node in target.hosts if node in view.nodes}
     return (
-        back is not None
-        and (back.record.incarnation != target.incarnation or not way.ends_host)
+        len(back) == len(target.hosts)
+        and not (way.ends_host and _any_lives(back, target.hosts))
         and bool(view.fragments)
         and all(view.protected(found.record) for found in view.fragments.values())
+        and (not way.whole_domain or apart(view))
     )
 
 
-def _await(store: Store, condition: Callable[[ClusterView], bool], otherwise: str) -> ClusterView:
-    give_up = time.monotonic() + HEAL_TIMEOUT_S
+def _any_lives(back: Mapping[str, NodeRecord], hosts: Mapping[str, str]) -> bool:
+    """Whether a host that is to fail has not been replaced yet."""
+    return any(record.incarnation == hosts[node] for node, record in back.items())
+
+
+def apart(view: ClusterView) -> bool:
+    """Whether no fragment has both replicas in one failure domain."""
+    domains = {name: node.domain for name, node in view.executors.items()}
+    return all(
+        len({domains.get(replica.node, "") for replica in found.record.replicas[:2]}) == 2
+        for found in view.fragments.values()
+    )
+
+
+def _await(
+    store: Store,
+    condition: Callable[[ClusterView], bool],
+    otherwise: str,
+    timeout_s: float = HEAL_TIMEOUT_S,
+) -> ClusterView:
+    give_up = time.monotonic() + timeout_s
     with closing(ReadCache(store, RARELY_CHANGING)) as reader:
         while not condition(view := read_view(reader)):
             if time.monotonic() > give_up:
-                raise DrillFailed(f"{otherwise} within {HEAL_TIMEOUT_S:.0f} s")
+                raise DrillFailed(f"{otherwise} within {timeout_s:.0f} s")
             time.sleep(LOOK_S)
     return view

@@ -33,7 +33,8 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True):
         From the kill until the slowest secondary noticed.
     recovery_ms
         From the kill to the end of the longest silence that began before the secondaries had
-        noticed: output had resumed then. 0 if it never stopped.
+        noticed: output had resumed then. 0 if it never stopped. If hosts ended some time after the
+        kill, the length of that silence.
     gap_ms
         The longest silence of an output within 5 s of the kill, whatever its cause: it includes
         the load of healing on a busy machine.
@@ -81,7 +82,7 @@ def failover(killed: Killed, delivered: Collection[Delivered]) -> Failover:
     suffered = outage(killed, delivered)
     faults = [sequence_faults(one) for one in delivered]
     return Failover(
-        killed_node=killed.target.node,
+        killed_node=", ".join(killed.target.hosts),
         detection_ms=killed.detection_ms,
         recovery_ms=suffered.recovery_ms,
         gap_ms=suffered.gap_ms,
@@ -118,7 +119,8 @@ def outage(killed: Killed, delivered: Collection[Delivered]) -> Outage:
         after = longest_silence(arrived_us, killed.killed_us, end_us)
         if silence is None or after is None or arrived_us[-1] < killed.killed_us:
             raise DrillFailed("no result came after the kill")
-        recovery_ms = max((silence.ended_us - killed.killed_us) / 1000, 0.0)
+        since_kill_ms = max((silence.ended_us - killed.killed_us) / 1000, 0.0)
+        recovery_ms = silence.gap_ms if killed.by_and_by else since_kill_ms
         worst = Outage(
             recovery_ms=max(worst.recovery_ms, recovery_ms),
             gap_ms=max(worst.gap_ms, after.gap_ms),

@@ -53,6 +53,8 @@ class Failover:
     detector: FailureDetector
     _unrecorded: list[tuple[str, Recorded]] = field(default_factory=_nothing)
     """Each with the host that was lost."""
+    _pairs: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Fragments here, with the hosts of their peer replicas."""
 
     def heard(self, node: str, now_us: int) -> None:
         """Note a sign of life of a host."""
@@ -67,8 +69,15 @@ class Failover:
             Nodes whose process has ended since the last assignment, even if a new one has started.
         """
         alive = self.replica_manager.incarnations
-        peers = {hosted.peer_replica for hosted in self._hosted()}
-        self.detector.watch({peer for peer in peers if peer is not None and peer in alive}, now_us)
+        pairs = {
+            (hosted.assignment.fragment, peer)
+            for hosted in self._hosted()
+            if (peer := hosted.peer_replica) is not None and peer in alive
+        }
+        renewed = {peer for _, peer in pairs - self._pairs}
+        self._pairs.clear()
+        self._pairs.update(pairs)
+        self.detector.watch({peer for _, peer in pairs}, now_us, renewed)
         for hosted in self._hosted():
             peer = hosted.peer_replica
             if peer is not None and (peer in gone or peer not in alive):

@@ -52,6 +52,9 @@ from orchestrator.store.zookeeper import ZooKeeperStore
 LONGEST_WAIT_US = 100_000
 """The loop checks at least this often whether it should end."""
 
+FAREWELL_MS = 100
+"""Time for the last messages to leave when a host ends in order."""
+
 MESSAGES_PER_TURN = 64
 """Messages handled before the host evaluates and looks at its timers again: evaluation goes on and
 heartbeats leave in time, however many messages wait."""
@@ -162,9 +165,11 @@ class HostProcess:
                 self._loop.execute(self._loop.core.shut_down())
                 self._transport.flush()
         finally:
+            # Peers notice the end by their broken connections. The store may take seconds to
+            # answer, and a host that is silent meanwhile would keep them waiting.
+            self._transport.close(FAREWELL_MS)
             self._store_thread.stop()
             self._loop.close()
-            self._transport.close()
 
     def wake(self) -> None:
         """Make a waiting `run` check whether it should end."""

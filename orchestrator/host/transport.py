@@ -338,18 +338,18 @@ class Transport:
 
     def wake(self) -> None:
         """Make a waiting `receive` return at once; may be called from any thread."""
-        # If the pipe is full, `receive` has been woken already.
-        with contextlib.suppress(BlockingIOError):
+        # If the pipe is full, `receive` has been woken already. After `close` nobody waits.
+        with contextlib.suppress(OSError):
             self._waker.send(b"\0")
 
-    def close(self) -> None:
-        """Close every link."""
+    def close(self, linger_ms: int = 0) -> None:
+        """Close every link; what was flushed may take `linger_ms` to leave."""
         for outlet in self._outlets.values():
-            self._close(outlet)
+            self._close(outlet, linger_ms)
         self._outlets.clear()
         self._router.close(0)
         self._zap.close(0)
-        self._context.destroy(0)
+        self._context.destroy()
         self._waker.close()
         self._woken.close()
 
@@ -375,12 +375,12 @@ class Transport:
             joiner=Joiner(self.counters),
         )
 
-    def _close(self, outlet: Outlet) -> None:
+    def _close(self, outlet: Outlet, linger_ms: int = 0) -> None:
         self.counters["sends_to_unknown_peer"] += len(outlet.lengths)
         self._poller.unregister(outlet.monitor)
         outlet.socket.disable_monitor()
         outlet.monitor.close(0)
-        outlet.socket.close(0)
+        outlet.socket.close(linger_ms)
 
     def _listen(self, timeout_us: int) -> bool:
         """Take what arrives within `timeout_us`; returns whether `wake` was called."""

@@ -95,6 +95,8 @@ class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
         Where streams enter and leave.
     latencies
         Absolute path of the table of round trips; None: links are not delayed.
+    applications
+        Number of Spark applications that share the nodes.
     coordinators
         Number of coordinators; one of them leads.
     zookeeper
@@ -107,6 +109,7 @@ class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
     sites: tuple[PlaceManifest, ...] = ()
     latencies: Path | None = None
     executor_memory_bytes: int = DEFAULT_EXECUTOR_MEMORY_BYTES
+    applications: int = 1
     coordinators: int = 1
     zookeeper: ZooKeeperManifest = ZooKeeperManifest()
 
@@ -238,6 +241,7 @@ _equipment: Options = {
     "sites": ("sites", lambda field: tuple(_place(item) for item in field.items())),
     "latencies": ("latencies", Field.path),
     "executor_memory_bytes": ("executorMemory", _executor_memory),
+    "applications": ("applications", Field.count),
     "coordinators": ("coordinators", _coordinators),
     "zookeeper": ("zookeeper", _zookeeper),
 }
@@ -256,12 +260,19 @@ def _cluster(document: Field, section: Section) -> ClusterManifest:
     nodes = section.need("nodes")
     if not nodes.items():
         nodes.refuse("names no node", "Name at least two: a query needs two.")
-    return ClusterManifest(
+    manifest = ClusterManifest(
         file=document.where,
         record=record,
         nodes=tuple(_place(item) for item in nodes.items()),
         **section.given(_equipment),
     )
+    most = len({place.domain or place for place in manifest.nodes})
+    if manifest.applications > most:
+        section.need("applications").refuse(
+            "leaves an application without a node: nodes of one domain share an application",
+            f"Write {most} or fewer.",
+        )
+    return manifest
 
 
 def _place(item: Field) -> PlaceManifest:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from orchestrator.control.clocks import CoordinatorClock
 from orchestrator.control.process import Coordination
 from orchestrator.control.view import read_view
-from orchestrator.drills.kill_executor import Killed, choose
+from orchestrator.drills.kill_executor import KILL_EXECUTOR, Killed, Way, apart, choose
 from orchestrator.host.events import Deliver
 from orchestrator.manifest import Manifests, cluster_record
+from orchestrator.manifest.applications import spread
 from orchestrator.records import HostSpec, NodeKind, SinkAssignment, StreamRecord
 from orchestrator.simulation.memory_store import MemoryStore
 from orchestrator.simulation.world import Costs, World
@@ -28,6 +29,10 @@ SETTLE_S = 20.0
 
 RESTART_S = 8.0
 """Virtual time that Spark takes to start an executor and its host again."""
+
+
+APPLICATION_RESTART_S = 12.0
+"""Virtual time that a Spark application takes to start again with all its hosts."""
 
 
 class ScenarioStuck(RuntimeError):
@@ -100,13 +105,17 @@ class Scenario:
         record = cluster_record(cluster)
         places = [(p, NodeKind.EXECUTOR) for p in cluster.nodes]
         places += [(p, NodeKind.SITE) for p in cluster.sites]
+        domains = {place.name: place.domain or place.name for place, _ in places}
+        if cluster.applications > 1:
+            for number, nodes in enumerate(spread(cluster, record.delays_ms), 1):
+                domains |= dict.fromkeys((node.name for node in nodes), f"application-{number}")
         specs = [
             HostSpec(
                 cluster=cluster.name,
                 node=place.name,
                 kind=kind,
                 region=place.region,
-                domain=place.domain or place.name,
+                domain=domains[place.name],
                 zookeeper="",
                 secret="",
             )
@@ -163,10 +172,10 @@ class Scenario:
         """Let virtual time pass."""
         self.world.run_for(seconds, check_invariants=self._check_invariants)
 
-    def kill(self, node: str) -> None:
+    def kill(self, node: str, restart_s: float = RESTART_S) -> None:
         """Kill a node's host, and start it again as Spark would."""
         self.world.kill(node)
-        due_us = self.world.now_us + round(RESTART_S * 1e6)
+        due_us = self.world.now_us + round(restart_s * 1e6)
         self.world.at(due_us, lambda: self.world.restart(node))
 
     def kill_leader(self) -> None:
@@ -179,14 +188,20 @@ class Scenario:
         """Let time pass until every node has a host and every fragment a warm secondary."""
         self._wait(self._healed, 60.0, "redundancy is not restored")
 
-    def drill(self, target: str | None) -> Killed:
-        """Kill the node of a primary and wait until redundancy is restored."""
-        chosen = choose(read_view(self.store), target)
+    def drill(self, target: str | None, way: Way = KILL_EXECUTOR) -> Killed:
+        """Kill the node of a primary, or its application; wait until redundancy is restored."""
+        chosen = choose(read_view(self.store), target, way)
         killed_us = self.world.now_us
-        self.kill(chosen.node)
+        restart_s = APPLICATION_RESTART_S if way.whole_domain else RESTART_S
+        for node in chosen.hosts:
+            self.kill(node, restart_s)
         # The store lists a dead host until its session times out.
-        self.run_for(RESTART_S)
+        self.run_for(restart_s)
         self.heal()
+        if way.whole_domain:
+            self._wait(
+                lambda: apart(read_view(self.store)), 60.0, "replicas share a failure domain"
+            )
         return Killed.recorded(chosen, killed_us, self.world.now_us, read_view(self.store))
 
     def finish(self, killed: Killed | None = None) -> Played:

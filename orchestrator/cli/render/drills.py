@@ -23,7 +23,7 @@ def report_view(report: api.DrillReport) -> RenderableType:
     ]
     if report.causes:
         rows += [
-            ("killed", f"the executor of {report.killed_node}"),
+            ("failed", report.killed_node),
             ("primaries on it", ", ".join(report.fragments) or "none"),
             ("noticed by", ", ".join(report.causes)),
             ("detection", ms(report.detection_ms)),
@@ -47,6 +47,8 @@ def run_view(run: api.DrillRun) -> RenderableType:
     """One drill of a series: its report, or why there is none."""
     if run.report is not None:
         return Group(report_view(run.report), Text())
+    if run.inapplicable is not None:
+        return Text(f"– Drill {run.drill} does not fit: {run.inapplicable}\n", style="yellow")
     return Text(f"✗ Drill {run.drill}: {run.problem}\n", style="bold red")
 
 

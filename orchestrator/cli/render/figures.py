@@ -62,3 +62,10 @@ def clock(at_us: int) -> str:
 def moment(at_us: int) -> str:
     """The same with its date, in whole seconds."""
     return datetime.fromtimestamp(at_us / 1e6).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def short_domain(domain: str) -> str:
+    """A failure domain without the machine: `application-1@laptop` is `application-1`."""
+    name, _, machine = domain.partition("@")
+    _, slash, rack = machine.partition("/")
+    return name + slash + rack

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.render.figures import against, bytes_text, ms
+from orchestrator.cli.render.figures import against, bytes_text, ms, short_domain
 from orchestrator.cli.render.loads import loads_table
 
 
@@ -39,13 +39,18 @@ def _fragments(document: api.PlanDocument) -> Table:
     for each in document.fragments:
         table.add_row(
             f"[dim]{each.query}.[/]{each.fragment}",
-            each.primary,
-            each.secondary or "[bold red]none[/]",
+            _place(each.primary, each.domains[:1]),
+            _place(each.secondary, each.domains[1:]) if each.secondary else "[bold red]none[/]",
             against(each.recovery_ms, each.bound_ms),
             f"{ms(each.detection_ms)} + {ms(each.transfer_ms)} + {ms(each.reprocess_ms)}",
             "" if each.runs else "[yellow]new[/]",
         )
     return table
+
+
+def _place(node: str, domain: tuple[str, ...]) -> str:
+    """A node, and its failure domain if there are several."""
+    return " ".join([node, *(f"[dim]{short_domain(each)}[/]" for each in domain)])
 
 
 def _queries(document: api.PlanDocument) -> Table:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.render.figures import count, ms
+from orchestrator.cli.render.figures import count, ms, short_domain
 from orchestrator.cli.render.history import events_table
 from orchestrator.cli.render.loads import CORES, cores, machines_table
 from orchestrator.cli.render.loads import table as _table
@@ -144,7 +144,9 @@ def _some(names: Sequence[str]) -> str:
 
 def _nodes_table(nodes: Sequence[api.NodeStatus], loads: Sequence[api.PlaceLoad]) -> Table:
     columns = ("error", "load", CORES, "primaries + secondaries", "pid")
-    table = _table("\nNodes", ("node", "kind", "region"), columns)
+    several = len({node.domain for node in nodes if node.kind == "executor"}) > 1
+    domain = ("fails with",) if several else ()
+    table = _table("\nNodes", ("node", "kind", "region", *domain), columns)
     known = {load.name: load for load in loads if not load.is_machine}
     for node in nodes:
         replicas = f"{node.primaries} + {node.secondaries}" if node.kind == "executor" else ""
@@ -153,6 +155,7 @@ def _nodes_table(nodes: Sequence[api.NodeStatus], loads: Sequence[api.PlaceLoad]
             node.node,
             f"{node.kind} [yellow]cordoned[/]" if node.cordoned else node.kind,
             node.region,
+            *([short_domain(node.domain) if node.kind == "executor" else ""] if several else []),
             error,
             ms(node.load_ms),
             cores(known[node.node]) if node.node in known else "–",

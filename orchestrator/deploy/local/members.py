@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -14,9 +15,20 @@ import msgspec
 
 from orchestrator.deploy.config import SECRET_VARIABLE, VARIABLES, ProcessConfig
 from orchestrator.deploy.embedded.child_process import ChildProcess
+from orchestrator.deploy.embedded.java import JAVA_VARIABLE, Java
 from orchestrator.deploy.embedded.packages import source_root
-from orchestrator.manifest import PlaceManifest
+from orchestrator.manifest import ClusterManifest, PlaceManifest
 from orchestrator.records import NodeKind
+
+STOP_S = 10.0
+"""Time for a process to end when asked, before it is killed."""
+
+APPLICATION_STOP_S = 40.0
+"""Time for a host pool to end: its hosts and then Spark's driver do, one after the other."""
+
+APPLICATION_REST_S = 2.0
+"""Pause before a host pool is started again. Starting Spark takes all processors for seconds, which
+the takeovers from its hosts need first."""
 
 _log = logging.getLogger("vivace.cluster")
 
@@ -34,15 +46,33 @@ class Member:
         Fields of its configuration file.
     folder
         For its log and configuration file.
+    variables
+        Added to its environment.
+    stop_s
+        Time for it to end when asked.
+    rest_s
+        Pause before it is started again.
     """
 
     def __init__(
-        self, entry_point: str, name: str, config: Mapping[str, str | None], folder: Path
+        self,
+        entry_point: str,
+        name: str,
+        config: Mapping[str, str | None],
+        folder: Path,
+        *,
+        variables: Mapping[str, str] | None = None,
+        stop_s: float = STOP_S,
+        rest_s: float = 0.0,
     ) -> None:
         self.name = name
+        self._variables = dict(variables or {})
+        self._stop_s = stop_s
+        self._rest_s = rest_s
+        self._ended_at: float | None = None
         self.log = folder / f"{name}.log"
         self._entry_point = entry_point
-        self._config = config
+        self.config = config
         self._config_file = folder / f".{name}.json"
         self._process: ChildProcess | None = None
         self._changing = threading.RLock()
@@ -77,6 +107,42 @@ class Member:
         """A candidate for leader, which works with the settings that the store has."""
         return cls("coordinator", f"coordinator-{number}", _shared(config, secret_file), folder)
 
+    @classmethod
+    def application(
+        cls, config: ProcessConfig, number: int, secret_file: Path, folder: Path, java: Java
+    ) -> Self:
+        """One of the cluster's Spark applications, which runs the hosts of its nodes.
+
+        Parameters
+        ----------
+        number
+            From 1 on.
+        java
+            Java runtime for Spark's driver and executors.
+        """
+        manifest = config.cluster_manifest()
+        name = f"application-{number}"
+        cluster = folder / f".{name}-cluster.json"
+        cluster.write_bytes(msgspec.json.encode(_document(manifest)))
+        own = {
+            "manifest": str(cluster),
+            "application": str(number) if manifest.applications > 1 else None,
+            "work": str(config.work_folder() / name),
+            "sparkMaster": config.spark_master,
+            "bind": config.bind,
+        }
+        given = {**_shared(config, secret_file), **own}
+        variables = {JAVA_VARIABLE: str(java.home)}
+        return cls(
+            "host_pool",
+            name,
+            given,
+            folder,
+            variables=variables,
+            stop_s=APPLICATION_STOP_S,
+            rest_s=APPLICATION_REST_S,
+        )
+
     def start(self) -> None:
         """Start the process; a remaining one is ended first."""
         # The user's own variables must not win over the cluster's configuration.
@@ -86,11 +152,11 @@ class Member:
         module = f"orchestrator.deploy.{self._entry_point}"
         with self._changing:
             self.stop()
-            self._config_file.write_bytes(msgspec.json.encode(self._config))
+            self._config_file.write_bytes(msgspec.json.encode(self.config))
             self._process = ChildProcess(
                 [sys.executable, "-m", module, "--config", str(self._config_file)],
                 log=self.log,
-                env={**inherited, "PYTHONPATH": path},
+                env={**inherited, **self._variables, "PYTHONPATH": path},
             )
 
     @property
@@ -99,19 +165,41 @@ class Member:
         return None if self._process is None else self._process.poll()
 
     def mend(self) -> None:
-        """Start the process again if it has ended without `stop`."""
+        """Start the process again if it has ended without `stop`, after its pause."""
         with self._changing:
-            if self.ended is not None:
+            if self.ended is None:
+                return
+            now = time.monotonic()
+            if self._ended_at is None:
                 _log.warning("%s ended with %s", self.name, self.ended)
+                self._ended_at = now
+            if now - self._ended_at >= self._rest_s:
+                self._ended_at = None
                 self.start()
 
     def stop(self) -> None:
         """End the process, if it runs."""
         with self._changing:
             if self._process is not None:
-                self._process.stop()
+                self._process.stop(self._stop_s)
                 self._process = None
             self._config_file.unlink(missing_ok=True)
+
+
+def _document(manifest: ClusterManifest) -> dict[str, object]:
+    """What a host pool must know of a Cluster manifest, as one."""
+    latencies = manifest.latencies
+    return {
+        "kind": "Cluster",
+        "name": manifest.name,
+        "nodes": [
+            {"name": place.name, "region": place.region, "domain": place.domain or None}
+            for place in manifest.nodes
+        ],
+        "latencies": None if latencies is None else str(latencies),
+        "executorMemory": f"{manifest.executor_memory_bytes // 2**20}m",
+        "applications": manifest.applications,
+    }
 
 
 def _shared(config: ProcessConfig, secret_file: Path) -> dict[str, str | None]:

@@ -35,8 +35,8 @@ latencies, so uncertain coordinates are reported and are no failure."""
 PROBE_TIMEOUT_S = 60.0
 """Time until every pair has been probed; a host sends several probes a second."""
 
-REGISTER_TIMEOUT_S = 90.0
-"""Time for a host to register on a busy machine, including the start of its executor."""
+REGISTER_TIMEOUT_S = 240.0
+"""Time for a host to register on a busy machine, including the start of Spark and its executor."""
 
 LOOK_EVERY_S = 0.1
 

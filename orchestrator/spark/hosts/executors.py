@@ -69,6 +69,27 @@ def kill_executor(host_pid: int) -> list[int]:
 DRIVER = "SparkSubmit"
 """End of the name of the main class of the driver's Java process."""
 
+
+def kill_driver(host_pid: int) -> int:
+    """Kill the Java process of the driver whose executor runs a host; its pid.
+
+    The executors notice, and end with their hosts.
+
+    Raises
+    ------
+    NoExecutor
+        The driver did not start the executor, or is not on this machine.
+    """
+    try:
+        for process in psutil.Process(host_pid).parents():
+            if any(part.endswith(DRIVER) for part in process.cmdline()):
+                process.kill()
+                return process.pid
+    except psutil.Error as error:
+        raise NoExecutor(host_pid) from error
+    raise NoExecutor(host_pid)
+
+
 _MAXRSS_UNIT_MB = 2**20 if sys.platform == "darwin" else 2**10
 
 

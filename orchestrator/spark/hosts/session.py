@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
@@ -224,16 +225,23 @@ def start_session(settings: SessionSettings) -> SparkSession:
 
 
 def stop_session(session: SparkSession) -> None:
-    """End a session that `start_session` started, and its executors; leave others alone."""
+    """End a session that `start_session` started, and its executors; leave others alone.
+
+    The driver may have died before: then the executors end by themselves.
+    """
     context = session.sparkContext
-    if context.getConf().get(OWNER) != str(os.getpid()):
-        return
     gateway: JavaGateway | None = vars(SparkContext).get("_gateway")
-    work = Path(context.getConf().get(WORK_FOLDER, ""))
+    try:
+        settings = context.getConf()
+    except (Py4JError, OSError):
+        _end_driver(gateway, None)
+        return
+    if settings.get(OWNER) != str(os.getpid()):
+        return
     try:
         session.stop()
     finally:
-        _end_driver(gateway, work)
+        _end_driver(gateway, Path(settings.get(WORK_FOLDER, "")))
 
 
 def _variables(settings: SessionSettings, work: Path) -> dict[str, str]:
@@ -309,8 +317,11 @@ def _discard_driver() -> None:
         setattr(SparkContext, name, None)
 
 
-def _end_driver(gateway: JavaGateway | None, work: Path) -> None:
-    """End the Java process behind a session, and remove its temporary files."""
+def _end_driver(gateway: JavaGateway | None, work: Path | None) -> None:
+    """End the Java process behind a session, and remove its temporary files.
+
+    Executors whose driver has died may still use them; the next session in the folder removes them.
+    """
     _discard_driver()
     if gateway is not None:
         gateway.shutdown()
@@ -324,4 +335,5 @@ def _end_driver(gateway: JavaGateway | None, work: Path) -> None:
         except subprocess.TimeoutExpired:
             driver.kill()
             driver.wait()
-    shutil.rmtree(work / SCRATCH, ignore_errors=True)
+    if work is not None:
+        shutil.rmtree(work / SCRATCH, ignore_errors=True)

@@ -212,3 +212,14 @@ def test_counts_silences_that_nearly_made_a_peer_suspected() -> None:
     made.heard("peer", 150_000)
     made.heard("stranger", 300_000)
     assert made.long_silences == 1
+
+
+def test_a_lost_peer_that_is_given_something_to_do_is_watched_anew() -> None:
+    """The leader had not heard of the loss yet when it chose it."""
+    made = detector(0, "peer", "other")
+    made.lost("peer")
+    assert ticked(made, 0, SECOND, "other") == []
+    made.watch({"peer", "other"}, SECOND, {"peer", "other"})
+    assert ticked(made, SECOND, 3 * SECOND, "other") == ["peer"]
+    made.watch({"peer", "other"}, 3 * SECOND, {"other"})
+    assert ticked(made, 3 * SECOND, 5 * SECOND, "other") == []

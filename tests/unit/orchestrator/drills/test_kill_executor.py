@@ -26,7 +26,7 @@ def cluster() -> ObedientCluster:
 
 
 def killed() -> Killed:
-    target = Target(node="n", incarnation="1", host_pid=1, fragments=("q.f",), bound_ms=300)
+    target = Target(node="n", hosts={"n": "1"}, host_pid=1, fragments=("q.f",), bound_ms=300)
     return Killed(
         target=target,
         killed_us=KILLED_US,
@@ -63,7 +63,7 @@ def test_by_default_the_join_s_primary(cluster: ObedientCluster) -> None:
 def test_a_fragment_by_either_name(cluster: ObedientCluster, target: str) -> None:
     record = cluster.view().fragments["proximity.north_tracks"].record
     chosen = choose(cluster.view(), target)
-    assert (chosen.node, chosen.incarnation) == (record.primary.node, record.primary.incarnation)
+    assert chosen.hosts == {record.primary.node: record.primary.incarnation}
 
 
 def test_everything_primary_on_the_node_is_affected(cluster: ObedientCluster) -> None:
