@@ -49,6 +49,10 @@ class StandbyLag:
         elif self.since_us is None and now_us - self._target[1] > bound_us:
             self.since_us = self._target[1]
 
+    def waits_us(self, now_us: int) -> int:
+        """For how long the primary has had output that the standby lacks."""
+        return 0 if self._target is None else now_us - self._target[1]
+
     def reset(self) -> None:
         """Start over: the replica is no standby."""
         self._target = self.since_us = None

@@ -37,6 +37,15 @@ MOST_ENTRIES = 65_536
 MOST_DIMENSIONS = 16
 """Of a Vivaldi coordinate."""
 
+MOST_SEGMENTS = 16
+"""Of a checkpoint's state."""
+
+EVERY_TUPLE = 1
+"""The batch of a host that is sent every tuple at once."""
+
+NEVER = MAX_NUMBER
+"""The batch of a host that is sent nothing until it asks (upstream backup)."""
+
 ANY_BYTES = MAX_NUMBER
 """The credit of a host that states none."""
 
@@ -66,7 +75,7 @@ class Subscribe:
         Keep output for the host while it is away for a while: a sink there reads the stream.
     demands
         As `Ack.demanded`: a reader there may hold the producer up.
-    room_bytes
+    room_bytes, batch
         As in `Ack`.
     """
 
@@ -77,6 +86,7 @@ class Subscribe:
     patient: bool = False
     demands: bool = False
     room_bytes: Number = ANY_BYTES
+    batch: Number = EVERY_TUPLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +125,10 @@ class Ack:
     room_bytes
         The host's credit: the output that it takes beyond `demanded`, or beyond `position` if it
         demands nothing.
+    batch
+        B: output is kept back from the host until so many tuples have gathered, at least, and what
+        it acknowledges meanwhile is never sent. Only standbys read the stream there, if it is
+        greater than 1.
     """
 
     position: Position | None
@@ -124,6 +138,7 @@ class Ack:
     patient: bool = False
     demanded: Position | None = None
     room_bytes: Number = ANY_BYTES
+    batch: Number = EVERY_TUPLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +194,9 @@ class Control:
         Stream that the receiver produces → the sender's acknowledgement.
     offers
         Stream that the sender produces → the end of its output.
+    checkpoints
+        Fragment with a standby on the sender → output watermark of the newest checkpoint that it
+        holds.
     lag_us
         By how much the sender's ticks have been late lately: its silence proves less.
     """
@@ -188,6 +206,7 @@ class Control:
     digests: Told[OutputDigest] = field(default_factory=dict[str, OutputDigest])
     acks: Told[Ack] = field(default_factory=dict[str, Ack])
     offers: Told[Offer] = field(default_factory=dict[str, Offer])
+    checkpoints: Told[EventTime] = field(default_factory=dict[str, int])
     lag_us: Number = 0
 
 
@@ -239,6 +258,33 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A primary's state at a cut, for a standby that is sent only part of its input.
+
+    Every consumer has acknowledged the output up to the cut (`ha.checkpoint`).
+
+    Attributes
+    ----------
+    inputs
+        The cut: generation and position of each input.
+    output
+        The end of the output.
+    base_ms
+        Output watermark of the checkpoint that the state is written relative to; None: of none.
+    state
+        Its segments.
+    """
+
+    fragment: Name
+    epoch: Number
+    generation: Number
+    inputs: Annotated[dict[Name, tuple[Number, Position]], Meta(max_length=MOST_ENTRIES)]
+    output: Position
+    base_ms: EventTime | None
+    state: Annotated[tuple[bytes, ...], Meta(max_length=MOST_SEGMENTS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
     """A latency probe."""
 
@@ -272,6 +318,7 @@ Message = (
     | Heartbeat
     | SnapshotRequest
     | Snapshot
+    | Checkpoint
     | Ping
     | Pong
 )

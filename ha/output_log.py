@@ -11,6 +11,11 @@ output lies beyond the room of a subscriber that *demands* it is held up (`Outpu
 it evaluates nothing until the subscriber has room again. Primaries and the sinks of sites demand
 output, standbys and observers do not.
 
+*Batches.* A host where only standbys read may be sent output in batches (Semi-Active Standby;
+reliable placement, §4.6): output is kept back from it until `Ack.batch` tuples have gathered, and
+what it acknowledges meanwhile is never sent. It is in the log like all other output, so that the
+host can have it at any time by subscribing anew.
+
 *Bound.* The log is bounded in bytes. A producer is held up before output is lost that somebody
 demands. Beyond the bound, the log drops its oldest chunks although a subscriber that demands
 nothing has not acknowledged them; their tuples are counted, and the subscriber, which asks for them
@@ -28,12 +33,15 @@ from typing import Protocol
 import pyarrow as pa
 
 from ha.errors import InvariantViolation
-from ha.messages import ANY_BYTES, Ack, Data, Offer, Subscribe, Subscribed
+from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack, Data, Offer, Subscribe, Subscribed
 from streams.chunk import NO_WATERMARK, Chunk, Position
 from topology.arrays import IntArray
 
 DEFAULT_CAPACITY_BYTES = 64 * 1024 * 1024
 """Until a host divides its budget (`ha.memory`)."""
+
+WITHHOLDING_SHARE = 1 / 2
+"""Of the log's bound; with more in it, nothing is kept back from standbys."""
 
 DEFAULT_LINGER_US = 2_000_000
 """Output is kept for at least this long, even if all known consumers have acknowledged it. The
@@ -88,10 +96,13 @@ class Subscriber:
     is_heard, silent, pace
         Whether it has acknowledged something in this acknowledgement interval of the producer's
         host; for how many it has not; and how many lay between its last two acknowledgements.
+    batch
+        As in `Ack`.
     reread_from
         Where the piece began that was last read again for it.
     ends_ms
-        Output watermarks at the last acknowledgement intervals.
+        Output watermarks, up to which it should have been sent output, at the last acknowledgement
+        intervals.
     """
 
     acknowledged: Position
@@ -103,6 +114,7 @@ class Subscriber:
     processed_bytes: int = 0
     heard_us: int | None = None
     received_ms: int | None = None
+    batch: int = EVERY_TUPLE
     reread_from: Position | None = None
     is_heard: bool = False
     silent: int = 0
@@ -141,6 +153,8 @@ class OutputLog:
         Node → what it has acknowledged and has been sent, in the order of subscription.
     retained
         If output can be had again, the cut from which on.
+    is_read
+        Whether there are consumers, subscribed or not.
     overflowed_tuples
         Tuples dropped because the log was full, though some subscriber may have needed them.
     """
@@ -167,6 +181,9 @@ class OutputLog:
         self.retained = Position()
         self.subscribers: dict[str, Subscriber] = {}
         self.overflowed_tuples = 0
+        self.is_read = True
+        self._passed: Position | None = None
+        """Standbys may keep nothing from before there."""
         self._checked: Chunk | None = None
 
     def chunks(self) -> tuple[Chunk, ...]:
@@ -214,13 +231,14 @@ class OutputLog:
         patient: bool = False,
         demands: bool = False,
         room_bytes: int = ANY_BYTES,
+        batch: int = EVERY_TUPLE,
         now_us: int | None = None,
     ) -> Position:
         """Subscribe a host from `position` on, or from where output can be had if that is later.
 
         A host that subscribes again is sent everything from there on again.
         """
-        start = self.base if position is None else position
+        start = position or self._begins
         earliest = self.base
         if self._rereadable and _before(self.retained, self.base):
             earliest = self.retained
@@ -242,8 +260,15 @@ class OutputLog:
             room_bytes=room_bytes,
             processed_bytes=self._bytes_until(acknowledged if demanded is None else demanded),
             heard_us=now_us,
+            batch=batch,
         )
         return start
+
+    @property
+    def _begins(self) -> Position:
+        """Where those begin who have no position: where every replica has the output."""
+        passed = self._passed
+        return self.base if passed is None or _before(passed, self.base) else passed
 
     @property
     def demanding(self) -> list[str]:
@@ -260,6 +285,9 @@ class OutputLog:
         subscriber = self.subscribers[node]
         if _before(subscriber.acknowledged, position):
             subscriber.acknowledged = position
+        if _before(subscriber.sent, position):
+            # It has been withheld, and need not be sent any more.
+            subscriber.sent = position
         self._trim()
 
     def grant(self, node: str, ack: Ack, now_us: int) -> None:
@@ -270,6 +298,7 @@ class OutputLog:
             demanded = before
         subscriber.demanded, subscriber.room_bytes = demanded, ack.room_bytes
         subscriber.heard_us, subscriber.is_heard = now_us, True
+        subscriber.batch = ack.batch
         self._credit(subscriber)
 
     def _credit(self, subscriber: Subscriber) -> None:
@@ -339,7 +368,7 @@ class OutputLog:
         subscriber = self.subscribers[node]
         if self._rereadable and _before(subscriber.sent, self.base):
             return []
-        if subscriber.sent == self.end:
+        if subscriber.sent == self.end or self._withholds(subscriber):
             return []
         fresh = list(self._after(subscriber.sent))
         until_bytes = subscriber.processed_bytes + subscriber.room_bytes
@@ -349,6 +378,17 @@ class OutputLog:
             return fresh
         subscriber.sent = self.end
         return fresh
+
+    def _withholds(self, subscriber: Subscriber) -> bool:
+        """Whether output is kept back from a subscriber until more of it has gathered.
+
+        A log that is half full keeps nothing back: it would have to drop it soon.
+        """
+        if subscriber.batch == EVERY_TUPLE or subscriber.demanded is not None:
+            return False
+        if self.size_bytes > WITHHOLDING_SHARE * self.capacity_bytes:
+            return False
+        return self.end.next_seq - subscriber.sent.next_seq < subscriber.batch
 
     def _within(self, fresh: list[Chunk], subscriber: Subscriber, until_bytes: int) -> list[Chunk]:
         """The chunks that a subscriber has room for; one if it has nothing left to process."""
@@ -389,6 +429,31 @@ class OutputLog:
         piece = chunk.beginning(subscriber.room_bytes // 2)
         subscriber.reread_from, subscriber.sent = after, piece.end
         return piece
+
+    @property
+    def acknowledged_by_all(self) -> Position | None:
+        """The cut up to which every subscriber has acknowledged output.
+
+        None if there are none and somebody may read it: they have yet to subscribe.
+        """
+        cuts = (each.acknowledged for each in self.subscribers.values())
+        return min(cuts, key=_watermark_ms, default=None if self.is_read else self.end)
+
+    def pass_on(self, cut: Position) -> None:
+        """Note that standbys may keep nothing from before a cut: none begins to read there."""
+        self._passed = cut
+
+    def skip_to(self, end: Position) -> None:
+        """Continue after a cut beyond the log's end; no consumer needs output from before.
+
+        The log then begins there.
+        """
+        self._chunks.clear()
+        self._ends.clear()
+        self._dropped_bytes = self._appended_bytes
+        self.base = self.end = end
+        for subscriber in self.subscribers.values():
+            subscriber.processed_bytes = self._appended_bytes
 
     def rewind(self) -> None:
         """Count only acknowledged output as sent, so that a new primary sends the rest again."""
@@ -527,6 +592,7 @@ def subscribe(producer: Producer, node: str, request: Subscribe, now_us: int) ->
         patient=request.patient,
         demands=request.demands,
         room_bytes=request.room_bytes,
+        batch=request.batch,
         now_us=now_us,
     )
     return Subscribed(
@@ -553,6 +619,7 @@ def acknowledge(producer: Producer, node: str, ack: Ack, now_us: int) -> bool:
             patient=ack.patient,
             demands=ack.demanded is not None,
             room_bytes=ack.room_bytes,
+            batch=ack.batch,
             now_us=now_us,
         )
         return True
@@ -597,13 +664,17 @@ def overdue_offer(producer: Producer, node: str) -> Offer | None:
     if subscriber.received_ms is not None:
         known_ms = max(known_ms, subscriber.received_ms)
     overdue = len(ends_ms) >= granted and known_ms < ends_ms[-granted]
-    ends_ms.append(log.end.watermark_ms)
-    if not overdue:
-        return None
     feeds = producer.feeds_subscribers or subscriber.feed
+    end = log.end
+    if subscriber.batch != EVERY_TUPLE:
+        # It lacks what it was sent at most; a standby does not know what the primary sends.
+        end = subscriber.sent if feeds else subscriber.acknowledged
+    ends_ms.append(end.watermark_ms)
+    if not overdue or known_ms >= end.watermark_ms:
+        return None
     return Offer(
         generation=producer.generation,
         epoch=producer.epoch,
-        watermark_ms=log.end.watermark_ms,
-        sent=feeds and not _before(subscriber.sent, log.end),
+        watermark_ms=end.watermark_ms,
+        sent=feeds and not _before(subscriber.sent, end),
     )

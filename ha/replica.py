@@ -1,17 +1,20 @@
 """A replica of a fragment: engine, inputs, output log and role.
 
 Both replicas receive the same streams and evaluate them alike. The primary sends its output, the
-standby only keeps it (active standby; reliable placement, §3.1). A new secondary first subscribes
-to all producers, so that they keep the tuples it will need, and only then asks its peer replica
-for the state. The snapshot's cut therefore lies within the output that the producers keep.
+standby only keeps it (active standby; reliable placement, §3.1). A standby that is sent part of its
+input follows the primary's checkpoints (`ha.checkpoint`). A new secondary first subscribes to all
+producers, so that they keep the tuples it will need, and only then asks its peer replica for the
+state. The snapshot's cut therefore lies within the output that the producers keep.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from ha.checkpoint import CheckpointReceiver, CheckpointSender, Cut
 from ha.digest import OutputDigests
 from ha.messages import ANY_BYTES, Data, Snapshot
 from ha.output_log import OutputLog, Throttle
@@ -80,6 +83,8 @@ class Replica:
     ----------
     throttle
         Whether it may evaluate nothing until its consumers have processed some of its output.
+    sender, receiver
+        The checkpoints that it sends as primary, and gets as standby.
     """
 
     def __init__(
@@ -100,6 +105,7 @@ class Replica:
         self.log = OutputLog(self.engine.schema)
         self.digests = OutputDigests()
         self.throttle = Throttle()
+        self.sender, self.receiver = CheckpointSender(), CheckpointReceiver()
         self._room_bytes = ANY_BYTES
         self._group_bytes = FIRST_GROUP_BYTES
 
@@ -134,6 +140,7 @@ class Replica:
             self.epoch = max(self.epoch, epoch)
         if self.role is ReplicaRole.PRIMARY and before is not ReplicaRole.PRIMARY:
             self.log.rewind()
+            self.sender = CheckpointSender()
         return self.role is not before
 
     def receive(self, data: Data) -> Received:
@@ -230,11 +237,11 @@ class Replica:
         is_passed = entry.moved_at_ms is None or position.watermark_ms >= entry.moved_at_ms
         return position if is_passed else None
 
-    def snapshot(self) -> Snapshot | None:
-        """The state, for a new peer replica.
+    def cut(self) -> Cut | None:
+        """Where it stands.
 
-        None if there is none that the peer could continue from now: the replica is warming up, or
-        an input is crossing a discontinuity.
+        None if nobody could continue from there: the replica is warming up, or an input is crossing
+        a discontinuity.
         """
         positions = self.processed()
         crosses = any(entry.cursor.crossing for entry in self.inputs.values())
@@ -243,15 +250,26 @@ class Replica:
         for entry in self.inputs.values():
             # The peer continues from there.
             entry.cursor.provisional = False
-        return Snapshot(
-            fragment=self.stream,
-            epoch=self.epoch,
-            generation=self.generation,
-            state=self.engine.snapshot(),
+        return Cut(
             inputs={
                 stream: (entry.cursor.generation, positions[stream])
                 for stream, entry in self.inputs.items()
             },
+            output=self.log.end,
+            state=self.engine.snapshot(),
+        )
+
+    def snapshot(self) -> Snapshot | None:
+        """The state, for a new peer replica; None if it could not continue from now (`cut`)."""
+        cut = self.cut()
+        if cut is None:
+            return None
+        return Snapshot(
+            fragment=self.stream,
+            epoch=self.epoch,
+            generation=self.generation,
+            state=cut.state,
+            inputs=cut.inputs,
             log_base=self.log.base,
             log=self.log.chunks(),
             consumers=tuple(
@@ -279,15 +297,10 @@ class Replica:
         """
         if snapshot.generation < self.generation:
             return False
-        joined: dict[str, list[Chunk]] = {}
-        for stream, entry in self.inputs.items():
-            generation, cut = snapshot.inputs[stream]
-            if entry.cursor.generation not in (0, generation):
-                return False
-            chunks = [rest for chunk in entry.waiting if (rest := chunk.after(cut)) is not None]
-            if chunks and chunks[0].first_seq != cut.next_seq:
-                return False
-            joined[stream] = chunks
+        waiting = {stream: entry.waiting for stream, entry in self.inputs.items()}
+        joined = self._following(snapshot.inputs, waiting)
+        if joined is None:
+            return False
         engine = FragmentEngine(self.program)
         engine.restore(snapshot.state)
         log = OutputLog(
@@ -297,19 +310,69 @@ class Replica:
             log.subscribe(node, acknowledged, patient=patient, demands=demands)
         for chunk in snapshot.log:
             log.extend(chunk)
-        for stream, chunks in joined.items():
-            for chunk in chunks:
-                engine.offer(stream, chunk)
-        self.engine, self.log = engine, log
+        self._continue(engine, snapshot.inputs, joined)
+        self.log = log
         self.digests = OutputDigests(log.end.watermark_ms)
-        for stream, entry in self.inputs.items():
-            generation, cut = snapshot.inputs[stream]
-            entry.release()
-            entry.moved_at_ms = None
-            entry.cursor.resume(joined[stream][-1].end if joined[stream] else cut, generation)
         self.generation = snapshot.generation
         self.apply(RoleEvent.STATE_INSTALLED, snapshot.epoch)
         return True
+
+    def follow(self, generation: int, cut: Cut) -> bool:
+        """Go on from a cut of the primary, if it lies ahead; returns whether it did.
+
+        Every consumer has acknowledged the output up to there.
+
+        Raises
+        ------
+        SnapshotError
+            The state contradicts itself or this fragment. The replica is unchanged.
+        """
+        if self.role is not ReplicaRole.STANDBY or generation != self.generation:
+            return False
+        if cut.output.watermark_ms <= self.log.end.watermark_ms:
+            return False
+        waiting = {stream: self.engine.waiting_chunks(stream) for stream in self.inputs}
+        joined = self._following(cut.inputs, waiting)
+        if joined is None:
+            return False
+        engine = FragmentEngine(self.program)
+        engine.restore(cut.state)
+        self._continue(engine, cut.inputs, joined)
+        self.log.skip_to(cut.output)
+        self.digests = OutputDigests(cut.output.watermark_ms)
+        return True
+
+    def _following(
+        self, inputs: dict[str, tuple[int, Position]], waiting: Mapping[str, Sequence[Chunk]]
+    ) -> dict[str, list[Chunk]] | None:
+        """What was received of each input beyond a cut; None if there is a gap in between."""
+        joined: dict[str, list[Chunk]] = {}
+        for stream, entry in self.inputs.items():
+            generation, cut = inputs[stream]
+            if entry.cursor.generation not in (0, generation):
+                return None
+            chunks = [rest for chunk in waiting[stream] if (rest := chunk.after(cut)) is not None]
+            if chunks and chunks[0].first_seq != cut.next_seq:
+                return None
+            joined[stream] = chunks
+        return joined
+
+    def _continue(
+        self,
+        engine: FragmentEngine,
+        inputs: dict[str, tuple[int, Position]],
+        joined: dict[str, list[Chunk]],
+    ) -> None:
+        """Go on with an engine that stands at a cut, and with what was received beyond it."""
+        for stream, chunks in joined.items():
+            for chunk in chunks:
+                engine.offer(stream, chunk)
+        self.engine = engine
+        for stream, entry in self.inputs.items():
+            generation, cut = inputs[stream]
+            entry.release()
+            entry.moved_at_ms = None
+            entry.cursor.resume(joined[stream][-1].end if joined[stream] else cut, generation)
 
     def discard_state(self, event: RoleEvent = RoleEvent.STATE_BROKEN) -> bool:
         """Discard the state, unless there is no other; returns whether it is gone.
@@ -323,6 +386,7 @@ class Replica:
             entry.cursor.reset()
             entry.release()
         self.throttle = Throttle()
+        self.receiver.reset()
         return True
 
     def check_invariants(self) -> None:

@@ -29,7 +29,7 @@ from enum import Enum
 
 import numpy as np
 
-from ha.messages import ANY_BYTES, Ack, Data, Offer, Subscribe, Subscribed
+from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack, Data, Offer, Subscribe, Subscribed
 from streams.chunk import NO_WATERMARK, Chunk, Position
 
 
@@ -250,6 +250,8 @@ class Subscription:
         Earlier ones are over: a producer that is still in one has not heard of it.
     received_bytes
         What has arrived since the last acknowledgement.
+    batch
+        The least that its readers need, as in `Ack`.
     """
 
     stream: str
@@ -259,6 +261,7 @@ class Subscription:
     room_bytes: int = ANY_BYTES
     least_generation: int = 0
     received_bytes: int = 0
+    batch: int = EVERY_TUPLE
     _links: dict[str, Link] = field(default_factory=dict[str, Link])
     _moved_us: int = 0
 
@@ -301,6 +304,16 @@ class Subscription:
         self.readers, self.patient, self.demands = readers, patient, demands
         if any(id(cursor) not in known for cursor in readers.values()):
             self.ask_again()
+
+    def use_batch(self, batch: int) -> None:
+        """Be sent output in batches of so many tuples.
+
+        Producers learn of a greater number by the next acknowledgement, and of a lesser one at
+        once: somebody needs what they keep back.
+        """
+        if batch < self.batch:
+            self.ask_again()
+        self.batch = batch
 
     def ask_again(self) -> None:
         """Subscribe to every producer again, from where the readers are now."""
@@ -483,6 +496,7 @@ class Subscription:
             patient=self.patient,
             demanded=least if self.demands else None,
             room_bytes=self.room_bytes,
+            batch=self.batch,
         )
         return [(node, ack) for node, link in self._links.items() if link.start is not None]
 
@@ -524,6 +538,7 @@ class Subscription:
             patient=self.patient,
             demands=self.demands,
             room_bytes=self.room_bytes,
+            batch=self.batch,
         )
 
 

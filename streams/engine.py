@@ -211,6 +211,10 @@ class FragmentEngine:
         """Number of input tuples that were offered and not consumed."""
         return sum(queue.waiting for queue in self._queues.values())
 
+    def waiting_chunks(self, stream: str) -> tuple[Chunk, ...]:
+        """What was offered of an input and not consumed."""
+        return self._queues[stream].chunks
+
     def waiting_bytes_of(self, stream: str) -> int:
         """Memory of what was offered of an input and not consumed."""
         return self._queues[stream].waiting_bytes

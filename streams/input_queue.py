@@ -75,6 +75,11 @@ class InputQueue:
         return self._end.watermark_ms
 
     @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """What was offered and not taken."""
+        return tuple(self._chunks)
+
+    @property
     def waiting(self) -> int:
         """Number of tuples offered and not taken."""
         return self._waiting

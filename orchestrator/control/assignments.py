@@ -171,6 +171,9 @@ def _replica_in(
         ),
         sub_deadline_ms=record.timing.sub_deadline_ms,
         standby_lag_ms=record.timing.standby_lag_ms,
+        batch=record.timing.batch,
+        checkpoint_ms=record.timing.checkpoint_ms,
+        covered_ms=record.timing.covered_ms,
     )
 
 

@@ -10,7 +10,7 @@ assignment says who has to do with whom:
 | `Subscribe`, with or without a request to be fed; an acknowledgement | a host that may read it |
 | `Unsubscribe` | anybody: it ends the sender's own subscription only |
 | an epoch, a digest, a primary's watermark | a host with another replica of the fragment |
-| `SnapshotRequest`, `Snapshot` | a host with another replica of the fragment |
+| `SnapshotRequest`, `Snapshot`, `Checkpoint` | a host with another replica of the fragment |
 | `Ping`, `Pong`, `Heartbeat`, the sender's own lag | any peer |
 
 A message about a stream or a fragment that is not here has no effect, and passes. Everything else
@@ -32,6 +32,7 @@ from typing import TypeVar
 
 from ha.messages import (
     Ack,
+    Checkpoint,
     Control,
     Data,
     Message,
@@ -115,7 +116,7 @@ class AccessControl:
                 return message if self._produces(sender, stream, "responses") else None
             case Control():
                 return self._admit_control(sender, message)
-            case Snapshot():
+            case Snapshot() | Checkpoint():
                 return message if self._admits_snapshot(sender, message) else None
             case Subscribe() | SnapshotRequest():
                 each = Early(sender=sender, request=message, since_us=now_us)
@@ -148,7 +149,7 @@ class AccessControl:
         hosted = self._manager.replicas.get(fragment)
         return hosted is None or epoch <= hosted.replica.epoch + MAX_EPOCH_LEAP
 
-    def _admits_snapshot(self, sender: str, snapshot: Snapshot) -> bool:
+    def _admits_snapshot(self, sender: str, snapshot: Snapshot | Checkpoint) -> bool:
         fragment = snapshot.fragment
         # Generations are named after the epochs in which they begin.
         newest = max(snapshot.epoch, snapshot.generation)
@@ -175,6 +176,7 @@ class AccessControl:
             *self._refused(sender, "digests", message.digests, of_peer_replica),
             *self._refused(sender, "acks", message.acks, ack_allowed),
             *self._refused(sender, "offers", message.offers, offer_allowed),
+            *self._refused(sender, "checkpoints", message.checkpoints, of_peer_replica),
         )
         if not refused:
             return message
@@ -185,6 +187,7 @@ class AccessControl:
             digests=_without("digests", message.digests, refused),
             acks=_without("acks", message.acks, refused),
             offers=_without("offers", message.offers, refused),
+            checkpoints=_without("checkpoints", message.checkpoints, refused),
         )
 
     def _refused(

@@ -178,6 +178,7 @@ class HostCore:
                 for producer in self.replica_manager.producers():
                     producer.log.lost_sight_of(node, now_us)
                 self._failover.on_peer_lost(node, now_us)
+                self._inputs.request(now_us)
             case AssignmentReceived(assignment=assignment):
                 self._on_assigned(assignment, now_us)
             case SourceEmitted(stream=stream):
@@ -393,6 +394,8 @@ class HostCore:
                 self._inputs.on_snapshot_request(sender, fragment)
             case messages.Snapshot():
                 self._inputs.on_snapshot(message, now_us)
+            case messages.Checkpoint():
+                self._inputs.on_checkpoint(message, now_us)
             case messages.Ping():
                 self._outbox.send(sender, self.prober.answer(message, now_us))
             case messages.Pong():

@@ -245,6 +245,17 @@ class Dispatcher:
             task.entered.popleft()
         self._enqueue_or_rest(task, now_us)
 
+    def moved_on(self, fragment: str, now_us: int) -> None:
+        """Note that a standby has adopted a later state: input up to there has left its task."""
+        task = self._task_of.get(fragment)
+        if task is None:
+            return
+        self._update_ready(fragment)
+        left_ms = self._left_ms(task)
+        while task.entered and task.entered[0][0] <= left_ms:
+            task.entered.popleft()
+        self._enqueue_or_rest(task, now_us)
+
     def update_held_up(self, fragment: str, now_us: int) -> None:
         """Notice whether consumers hold a replica up, and have it go on if they do no longer."""
         hosted = self._replicas.get(fragment)

@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ha.messages import (
+    EVERY_TUPLE,
     Ack,
+    Checkpoint,
     Data,
     Offer,
     Snapshot,
@@ -137,6 +139,40 @@ class InputProcessor:
         else:
             self.outbox.counters["snapshots_unusable"] += 1
 
+    def on_checkpoint(self, checkpoint: Checkpoint, now_us: int) -> None:
+        """Have a standby follow its primary's checkpoint."""
+        hosted = self.replica_manager.replicas.get(checkpoint.fragment)
+        if hosted is None or hosted.replica.role is not ReplicaRole.STANDBY:
+            return
+        replica = hosted.replica
+        try:
+            cut = replica.receiver.receive(checkpoint)
+            followed = replica.follow(checkpoint.generation, cut)
+        except Exception:  # noqa: BLE001  A broken checkpoint must not end this host.
+            self.outbox.counters["checkpoints_broken"] += 1
+            replica.receiver.reset()
+            return
+        if followed:
+            self.outbox.counters["checkpoints_followed"] += 1
+            self.dispatcher.moved_on(checkpoint.fragment, now_us)
+
+    def checkpoints(self, now_us: int) -> Iterator[tuple[str, Checkpoint]]:
+        """Checkpoints of the primaries here, each with the host of the standby to send it to."""
+        if not self.replica_manager.withholds:
+            return
+        for fragment, hosted in self.replica_manager.replicas.items():
+            a, replica = hosted.assignment, hosted.replica
+            if a.batch == EVERY_TUPLE or not a.others or not replica.feeds_subscribers:
+                continue
+            sender, log = replica.sender, replica.log
+            sender.take(replica.cut, log.end, now_us, round(a.checkpoint_ms * 1000))
+            if (further := sender.acknowledged(log.acknowledged_by_all)) is not None:
+                log.pass_on(further.output)
+            of = fragment, replica.epoch, replica.generation
+            for node in a.others:
+                if (cut := sender.due(node, now_us)) is not None:
+                    yield node, sender.message(node, *of, cut)
+
     def on_evaluation_failed(self, hosted: HostedReplica, error: Exception, now_us: int) -> None:
         """Give up the state of a replica whose evaluation raised an error, and let it rest."""
         self.outbox.report("evaluation failed", hosted.assignment.fragment, _said(error))
@@ -146,6 +182,8 @@ class InputProcessor:
     def request(self, now_us: int) -> None:
         """Send the subscriptions and snapshot requests that are due."""
         for subscription in self.replica_manager.subscriptions.values():
+            if self.replica_manager.withholds:
+                subscription.use_batch(self.replica_manager.batch(subscription, now_us))
             if not subscription.confirmed:
                 self._send(subscription.requests(now_us))
         for hosted in self.replica_manager.replicas.values():

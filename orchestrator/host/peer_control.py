@@ -38,10 +38,12 @@ class _Draft:
     digests: dict[str, OutputDigest] = field(default_factory=dict[str, OutputDigest])
     acks: dict[str, Ack] = field(default_factory=dict[str, Ack])
     offers: dict[str, Offer] = field(default_factory=dict[str, Offer])
+    checkpoints: dict[str, int] = field(default_factory=dict[str, int])
 
     def message(self, lag_us: int) -> Control | Heartbeat:
         """What to send."""
-        if not (self.epochs or self.watermarks_ms or self.digests or self.acks or self.offers):
+        told = self.epochs or self.watermarks_ms or self.digests or self.acks or self.offers
+        if not (told or self.checkpoints):
             return Heartbeat(lag_us=lag_us)
         return Control(
             epochs=self.epochs,
@@ -49,6 +51,7 @@ class _Draft:
             digests=self.digests,
             acks=self.acks,
             offers=self.offers,
+            checkpoints=self.checkpoints,
             lag_us=lag_us,
         )
 
@@ -88,6 +91,8 @@ class PeerControl:
                 for node in producer.log.subscribers if producer.accepts_subscribers else ():
                     if (offered := overdue_offer(producer, node)) is not None:
                         drafts.setdefault(node, _Draft()).offers[producer.stream] = offered
+            for node, checkpoint in self.inputs.checkpoints(now_us):
+                self.outbox.send(node, checkpoint)
         else:
             # Whatever was sent is a sign of life.
             drafts = {peer: draft for peer, draft in drafts.items() if peer not in self.outbox.sent}
@@ -132,6 +137,9 @@ class PeerControl:
             if acknowledge(producer, sender, ack, now_us):
                 self.outbox.feed(producer)
             self.inputs.dispatcher.update_held_up(stream, now_us)
+        for fragment, at_ms in message.checkpoints.items():
+            if (hosted := self._shared(sender, fragment)) is not None:
+                hosted.replica.sender.told(sender, at_ms)
         for stream, offered in message.offers.items():
             self.inputs.on_offer(sender, stream, offered, now_us)
 
@@ -139,12 +147,7 @@ class PeerControl:
         """Note how far a standby lags behind its primary's output."""
         if (hosted := self._shared(sender, fragment)) is None:
             return
-        if hosted.replica.role is not ReplicaRole.STANDBY:
-            hosted.lag.reset()
-            return
-        end_ms = hosted.replica.log.end.watermark_ms
-        allowed_us = round(hosted.assignment.standby_lag_ms * 1000)
-        hosted.lag.observe(watermark_ms, end_ms, now_us, allowed_us)
+        hosted.hear_primary(watermark_ms, now_us)
 
     def _compare(self, sender: str, fragment: str, digest: OutputDigest, now_us: int) -> None:
         """Have a secondary start over if its output differs from the primary's."""
@@ -174,3 +177,5 @@ def _tell_of_replica(draft: _Draft, name: str, replica: Replica) -> None:
     digest = replica.digests.newest(replica.generation)
     if digest is not None:
         draft.digests[name] = digest
+    if replica.role is ReplicaRole.STANDBY and replica.receiver.at_ms is not None:
+        draft.checkpoints[name] = replica.receiver.at_ms

@@ -15,7 +15,7 @@ import pyarrow as pa
 from ha.handover import Handover
 from ha.lag import StandbyLag
 from ha.memory import MemoryBudget
-from ha.messages import Unsubscribe
+from ha.messages import EVERY_TUPLE, Unsubscribe
 from ha.output_log import Producer
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
@@ -43,6 +43,15 @@ kept for its sinks as long as the log's capacity allows, even if they cannot wri
 goes needs no such time, because its successor fetches the state of the peer replica."""
 
 
+BATCHES_LAG_US = 500_000
+"""How much further than twice what its plan says a standby that is sent batches may lag: a busy
+host acknowledges streams in turns."""
+
+EVERYTHING_US = 10_000_000
+"""How long a standby takes every tuple that lagged further than its checkpoints explain: their
+cause is not over soon, such as a sink that keeps nothing."""
+
+
 @dataclass(slots=True)
 class HostedReplica:
     """A replica on this host, with its assignment.
@@ -59,6 +68,8 @@ class HostedReplica:
         What a primary knows of its successor; None while it has none.
     overruled
         The epoch that the store has given to another primary, and the node of that.
+    everything_until_us
+        Until when it takes every tuple, because it has lagged too far.
     told, tellings
         The hosts of the other replicas with the epoch that they were last told, and how often.
     """
@@ -72,6 +83,7 @@ class HostedReplica:
     tellings: int = 0
     handover: Handover | None = None
     overruled: tuple[int, str] | None = None
+    everything_until_us: int = 0
 
     @property
     def peer_replica(self) -> str | None:
@@ -104,6 +116,36 @@ class HostedReplica:
         """Why it has no state, if an error is the reason."""
         return self.failures.problem if self.replica.role is ReplicaRole.WARMING else None
 
+    def batch(self, now_us: int) -> int:
+        """B: in batches of how many tuples it must be sent its input.
+
+        A standby takes every tuple while it feeds somebody whom the primary does not reach.
+        """
+        replica = self.replica
+        if replica.role is not ReplicaRole.STANDBY or now_us < self.everything_until_us:
+            return EVERY_TUPLE
+        if any(subscriber.feed for subscriber in replica.log.subscribers.values()):
+            return EVERY_TUPLE
+        return self.assignment.batch
+
+    def hear_primary(self, watermark_ms: int, now_us: int) -> None:
+        """Note up to where the primary's output is complete: a standby may lag behind it.
+
+        A standby that is sent batches may lag by its checkpoints. If it lags further, it takes
+        every tuple for a while, and is given the time to catch up.
+        """
+        if self.replica.role is not ReplicaRole.STANDBY:
+            self.lag.reset()
+            return
+        end_ms = self.replica.log.end.watermark_ms
+        allowed_us = round(self.assignment.standby_lag_ms * 1000)
+        if self.assignment.batch != EVERY_TUPLE:
+            withheld_us = round(2000 * self.assignment.covered_ms) + BATCHES_LAG_US
+            if self.lag.waits_us(now_us) > withheld_us:
+                self.everything_until_us = now_us + EVERYTHING_US
+            allowed_us += 2 * withheld_us
+        self.lag.observe(watermark_ms, end_ms, now_us, allowed_us)
+
     @property
     def lags_since_us(self) -> int | None:
         """Since when it lags too far to protect its fragment; None if it does not."""
@@ -130,6 +172,8 @@ class ReplicaManager:
         What the host takes of each stream beyond what it has processed.
     input_bytes
         What a standby here may queue of a stream.
+    withholds
+        Whether tuples are kept back from a replica here, or from the secondary of one.
     """
 
     def __init__(
@@ -153,6 +197,7 @@ class ReplicaManager:
         self._generations: Mapping[str, int] = {}
         self._absent_since_us: dict[str, int] = {}
         self._schemas: dict[str, pa.Schema] = {}
+        self.withholds = False
         self._divide_budget()
 
     def demanding(self, subscription: Subscription) -> list[str]:
@@ -165,6 +210,14 @@ class ReplicaManager:
             waits = self.sinks[reader.removeprefix(SINK_PREFIX)].assignment.overflow
             return not self._observes and waits is Overflow.WAIT
         return hosted.replica.role is ReplicaRole.PRIMARY
+
+    def batch(self, subscription: Subscription, now_us: int) -> int:
+        """B of a stream here: the least that its readers need."""
+        replicas = [self.replicas.get(reader) for reader in subscription.readers]
+        return min(
+            (EVERY_TUPLE if each is None else each.batch(now_us) for each in replicas),
+            default=EVERY_TUPLE,
+        )
 
     def held_bytes(self, reader: str, stream: str) -> int:
         """Memory of what a reader here has received of a stream and has yet to process."""
@@ -250,6 +303,7 @@ class ReplicaManager:
         for producer in self.producers():
             readers = assignment.consumers.get(producer.stream, ())
             producer.log.restrict({*readers, self.node})
+            producer.log.is_read = bool(readers)
         self._producers, self._generations = assignment.producers, assignment.generations
         commands += self._subscribe(renewed)
         return commands, set(gone)
@@ -278,6 +332,9 @@ class ReplicaManager:
             subscription.least_generation = self._generations.get(stream, 0)
             left = subscription.use(self._producers.get(stream, ()), renewed)
             yield from _unsubscribe_from(subscription, tuple(left))
+        self.withholds = any(
+            each.assignment.batch != EVERY_TUPLE for each in self.replicas.values()
+        ) or any(each.batch != EVERY_TUPLE for each in self.subscriptions.values())
         self._schemas = dict(self._all_schemas())
         self._divide_budget()
 

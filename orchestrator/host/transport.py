@@ -240,6 +240,7 @@ class Transport:
         if is_data and not _has_room(size, waiting_bytes, self._budget.unheard_bytes):
             self.counters["sends_to_full_queue"] += 1
             return
+        self.counters["link_bytes_sent"] += size
         if outlet.size + size > PART_BYTES:
             self._flush(outlet)
         if size <= PART_BYTES:

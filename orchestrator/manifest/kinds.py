@@ -21,8 +21,10 @@ from orchestrator.records import (
     Estimate,
     Overflow,
     QueryRecord,
+    Scheme,
     Shed,
     SourceSpec,
+    Standby,
     StreamRecord,
 )
 from streams.chunk import stream_schema, type_names
@@ -411,7 +413,17 @@ def _by_fragment(read: Callable[[Field], object]) -> Callable[[Field], dict[str,
     return lambda field: {key.identifier(): read(value) for key, value in field.entries()}
 
 
+def _standby(field: Field) -> Standby:
+    if not field.is_mapping():
+        stated = [scheme.value for scheme in Scheme if scheme is not Scheme.BATCHES]
+        return Standby(scheme=Scheme(field.choice(stated)))
+    with field.section() as section:
+        batch = section.need("batch").count()
+        return Standby(scheme=Scheme.BATCHES, batch=batch) if batch > 1 else Standby()
+
+
 _expectations: Options = {
+    "standby": ("standby", _standby),
     "estimates": ("estimates", _by_fragment(_estimate)),
     "primaries": ("primaries", _by_fragment(_nodes)),
 }

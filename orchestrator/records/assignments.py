@@ -29,6 +29,12 @@ class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
     this leads to; what tasks are merged by."""
     cost_us: float
     """Time per input tuple, as estimated."""
+    batch: int = 1
+    """B of the standby scheme: how many input tuples are sent to a secondary at once."""
+    checkpoint_ms: float = 0.0
+    """Least time between two checkpoints for a secondary that is sent batches."""
+    covered_ms: float = 0.0
+    """How far such a secondary is behind at most, because of what is kept back."""
     further_replicas: tuple[str, ...] = ()
     """Nodes of replicas besides the two, while one of them is being moved."""
 

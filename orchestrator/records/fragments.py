@@ -16,6 +16,12 @@ class Timing(Record, frozen=True, kw_only=True):
     """For the primary, from the arrival of its input."""
     standby_lag_ms: float
     """How far the secondary may lag while the recovery bound is kept."""
+    batch: int = 1
+    """B of the standby scheme: how many tuples of its input the secondary is sent at once."""
+    checkpoint_ms: float = 0.0
+    """Least time between two checkpoints for a secondary that is sent batches."""
+    covered_ms: float = 0.0
+    """How far such a secondary is behind at most, because of what is kept back."""
 
 
 class FragmentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):

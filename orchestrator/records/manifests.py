@@ -113,6 +113,29 @@ class Trial(Record, frozen=True, kw_only=True):
     """… and of each tuple that it takes in."""
 
 
+class Scheme(Enum):
+    """Standby scheme: what secondaries are sent of their input (reliable placement, §3.1)."""
+
+    ACTIVE = "active"
+    """Every tuple, at once."""
+    ADAPTIVE = "adaptive"
+    """What costs least within the recovery bound."""
+    LARGEST = "largest"
+    """Batches of the largest size that keeps the recovery bound: the rule of the paper."""
+    BATCHES = "batches"
+    """Batches of a size that the owner states."""
+    UPSTREAM = "upstream"
+    """Nothing: producers keep it until the secondary takes over (upstream backup)."""
+
+
+class Standby(Record, frozen=True, kw_only=True):
+    """How a query's secondaries are fed."""
+
+    scheme: Scheme = Scheme.ACTIVE
+    batch: int | None = None
+    """Tuples in a batch, if the owner states them."""
+
+
 class QueryRecord(Record, frozen=True, kw_only=True):
     """`/queries/<name>`: a continuous query as its owner wrote it."""
 
@@ -128,6 +151,7 @@ class QueryRecord(Record, frozen=True, kw_only=True):
     recovery_bound_ms: float
     deadlines_ms: dict[str, float] = {}
     """Output stream → its end-to-end deadline."""
+    standby: Standby = Standby()
     overflow: dict[str, Overflow] = {}
     """Output stream → what happens if its sink keeps nothing for long; it waits, if not named."""
     estimates: dict[str, Estimate] = {}

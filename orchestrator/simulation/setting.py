@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
@@ -22,8 +23,10 @@ from orchestrator.records import (
     HostSpec,
     NodeKind,
     QueryRecord,
+    Scheme,
     Shed,
     SourceSpec,
+    Standby,
     StreamRecord,
 )
 from orchestrator.simulation.sensor import Sensor
@@ -244,6 +247,7 @@ def random_setting(seed: int) -> Setting:
         for one in places
     }
     visitor, visiting = _visitor(more, programs, sites)
+    queries = _fed(np.random.default_rng((seed, 9)), queries)
     has_little = np.random.default_rng((seed, 8)).random() < 0.3
     memory_bytes = LITTLE_MEMORY_BYTES if has_little else DEFAULT_MEMORY_BYTES
     return Setting(
@@ -335,6 +339,21 @@ def _visitor(
         recovery_bound_ms=RECOVERY_BOUND_MS,
     )
     return query, visiting
+
+
+def _fed(rng: np.random.Generator, queries: tuple[QueryRecord, ...]) -> tuple[QueryRecord, ...]:
+    """The queries with random standby schemes, Active Standby in half of them."""
+    schemes = [
+        Standby(),
+        Standby(scheme=Scheme.ADAPTIVE),
+        Standby(scheme=Scheme.UPSTREAM),
+        Standby(scheme=Scheme.BATCHES, batch=int(rng.integers(2, 12))),
+    ]
+    chosen = rng.choice(len(schemes), len(queries), p=[0.5, 0.1, 0.2, 0.2])
+    return tuple(
+        msgspec.structs.replace(query, standby=schemes[at])
+        for query, at in zip(queries, chosen.tolist(), strict=True)
+    )
 
 
 def _statement(

@@ -127,6 +127,8 @@ class World:
         Told of the chunks that a source has numbered in a turn.
     on_bad_decision
         Told of an error in a coordinator's round; None: it is raised.
+    watch
+        Told of each message that is sent: from whom, to whom.
     """
 
     def __init__(
@@ -149,6 +151,7 @@ class World:
         self.server = MemoryServer()
         self.hosts: dict[str, SimulatedHost] = {}
         self.trace: list[Traced] = []
+        self.watch: Callable[[str, str, Message], None] | None = None
         self.cluster = cluster
         self.disks = MemorySinks(deliver, lambda: self.now_us)
         self.open_sink = open_sink or self.disks.open
@@ -350,6 +353,8 @@ class World:
 
     def transmit(self, host: SimulatedHost, to: str, message: Message) -> None:
         """Have a message arrive one link delay later, in order, unless the network prevents it."""
+        if self.watch is not None:
+            self.watch(host.spec.node, to, message)
         self._transmit(host, to, encode(message) if self.frames else message)
 
     def transmit_bulk(self, host: SimulatedHost, to: str, snapshot: Snapshot) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from orchestrator.control.dataflow import Dataflow, InvalidQuery
+from orchestrator.control.planning.feeding import fed_timing
 from orchestrator.control.planning.replicas import (
     cheapest_primaries,
     choose_secondaries,
@@ -223,6 +224,7 @@ class Planning:
         found, problem = choose_secondary(task, fragment, prefer)
         lag_ms = standby_lag_ms(task, found, before.timing.sub_deadline_ms)
         timing = msgspec.structs.replace(before.timing, standby_lag_ms=lag_ms)
+        timing = fed_timing(task, fragment, found, timing)
         self.running[fragment] = replace(before, secondary=found.node, timing=timing)
         return found, problem
 
@@ -265,6 +267,7 @@ class Planning:
             ),
             settings=self.settings,
             detection_ms=detection_ms(self.view.settings),
+            ack_interval_ms=self.view.settings.ack_interval_ms,
             relaxed=relaxed,
         )
 
@@ -294,6 +297,16 @@ class Planning:
                 sub_deadline_ms=sub_deadline_ms,
                 standby_lag_ms=lag_ms,
             )
+            if name in standbys:
+                timing = fed_timing(task, name, standbys[name], timing)
+            else:
+                fed = self.running[name].timing
+                timing = msgspec.structs.replace(
+                    timing,
+                    batch=fed.batch,
+                    checkpoint_ms=fed.checkpoint_ms,
+                    covered_ms=fed.covered_ms,
+                )
             self.running[name] = RunningFragment(primary=node, secondary=secondary, timing=timing)
 
     def _figures(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from orchestrator.control.planning.feeding import fed_timing
 from orchestrator.control.planning.planner import Planning
 from orchestrator.control.planning.replicas import standby_lag_ms
 from orchestrator.control.planning.sub_deadlines import (
@@ -188,4 +189,5 @@ def _retime(planning: Planning, name: str, plan: Plan, *, was_kept: bool) -> Non
     )
     lag_ms = standby_lag_ms(task, standby, running.timing.sub_deadline_ms)
     timing = msgspec.structs.replace(running.timing, standby_lag_ms=lag_ms)
+    timing = fed_timing(task, name, standby, timing)
     planning.running[name] = replace(running, timing=timing)

@@ -60,6 +60,8 @@ class QueryTask:
         Loaded with the replicas of all other queries.
     detection_ms
         Longest time until a silent death is noticed.
+    ack_interval_ms
+        Between two acknowledgements.
     relaxed
         Whether deadline and bound are disregarded: for a query that runs, late is better than
         never.
@@ -72,6 +74,7 @@ class QueryTask:
     network: NetworkView
     settings: Settings
     detection_ms: float
+    ack_interval_ms: float = 50.0
     relaxed: bool = False
 
     @property

@@ -303,3 +303,114 @@ def test_asking_again_acknowledges_nothing() -> None:
     assert log.base == Position()
     log.acknowledge(ALICE, log.end)
     assert log.base == log.end
+
+
+def batches_of(batch: int, *timestamp_groups: tuple[int, int]) -> Made:
+    """A producer from which `BOB` is sent batches, and `ALICE` everything."""
+    made = Made(log_of(*timestamp_groups))
+    for node, of in ((ALICE, 1), (BOB, batch)):
+        asked = Subscribe(stream="s", position=Position(), generation=3, batch=of)
+        subscribe(made, node, asked, now_us=0)
+    return made
+
+
+def more(made: Made, timestamp_ms: int, tuples: int) -> None:
+    one = chunk(made.log.end.next_seq, [(timestamp_ms, tuples)])
+    made.log.append(one.rows, one.watermarks_ms, one.ingestion_times_us)
+
+
+def fed(made: Made) -> dict[str, list[int]]:
+    sent: dict[str, list[int]] = {ALICE: [], BOB: []}
+    for node, data in feed_subscribers(made):
+        sent[node] += numbers([data.chunk])
+    return sent
+
+
+def test_output_is_kept_back_until_a_batch_has_gathered() -> None:
+    made = batches_of(4, (10, 2))
+    assert fed(made) == {ALICE: [0, 1], BOB: []}
+    more(made, 20, 1)
+    assert fed(made) == {ALICE: [2], BOB: []}
+    more(made, 30, 2)
+    assert fed(made) == {ALICE: [3, 4], BOB: [0, 1, 2, 3, 4]}
+
+
+def test_what_is_acknowledged_meanwhile_is_never_sent() -> None:
+    made = batches_of(3, (10, 2))
+    acknowledge(made, BOB, replace(ack(made.log.end), batch=3), now_us=1)
+    more(made, 20, 2)
+    assert fed(made)[BOB] == []
+    more(made, 30, 1)
+    assert fed(made)[BOB] == [2, 3, 4]
+
+
+def test_withheld_output_stays_in_the_log() -> None:
+    made = batches_of(100, (10, 2), (20, 2))
+    made.log.acknowledge(ALICE, made.log.end)
+    assert numbers(made.log.chunks()) == [0, 1, 2, 3]
+
+
+def test_a_smaller_batch_sends_what_was_kept_back() -> None:
+    made = batches_of(100, (10, 2))
+    assert fed(made)[BOB] == []
+    acknowledge(made, BOB, ack(Position()), now_us=1)
+    assert fed(made)[BOB] == [0, 1]
+
+
+def test_nothing_is_kept_back_from_who_demands_output() -> None:
+    made = batches_of(100, (10, 2))
+    acknowledge(made, BOB, replace(ack(Position()), demanded=Position(), batch=100), now_us=1)
+    assert fed(made)[BOB] == [0, 1]
+
+
+def test_a_log_that_is_half_full_keeps_nothing_back() -> None:
+    made = batches_of(100, (10, 2))
+    made.log.capacity_bytes = 2 * made.log.size_bytes - 1
+    assert fed(made)[BOB] == [0, 1]
+
+
+def test_output_that_is_kept_back_is_not_offered() -> None:
+    made = batches_of(4, (10, 4), (20, 1))
+    assert fed(made)[BOB] == [0, 1, 2, 3, 4]
+    more(made, 30, 1)
+    offers = [overdue_offer(made, BOB) for _ in range(OVERDUE_AFTER + 1)]
+    # What was sent and is not acknowledged as received was lost.
+    assert offers[-1] == Offer(generation=3, epoch=4, watermark_ms=20, sent=True)
+    acknowledge(made, BOB, replace(ack(Position(), 3), received_ms=20, batch=4), now_us=1)
+    assert overdue_offer(made, BOB) is None
+
+
+def test_a_standby_offers_nothing_to_who_is_sent_batches() -> None:
+    made = batches_of(4, (10, 6))
+    made.feeds_subscribers = False
+    offers = [overdue_offer(made, BOB) for _ in range(2 * OVERDUE_AFTER)]
+    assert offers == [None] * (2 * OVERDUE_AFTER)
+
+
+def test_a_log_that_skips_begins_there() -> None:
+    made = batches_of(1, (10, 2))
+    cut = Position(next_seq=7, watermark_ms=50)
+    made.log.skip_to(cut)
+    made.log.check_invariants()
+    assert (made.log.base, made.log.end, made.log.size_bytes) == (cut, cut, 0)
+    more(made, 60, 1)
+    made.log.rewind()
+    assert fed(made) == {ALICE: [7], BOB: [7]}
+
+
+def test_what_all_have_acknowledged() -> None:
+    log = log_of((10, 2), (20, 1))
+    assert log.acknowledged_by_all is None
+    log.is_read = False
+    assert log.acknowledged_by_all == log.end
+    log.subscribe(ALICE, Position())
+    log.subscribe(BOB, log.end)
+    assert log.acknowledged_by_all == Position()
+
+
+def test_nobody_begins_where_standbys_may_keep_nothing() -> None:
+    log = log_of((10, 2), (20, 1))
+    cut = Position(next_seq=2, watermark_ms=10)
+    log.pass_on(cut)
+    assert log.subscribe(ALICE, None) == cut
+    assert log.subscribe(BOB, Position()) == Position()

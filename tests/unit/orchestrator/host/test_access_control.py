@@ -165,6 +165,7 @@ def test_nothing_in_a_control_message_is_left_unjudged() -> None:
             digests={"f": OutputDigest(generation=1, interval=0, first_seq=0, rows=7)},
             acks=ack(0, 0, epoch=2).acks,
             offers={"s": Offer(generation=1, epoch=1, watermark_ms=50, sent=True)},
+            checkpoints={"f": 50},
         ),
     )
     counted = {kind for kind in host.core.counters if kind.endswith("_refused")}

@@ -1,0 +1,256 @@
+"""Benchmark `standby`: what standby schemes cost on links, and what they cost at recovery.
+
+The product runs in the simulated world: a tree of reliable placement, §5 and a windowed aggregate
+(`bench.standby_workload`) on 100 nodes, once with each scheme. Everything that hosts send each
+other is counted in bytes of its frames; of it, what is sent because of secondaries: data to hosts
+where only secondaries read the stream, and checkpoints. Then the primary of one fragment after the
+other is killed. Recovery is from the kill until output has resumed, as a drill measures it;
+promised is the bound of the query.
+
+`deltas` is the windowed aggregate alone, without its input; its saving is against Active Standby.
+`model` prices the paper's 100 queries on 100 nodes (`bench.placement_workload`), each placed by our
+planner, with the same formulas by which the planner chooses a scheme.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from bench.placement_methods import METHODS
+from bench.placement_workload import BOUND_MS as PAPER_BOUND_MS
+from bench.placement_workload import COST_US, Workload, paper_workload
+from bench.registry import Settings, benchmark
+from bench.standby_workload import BOUND_MS, SUMS, TREE_OUTPUT, workload
+from ha.messages import Checkpoint, Data, Message
+from ha.roles import ReplicaRole
+from orchestrator.drills.measurement import outage, sequence_faults
+from orchestrator.host.wire import encode
+from orchestrator.simulation.scenario import Scenario
+from orchestrator.sinks.delivered import Delivered
+from placement.records import Pairs
+from placement.standby_schemes import NEVER, Fed, Feeding, Input
+
+NODES, QUICK_NODES = 95, 12
+"""Executors, beside four sites of sources and one of the output: 100 hosts."""
+
+SCHEMES = {
+    "as": "active",
+    "sas_5": "{batch: 5}",
+    "sas_20": "{batch: 20}",
+    "sas_50": "{batch: 50}",
+    "asas_largest": "largest",
+    "asas": "adaptive",
+    "upstream": "upstream",
+}
+"""Key → `standby` of the manifest."""
+
+TARGETS = ("selection0", "join0", "joined", "sums")
+SETTLE_S, MEASURED_S = 6.0, 10.0
+
+PAPER_ACK_MS = 200.0
+MODEL_CHECKPOINT_BYTES = 0.0
+"""The paper's acknowledgements cost nothing."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Bytes that hosts send each other, by what they are for.
+
+    Attributes
+    ----------
+    all_bytes
+        Everything.
+    standby_bytes
+        Fragment → what is sent because of its secondary.
+    """
+
+    scenario: Scenario
+    all_bytes: int = 0
+    standby_bytes: Counter[str] = field(default_factory=Counter[str])
+
+    def watch(self, _sender: str, to: str, message: Message) -> None:
+        """Count a message."""
+        size = sum(map(len, encode(message)))
+        self.all_bytes += size
+        match message:
+            case Checkpoint(fragment=fragment):
+                self.standby_bytes[fragment] += size
+            case Data(stream=stream):
+                host = self.scenario.world.hosts.get(to)
+                manager = None if host is None else host.core.replica_manager
+                found = None if manager is None else manager.subscriptions.get(stream)
+                if manager is None or found is None or stream in manager.sinks:
+                    return
+                readers = [manager.replicas[each] for each in found.readers]
+                if all(each.replica.role is not ReplicaRole.PRIMARY for each in readers):
+                    self.standby_bytes[readers[0].assignment.fragment] += size
+            case _:
+                pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One scheme.
+
+    Attributes
+    ----------
+    all_bytes_s, tree_bytes_s, deltas_bytes_s
+        Everything on links; because of the secondaries of the tree, and of the aggregate.
+    recoveries_ms
+        By fragment.
+    """
+
+    all_bytes_s: float
+    tree_bytes_s: float
+    deltas_bytes_s: float
+    recoveries_ms: Mapping[str, float]
+    lost: int
+    repeated: int
+
+
+@benchmark("standby", kinds=("sim", "model"))
+def standby(settings: Settings) -> Mapping[str, float]:
+    """Bytes and recovery of standby schemes: executed in simulation, and by the model."""
+    flat: dict[str, float] = {}
+    kinds = settings.only or ("model", "sim")
+    if "model" in kinds:
+        flat |= modelled(1 if settings.quick else 3)
+    if "sim" in kinds:
+        found: dict[str, Measured] = {}
+        for key, scheme in SCHEMES.items():
+            settings.say(f"simulated: {scheme}")
+            found[key] = simulated(scheme, QUICK_NODES if settings.quick else NODES)
+        flat |= figures(found)
+    return flat
+
+
+def figures(found: Mapping[str, Measured]) -> dict[str, float]:
+    """Flat figures of all schemes, and the savings against Active Standby."""
+    flat: dict[str, float] = {}
+    active = found["as"]
+    for key, one in found.items():
+        recoveries = [ms for name, ms in one.recoveries_ms.items() if name != SUMS]
+        flat |= {
+            f"sim.{key}.bytes_s": one.tree_bytes_s,
+            f"sim.{key}.link_bytes_s": one.all_bytes_s,
+            f"sim.{key}.recovery_ms_mean": float(np.mean(recoveries)),
+            f"sim.{key}.recovery_ms_max": max(recoveries),
+            f"sim.{key}.bound_kept_pct": 100 * float(np.mean(np.array(recoveries) <= BOUND_MS)),
+            f"sim.{key}.lost": one.lost,
+            f"sim.{key}.repeated": one.repeated,
+        }
+    deltas = found["upstream"]
+    flat |= {
+        "sim.deltas.bytes_s": deltas.deltas_bytes_s,
+        "sim.deltas.as_bytes_s": active.deltas_bytes_s,
+        "sim.deltas.saved_pct": 100 * (1 - deltas.deltas_bytes_s / active.deltas_bytes_s),
+        "sim.deltas.recovery_ms_max": deltas.recoveries_ms[SUMS],
+        "sim.deltas.bound_kept_pct": 100.0 * (deltas.recoveries_ms[SUMS] <= BOUND_MS),
+    }
+    return flat
+
+
+def simulated(scheme: str, nodes: int) -> Measured:
+    """Play one scheme: quiet traffic first, then kills."""
+    with tempfile.TemporaryDirectory() as folder:
+        manifests = workload(Path(folder), scheme, nodes, seed=1, emulated=True)
+        scenario = Scenario(manifests, seed=1)
+        scenario.begin()
+        scenario.run_for(SETTLE_S)
+        traffic = Traffic(scenario)
+        scenario.world.watch = traffic.watch
+        scenario.run_for(MEASURED_S)
+        scenario.world.watch = None
+        recoveries_ms: dict[str, float] = {}
+        for target in TARGETS:
+            killed = scenario.drill(target)
+            scenario.run_for(SETTLE_S)
+            output = SUMS if target == SUMS else TREE_OUTPUT
+            recoveries_ms[target] = outage(killed, [_delivered(scenario, output)]).recovery_ms
+        faults = [sequence_faults(_delivered(scenario, each)) for each in (TREE_OUTPUT, SUMS)]
+    by_fragment = traffic.standby_bytes
+    return Measured(
+        all_bytes_s=traffic.all_bytes / MEASURED_S,
+        tree_bytes_s=(by_fragment.total() - by_fragment[SUMS]) / MEASURED_S,
+        deltas_bytes_s=by_fragment[SUMS] / MEASURED_S,
+        recoveries_ms=recoveries_ms,
+        lost=sum(each.lost for each in faults),
+        repeated=sum(each.repeated for each in faults),
+    )
+
+
+def _delivered(scenario: Scenario, stream: str) -> Delivered:
+    kept = scenario.deliveries[stream]
+    return Delivered.from_deliveries(kept, kept[0].chunk.rows.schema)
+
+
+def modelled(networks: int) -> dict[str, float]:
+    """The paper's queries, priced by the formulas of the planner, with free checkpoints."""
+    sums: dict[str, list[float]] = {}
+    for seed in range(networks):
+        load = paper_workload(seed)
+        for method in ("paper", "ours"):
+            pairs = METHODS[method](load, np.random.default_rng(seed))
+            for key, value in _priced(load, pairs).items():
+                sums.setdefault(f"model.{method}_{key}", []).append(value)
+    return {key: float(np.mean(values)) for key, values in sums.items()}
+
+
+def _priced(load: Workload, pairs: Pairs) -> dict[str, float]:
+    """Network usage and recovery of one placement under each scheme."""
+    view = load.view
+    usage: dict[str, float] = {}
+    recoveries: dict[str, list[float]] = {}
+    primaries_usage = 0.0
+    for request in load.requests:
+        graph = request.graph
+        primaries = graph.pinned | {name: pairs[name][0] for name in graph.to_place}
+        for link in graph.links:
+            one_way_ms = view.one_way_ms(primaries[link.source], primaries[link.target])
+            primaries_usage += link.rate_bytes_s * one_way_ms / 1e3
+        for name in graph.to_place:
+            node = pairs[name][1]
+            links = graph.inputs[name]
+            ways_ms = [view.one_way_ms(primaries[link.source], node) for link in links]
+            fed = Fed(
+                inputs=[Input(tuples_s=each.tuples_s, bytes_s=each.rate_bytes_s) for each in links],
+                cost_us=COST_US,
+                detection_ms=0.0,
+                transfer_ms=max(ways_ms),
+                checkpoint_bytes=MODEL_CHECKPOINT_BYTES,
+                changes_bytes_s=0.0,
+                ack_interval_ms=PAPER_ACK_MS,
+                delay_ms=0.0,
+            )
+            schemes = {
+                "as": fed.with_batch(1, 0.0),
+                "asas_largest": fed.largest(PAPER_BOUND_MS),
+                "asas": fed.cheapest(PAPER_BOUND_MS),
+                "upstream": fed.with_batch(NEVER, PAPER_ACK_MS),
+            }
+            share = sum(x.rate_bytes_s * ms for x, ms in zip(links, ways_ms, strict=True)) / 1e3
+            for key, chosen in schemes.items():
+                usage[key] = usage.get(key, 0.0) + share * _sent(chosen, fed)
+                recoveries.setdefault(key, []).append(chosen.recovery_ms)
+    flat: dict[str, float] = {}
+    for key, ms in recoveries.items():
+        found = np.array(ms)
+        flat |= {
+            f"{key}.network_usage": primaries_usage + usage[key],
+            f"{key}.saved_pct": 100 * (usage["as"] - usage[key]) / (primaries_usage + usage["as"]),
+            f"{key}.recovery_ms_mean": float(found.mean()),
+            f"{key}.recovery_ms_max": float(found.max()),
+            f"{key}.bound_kept_pct": 100 * float((found <= PAPER_BOUND_MS + 1e-9).mean()),
+        }
+    return flat
+
+
+def _sent(chosen: Feeding, fed: Fed) -> float:
+    """Share of its input that a secondary is sent."""
+    return chosen.bytes_s / sum(each.bytes_s for each in fed.inputs)

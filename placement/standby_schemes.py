@@ -1,0 +1,223 @@
+"""Standby schemes: how much of its input a secondary is sent, and what that costs at recovery.
+
+Reliable placement, §3.1 and §4.6. Under *Active Standby* (AS) an upstream sends every tuple to
+primary and secondary at once. Under *Semi-Active Standby* (SAS) it keeps them and sends the
+secondary batches of B; a tuple that is covered before its batch is full is trimmed and never sent.
+B = 1 is Active Standby, B = ∞ upstream backup.
+
+A tuple is covered by a checkpoint (`ha.checkpoint`). Cuts are taken every T, and cover d later what
+came before them: consumers have acknowledged the output up to the cut, and the secondary its input.
+Consumers that are secondaries themselves acknowledge when a checkpoint of theirs has covered the
+output, so d and T count once for each of the L fragments from here to the last output. So up to
+λL(T + d) tuples wait. Checkpoints take traffic
+themselves, as does what has changed of the state, and recovery takes a round trip, because the
+secondary has to ask for what was kept back:
+
+    R = detection + K + Q·p              B = 1, Q = 0
+    R = detection + 2K + Σ Q·p           B > 1, Q = min(B − 1, λL(T + d))
+    traffic = sent(B)·DR + c / T + s
+
+*Adaptive* Semi-Active Standby takes the largest B for which R keeps the bound in the paper
+(`largest`). Trimming makes traffic fall and rise with B, so ours takes the B and the T of the least
+traffic among those that keep it (`cheapest`).
+
+=========  ==================  ===================================================
+symbol     name here           meaning
+=========  ==================  ===================================================
+B          batch               tuples that are sent at once
+T          checkpoint_ms       between two checkpoints
+d          delay_ms            from taking a cut until the producers have trimmed
+L          levels              fragments on the longest way to an output, with this one
+L(T + d)   covered_ms          until a tuple is covered, at most
+c          checkpoint_bytes    of one checkpoint on the wire, without state
+s          changes_bytes_s     changes of the state
+λ          tuples_s            rate of an input
+p          cost_us             processing time of a tuple
+R, R'      recovery_ms, bound  recovery time and its bound
+=========  ==================  ===================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+NEVER = 2**53 - 1
+"""The B of upstream backup: larger than any number of tuples."""
+
+INTERVALS = tuple(2**k for k in range(7))
+"""T as multiples of the acknowledgement interval, from which ours chooses."""
+
+SPARE = 0.9
+"""Share of the recovery bound that a chosen scheme may take: rates and costs are estimates."""
+
+HYSTERESIS = 0.2
+"""Another scheme must save this share of the traffic of the one that runs."""
+
+
+def sent_share(tuples_s: float, covered_ms: float, batch: int) -> float:
+    """Share of a stream that a secondary is sent in batches, in [0, 1].
+
+    Each covering trims what lies unsent, so of n tuples between two of them ⌊n/B⌋ batches go out.
+    Where the expected n is no whole number, some intervals have ⌊n⌋ tuples and the others one more.
+
+    Parameters
+    ----------
+    tuples_s
+        The stream's rate.
+    covered_ms
+        Between two coverings, > 0.
+    batch
+        B ≥ 1.
+    """
+    expected = tuples_s * covered_ms / 1e3
+    if batch == 1 or expected == 0:
+        return 1.0
+    fewer = math.floor(expected)
+    often = expected - fewer
+    batches = (1 - often) * (fewer // batch) + often * ((fewer + 1) // batch)
+    return batches * batch / expected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """One input of a secondary.
+
+    Attributes
+    ----------
+    tuples_s, bytes_s
+        Its rate.
+    is_free
+        Whether the stream flows to the secondary's node anyway, because somebody else there needs
+        every tuple: links carry a stream once.
+    """
+
+    tuples_s: float
+    bytes_s: float
+    is_free: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feeding:
+    """How a secondary is fed, and what that means.
+
+    Attributes
+    ----------
+    batch
+        B; 1 is Active Standby.
+    checkpoint_ms, covered_ms
+        T and L(T + d); 0 under Active Standby.
+    bytes_s
+        Traffic to the secondary.
+    recovery_ms
+        R.
+    """
+
+    batch: int
+    checkpoint_ms: float
+    covered_ms: float
+    bytes_s: float
+    recovery_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fed:
+    """A secondary whose feeding is to be chosen.
+
+    Attributes
+    ----------
+    inputs
+        Its inputs.
+    cost_us
+        p.
+    detection_ms, transfer_ms
+        Until the primary's death is noticed, and K.
+    checkpoint_bytes, changes_bytes_s
+        c and s.
+    ack_interval_ms
+        Between two acknowledgements: the least T.
+    delay_ms, levels
+        d and L.
+    """
+
+    inputs: Sequence[Input]
+    cost_us: float
+    detection_ms: float
+    transfer_ms: float
+    checkpoint_bytes: float
+    changes_bytes_s: float
+    ack_interval_ms: float
+    delay_ms: float
+    levels: int = 1
+
+    def covered_ms(self, checkpoint_ms: float) -> float:
+        """How long a tuple waits until it is covered, at most."""
+        return self.levels * (checkpoint_ms + self.delay_ms)
+
+    def with_batch(self, batch: int, checkpoint_ms: float) -> Feeding:
+        """What feeding in batches of B means."""
+        paid = [each for each in self.inputs if not each.is_free]
+        if batch == 1 or not paid:
+            return Feeding(
+                batch=1,
+                checkpoint_ms=0.0,
+                covered_ms=0.0,
+                bytes_s=sum(each.bytes_s for each in paid),
+                recovery_ms=self.detection_ms + self.transfer_ms,
+            )
+        covered_ms = self.covered_ms(checkpoint_ms)
+        kept = sum(min(batch - 1.0, each.tuples_s * covered_ms / 1e3) for each in paid)
+        sent = sum(each.bytes_s * sent_share(each.tuples_s, covered_ms, batch) for each in paid)
+        return Feeding(
+            batch=batch,
+            checkpoint_ms=checkpoint_ms,
+            covered_ms=covered_ms,
+            bytes_s=sent + self.checkpoint_bytes * 1e3 / checkpoint_ms + self.changes_bytes_s,
+            recovery_ms=self.detection_ms + 2 * self.transfer_ms + kept * self.cost_us / 1e3,
+        )
+
+    def largest(self, bound_ms: float) -> Feeding:
+        """The largest B that keeps the bound, with checkpoints as often as there are acks.
+
+        B is no greater than what nothing is ever sent with; beyond it is upstream backup.
+        """
+        t_ms = self.ack_interval_ms
+        if self.with_batch(NEVER, t_ms).recovery_ms <= bound_ms:
+            return self.with_batch(NEVER, t_ms)
+        low, high = 1, 2
+        while self.with_batch(high, t_ms).recovery_ms <= bound_ms:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            keeps = self.with_batch(middle, t_ms).recovery_ms <= bound_ms
+            low, high = (middle, high) if keeps else (low, middle)
+        return self.with_batch(low, t_ms)
+
+    def cheapest(self, bound_ms: float, running: Feeding | None = None) -> Feeding:
+        """The B and T of the least traffic that keep the bound.
+
+        Parameters
+        ----------
+        running
+            What runs. It is kept unless it breaks the bound, or another saves `HYSTERESIS`.
+        """
+        active = self.with_batch(1, 0.0)
+        choices = [active]
+        for multiple in INTERVALS:
+            t_ms = multiple * self.ack_interval_ms
+            choices += [self.with_batch(b, t_ms) for b in (NEVER, *self._batches(t_ms))]
+        legal = [each for each in choices if each.recovery_ms <= SPARE * bound_ms] or [active]
+        best = min(legal, key=lambda each: (each.bytes_s, each.recovery_ms))
+        if running is None:
+            return best
+        now = self.with_batch(running.batch, running.checkpoint_ms)
+        keeps = now.recovery_ms <= bound_ms
+        return now if keeps and best.bytes_s > (1 - HYSTERESIS) * now.bytes_s else best
+
+    def _batches(self, checkpoint_ms: float) -> list[int]:
+        """Sizes between which traffic falls: just beyond n/k for a few k."""
+        fastest = max((each.tuples_s for each in self.inputs if not each.is_free), default=0.0)
+        waiting = fastest * self.covered_ms(checkpoint_ms) / 1e3
+        sizes = {math.floor(waiting / k) + 1 for k in range(1, 9)}
+        return sorted(size for size in sizes if size > 1)

@@ -1,0 +1,190 @@
+"""A standby that is sent batches: it follows checkpoints, and asks for everything when it must."""
+
+from dataclasses import replace
+
+import msgspec
+
+from ha.messages import (
+    EVERY_TUPLE,
+    NEVER,
+    Checkpoint,
+    Control,
+    Data,
+    Snapshot,
+    SnapshotRequest,
+    Subscribe,
+)
+from ha.roles import ReplicaRole
+from orchestrator.host.events import PeerLost
+from orchestrator.host.replica_manager import BATCHES_LAG_US
+from orchestrator.records import FragmentAssignment
+from streams.chunk import Position
+from tests.driven_host import Driven, ack, assigned, assignment_of, data, sent_numbers, subscribed
+from tests.streams_of_numbers import chunk, numbers
+
+
+def batches(role: str, peer_replica: str) -> FragmentAssignment:
+    made = assigned(role, peer_replica=peer_replica)
+    return msgspec.structs.replace(made, batch=NEVER, checkpoint_ms=50.0, covered_ms=100.0)
+
+
+def primary() -> Driven:
+    made = Driven("one")
+    made.assign(assignment_of(batches("primary", "two")))
+    made.hear("site", subscribed())
+    made.hear("exit", Subscribe(stream="f", position=None, generation=None))
+    return made
+
+
+def pair() -> tuple[Driven, Driven]:
+    """A primary, and its standby."""
+    one, two = primary(), Driven("two")
+    two.assign(assignment_of(batches("secondary", "one")))
+    two.hear("site", subscribed())
+    one.commands.clear()
+    one.hear("two", SnapshotRequest(fragment="f"))
+    (snapshot,) = one.sent_to("two", Snapshot)
+    two.hear("one", snapshot)
+    two.wait(60, hearing="one")
+    two.commands.clear()
+    one.commands.clear()
+    return one, two
+
+
+def evaluated(one: Driven, part: int = 0, tuples: int = 5) -> None:
+    """The primary evaluates some input, which its standby is not sent."""
+    one.hear("site", data(chunk(part, [(10 * (part + 1), tuples)])))
+    one.work()
+
+
+def checkpoint(one: Driven, watermark_ms: int, next_seq: int) -> Checkpoint:
+    """The checkpoint that the primary sends once the sink has acknowledged its output."""
+    one.wait(60, hearing="two")
+    one.hear("exit", ack(watermark_ms, next_seq))
+    one.take(Checkpoint)
+    one.wait(60, hearing="two")
+    (found,) = one.sent_to("two", Checkpoint)
+    return found
+
+
+def test_a_standby_subscribes_for_batches_once_it_is_warm() -> None:
+    _, two = pair()
+    two.wait(60, hearing="one")
+    told = [each for each in two.sent_to("site", Control) if each.acks]
+    assert told[-1].acks["s"].batch == NEVER
+
+
+def test_a_primary_subscribes_for_every_tuple() -> None:
+    one, _ = pair()
+    one.wait(60, hearing="two")
+    told = [each for each in one.sent_to("site", Control) if each.acks]
+    assert told[-1].acks["s"].batch == EVERY_TUPLE
+
+
+def test_a_checkpoint_waits_until_the_output_is_acknowledged() -> None:
+    one, _ = pair()
+    evaluated(one)
+    one.commands.clear()
+    one.wait(500, hearing="two")
+    assert one.take(Checkpoint) == []
+
+
+def test_a_standby_goes_on_from_the_checkpoint_and_acknowledges_it() -> None:
+    one, two = pair()
+    evaluated(one)
+    two.hear("one", checkpoint(one, 10, 3))
+    replica = two.core.replica_manager.replicas["f"].replica
+    assert replica.log.end == Position(next_seq=3, watermark_ms=10)
+    assert replica.processed() == {"s": Position(next_seq=5, watermark_ms=10)}
+    two.commands.clear()
+    two.wait(60, hearing="one")
+    acks = [each.acks["s"] for each in two.sent_to("site", Control) if each.acks]
+    assert acks[-1].position == Position(next_seq=5, watermark_ms=10)
+
+
+def test_takeover_asks_for_what_was_kept_back_at_once() -> None:
+    one, two = pair()
+    evaluated(one)
+    two.hear("one", checkpoint(one, 10, 3))
+    two.commands.clear()
+    two.handle(PeerLost(node="one"))
+    assert two.role is ReplicaRole.PRIMARY
+    (asked,) = two.sent_to("site", Subscribe)
+    assert asked.batch == EVERY_TUPLE
+    assert asked.position == Position(next_seq=5, watermark_ms=10)
+    two.hear("exit", ack(10, 3))
+    two.hear("site", data(chunk(5, [(20, 2)])))
+    two.work()
+    assert sent_numbers(two) == [5, 6]
+
+
+def test_a_checkpoint_of_what_the_standby_has_itself_changes_nothing() -> None:
+    one, two = pair()
+    evaluated(one)
+    two.hear("site", data(chunk(0, [(10, 5), (20, 2)])))
+    two.work()
+    before = two.core.replica_manager.replicas["f"].replica.log.end
+    two.hear("one", checkpoint(one, 10, 3))
+    after = two.core.replica_manager.replicas["f"].replica.log
+    assert after.end == before
+    assert numbers(after.chunks()) == [2, 3, 4, 5, 6]
+
+
+def test_input_beyond_the_checkpoint_is_kept() -> None:
+    one, two = pair()
+    evaluated(one)
+    found = checkpoint(one, 10, 3)
+    # All of it has arrived, and is not evaluated yet.
+    two.hear("site", data(chunk(0, [(10, 5), (20, 2)])))
+    two.hear("one", found)
+    two.work()
+    replica = two.core.replica_manager.replicas["f"].replica
+    assert replica.log.base == Position(next_seq=3, watermark_ms=10)
+    assert numbers(replica.log.chunks()) == [5, 6]
+
+
+def test_a_broken_checkpoint_is_counted_and_changes_nothing() -> None:
+    one, two = pair()
+    evaluated(one)
+    found = checkpoint(one, 10, 3)
+    for damaged in (replace(found, state=(b"\xff",)), replace(found, base_ms=3)):
+        two.hear("one", damaged)
+    assert two.core.counters["checkpoints_broken"] == 2
+    assert two.core.replica_manager.replicas["f"].replica.log.end == Position()
+
+
+def test_a_checkpoint_of_another_generation_is_none() -> None:
+    one, two = pair()
+    evaluated(one)
+    two.hear("one", replace(checkpoint(one, 10, 3), generation=2, epoch=2))
+    assert two.core.replica_manager.replicas["f"].replica.log.end == Position()
+
+
+def test_a_standby_that_lags_takes_every_tuple() -> None:
+    _, two = pair()
+    two.hear("one", Control(watermarks_ms={"f": 50}))
+    two.wait(201 + BATCHES_LAG_US / 1000, hearing="one")
+    two.commands.clear()
+    two.hear("one", Control(watermarks_ms={"f": 60}))
+    two.wait(60, hearing="one")
+    (asked,) = two.sent_to("site", Subscribe)
+    assert asked.batch == EVERY_TUPLE
+    assert two.core.replica_manager.replicas["f"].lags_since_us is None
+
+
+def test_a_standby_that_feeds_somebody_takes_every_tuple() -> None:
+    _, two = pair()
+    two.hear("exit", Subscribe(stream="f", position=Position(), generation=1, feed=True))
+    two.commands.clear()
+    two.wait(60, hearing="one")
+    (asked,) = two.sent_to("site", Subscribe)
+    assert asked.batch == EVERY_TUPLE
+
+
+def test_no_data_for_a_standby_in_batches() -> None:
+    """A producer that is primary keeps output back from the standby of its consumer."""
+    one = primary()
+    one.hear("two", Subscribe(stream="f", position=None, generation=None, batch=4))
+    one.commands.clear()
+    evaluated(one)
+    assert one.sent_to("two", Data) == []
