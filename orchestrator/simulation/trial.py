@@ -616,7 +616,8 @@ class Trial:
             return False
         view = read_view(self.store)
         hosts = [self.world.hosts[node] for node in self._nodes]
-        known = {found.record.incarnation for found in view.nodes.values()}
+        # A leader has seen each process: it knows who reads what, and others know it.
+        known = {found.record.incarnation for found in view.assignments.values()}
         return (
             all(host.runs and host.incarnation in known for host in hosts)
             and len(view.fragments) == len(self.observed.running)
