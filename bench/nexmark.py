@@ -190,7 +190,7 @@ def answer(name: str, folder: Path) -> pa.Table:
             f"* EXCLUDE (timestamp) FROM '{folder / stream}.parquet'"
         )
     sql = (FOLDER / f"{name}.sql").read_text(encoding="utf-8")
-    return connection.execute(sql).to_arrow_table()
+    return connection.sql(sql).to_arrow_table()
 
 
 def compare(ours: pa.Table, theirs: pa.Table) -> None:

@@ -23,6 +23,7 @@ import pyarrow as pa
 from streams.chunk import Chunk, ChunkError, Position, stream_schema
 from streams.incremental import Incremental
 from streams.input_queue import InputQueue
+from streams.lookup_join import LookupJoin
 from streams.newest import Newest
 from streams.panes.evaluation import Panes
 from streams.program import Evaluation, Program
@@ -96,7 +97,9 @@ class FragmentEngine:
         """The queue of the only input, if there is but one, as often."""
         self._evaluation = self._new_evaluation()
 
-    def _new_evaluation(self) -> Incremental | Newest | Panes | Vectorised | WindowJoin:
+    def _new_evaluation(
+        self,
+    ) -> Incremental | LookupJoin | Newest | Panes | Vectorised | WindowJoin:
         match self._program.evaluation:
             case Evaluation.STATELESS:
                 return Vectorised(self._program, self.schema)
@@ -106,6 +109,8 @@ class FragmentEngine:
                 return Newest(self._program, self.schema)
             case Evaluation.JOIN:
                 return WindowJoin(self._program, self.schema)
+            case Evaluation.LOOKUP:
+                return LookupJoin(self._program, self.schema)
             case Evaluation.STEPWISE:
                 return Incremental(self._program, self.schema)
 

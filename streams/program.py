@@ -33,6 +33,8 @@ class Evaluation(Enum):
     """Newest rows of each key, many timestamps in one pass of compiled kernels."""
     JOIN = "join"
     """Pairs of equal keys of two windows that tumble together, many windows in one pass."""
+    LOOKUP = "lookup"
+    """Tuples that are looked up in a relation that grows, many timestamps in one pass."""
     STEPWISE = "stepwise"
     """By the changes of relations: any program."""
 
@@ -204,7 +206,9 @@ class Program:
             return Evaluation.PANES
         if self._has_newest:
             return Evaluation.NEWEST
-        return Evaluation.JOIN if self.equal_keys else Evaluation.STEPWISE
+        if not self.equal_keys:
+            return Evaluation.STEPWISE
+        return Evaluation.LOOKUP if self._has_lookup else Evaluation.JOIN
 
     @property
     def _has_newest(self) -> bool:
@@ -226,7 +230,10 @@ class Program:
 
     @property
     def equal_keys(self) -> tuple[tuple[Typed, Typed], ...]:
-        """What must be equal in a join of two windows that tumble together; empty for others.
+        """What must be equal in a join that finds pairs by keys; empty for other programs.
+
+        These are joins of two windows that tumble together, and of a growing relation with tuples
+        that are looked up in it.
 
         Pairs of expressions over the columns of the first and of the second source, each over the
         columns that the program reads of its stream.
@@ -237,14 +244,21 @@ class Program:
         if len(select.sources) != 2 or select.group is not None:
             return ()
         spans = {window.tumbling for window in self.windows}
-        if len(spans) != 1 or None in spans:
+        if (len(spans) != 1 or None in spans) and not self._has_lookup:
             return ()
         found = (_equal_keys(condition, self._left_width) for condition in select.conjuncts)
         return tuple(keys for keys in found if keys is not None)
 
     @property
+    def _has_lookup(self) -> bool:
+        """Whether the first source holds all tuples so far, and the second those of now."""
+        first, second = (self.windows[one.window] for one in self.selects[0].sources)
+        grows = first.rows is None and first.range_ms is None
+        return grows and second.tumbling == (1, 0)
+
+    @property
     def other_conjuncts(self) -> tuple[Typed, ...]:
-        """The conditions on both sources of such a join that its keys leave."""
+        """The conditions on both sources that these keys leave."""
         (select,) = self.selects
         return tuple(
             condition

@@ -16,14 +16,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streams.chunk import stream_schema
-from streams.expressions import Evaluator, Field, Typed, evaluator, holds
+from streams.expressions import Evaluator, Typed, evaluator
+from streams.key_pairs import NOTHING, Pairs, Side, room_for
 from streams.panes import kernels
-from streams.panes.arrays import Codes
-from streams.panes.keys import Keys, every, key_column
-from streams.program import Program, SourcePlan
+from streams.panes.keys import Keys
+from streams.program import Program
 from streams.state import (
     Pieces,
     SnapshotError,
@@ -34,16 +33,8 @@ from streams.state import (
     row_slices,
     write_frame,
 )
-from streams.vector import Frame, Positions, RowsAt, Vector, from_arrow, to_arrow
-from streams.vectorised import BatchColumns
-from topology.arrays import BoolArray, IntArray
-
-MOST_PAIRS = 1 << 20
-"""Most pairs that are looked at at once. It bounds the memory of a pass."""
-
-FEW_PAIRS = 1024
-
-_nothing = -1
+from streams.vector import Frame, from_arrow, to_arrow
+from topology.arrays import IntArray
 
 
 class WindowJoin:
@@ -60,12 +51,11 @@ class WindowJoin:
         self._waiting = {stream: _Waiting(program, stream) for stream in program.inputs}
         keys = zip(*program.equal_keys, strict=True)
         self._sides = [
-            _Side(program, source, of_side)
+            Side(program, source, of_side)
             for source, of_side in zip(select.sources, keys, strict=True)
         ]
         self._key_kinds = [left.kind for left, _ in program.equal_keys]
         self._conditions = tuple(map(evaluator, program.other_conjuncts))
-        self._width = self._sides[0].width
         self._outputs: list[tuple[Typed, Evaluator]] = [
             (output, evaluator(output)) for output in select.outputs
         ]
@@ -99,7 +89,8 @@ class WindowJoin:
             return
         keys = Keys(self._key_kinds)
         columns = [
-            side.columns(batch) for side, batch in zip(self._sides, (left, right), strict=True)
+            side.columns(batch, range(1, side.width + 1))
+            for side, batch in zip(self._sides, (left, right), strict=True)
         ]
         codes = [
             side.codes(keys, of_side, batch.num_rows)
@@ -107,19 +98,19 @@ class WindowJoin:
         ]
         these = kernels.current()
         heads, following, first = (
-            np.full(length, _nothing, dtype=np.int32)
+            np.full(length, NOTHING, dtype=np.int32)
             for length in (keys.count, left.num_rows, right.num_rows)
         )
         these.chain_rows(codes[0], *parts[:2], codes[1], *parts[2:], heads, following, first)
-        room = min(MOST_PAIRS, max(4 * right.num_rows, FEW_PAIRS))
+        room = room_for(right.num_rows)
         row, other = 0, int(first[0])
         while row < right.num_rows:
             places = [np.empty(room, dtype=np.int64) for _ in range(2)]
             count, row, other = these.fill_pairs(first, following, row, other, *places)
             if count:
                 of_left, of_right = (each[:count] for each in places)
-                rows = _Pairs(columns, (of_left, of_right), self._width)
-                made = self._rows(rows, ends_ms[1])
+                rows = Pairs(columns, (of_left, of_right), self._sides[0].width)
+                made = rows.selected(self._conditions, self._outputs, ends_ms[1], self._schema)
                 if made is not None:
                     yield made
 
@@ -128,92 +119,10 @@ class WindowJoin:
         times_ms: IntArray = batch.column(0).to_numpy(zero_copy_only=False)
         return times_ms + (self._offset_ms - times_ms) % self._length_ms
 
-    def _rows(self, rows: _Pairs, ends_ms: IntArray) -> pa.RecordBatch | None:
-        """Those pairs for which all conditions hold, as rows of the output."""
-        for condition in self._conditions:
-            (kept,) = holds(condition, rows, (rows.length,)).nonzero()
-            if len(kept) < rows.length:
-                rows = rows.take(kept)
-            if not rows.length:
-                return None
-        arrays = [pa.array(ends_ms[rows.places[1]], pa.int64())]
-        for output, evaluate in self._outputs:
-            if isinstance(output, Field) and output.kind == "string":
-                arrays.append(rows.arrow(output.index))
-            else:
-                arrays.append(to_arrow(evaluate(rows).filled_to(rows.length), output.kind))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
         """The operators that have state, by name."""
         for number, waiting in enumerate(self._waiting.values()):
             yield f"waiting-{number}", waiting
-
-
-class _Side:
-    """One source of the join."""
-
-    def __init__(self, program: Program, plan: SourcePlan, keys: tuple[Typed, ...]) -> None:
-        self.stream = program.windows[plan.window].stream
-        self._kinds = program.read_kinds(self.stream)
-        self._keys = keys
-        self._condition = None if plan.condition is None else evaluator(plan.condition)
-        self.width = len(self._kinds)
-
-    def columns(self, batch: pa.RecordBatch) -> BatchColumns:
-        """The columns that the program reads."""
-        return BatchColumns(batch, range(1, self.width + 1), self._kinds)
-
-    def codes(self, coder: Keys, columns: BatchColumns, length: int) -> Codes:
-        """The keys of tuples; -1 for those that match none: NULL equals nothing."""
-        wanted = every
-        if self._condition is not None:
-            wanted = np.ascontiguousarray(holds(self._condition, columns, (length,)))
-        keys = [key_column(key, columns, length) for key in self._keys]
-        codes = coder.encode(keys, length, wanted)
-        for key in keys:
-            known = _known(key, length)
-            if known is not None:
-                codes[~known] = _nothing
-        return codes
-
-
-def _known(key: Vector | pa.Array, length: int) -> BoolArray | None:
-    """Which keys are not NULL; None for all."""
-    if isinstance(key, Vector):
-        return key.filled_to(length).valid
-    return key.is_valid().to_numpy(zero_copy_only=False) if key.null_count else None
-
-
-class _Pairs:
-    """Pairs of rows side by side. A column is taken when it is read."""
-
-    def __init__(
-        self,
-        columns: list[BatchColumns],
-        places: tuple[Positions, Positions],
-        width: int,
-    ) -> None:
-        self._columns = columns
-        self._width = width
-        self._sides = [RowsAt(*side) for side in zip(columns, places, strict=True)]
-        self.places = places
-        self.length = len(places[0])
-
-    def __getitem__(self, index: int, /) -> Vector:
-        side = 0 if index < self._width else 1
-        return self._sides[side][index - side * self._width]
-
-    def arrow(self, index: int) -> pa.Array:
-        """A column as Arrow holds it."""
-        side = 0 if index < self._width else 1
-        column = self._columns[side].arrow(index - side * self._width)
-        return pc.call_function("array_take", [column, pa.array(self.places[side])])
-
-    def take(self, kept: Positions) -> _Pairs:
-        """Some of the pairs."""
-        left, right = (places[kept] for places in self.places)
-        return _Pairs(self._columns, (left, right), self._width)
 
 
 class _Waiting:

@@ -43,6 +43,8 @@ _SHIFT = np.uint64(32)
 newest_rows = compiled_rows.newest_rows
 chain_rows = compiled_rows.chain_rows
 fill_pairs = compiled_rows.fill_pairs
+link_rows = compiled_rows.link_rows
+fill_pairs_until = compiled_rows.fill_pairs_until
 
 
 @njit([types.uint64(_read_bytes, types.uint64)], cache=True, inline="always")

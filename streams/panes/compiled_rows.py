@@ -121,3 +121,43 @@ def fill_pairs(
         if row < len(first):
             other = first[row]
     return count, row, -1
+
+
+@njit([types.void(_codes, _int, _codes, _codes, _codes)], cache=True, nogil=True)
+def link_rows(codes: Codes, begin: int, heads: Codes, tails: Codes, following: Codes) -> None:
+    """Link each row to the next one with its key."""
+    for place in range(len(codes)):
+        code = codes[place]
+        row = begin + place
+        if heads[code] < 0:
+            heads[code] = row
+        else:
+            following[tails[code]] = row
+        tails[code] = row
+
+
+@njit([_three(_codes, _codes, _ints, _read_ints, _int, _int, _ints, _ints)], cache=True, nogil=True)
+def fill_pairs_until(
+    first: Codes,
+    following: Codes,
+    entered_ms: IntArray,
+    at_ms: IntArray,
+    row: int,
+    other: int,
+    left: IntArray,
+    right: IntArray,
+) -> tuple[int, int, int]:
+    """Write pairs down whose row of the left has come."""
+    count = 0
+    while row < len(first):
+        while other >= 0 and entered_ms[other] <= at_ms[row]:
+            if count == len(left):
+                return count, row, other
+            left[count] = other
+            right[count] = row
+            count += 1
+            other = following[other]
+        row += 1
+        if row < len(first):
+            other = first[row]
+    return count, row, -1

@@ -35,6 +35,8 @@ _WORD = 0xFFFFFFFFFFFFFFFF
 newest_rows = reference_rows.newest_rows
 chain_rows = reference_rows.chain_rows
 fill_pairs = reference_rows.fill_pairs
+link_rows = reference_rows.link_rows
+fill_pairs_until = reference_rows.fill_pairs_until
 
 
 def code_ints(

@@ -149,3 +149,58 @@ def fill_pairs(
         if row < len(first):
             other = int(first[row])
     return count, row, -1
+
+
+def link_rows(codes: Codes, begin: int, heads: Codes, tails: Codes, following: Codes) -> None:
+    """Link each row to the next one with its key.
+
+    Parameters
+    ----------
+    codes
+        The keys of rows that come after all others.
+    begin
+        The first of these rows.
+    heads, tails
+        Key → its first and its last row; -1 for none.
+    following
+        Row → the next one with its key; -1 for none.
+    """
+    for row, code in enumerate(codes.tolist(), begin):
+        if heads[code] < 0:
+            heads[code] = row
+        else:
+            following[tails[code]] = row
+        tails[code] = row
+
+
+def fill_pairs_until(
+    first: Codes,
+    following: Codes,
+    entered_ms: IntArray,
+    at_ms: IntArray,
+    row: int,
+    other: int,
+    left: IntArray,
+    right: IntArray,
+) -> tuple[int, int, int]:
+    """As `fill_pairs`, but for rows of the left that have come until the right's timestamp.
+
+    Parameters
+    ----------
+    entered_ms
+        Row of the left → when it came; never falls along `following`.
+    at_ms
+        Row of the right → its timestamp.
+    """
+    count = 0
+    while row < len(first):
+        while other >= 0 and entered_ms[other] <= at_ms[row]:
+            if count == len(left):
+                return count, row, other
+            left[count], right[count] = other, row
+            count += 1
+            other = int(following[other])
+        row += 1
+        if row < len(first):
+            other = int(first[row])
+    return count, row, -1

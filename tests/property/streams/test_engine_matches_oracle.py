@@ -104,6 +104,10 @@ shapes |= {
         "t [RANGE 3 MILLISECONDS SLIDE 3 MILLISECONDS OFFSET 1 MILLISECONDS] "
         "WHERE s.k = t.k AND s.x < t.i AND s.b)"
     ),
+    "lookup": (
+        "RSTREAM(SELECT s.k AS k, s.i AS i, t.x AS x FROM s [UNBOUNDED], t [NOW] "
+        "WHERE s.k = t.k AND s.x < t.i)"
+    ),
     "join of a sliding window": (
         "ISTREAM(SELECT s.k AS k, t.i AS j FROM s [RANGE 3 MILLISECONDS SLIDE 3 MILLISECONDS], "
         "t [ROWS 2] WHERE s.i = t.i)"
