@@ -19,8 +19,9 @@ from orchestrator.folders import path_part
 from orchestrator.host.events import SourceEmitted
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import SourceContext, SourceDriver
-from orchestrator.sources.ingestion import Ingestion, JournaledInput
+from orchestrator.sources.ingestion import Ingestion
 from orchestrator.sources.journal import Journal
+from orchestrator.sources.live_input import JournaledInput
 from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
 from orchestrator.sources.replay import OpenReplay, Recording, Replay

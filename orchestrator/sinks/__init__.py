@@ -24,6 +24,7 @@ _registry = Registry(
     {
         DEFAULT.driver: "orchestrator.sinks.archive:Archive",
         "http": "orchestrator.sinks.http:HttpResults",
+        "kafka": "orchestrator.sinks.kafka:KafkaTopic",
     },
 )
 register = _registry.register

@@ -19,6 +19,7 @@ _registry = Registry(
     {
         "folder": "orchestrator.sources.folder:Folder",
         "http": "orchestrator.sources.http:Http",
+        "kafka": "orchestrator.sources.kafka:Kafka",
         "replay": "orchestrator.sources.replay:Replay",
         "tcp": "orchestrator.sources.tcp:Tcp",
     },

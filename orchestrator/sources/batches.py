@@ -30,7 +30,8 @@ from pyarrow import ipc
 
 from orchestrator.drivers import DriverError
 from orchestrator.folders import path_part, private_folder
-from orchestrator.sources.ingestion import Full, LiveInput, Taken
+from orchestrator.sources.ingestion import Full, Taken
+from orchestrator.sources.live_input import LiveInput
 from topology.arrays import IntArray
 
 PIECE_ROWS = 65_536

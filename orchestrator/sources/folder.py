@@ -24,8 +24,8 @@ from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import OpenSource, SourceContext
 from orchestrator.sources.files import read_file
 from orchestrator.sources.formats import RowForm, Unreadable
-from orchestrator.sources.ingestion import LiveInput
 from orchestrator.sources.live import LiveSource
+from orchestrator.sources.live_input import LiveInput
 
 PIECE_ROWS = 65_536
 """Rows that enter at once."""

@@ -28,8 +28,9 @@ from orchestrator.records import SourceAssignment
 from orchestrator.sources.batches import MOST_NUMBER, Batches, Missing, TooLarge
 from orchestrator.sources.driver import OpenSource, SourceContext
 from orchestrator.sources.formats import Format, RowForm, Unreadable, parse
-from orchestrator.sources.ingestion import Full, LiveInput, Taken
+from orchestrator.sources.ingestion import Full, Taken
 from orchestrator.sources.live import LiveSource
+from orchestrator.sources.live_input import LiveInput
 from streams.bounds import MAX_NUMBER, Name
 
 BATCHES = "batches"

@@ -15,8 +15,9 @@ from orchestrator.manifest.units import duration_ms, memory_bytes
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import SourceContext, SourceDriver
 from orchestrator.sources.formats import ARRIVAL, ISO, UNITS_MS, RowForm
-from orchestrator.sources.ingestion import Ingestion, JournaledInput, LiveInput
+from orchestrator.sources.ingestion import Ingestion
 from orchestrator.sources.journal import Journal
+from orchestrator.sources.live_input import JournaledInput, LiveInput
 from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
 from streams.chunk import TIMESTAMP, stream_schema
@@ -81,7 +82,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
     @classmethod
     def given(cls, section: Section) -> dict[str, Any]:
         """Those options that a manifest gives, by attribute."""
-        given = section.given({**cls.own_options, **_options})
+        given = section.given({**_options, **cls.own_options})
         timestamp = given.pop("timestamp", {})
         return {**timestamp, **given}
 
@@ -105,6 +106,11 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         """Whoever sends waits."""
         return True
 
+    @property
+    def by_arrival(self) -> bool:
+        """Whether the timestamp of a tuple is when it arrived."""
+        return self.time_column is None
+
     def form(self, assignment: SourceAssignment) -> RowForm:
         """The rows that a stream takes."""
         return RowForm(
@@ -123,7 +129,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         """
         schema = stream_schema(assignment.columns)
         time = EventTime(
-            by_arrival=self.time_column is None,
+            by_arrival=self.by_arrival,
             slack_ms=self.slack_ms,
             idle_after_ms=self.idle_after_ms,
             max_ahead_ms=self.max_ahead_ms,

@@ -24,8 +24,8 @@ from orchestrator.manifest.document import Field, Options, Section
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import OpenSource, SourceContext
 from orchestrator.sources.formats import Format, RowForm, salvage
-from orchestrator.sources.ingestion import LiveInput
 from orchestrator.sources.live import LiveSource
+from orchestrator.sources.live_input import LiveInput
 
 READ_BYTES = 2**18
 """What is read of a connection at once."""

@@ -1,4 +1,4 @@
-"""The commands of `examples/http` and `examples/spark`, as written but for the port, which is free.
+"""The commands of the examples of HTTP, Spark and Kafka, as written but for ports and brokers.
 
 Then a client sends while its site is killed. Where there is no `curl`, a program of the tests does
 the same requests.
@@ -25,6 +25,7 @@ from orchestrator.deploy.embedded.java import Java
 from orchestrator.deploy.embedded.ports import free_port
 from orchestrator.store.protocol import NODES
 from tests.conftest import PATIENCE_S, WaitUntil
+from tests.mock_kafka import MockKafka
 
 pytestmark = [
     pytest.mark.spark,
@@ -35,9 +36,12 @@ pytestmark = [
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "examples" / "http" / "README.md").read_text(encoding="utf-8")
-SPARK_PAGE = (ROOT / "examples" / "spark" / "README.md").read_text(encoding="utf-8")
+OTHER_PAGES = [
+    (ROOT / "examples" / name / "README.md").read_text(encoding="utf-8")
+    for name in ("spark", "kafka")
+]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PORT = "8642"
+PORT, BROKERS = "8642", "localhost:9092"
 TRIALS = 3
 BATCHES = 150
 
@@ -66,7 +70,8 @@ class Shell:
         self._root = root
         self._port = str(free_port())
         self.address = f"http://127.0.0.1:{self._port}"
-        for name in ("http", "spark"):
+        self._kafka = MockKafka()
+        for name in ("http", "spark", "kafka"):
             shutil.copytree(ROOT / "examples" / name, root / "examples" / name)
         for file in root.rglob("*.yaml"):
             file.write_text(self._here(file.read_text(encoding="utf-8")), encoding="utf-8")
@@ -83,6 +88,7 @@ class Shell:
             "PATH": os.pathsep.join(folders),
             "VIVACE_HOME": str(home),
             "VIVACE_ADDRESS": self.address,
+            "BROKERS": self._kafka.brokers,
             "PYSPARK_SUBMIT_ARGS": "--master local[2] --conf spark.ui.enabled=false pyspark-shell",
         }
         self._environment.pop("VIVACE_CLUSTER", None)
@@ -100,19 +106,18 @@ class Shell:
         assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def patiently(self, command: str) -> None:
+    def patiently(self, command: str) -> str:
         """Run a command; again if Spark gave up its own Python processes, after ten seconds."""
         for _ in range(TRIALS):
             try:
-                self(command)
-                return
+                return self(command)
             except AssertionError as error:
                 if "Python worker failed to connect back" not in str(error):
                     raise
         raise AssertionError(f"{command}: this machine is too busy for Spark")
 
     def _here(self, text: str) -> str:
-        return text.replace(PORT, self._port)
+        return text.replace(PORT, self._port).replace(BROKERS, self._kafka.brokers)
 
 
 @pytest.fixture
@@ -134,13 +139,15 @@ def test_the_pages_as_written_and_a_site_that_is_killed(
     for command, shown in steps:
         said = shell(command)
         assert not shown or said == shown, command
-    # The cluster of the other page is the same.
-    for command, _ in commands(SPARK_PAGE)[:-1]:
+    # The cluster of the other pages is the same.
+    for command, shown in [step for page in OTHER_PAGES for step in commands(page)[:-1]]:
         if (command, "") not in steps:
-            shell.patiently(command)
+            said = shell.patiently(command)
+            assert not shown or said == shown, command
     kill_the_site_while_a_client_sends(shell, wait_until)
     streams = json.loads(shell("vivace status --json"))["streams"]
     addresses = {stream["stream"]: stream["input"]["address"] for stream in streams}
+    assert addresses.pop("trades").endswith(" trades")
     assert addresses == {name: f"{shell.address}/streams/{name}" for name in ("readings", "rates")}
     shell("vivace down")
 

@@ -15,7 +15,7 @@ import pytest
 
 import vivace
 from orchestrator.sources.http import Http
-from orchestrator.sources.ingestion import LiveInput
+from orchestrator.sources.live_input import LiveInput
 from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
 from tests.integration.orchestrator.sources.test_http import TOKEN, Site, entered
 from vivace import stream as module

@@ -16,8 +16,8 @@ from orchestrator.sources import batches as module
 from orchestrator.sources.batches import Batches
 from orchestrator.sources.formats import RowForm
 from orchestrator.sources.http import Http
-from orchestrator.sources.ingestion import LiveInput
 from orchestrator.sources.live import Durable
+from orchestrator.sources.live_input import LiveInput
 from tests.integration.orchestrator.sources.test_http import Site, entered
 
 COLUMNS = {"number": "int", "name": "string"}

@@ -12,7 +12,7 @@ from orchestrator.records import SourceAssignment, SourceSpec
 from orchestrator.sources import folder as driver
 from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.folder import Folder
-from orchestrator.sources.ingestion import JournaledInput
+from orchestrator.sources.live_input import JournaledInput
 from streams.chunk import NO_WATERMARK
 from tests.conftest import WaitUntil
 

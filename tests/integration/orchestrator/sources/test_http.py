@@ -21,7 +21,7 @@ from orchestrator.drivers import DriverError
 from orchestrator.records import SourceAssignment, SourceSpec
 from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.http import Http
-from orchestrator.sources.ingestion import LiveInput
+from orchestrator.sources.live_input import LiveInput
 
 TOKEN = "a-token-that-nobody-guesses"
 NOW_US = 1_700_000_000_000_000

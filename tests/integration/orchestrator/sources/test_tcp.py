@@ -15,7 +15,7 @@ from orchestrator.listening import Endpoint
 from orchestrator.records import SourceAssignment, SourceSpec
 from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.formats import Format
-from orchestrator.sources.ingestion import JournaledInput, LiveInput
+from orchestrator.sources.live_input import JournaledInput, LiveInput
 from orchestrator.sources.tcp import MOST_LINE_BYTES, Tcp
 from streams.chunk import NO_WATERMARK
 from tests.conftest import WaitUntil

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from orchestrator.listening import Endpoint
 from orchestrator.sources.formats import ISO
 from orchestrator.sources.http import Http
-from orchestrator.sources.ingestion import LiveInput
+from orchestrator.sources.live_input import LiveInput
 from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
 from tests.integration.orchestrator.sources.test_http import Site
 from vivace.spark import VivaceDataSource

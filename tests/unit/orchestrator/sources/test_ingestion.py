@@ -11,8 +11,9 @@ import pytest
 
 from orchestrator.drivers import DriverError
 from orchestrator.host.events import SourceEmitted
-from orchestrator.sources.ingestion import Full, Ingestion, JournaledInput, Push, Taken
+from orchestrator.sources.ingestion import Full, Ingestion, Push, Taken
 from orchestrator.sources.journal import Journal
+from orchestrator.sources.live_input import JournaledInput
 from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
 from streams.chunk import NO_WATERMARK, Chunk, Position, stream_schema

@@ -1,0 +1,304 @@
+"""The source driver `kafka`: a topic, whose partitions become one stream.
+
+A thread reads all partitions; nobody else needs to read for this site, so there is no consumer
+group. Offsets are kept with the tuples, in the site's journal, and never committed to the brokers:
+a site that is killed goes on after the last message that its journal has. Partitions are merged by
+(timestamp, partition, offset); see `orchestrator.sources.partitions`.
+
+A partition that is far ahead of others is paused until they follow. While consumers do not follow,
+the thread waits, and librdkafka fetches no more than `queued.max.messages.kbytes`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from orchestrator.drivers import DriverError
+from orchestrator.kafka import REACH_S, Topic, come, library, read_topic, settings_of
+from orchestrator.manifest.document import Field, Options, Section
+from orchestrator.records import SourceAssignment
+from orchestrator.sources.driver import OpenSource, SourceContext
+from orchestrator.sources.formats import Format, RowForm, Unreadable, parse
+from orchestrator.sources.live import LiveSource, read_timestamp
+from orchestrator.sources.live_input import LiveInput
+from orchestrator.sources.partitions import PartitionMerge
+from topology.arrays import IntArray
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+MESSAGE = "message"
+"""The timestamp of a tuple is that of its message."""
+
+MESSAGES_AT_ONCE = 10_000
+
+WAITS_S = 0.1
+"""How long the thread waits for messages until it looks whether partitions have become idle."""
+
+AHEAD_BYTES = 8 * 2**20
+"""What one partition may hold while it waits for others."""
+
+FETCHED_KB = 16_384
+"""What librdkafka may hold."""
+
+
+class Kafka(LiveSource, frozen=True, kw_only=True):
+    """Messages of a topic, a row each.
+
+    Attributes
+    ----------
+    source
+        The topic.
+    format
+        `json` or `csv`.
+    message_time
+        Whether the timestamp is the message's.
+    earliest
+        Whether a stream that begins takes what the topic has; else, only what comes.
+    """
+
+    source: Topic
+    format: Format = Format.JSON
+    message_time: bool = False
+    earliest: bool = True
+
+    own_options: ClassVar[Options] = {
+        "format": (
+            "format",
+            lambda field: Format(field.choice([Format.JSON.value, Format.CSV.value])),
+        ),
+        "timestamp": ("timestamp", lambda field: _timestamp(field)),
+        "earliest": (
+            "startingOffsets",
+            lambda field: field.choice(["earliest", "latest"]) == "earliest",
+        ),
+    }
+
+    @classmethod
+    def read(cls, section: Section) -> Self:
+        """The manifest's `from: {kafka: …}`."""
+        topic = read_topic(section)
+        given = cls.given(section)
+        return cls(source=topic, **given)
+
+    @property
+    def by_arrival(self) -> bool:
+        """Whether neither a column nor the message has the timestamp."""
+        return super().by_arrival and not self.message_time
+
+    def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSource:
+        """Begin to read; brokers are spoken to by the reader's thread alone."""
+        library()
+        opened = self.input(assignment, context)
+        opened.address = f"{self.source.brokers} {self.source.name}"
+        reader = Reader(self, self.form(assignment), opened, context)
+        opened.on_close(reader.close)
+        opened.start()
+        reader.start()
+        return opened
+
+
+class Reader:
+    """Reads the partitions of one topic on a thread of its own."""
+
+    def __init__(
+        self, options: Kafka, form: RowForm, opened: LiveInput, context: SourceContext
+    ) -> None:
+        self._options = options
+        self._form = form
+        self._input = opened
+        self._clock_us = context.clock_us
+        idle_after_ms = options.idle_after_ms
+        self._merge = PartitionMerge(
+            form.schema,
+            waits=not options.by_arrival,
+            idle_after_us=None if idle_after_ms is None else idle_after_ms * 1000,
+        )
+        self._paused: set[int] = set()
+        self._ends = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"kafka {options.source.name}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End after what is being read."""
+        self._ends.set()
+
+    def _run(self) -> None:
+        consumer: Consumer | None = None
+        try:
+            consumer = self._consumer()
+            self._assign(consumer)
+            while not self._ends.is_set():
+                self._gather(come(consumer, MESSAGES_AT_ONCE, WAITS_S))
+                while (merged := self._merge.take(self._clock_us())) is not None:
+                    marks = [(_name(p), offset) for p, offset in merged.marks.items()]
+                    self._input.push(merged.rows, marks=marks)
+                self._pause(consumer)
+        except Exception as error:  # noqa: BLE001  Whatever it is, the host opens the source again.
+            if not self._ends.is_set():
+                self._input.fail(_told(error))
+        finally:
+            if consumer is not None:
+                consumer.close()
+
+    def _consumer(self) -> Consumer:
+        kafka = library()
+        return kafka.Consumer(
+            settings_of(
+                self._options.source,
+                group_id=f"vivace {self._input.stream}",
+                enable_auto_commit=False,
+                enable_auto_offset_store=False,
+                auto_offset_reset="error",
+                enable_partition_eof=True,
+                queued_max_messages_kbytes=FETCHED_KB,
+                max_poll_interval_ms=86_400_000,
+            )
+        )
+
+    def _assign(self, consumer: Consumer) -> None:
+        """Continue each partition where the journal is, or begin it."""
+        kafka = library()
+        topic = self._options.source.name
+        known = consumer.list_topics(topic, timeout=REACH_S).topics[topic]
+        if known.error is not None or not known.partitions:
+            raise DriverError(f"topic {topic}: {known.error or 'it has no partitions'}")
+        marks = {p: self._input.last(_name(p)) for p in sorted(known.partitions)}
+        # Once a stream has begun, it takes in all of a partition that is added.
+        earliest = self._options.earliest or any(mark is not None for mark in marks.values())
+        begins: dict[int, int] = {}
+        for partition, mark in marks.items():
+            low, high = consumer.get_watermark_offsets(
+                kafka.TopicPartition(topic, partition), timeout=REACH_S
+            )
+            if mark is None:
+                mark = low if earliest else high
+                self._input.push(self._nothing(), marks=[(_name(partition), mark)])
+            elif mark < low:
+                raise DriverError(
+                    f"topic {topic}: partition {partition} begins at offset {low}, and {mark} is "
+                    "needed: it is no longer retained. Delete the stream and apply it again"
+                )
+            begins[partition] = mark
+            self._merge.begin(partition, self._clock_us())
+        consumer.assign([kafka.TopicPartition(topic, p, begin) for p, begin in begins.items()])
+
+    def _gather(self, messages: Sequence[Message]) -> None:
+        """Parse what has come, partition by partition."""
+        kafka = library()
+        found: dict[int, list[Message]] = defaultdict(list)
+        ended: list[int] = []
+        for message in messages:
+            error, partition = message.error(), message.partition()
+            if error is None:
+                found[partition or 0].append(message)
+            elif error.code() == kafka.KafkaError._PARTITION_EOF:
+                ended.append(partition or 0)
+            elif not _passes(error):
+                raise DriverError(f"topic {self._options.source.name}: {error.str()}")
+        now_us = self._clock_us()
+        ahead_ms = self._options.max_ahead_ms
+        for partition, own in found.items():
+            rows, offsets = self._rows(own)
+            last = own[-1].offset()
+            assert last is not None
+            self._merge.add(
+                partition,
+                rows,
+                offsets,
+                last + 1,
+                now_us,
+                most_ms=None if ahead_ms is None else now_us // 1000 + ahead_ms,
+            )
+        for partition in ended:
+            self._merge.at_end(partition)
+
+    def _rows(self, messages: Sequence[Message]) -> tuple[pa.RecordBatch, IntArray]:
+        """The rows in messages of one partition, with their offsets."""
+        try:
+            return self._parsed(messages)
+        except Unreadable:
+            pass
+        batches: list[pa.RecordBatch] = [self._nothing()]
+        offsets: list[IntArray] = [np.empty(0, dtype=np.int64)]
+        for message in messages:
+            try:
+                rows, own = self._parsed([message])
+            except Unreadable as error:
+                self._input.rejections.malformed(_value(message), str(error))
+                continue
+            batches.append(rows)
+            offsets.append(own)
+        return pa.concat_batches(batches), np.concatenate(offsets)
+
+    def _parsed(self, messages: Sequence[Message]) -> tuple[pa.RecordBatch, IntArray]:
+        values = [_value(message) for message in messages]
+        if any(not value or b"\n" in value for value in values):
+            raise Unreadable("a message is one line, and not empty")
+        rows = parse(self._form, self._options.format, b"\n".join(values), header=False)
+        if rows.num_rows != len(messages):
+            raise Unreadable("a message is one row")
+        if self._options.message_time:
+            stamps = np.array([message.timestamp()[1] for message in messages], dtype=np.int64)
+            columns = [pa.array(stamps), *rows.columns[1:]]
+            rows = pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+        return rows, np.array([message.offset() for message in messages], dtype=np.int64)
+
+    def _pause(self, consumer: Consumer) -> None:
+        """Pause partitions that are far ahead of others, until those have followed."""
+        kafka = library()
+        topic = self._options.source.name
+        for partition in {p.partition for p in consumer.assignment()}:
+            ahead = self._merge.held_bytes(partition) > AHEAD_BYTES
+            place = [kafka.TopicPartition(topic, partition)]
+            if ahead and partition not in self._paused:
+                consumer.pause(place)
+                self._paused.add(partition)
+            elif not ahead and partition in self._paused:
+                consumer.resume(place)
+                self._paused.discard(partition)
+
+    def _nothing(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([], schema=self._form.schema)
+
+
+def _name(partition: int) -> str:
+    """A partition as the journal knows it; its number is the offset to continue with."""
+    return f"partition {partition}"
+
+
+def _value(message: Message) -> bytes:
+    value = message.value()
+    return value.encode() if isinstance(value, str) else value or b""
+
+
+def _passes(error: Any) -> bool:
+    """Whether librdkafka tries again by itself, such as while a broker is away."""
+    kafka = library()
+    away = (kafka.KafkaError._TRANSPORT, kafka.KafkaError._ALL_BROKERS_DOWN)
+    return not error.fatal() and (error.retriable() or error.code() in away)
+
+
+def _told(error: Exception) -> Exception:
+    kafka = library()
+    if isinstance(error, kafka.KafkaException):
+        return DriverError(f"Kafka: {error.args[0].str()}")
+    return error
+
+
+def _timestamp(field: Field) -> Mapping[str, object]:
+    """The field `timestamp`: the message, a column and its format, or the arrival."""
+    if not field.is_mapping() and field.node.value == MESSAGE:
+        return {"message_time": True}
+    return read_timestamp(field)

@@ -1,0 +1,183 @@
+"""Partitions of a topic become one stream, ordered by (timestamp, partition, offset).
+
+A reader may be far ahead in one partition and behind in another. If it took tuples as they come, a
+backlog would be late. So each partition's tuples wait until all others have come as far: up to the
+least of the partitions' newest timestamps (a watermark per partition). A partition that has been
+read to its end, and has had nothing new for `idle_after`, is not waited for.
+
+Within a partition, tuples keep their order. One that is older than its predecessor waits for that
+one; one that lies too far ahead of the clock waits for nothing, and holds nothing up.
+
+This is plain code without clock or thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from streams.chunk import NO_WATERMARK
+from topology.arrays import IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """Tuples of all partitions, in order.
+
+    Attributes
+    ----------
+    marks
+        Partition → the offset to continue with once these tuples are taken in.
+    """
+
+    rows: pa.RecordBatch
+    marks: dict[int, int]
+
+
+@dataclass(slots=True)
+class _Bunch:
+    rows: pa.RecordBatch
+    keys: IntArray
+    offsets: IntArray
+    next_offset: int
+
+
+@dataclass(slots=True)
+class _Partition:
+    newest: int = NO_WATERMARK
+    at_end: bool = False
+    moved_us: int = 0
+    held_bytes: int = 0
+    waiting: deque[_Bunch] = field(default_factory=deque[_Bunch])
+
+
+class PartitionMerge:
+    """The tuples of a topic's partitions that wait for each other.
+
+    Parameters
+    ----------
+    schema
+        The stream's.
+    waits
+        Whether partitions wait for each other; not if time goes by arrival.
+    idle_after_us
+        Silence after which a partition that is read to its end is not waited for; None: never.
+    """
+
+    def __init__(self, schema: pa.Schema, *, waits: bool, idle_after_us: int | None) -> None:
+        self._schema = schema
+        self._waits = waits
+        self._idle_after_us = idle_after_us
+        self._partitions: dict[int, _Partition] = {}
+
+    def begin(self, partition: int, now_us: int) -> None:
+        """Wait for a partition."""
+        self._partitions[partition] = _Partition(moved_us=now_us)
+
+    def add(
+        self,
+        partition: int,
+        rows: pa.RecordBatch,
+        offsets: IntArray,
+        next_offset: int,
+        now_us: int,
+        *,
+        most_ms: int | None = None,
+    ) -> None:
+        """Take what was read next.
+
+        Parameters
+        ----------
+        offsets
+            Of the rows.
+        next_offset
+            Of what follows; some before it may have held no row.
+        most_ms
+            Later timestamps lie too far ahead.
+        """
+        each = self._partitions[partition]
+        stamps: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
+        if most_ms is not None:
+            stamps = np.where(stamps > most_ms, NO_WATERMARK, stamps)
+        keys = np.maximum.accumulate(np.append(each.newest, stamps))[1:]
+        if len(keys):
+            each.newest = int(keys[-1])
+        each.waiting.append(_Bunch(rows, keys, offsets, next_offset))
+        each.held_bytes += rows.nbytes
+        each.at_end, each.moved_us = False, now_us
+
+    def at_end(self, partition: int) -> None:
+        """Note that a partition has nothing more for now."""
+        self._partitions[partition].at_end = True
+
+    def held_bytes(self, partition: int) -> int:
+        """What waits of a partition."""
+        return self._partitions[partition].held_bytes
+
+    def take(self, now_us: int) -> Merged | None:
+        """Tuples that need not wait any more, or the places after what held none; None: nothing."""
+        frontier = self._frontier(now_us)
+        found: list[tuple[int, pa.RecordBatch, IntArray]] = []
+        marks: dict[int, int] = {}
+        for number, each in sorted(self._partitions.items()):
+            for rows, offsets, mark in _released(each, frontier):
+                marks[number] = mark
+                if rows.num_rows:
+                    found.append((number, rows, offsets))
+        if not marks:
+            return None
+        return Merged(rows=self._ordered(found), marks=marks)
+
+    def _frontier(self, now_us: int) -> int | None:
+        """Keys below it are released; None: all are."""
+        if not self._waits:
+            return None
+        waited = [each.newest for each in self._partitions.values() if not self._idle(each, now_us)]
+        return min(waited, default=None)
+
+    def _idle(self, each: _Partition, now_us: int) -> bool:
+        if self._idle_after_us is None or not each.at_end:
+            return False
+        return now_us - each.moved_us >= self._idle_after_us
+
+    def _ordered(self, found: list[tuple[int, pa.RecordBatch, IntArray]]) -> pa.RecordBatch:
+        if not found:
+            return pa.RecordBatch.from_pylist([], schema=self._schema)
+        rows = pa.concat_batches([rows for _, rows, _ in found])
+        stamps: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
+        partitions = np.repeat([number for number, _, _ in found], [len(o) for _, _, o in found])
+        offsets = np.concatenate([offsets for _, _, offsets in found])
+        order = np.lexsort((offsets, partitions, stamps))
+        return rows.take(pa.array(order))
+
+
+def _released(
+    each: _Partition, frontier: int | None
+) -> Iterable[tuple[pa.RecordBatch, IntArray, int]]:
+    """What a partition gives up: rows, their offsets, and the offset after them."""
+    while each.waiting:
+        bunch = each.waiting[0]
+        count = len(bunch.keys)
+        if frontier is not None:
+            count = int(np.searchsorted(bunch.keys, frontier, side="left"))
+        if count == len(bunch.keys):
+            each.waiting.popleft()
+            each.held_bytes -= bunch.rows.nbytes
+            yield bunch.rows, bunch.offsets, bunch.next_offset
+            continue
+        if count:
+            each.held_bytes -= bunch.rows.nbytes
+            rest = _Bunch(
+                bunch.rows.slice(count),
+                bunch.keys[count:],
+                bunch.offsets[count:],
+                bunch.next_offset,
+            )
+            each.waiting[0] = rest
+            each.held_bytes += rest.rows.nbytes
+            yield bunch.rows.slice(0, count), bunch.offsets[:count], int(bunch.offsets[count])
+        return

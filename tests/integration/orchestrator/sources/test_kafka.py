@@ -1,0 +1,242 @@
+"""A topic of librdkafka's mock cluster as a stream: each message once, in one order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.drivers import DriverError
+from orchestrator.errors import InvalidInput
+from orchestrator.kafka import Topic
+from orchestrator.manifest.document import documents
+from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.sources import kafka as module
+from orchestrator.sources import read
+from orchestrator.sources.driver import SourceContext
+from orchestrator.sources.formats import Format
+from orchestrator.sources.kafka import Kafka
+from orchestrator.sources.live_input import LiveInput
+from tests.mock_kafka import PARTITIONS, PATIENCE_S, MockKafka
+
+NOW_US = 1_700_000_000_000_000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> MockKafka:
+    return MockKafka()
+
+
+class Site:
+    """Opens the source as a host would; `kill` and open again is a restart."""
+
+    def __init__(self, folder: Path, brokers: str, topic: str) -> None:
+        self._folder = folder
+        self.options = Kafka(
+            source=Topic(brokers=brokers, name=topic),
+            time_column="at",
+            time_format="ms",
+            max_ahead_ms=None,
+            idle_after_ms=100,
+        )
+        self.now_us = NOW_US
+        self._opened: LiveInput | None = None
+
+    def open(self) -> LiveInput:
+        assigned = SourceAssignment(
+            stream="north",
+            columns={"number": "int"},
+            source=SourceSpec(driver="kafka", resumable=True, waits=True),
+            start_at_us=None,
+        )
+        # A clock that each look moves on.
+        opened = self.options.open(
+            assigned, SourceContext(folder=self._folder, clock_us=self._tick)
+        )
+        assert isinstance(opened, LiveInput)
+        self._opened = opened
+        return opened
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def _tick(self) -> int:
+        self.now_us += 20_000
+        return self.now_us
+
+
+@pytest.fixture
+def site(tmp_path: Path, cluster: MockKafka, request: pytest.FixtureRequest) -> Iterator[Site]:
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    cluster.create(name)
+    made = Site(tmp_path / "site", cluster.brokers, name)
+    yield made
+    made.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def entered(source: LiveInput, count: int) -> list[int]:
+    found: list[int] = []
+
+    def has() -> bool:
+        while (emitted := source.emit(0, 2**60)) is not None:
+            found.extend(emitted.rows.column("number").to_pylist())
+        return len(found) >= count
+
+    until(has)
+    return found
+
+
+def taken_in(source: LiveInput) -> int:
+    return source._ingestion.end.next_seq  # pyright: ignore[reportPrivateUsage]
+
+
+def message(number: int) -> bytes:
+    """The timestamps are far apart: the clock, which advances idle streams, does not reach them."""
+    return msgspec.json.encode({"at": 100_000 * number, "number": number})
+
+
+def test_a_backlog_of_several_partitions_enters_in_order(cluster: MockKafka, site: Site) -> None:
+    topic = site.options.source.name
+    for partition in range(PARTITIONS):
+        cluster.send(topic, partition, [message(n) for n in range(partition, 400, PARTITIONS)])
+    source = site.open()
+    assert entered(source, 400) == list(range(400))
+    assert source.status.late == 0
+
+
+def test_a_site_that_restarts_goes_on_after_the_last_message(
+    cluster: MockKafka, site: Site
+) -> None:
+    topic = site.options.source.name
+    found: list[int] = []
+    for round in range(3):
+        for n in range(100):
+            cluster.send(topic, n % PARTITIONS, [message(100 * round + n)])
+        source = site.open()
+        until(
+            lambda source=source, round=round: source._ingestion.end.next_seq >= 100 * (round + 1)
+        )  # pyright: ignore[reportPrivateUsage]
+        site.close()
+    source = site.open()
+    found = entered(source, 300)
+    assert found == list(range(300))
+    assert source.status.late == 0
+
+
+def test_what_cannot_be_read_is_counted_and_passed(cluster: MockKafka, site: Site) -> None:
+    topic = site.options.source.name
+    cluster.send(topic, 0, [message(1), b"{", b"", message(2), message(3) + b"\n" + message(4)])
+    cluster.send(topic, 0, [message(5)])
+    source = site.open()
+    assert entered(source, 3) == [1, 2, 5]
+    assert source.status.malformed == 3
+    site.close()
+    cluster.send(topic, 0, [message(6)])
+    again = site.open()
+    assert entered(again, 4) == [1, 2, 5, 6]
+    assert again.status.malformed == 0
+
+
+def test_time_may_be_the_messages_and_lines_csv(cluster: MockKafka, site: Site) -> None:
+    topic = site.options.source.name
+    site.options = msgspec.structs.replace(
+        site.options, time_column=None, message_time=True, format=Format.CSV
+    )
+    cluster.send(topic, 1, [b"7"], stamp_ms=20_000_000)
+    cluster.send(topic, 0, [b"8"], stamp_ms=10_000_000)
+    source = site.open()
+    assert entered(source, 2) == [8, 7]
+
+
+def test_a_stream_may_begin_with_what_comes_next(cluster: MockKafka, site: Site) -> None:
+    topic = site.options.source.name
+    site.options = msgspec.structs.replace(site.options, earliest=False)
+    cluster.send(topic, 0, [message(1)])
+    source = site.open()
+    until(lambda: source.last(f"partition {PARTITIONS - 1}") is not None)
+    assert source.last("partition 0") == 1
+    cluster.send(topic, 0, [message(2)])
+    cluster.send(topic, 2, [message(3)])
+    assert entered(source, 2) == [2, 3]
+
+
+def test_an_offset_that_is_gone_is_said(
+    cluster: MockKafka, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = site.options.source.name
+    cluster.send(topic, 0, [message(1)])
+    source = site.open()
+    entered(source, 1)
+    site.close()
+    with monkeypatch.context() as patch:
+        # The mock cluster retains everything: the journal is made to know less than it does.
+        patch.setattr(LiveInput, "last", _less)
+        source = site.open()
+        until(lambda: source._error is not None)  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(DriverError, match="partition 0 begins at offset 0, and -1 is needed"):
+        source.emit(0, 2**60)
+
+
+def test_a_partition_far_ahead_is_paused(
+    cluster: MockKafka, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AHEAD_BYTES", 1000)
+    monkeypatch.setattr(module, "MESSAGES_AT_ONCE", 10)
+    topic = site.options.source.name
+    site.options = msgspec.structs.replace(site.options, idle_after_ms=None)
+    cluster.send(topic, 0, [message(n) for n in range(1000)])
+    source = site.open()
+    until(lambda: (source.last("partition 0") or 0) == 0 and _paused(source))
+    for partition in range(1, PARTITIONS):
+        cluster.send(topic, partition, [message(10_000 + partition)])
+    # The newest timestamp of a partition stays open, and so does the newest one of the stream.
+    assert entered(source, 998) == list(range(998))
+
+
+def _less(_: LiveInput, name: str) -> int:
+    return -1
+
+
+def _paused(source: LiveInput) -> bool:
+    (end,) = source._on_close  # pyright: ignore[reportPrivateUsage]
+    return bool(end.__self__._paused)  # pyright: ignore
+
+
+def test_a_topic_that_cannot_be_reached_is_said(site: Site, tmp_path: Path) -> None:
+    properties = tmp_path / "client.properties"
+    properties.write_text("# a comment\nno.such.setting = 1\n")
+    broken = Topic(brokers="127.0.0.1:1", name="x", properties_file=str(properties))
+    site.options = msgspec.structs.replace(site.options, source=broken)
+    source = site.open()
+    until(lambda: source._error is not None)  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(DriverError, match=r"no\.such\.setting"):
+        source.emit(0, 0)
+
+
+def test_manifests(tmp_path: Path) -> None:
+    file = tmp_path / "stream.yaml"
+
+    def source(text: str) -> object:
+        file.write_text(text)
+        return read(documents(file)[0]).options
+
+    found = source("kafka: {brokers: 'a:1', topic: t, timestamp: message, format: csv}")
+    assert isinstance(found, dict)
+    assert found["source"] == {"brokers": "a:1", "name": "t", "properties_file": None}
+    assert (found["message_time"], found["format"], found["earliest"]) == (True, "csv", True)
+    with pytest.raises(InvalidInput, match="topic"):
+        source("kafka: {brokers: 'a:1'}")
+    with pytest.raises(InvalidInput, match="startingOffsets"):
+        source("kafka: {brokers: 'a:1', topic: t, startingOffsets: first}")
