@@ -120,14 +120,11 @@ def test_a_site_that_restarts_goes_on_after_the_last_message(
     cluster: MockKafka, site: Site
 ) -> None:
     topic = site.options.source.name
-    found: list[int] = []
     for round in range(3):
         for n in range(100):
             cluster.send(topic, n % PARTITIONS, [message(100 * round + n)])
         source = site.open()
-        until(
-            lambda source=source, round=round: source._ingestion.end.next_seq >= 100 * (round + 1)
-        )  # pyright: ignore[reportPrivateUsage]
+        until(lambda source=source, count=100 * (round + 1): taken_in(source) >= count)
         site.close()
     source = site.open()
     found = entered(source, 300)
