@@ -46,7 +46,7 @@ class Push:
     client, number
         Who has sent it, and its number among the client's batches; no client: it cannot be told
         from another one that is equal.
-    marks
+    places
         Names → numbers that the journal is to remember with it as those of clients.
     """
 
@@ -55,7 +55,7 @@ class Push:
     client: str = ""
     number: int = 0
     size_bytes: int = 0
-    marks: Sequence[tuple[str, int]] = ()
+    places: Sequence[tuple[str, int]] = ()
     outcome: Taken | None = None
     error: Exception | None = None
     done: threading.Event = field(default_factory=threading.Event)
@@ -145,7 +145,7 @@ class Ingestion:
                     continue
                 here.add(key)
                 clients.append(key)
-            clients += push.marks
+            clients += push.places
             rows, refused = self._orderer.accept(push.rows, push.arrived_us)
             push.outcome = _taken(rows.num_rows, refused)
             if rows.num_rows:

@@ -142,8 +142,8 @@ class Reader:
             while not self._ends.is_set():
                 self._gather(come(consumer, MESSAGES_AT_ONCE, WAITS_S))
                 while (merged := self._merge.take(self._clock_us())) is not None:
-                    marks = [(_name(p), offset) for p, offset in merged.marks.items()]
-                    self._input.push(merged.rows, marks=marks)
+                    places = [(_name(p), offset) for p, offset in merged.places.items()]
+                    self._input.push(merged.rows, places=places)
                 self._pause(consumer)
         except Exception as error:  # noqa: BLE001  Whatever it is, the host opens the source again.
             if not self._ends.is_set():
@@ -174,23 +174,23 @@ class Reader:
         known = consumer.list_topics(topic, timeout=REACH_S).topics[topic]
         if known.error is not None or not known.partitions:
             raise DriverError(f"topic {topic}: {known.error or 'it has no partitions'}")
-        marks = {p: self._input.last(_name(p)) for p in sorted(known.partitions)}
+        places = {p: self._input.last(_name(p)) for p in sorted(known.partitions)}
         # Once a stream has begun, it takes in all of a partition that is added.
-        earliest = self._options.earliest or any(mark is not None for mark in marks.values())
+        earliest = self._options.earliest or any(place is not None for place in places.values())
         begins: dict[int, int] = {}
-        for partition, mark in marks.items():
+        for partition, place in places.items():
             low, high = consumer.get_watermark_offsets(
                 kafka.TopicPartition(topic, partition), timeout=REACH_S
             )
-            if mark is None:
-                mark = low if earliest else high
-                self._input.push(self._nothing(), marks=[(_name(partition), mark)])
-            elif mark < low:
+            if place is None:
+                place = low if earliest else high
+                self._input.push(self._nothing(), places=[(_name(partition), place)])
+            elif place < low:
                 raise DriverError(
-                    f"topic {topic}: partition {partition} begins at offset {low}, and {mark} is "
+                    f"topic {topic}: partition {partition} begins at offset {low}, and {place} is "
                     "needed: it is no longer retained. Delete the stream and apply it again"
                 )
-            begins[partition] = mark
+            begins[partition] = place
             self._merge.begin(partition, self._clock_us())
         consumer.assign([kafka.TopicPartition(topic, p, begin) for p, begin in begins.items()])
 

@@ -96,7 +96,7 @@ class LiveInput:
         return self._ingestion.clients.has(client, number)
 
     def last(self, client: str) -> int | None:
-        """The number of a client's last batch, or of a mark; None if there is none."""
+        """The number of a client's last batch, or of a place; None if there is none."""
         return self._ingestion.clients.last(client)
 
     def fail(self, error: Exception) -> None:
@@ -121,7 +121,7 @@ class LiveInput:
         *,
         client: str = "",
         number: int = 0,
-        marks: Sequence[tuple[str, int]] = (),
+        places: Sequence[tuple[str, int]] = (),
         waits: bool = True,
         confirms: bool = True,
     ) -> Taken:
@@ -129,7 +129,7 @@ class LiveInput:
 
         Parameters
         ----------
-        marks
+        places
             See `Push`.
         waits
             Whether to wait for room.
@@ -144,7 +144,7 @@ class LiveInput:
             The source has failed, or ends.
         """
         size_bytes = rows.nbytes + 1024
-        push = Push(rows, self._clock_us(), client, number, size_bytes, marks)
+        push = Push(rows, self._clock_us(), client, number, size_bytes, places)
         with self._changed:
             if waits:
                 self._changed.wait_for(lambda: self._has_room or self._ended)

@@ -30,12 +30,12 @@ class Merged:
 
     Attributes
     ----------
-    marks
+    places
         Partition → the offset to continue with once these tuples are taken in.
     """
 
     rows: pa.RecordBatch
-    marks: dict[int, int]
+    places: dict[int, int]
 
 
 @dataclass(slots=True)
@@ -122,15 +122,15 @@ class PartitionMerge:
         """Tuples that need not wait any more, or the places after what held none; None: nothing."""
         frontier = self._frontier(now_us)
         found: list[tuple[int, pa.RecordBatch, IntArray]] = []
-        marks: dict[int, int] = {}
+        places: dict[int, int] = {}
         for number, each in sorted(self._partitions.items()):
-            for rows, offsets, mark in _released(each, frontier):
-                marks[number] = mark
+            for rows, offsets, place in _released(each, frontier):
+                places[number] = place
                 if rows.num_rows:
                     found.append((number, rows, offsets))
-        if not marks:
+        if not places:
             return None
-        return Merged(rows=self._ordered(found), marks=marks)
+        return Merged(rows=self._ordered(found), places=places)
 
     def _frontier(self, now_us: int) -> int | None:
         """Keys below it are released; None: all are."""

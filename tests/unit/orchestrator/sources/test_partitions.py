@@ -41,7 +41,7 @@ def test_a_partition_that_is_ahead_waits_for_the_others() -> None:
     merged = both.take(0)
     assert numbers(merged) == [0, 105, 1]
     assert merged is not None
-    assert merged.marks == {0: 2, 1: 6}
+    assert merged.places == {0: 2, 1: 6}
     assert both.held_bytes(0) < 100
 
 
@@ -76,7 +76,7 @@ def test_a_tuple_behind_an_older_one_stays_behind_it() -> None:
     merged = both.take(0)
     assert numbers(merged) == [1, 101, 0]
     assert merged is not None
-    assert merged.marks == {0: 2, 1: 2}
+    assert merged.places == {0: 2, 1: 2}
 
 
 def test_a_timestamp_far_ahead_holds_nothing_up() -> None:
@@ -93,7 +93,7 @@ def test_messages_without_rows_are_passed() -> None:
     both.add(0, pa.RecordBatch.from_pylist([], schema=SCHEMA), np.empty(0, dtype=np.int64), 4, 0)
     merged = both.take(0)
     assert merged is not None
-    assert (merged.rows.num_rows, merged.marks) == (0, {0: 4})
+    assert (merged.rows.num_rows, merged.places) == (0, {0: 4})
     assert both.take(0) is None
 
 
