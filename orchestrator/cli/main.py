@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 from typer.exceptions import Abort, TyperException
@@ -38,7 +40,6 @@ EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
     name="vivace",
-    help="Fault-tolerant stream queries with deadlines, on Spark.",
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -65,6 +66,23 @@ VERBS = (
     ("simulate", simulate.command),
 )
 
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"vivace {version('vivace')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_version),
+    ] = False,
+) -> None:
+    """Fault-tolerant stream queries with deadlines, on Spark."""
+
+
 for name, verb in VERBS:
     app.command(name)(verb)
 app.add_typer(drill.app, name="drill")
@@ -82,7 +100,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         status = app(list(arguments), prog_name="vivace", standalone_mode=False)
     except TyperException as error:
-        hint = f"`vivace {arguments[0]} --help` shows how" if arguments[0] in dict(VERBS) else ""
+        known = arguments[0] in dict(VERBS) or arguments[0] == "drill"
+        hint = f"`vivace {arguments[0]} --help` shows how" if known else ""
         message = error.format_message().rstrip(".")
         return fail(WrongUsage(f"{message}; {hint or '`vivace --help` lists the verbs'}"), as_json)
     except (Abort, KeyboardInterrupt):

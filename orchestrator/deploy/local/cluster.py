@@ -179,7 +179,7 @@ class LocalCluster:
         # Hosts end before the sites that they send to.
         self._undo.append(("the hosts", self.stop_hosts))
         names = [place.name for place in (*self.manifest.nodes, *self.manifest.sites)]
-        await_ready(self.store, names, self._on_progress, self._check)
+        await_ready(self.store, names, self.logs, self._on_progress, self._check)
         supervisor = threading.Thread(target=self._supervise, name="supervise", daemon=True)
         supervisor.start()
         self._undo.append(("the supervisor", supervisor.join))

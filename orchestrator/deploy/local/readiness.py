@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 
 import msgspec
@@ -17,8 +18,6 @@ from orchestrator.errors import Unreachable
 from orchestrator.progress import Progress
 from orchestrator.records import NodeRecord
 from orchestrator.store.protocol import NODES, Store
-
-"""Told the step of starting that is under way, and how far it has come."""
 
 SETTLED_ERROR = 0.4
 """A coordinate has settled when its host estimates its relative error below this. Estimates start
@@ -93,7 +92,11 @@ def _off_by_ms(node: NodeRecord, nodes: Mapping[str, NodeRecord]) -> float:
 
 
 def await_ready(
-    store: Store, expected: Sequence[str], on_progress: Progress, check: Callable[[], None]
+    store: Store,
+    expected: Sequence[str],
+    logs: Path,
+    on_progress: Progress,
+    check: Callable[[], None],
 ) -> None:
     """Wait until the cluster is ready.
 
@@ -101,6 +104,8 @@ def await_ready(
     ----------
     expected
         Names of all hosts.
+    logs
+        Folder of their logs, for the message.
     check
         Called repeatedly; raises when waiting has become pointless.
 
@@ -134,11 +139,11 @@ def await_ready(
 
     now = poll("hosts", registering, REGISTER_TIMEOUT_S)
     if now.absent:
-        raise _not_ready(f"{', '.join(now.absent)} did not register", REGISTER_TIMEOUT_S)
+        raise _not_ready(f"{', '.join(now.absent)} did not register", REGISTER_TIMEOUT_S, logs)
     now = poll("coordinates", probing, PROBE_TIMEOUT_S)
     if now.unprobed:
         links = [f"{name} → {', '.join(peers)}" for name, peers in now.unprobed.items()]
-        raise _not_ready(f"no latency was measured for {'; '.join(links)}", PROBE_TIMEOUT_S)
+        raise _not_ready(f"no latency was measured for {'; '.join(links)}", PROBE_TIMEOUT_S, logs)
     now = poll("coordinates", _uncertain, SETTLE_TIMEOUT_S)
     on_progress("coordinates", _uncertain(now) or "settled")
 
@@ -148,10 +153,10 @@ def _uncertain(now: Readiness) -> str:
     return ", ".join(f"{name} ±{now.uncertain[name]:.0%}" for name in worst)
 
 
-def _not_ready(problem: str, timeout_s: float) -> Unreachable:
+def _not_ready(problem: str, timeout_s: float, logs: Path) -> Unreachable:
     return Unreachable(
         "The cluster",
         "this machine",
         f"is not complete: {problem} within {timeout_s:g} s",
-        "Its logs say why; a machine short of memory or processors is the usual reason.",
+        f"The logs in {logs} say why; a machine short of memory or processors is the usual reason.",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,16 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: tuple[str, .
     message = capsys.readouterr().err
     assert message.startswith("error: ")
     assert message.count("\n") == 1
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"vivace {version('vivace')}\n"
+
+
+def test_drill_alone_shows_the_help_that_lists_drills(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["drill"]) == 2
+    assert "`vivace drill --help` shows how" in capsys.readouterr().err
 
 
 def test_unforeseen_error_is_one_message_and_a_file(

@@ -1,7 +1,14 @@
 from __future__ import annotations
 
-from orchestrator.deploy.local.readiness import readiness
+from pathlib import Path
+
+import pytest
+
+from orchestrator.deploy.local.readiness import await_ready, readiness
+from orchestrator.errors import Unreachable
+from orchestrator.progress import silent
 from orchestrator.records import Coordinate, NodeKind, NodeRecord
+from orchestrator.simulation.memory_store import MemoryServer
 
 
 def host(
@@ -38,6 +45,16 @@ def test_host_that_is_not_part_of_the_cluster_does_not_matter() -> None:
     assert not now.absent
     assert not now.unprobed
     assert not now.uncertain
+
+
+def test_hosts_that_do_not_register_are_named_with_the_folder_of_the_logs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("orchestrator.deploy.local.readiness.REGISTER_TIMEOUT_S", 0.0)
+    store = MemoryServer().connect()
+    with pytest.raises(Unreachable, match="a, b did not register") as refused:
+        await_ready(store, ["a", "b"], tmp_path, silent, lambda: None)
+    assert f"The logs in {tmp_path} say why" in str(refused.value)
 
 
 def test_wrong_coordinate_has_not_settled() -> None:
