@@ -21,7 +21,8 @@ from streams.bounds import MAX_NAME
 PRIVATE = 0o700
 
 OWNER = "owner"
-"""Names the process that may open files in a site's folder."""
+"""Begins the name of the file that tells which process of a site may open files in the folder. A
+hyphen and the site follow, so it is no file of a stream, whose names have no hyphens."""
 
 _part = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -49,22 +50,26 @@ def path_part(name: str) -> str:
 
 
 class FolderClaim:
-    """The right of one process to open files in a site's folder.
+    """The right of one process to open files of its site in a folder.
 
-    A process takes the folder over when it starts. From then on only one that was started later may
-    have it instead. Incarnations are compared, because two may start at the same moment. They are
+    Sites on one machine may share the folder; each has a claim of its own. A process takes its
+    site's claim over when it starts. From then on only one that was started later may have it
+    instead. Incarnations are compared, because two may start at the same moment. They are
     ordered within one life of the cluster, so a process that starts compares nothing.
 
     Parameters
     ----------
     folder
-        The site's folder, which may not exist yet.
+        The folder, which may not exist yet.
+    site
+        Name of the site.
     incarnation
         The process's own.
     """
 
-    def __init__(self, folder: Path, incarnation: str) -> None:
-        self._file = folder / OWNER
+    def __init__(self, folder: Path, site: str, incarnation: str) -> None:
+        self._file = folder / f"{OWNER}-{path_part(site)}"
+        self._site = site
         self._incarnation = incarnation
         self._has_claimed = False
         with contextlib.suppress(OSError):
@@ -77,19 +82,21 @@ class FolderClaim:
         Raises
         ------
         DriverError
-            A process that was started later has the folder.
+            A process of the site that was started later has the folder.
         OSError
             The folder cannot be read or written.
         """
         owner = self._file.read_text(encoding="utf-8") if self._has_claimed else ""
         if owner > self._incarnation:
-            raise DriverError(f"{self._file.parent} belongs to a process that was started later")
+            raise DriverError(
+                f"{self._file.parent} belongs to a process of {self._site} that was started later"
+            )
         if owner < self._incarnation:
             self._claim()
 
     def _claim(self) -> None:
         self._file.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        written = self._file.with_name(f"{OWNER}.{self._incarnation}")
+        written = self._file.with_name(f"{self._file.name}.{self._incarnation}")
         written.write_text(self._incarnation, encoding="utf-8")
         os.replace(written, self._file)
         self._has_claimed = True

@@ -110,7 +110,7 @@ class HostProcess:
         claimed = claim_name(store, spec, secrets.randbits(TOKEN_BITS))
         check_claim = nobody_else
         if source_folder is not None:
-            check_claim = FolderClaim(source_folder, claimed.incarnation).check
+            check_claim = FolderClaim(source_folder, spec.node, claimed.incarnation).check
         keys = Keys.generate()
         # Bundles are stamped for the link shaper, which only delays what stays on one machine.
         budget = MemoryBudget(found.record.memory_bytes)

@@ -53,9 +53,9 @@ def test_an_archive_writes_nothing_outside_of_its_folder(tmp_path: Path) -> None
 
 def test_a_folder_belongs_to_the_process_that_was_started_last(tmp_path: Path) -> None:
     folder = tmp_path / "site"
-    former = FolderClaim(folder, "00000001a")
+    former = FolderClaim(folder, "here", "00000001a")
     former.check()
-    successor = FolderClaim(folder, "00000002b")
+    successor = FolderClaim(folder, "here", "00000002b")
     for _ in range(2):
         with pytest.raises(DriverError, match="started later"):
             former.check()
@@ -65,24 +65,31 @@ def test_a_folder_belongs_to_the_process_that_was_started_last(tmp_path: Path) -
 def test_of_two_that_start_at_the_same_moment_the_later_incarnation_has_the_folder(
     tmp_path: Path,
 ) -> None:
-    later = FolderClaim(tmp_path, "00000002b")
-    earlier = FolderClaim(tmp_path, "00000001a")
+    later = FolderClaim(tmp_path, "here", "00000002b")
+    earlier = FolderClaim(tmp_path, "here", "00000001a")
     later.check()
     with pytest.raises(DriverError):
         earlier.check()
 
 
+def test_sites_of_one_machine_share_a_folder(tmp_path: Path) -> None:
+    first = FolderClaim(tmp_path, "north", "00000001a")
+    second = FolderClaim(tmp_path, "south", "00000002b")
+    first.check()
+    second.check()
+
+
 def test_a_new_cluster_has_the_folder_of_a_former_one(tmp_path: Path) -> None:
-    FolderClaim(tmp_path, "0000000fa").check()
-    FolderClaim(tmp_path, "00000001b").check()
+    FolderClaim(tmp_path, "here", "0000000fa").check()
+    FolderClaim(tmp_path, "here", "00000001b").check()
 
 
 def test_a_folder_that_cannot_be_written_is_claimed_later(tmp_path: Path) -> None:
     folder = tmp_path / "site"
     folder.write_text("in the way")
-    claim = FolderClaim(folder, "00000001a")
+    claim = FolderClaim(folder, "here", "00000001a")
     with pytest.raises((FileExistsError, NotADirectoryError)):
         claim.check()
     folder.unlink()
     claim.check()
-    assert (folder / OWNER).read_text() == "00000001a"
+    assert (folder / f"{OWNER}-here").read_text() == "00000001a"
