@@ -43,6 +43,12 @@ QUICK = {
         "tests/property/orchestrator/test_decide_properties.py",
     ),
     "orchestrator/sources": ("tests/unit/orchestrator/sources",),
+    "streams/panes": (
+        "tests/property/streams/test_panes.py",
+        "tests/unit/streams/test_panes.py",
+        "tests/property/streams/test_newest_properties.py",
+        "tests/property/streams/test_window_join_properties.py",
+    ),
     "streams": ("tests/unit/streams", "tests/property/streams"),
     "topology": ("tests/unit/topology", "tests/property/topology"),
 }

@@ -138,6 +138,9 @@ class _Compiler:
                     message = f"{source.stream} has no column {column.name}{suggestion}"
                     raise self._error(column.start, message)
             self._check_slide(source.window)
+            if source.window.session_ms is not None and len(select.sources) > 1:
+                message = "sessions cannot be joined; register their aggregate, and join that"
+                raise self._error(source.window.start, message)
             aliases.add(source.alias)
             streams.append(source.stream)
             windows.append(source.window)
@@ -171,6 +174,7 @@ class _Compiler:
             range_ms=window.range_ms,
             slide_ms=window.slide_ms,
             offset_ms=window.offset_ms,
+            session_ms=window.session_ms,
             partition_by=tuple(reads.index(column.name) for column in window.partition_by),
         )
         if plan not in self._windows:

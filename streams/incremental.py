@@ -20,6 +20,7 @@ from streams.language.ast import ToStream
 from streams.operators.changes_to_stream import ChangesToStream
 from streams.operators.partition_window import PartitionWindow
 from streams.operators.relation_to_stream import RelationToStream
+from streams.operators.session_window import SessionWindow
 from streams.operators.slide_window import SlideWindow
 from streams.operators.union import union
 from streams.operators.window import (
@@ -172,6 +173,8 @@ class _Input:
 
 
 def _window(plan: WindowPlan, kinds: tuple[str, ...]) -> Window:
+    if plan.session_ms is not None:
+        return SessionWindow(plan.session_ms, plan.partition_by, kinds)
     if plan.rows is not None and plan.partition_by:
         return PartitionWindow(plan.rows, plan.range_ms, plan.partition_by, kinds)
     if plan.rows is not None:

@@ -47,7 +47,7 @@ class WindowPlan:
     ----------
     stream
         Its input.
-    rows, range_ms, slide_ms, offset_ms
+    rows, range_ms, slide_ms, offset_ms, session_ms
         As in `streams.language.ast.Window`.
     partition_by
         Positions in the columns that the program reads of the stream.
@@ -59,6 +59,7 @@ class WindowPlan:
     partition_by: tuple[int, ...]
     slide_ms: int | None = None
     offset_ms: int = 0
+    session_ms: int | None = None
 
     @property
     def tumbling(self) -> tuple[int, int] | None:
@@ -253,8 +254,8 @@ class Program:
     def _has_lookup(self) -> bool:
         """Whether the first source holds all tuples so far, and the second those of now."""
         first, second = (self.windows[one.window] for one in self.selects[0].sources)
-        grows = first.rows is None and first.range_ms is None
-        return grows and second.tumbling == (1, 0)
+        limits = (first.rows, first.range_ms, first.session_ms)
+        return limits == (None, None, None) and second.tumbling == (1, 0)
 
     @property
     def other_conjuncts(self) -> tuple[Typed, ...]:

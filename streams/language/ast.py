@@ -74,7 +74,11 @@ class Window(Node):
         The relation changes at `offset_ms` plus multiples of `slide_ms` only, ms; None: at any
         time.
     partition_by
-        Columns; `rows` counts for each of their values on its own.
+        Columns; `rows` counts for each of their values on its own, and each has sessions of its
+        own.
+    session_ms
+        Tuples of sessions that end now, which they do so long after their last tuple, ms; None: no
+        sessions.
     """
 
     rows: int | None
@@ -82,6 +86,7 @@ class Window(Node):
     partition_by: tuple[Column, ...] = ()
     slide_ms: int | None = None
     offset_ms: int = 0
+    session_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -221,20 +221,26 @@ class _Builder(Transformer[Token, Any]):
     def offset(self, meta: Meta, items: list[Any]) -> dict[str, int]:
         return {"offset_ms": self._positive(items[1], "OFFSET") * milliseconds[items[2].type]}
 
-    def window(self, meta: Meta, items: list[Any]) -> Window:
-        now = isinstance(items[1], Token) and items[1].type == "NOW"
-        limits: dict[str, Any] = {"rows": None, "range_ms": 1 if now else None}
-        for item in _clauses(items):
-            limits.update(item)
-        columns = tuple(
+    def session(self, meta: Meta, items: list[Any]) -> dict[str, Any]:
+        gap_ms = self._positive(items[1], "SESSION") * milliseconds[items[2].type]
+        return {"session_ms": gap_ms, "partition_by": self._columns(items)}
+
+    def _columns(self, items: list[Any]) -> tuple[Column, ...]:
+        return tuple(
             Column(start=name.start_pos or 0, end=name.end_pos or 0, source=None, name=str(name))
             for name in _names(items)
         )
-        return Window(
-            **_at(meta),
-            partition_by=columns,
-            **limits,
-        )
+
+    def window(self, meta: Meta, items: list[Any]) -> Window:
+        now = isinstance(items[1], Token) and items[1].type == "NOW"
+        limits: dict[str, Any] = {
+            "rows": None,
+            "range_ms": 1 if now else None,
+            "partition_by": self._columns(items),
+        }
+        for item in _clauses(items):
+            limits.update(item)
+        return Window(**_at(meta), **limits)
 
     def _positive(self, token: Token, what: str) -> int:
         value = int(token)

@@ -90,9 +90,7 @@ class PartitionWindow(LoggedWindow):
                 del self._ids_by_key[key]
 
     def _keys(self, rows: Rows) -> list[Key]:
-        if len(self._partition_by) == 1:
-            return rows[self._partition_by[0]].to_list()
-        return list(zip(*(rows[index].to_list() for index in self._partition_by), strict=True))
+        return keys_of(rows, self._partition_by)
 
     def next_expiry_ms(self) -> int:
         """When the oldest row reaches the range's age."""
@@ -109,3 +107,12 @@ class PartitionWindow(LoggedWindow):
         keys = self._keys(self._log.rows(positions))
         for key, identity in zip(keys, self._log.ids(positions).tolist(), strict=True):
             self._ids_by_key.setdefault(key, deque()).append(identity)
+
+
+def keys_of(rows: Rows, partition_by: Sequence[int]) -> list[Key]:
+    """The values of some columns, row by row."""
+    if not partition_by:
+        return [()] * rows.length
+    if len(partition_by) == 1:
+        return rows[partition_by[0]].to_list()
+    return list(zip(*(rows[index].to_list() for index in partition_by), strict=True))

@@ -64,6 +64,10 @@ def timestamps_to_evaluate(statement: Statement, streams: Inputs, until_ms: int)
     for select in statement.body.selects:
         for source in select.sources:
             assert source.window is not None
+            if source.window.session_ms is not None:
+                for end_ms, _ in sessions(source.window, streams[source.stream]):
+                    found.update((end_ms, end_ms + 1))
+                continue
             span, slide = source.window.range_ms, source.window.slide_ms
             for timestamp, row in streams[source.stream]:
                 if span is not None and slide is not None:
@@ -89,6 +93,10 @@ def window(spec: Window, tuples: Sequence[Tuple], timestamp_ms: int) -> list[Tup
         passed = math.floor(Fraction(timestamp_ms - spec.offset_ms, spec.slide_ms))
         timestamp_ms = passed * spec.slide_ms + spec.offset_ms
     held = [one for one in tuples if one[0] <= timestamp_ms]
+    if spec.session_ms is not None:
+        return [
+            one for end_ms, rows in sessions(spec, tuples) if end_ms == timestamp_ms for one in rows
+        ]
     if spec.partition_by:
         assert spec.rows is not None
         newest: list[Tuple] = []
@@ -107,6 +115,19 @@ def window(spec: Window, tuples: Sequence[Tuple], timestamp_ms: int) -> list[Tup
     if spec.range_ms is not None:
         held = [one for one in held if one[0] > timestamp_ms - spec.range_ms]
     return held
+
+
+def sessions(spec: Window, tuples: Sequence[Tuple]) -> list[tuple[int, list[Tuple]]]:
+    """The end of each session, and its tuples."""
+    assert spec.session_ms is not None
+    by_key: dict[Any, list[list[Tuple]]] = {}
+    for one in tuples:
+        of_key = by_key.setdefault(tuple(one[1][each.name] for each in spec.partition_by), [])
+        if of_key and one[0] - of_key[-1][-1][0] < spec.session_ms:
+            of_key[-1].append(one)
+        else:
+            of_key.append([one])
+    return [(rows[-1][0] + spec.session_ms, rows) for of_key in by_key.values() for rows in of_key]
 
 
 def relation(statement: Statement, streams: Inputs, timestamp_ms: int) -> Counter[Any]:
@@ -278,6 +299,18 @@ def part(text: str, separator: str, number: int) -> str:
     return dict(enumerate(text.split(separator), 1)).get(number, "")
 
 
+def lowered(text: str) -> str:
+    return "".join(one.lower() if one.isascii() else one for one in text)
+
+
+def raised(text: str) -> str:
+    return "".join(one.upper() if one.isascii() else one for one in text)
+
+
+def replaced(text: str, sought: str, other: str) -> str:
+    return text.replace(sought, other) if sought else text
+
+
 def extracted(text: str, pattern: str, group: int) -> str | None:
     """What a group matches; patterns of tests mean the same to Python and to RE2."""
     found = re.search(pattern, text)
@@ -322,9 +355,9 @@ strict: dict[str, Callable[..., Any]] = {
     "substring": substring,
     "split_part": part,
     "length": len,
-    "replace": lambda text, sought, other: text.replace(sought, other) if sought else text,
-    "lower": lambda text: "".join(one.lower() if one.isascii() else one for one in text),
-    "upper": lambda text: "".join(one.upper() if one.isascii() else one for one in text),
+    "replace": replaced,
+    "lower": lowered,
+    "upper": raised,
     "regexp_extract": extracted,
     "cast_string": written,
     "cast_int": whole,

@@ -58,7 +58,8 @@ class Stepwise:
             arrived = arriving.pop(now_ms, {})
             waiting = sorted(arriving)
             changed = [
-                plan.slide_ms is None and plan.stream in arrived for plan in self._program.windows
+                plan.slide_ms is None and plan.session_ms is None and plan.stream in arrived
+                for plan in self._program.windows
             ]
             for index, plan in enumerate(self._program.windows):
                 self._rows[index] += arrived.get(plan.stream, [])
@@ -70,7 +71,9 @@ class Stepwise:
         """Timestamps at which rows leave windows by their age, and boundaries of windows."""
         found: list[int] = []
         for plan, rows, held in zip(self._program.windows, self._rows, self._held, strict=True):
-            if plan.slide_ms is not None:
+            if plan.session_ms is not None:
+                found += [end_ms + late for end_ms in _ends(plan, rows) for late in (0, 1)]
+            elif plan.slide_ms is not None:
                 for _, at_ms, _ in rows:
                     found += boundaries(plan, at_ms)
             elif held and plan.range_ms is not None:
@@ -82,7 +85,14 @@ class Stepwise:
         for index, plan in enumerate(self._program.windows):
             before, after = self._held[index], _window(plan, self._rows[index], timestamp_ms)
             self._held[index] = after
-            if plan.slide_ms is None:
+            if plan.session_ms is not None:
+                ends = _ends(plan, self._rows[index])
+                self._rows[index] = [
+                    held
+                    for held, end_ms in zip(self._rows[index], ends, strict=True)
+                    if end_ms >= timestamp_ms
+                ]
+            elif plan.slide_ms is None:
                 self._rows[index] = list(after)
             else:
                 self._rows[index] = [
@@ -211,7 +221,25 @@ class Stepwise:
         return emitted
 
 
+def _ends(plan: WindowPlan, rows: list[Held]) -> list[int]:
+    """When the session of each row ends."""
+    assert plan.session_ms is not None
+    ends: list[int] = []
+    following: dict[Values, tuple[int, int]] = {}
+    for _, at_ms, row in reversed(rows):
+        key = tuple(row[index] for index in plan.partition_by)
+        later_ms, end_ms = following.get(key, (at_ms + plan.session_ms, 0))
+        if later_ms - at_ms >= plan.session_ms:
+            end_ms = at_ms + plan.session_ms
+        following[key] = at_ms, end_ms
+        ends.append(end_ms)
+    return ends[::-1]
+
+
 def _window(plan: WindowPlan, rows: list[Held], timestamp_ms: int) -> list[Held]:
+    if plan.session_ms is not None:
+        ends = _ends(plan, rows)
+        return [held for held, end_ms in zip(rows, ends, strict=True) if end_ms == timestamp_ms]
     if plan.rows is not None:
         newest = Counter[Values]()
         kept: list[Held] = []

@@ -21,7 +21,7 @@ from tests.unit.streams.running import chunk, program, sensor
 
 STATEFUL = (
     *("groups", "self-join", "rstream of partition", "join of three", "rstream of rows"),
-    *("tumbling", "partition by two", "join of windows that tumble", "lookup"),
+    *("tumbling", "partition by two", "join of windows that tumble", "lookup", "sessions"),
 )
 programs = {shape: program(shapes[shape]) for shape in STATEFUL}
 

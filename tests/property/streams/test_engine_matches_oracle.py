@@ -116,6 +116,20 @@ shapes |= {
         "RSTREAM(SELECT k FROM s [RANGE 3 MILLISECONDS SLIDE 3 MILLISECONDS] UNION ALL "
         "SELECT k FROM t [NOW])"
     ),
+    "sessions": (
+        "RSTREAM(SELECT k, count(*) AS n, min(_ts) AS first, sum(x) AS t "
+        "FROM s [SESSION 3 MILLISECONDS PARTITION BY k] GROUP BY k)"
+    ),
+    "tuples of sessions": (
+        "ISTREAM(SELECT i, b FROM s [SESSION 2 MILLISECONDS PARTITION BY b, k] WHERE x > 0)"
+    ),
+    "ends of sessions": (
+        "DSTREAM(SELECT count(*) AS n FROM s [SESSION 2 MILLISECONDS] GROUP BY k)"
+    ),
+    "union of sessions": (
+        "RSTREAM(SELECT i FROM s [SESSION 4 MILLISECONDS PARTITION BY i] UNION ALL "
+        "SELECT i FROM t [ROWS 2])"
+    ),
     "having": (
         "ISTREAM(SELECT k, count(*) AS n FROM s [RANGE 5 MILLISECONDS] GROUP BY k "
         "HAVING count(*) > 1 AND max(i) >= 0)"

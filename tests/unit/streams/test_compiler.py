@@ -43,6 +43,11 @@ def test_only_columns_that_are_used_are_read() -> None:
     assert compiled.reads == {"s": ("k", "i", "b")}
 
 
+def test_sessions_are_not_joined() -> None:
+    with pytest.raises(QueryError, match="sessions cannot be joined"):
+        program("RSTREAM(SELECT s.k AS k FROM s [SESSION 1 SECOND], t [NOW] WHERE s.i = t.i)")
+
+
 def test_conditions_are_pushed_down_and_windows_shared() -> None:
     compiled = program(
         "ISTREAM(SELECT a.k AS k FROM s [ROWS 2] AS a, s [ROWS 2] AS b "

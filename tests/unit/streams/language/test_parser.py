@@ -38,6 +38,7 @@ def test_statements_keep_their_names_and_texts() -> None:
         ("[RANGE 1 HOUR]", None, 3_600_000, []),
         ("[PARTITION BY a, b ROWS 2]", 2, None, ["a", "b"]),
         ("[PARTITION BY a ROWS 1 RANGE 30 SECONDS]", 1, 30_000, ["a"]),
+        ("[SESSION 3 SECONDS PARTITION BY b, a]", None, None, ["b", "a"]),
     ],
 )
 def test_windows(window: str, rows: int | None, range_ms: int | None, keys: list[str]) -> None:
@@ -181,7 +182,10 @@ def test_what_the_language_lacks_is_said_with_what_to_use(body: str, message: st
             "a closing parenthesis, a comma, a dot, an opening parenthesis or an operator",
         ),
         ("REGISTER QUERY q RSTREAM(SELECT a FROM s [NOW] WHERE );", "an expression"),
-        ("REGISTER QUERY q RSTREAM(SELECT a FROM s [5]);", "NOW, PARTITION BY, RANGE, ROWS or UN"),
+        (
+            "REGISTER QUERY q RSTREAM(SELECT a FROM s [5]);",
+            "NOW, PARTITION BY, RANGE, ROWS, SESSION or UN",
+        ),
         ("SELECT a FROM s [NOW]", "REGISTER QUERY"),
         ("REGISTER QUERY q SELECT a FROM s [NOW]", "DSTREAM, ISTREAM or RSTREAM"),
     ],
