@@ -177,14 +177,18 @@ class Fed:
             recovery_ms=self.detection_ms + 2 * self.transfer_ms + kept * self.cost_us / 1e3,
         )
 
-    def largest(self, bound_ms: float) -> Feeding:
-        """The largest B that keeps the bound, with checkpoints as often as there are acks.
+    def largest(self, bound_ms: float, t_ms: float, most: int = NEVER) -> Feeding:
+        """The largest B that keeps the bound: the rule of the paper.
 
-        B is no greater than what nothing is ever sent with; beyond it is upstream backup.
+        Parameters
+        ----------
+        t_ms
+            T.
+        most
+            No greater one.
         """
-        t_ms = self.ack_interval_ms
-        if self.with_batch(NEVER, t_ms).recovery_ms <= bound_ms:
-            return self.with_batch(NEVER, t_ms)
+        if self.with_batch(most, t_ms).recovery_ms <= bound_ms:
+            return self.with_batch(most, t_ms)
         low, high = 1, 2
         while self.with_batch(high, t_ms).recovery_ms <= bound_ms:
             low, high = high, 2 * high

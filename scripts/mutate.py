@@ -49,6 +49,7 @@ QUICK = {
         "tests/property/streams/test_newest_properties.py",
         "tests/property/streams/test_window_join_properties.py",
     ),
+    "placement": ("tests/unit/placement",),
     "streams": ("tests/unit/streams", "tests/property/streams"),
     "topology": ("tests/unit/topology", "tests/property/topology"),
 }

@@ -6,15 +6,17 @@ by `placement.standby_schemes`, from the rates, costs and latencies that the pla
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 import msgspec
 
-from orchestrator.control.planning.task import QueryTask
+from orchestrator.control.planning.task import QueryTask, RunningFragment
 from orchestrator.control.planning.workload import FragmentWork
 from orchestrator.records import Scheme, Timing
 from placement.records import Secondary
-from placement.standby_schemes import NEVER, Fed, Feeding, Input
+from placement.standby_schemes import Fed, Feeding, Input
 from streams.compiler import compile_statement
 from streams.language import parse
 
@@ -32,18 +34,27 @@ STATED_INTERVALS = 4.0
 """T of schemes that are not adaptive, in acknowledgement intervals."""
 
 
-def fed_timing(task: QueryTask, fragment: str, standby: Secondary, timing: Timing) -> Timing:
+def fed_timing(
+    task: QueryTask,
+    fragment: str,
+    standby: Secondary,
+    timing: Timing,
+    primaries: Mapping[str, str] | None = None,
+) -> Timing:
     """The timing of a fragment, with the feeding of its secondary.
 
     Parameters
     ----------
     timing
         What runs. An adaptive scheme changes only if that is worth its while.
+    primaries
+        Nodes of the primaries of fragments that are being placed.
     """
     running = None
     if timing.batch != 1:
         running = fed(task, fragment, standby).with_batch(timing.batch, timing.checkpoint_ms)
-    found = feeding(task, fragment, standby, running)
+    nodes = {name: each.primary for name, each in task.running.items()} | dict(primaries or {})
+    found = feeding(task, fragment, standby, nodes, running)
     return msgspec.structs.replace(
         timing,
         batch=found.batch,
@@ -53,22 +64,72 @@ def fed_timing(task: QueryTask, fragment: str, standby: Secondary, timing: Timin
 
 
 def feeding(
-    task: QueryTask, fragment: str, standby: Secondary, running: Feeding | None = None
+    task: QueryTask,
+    fragment: str,
+    standby: Secondary,
+    primaries: Mapping[str, str],
+    running: Feeding | None = None,
 ) -> Feeding:
-    """How the secondary of a fragment is to be fed on its node, by its owner's scheme."""
-    asked, bound_ms = task.query.standby, task.query.recovery_bound_ms
+    """How the secondary of a fragment is to be fed on its node, by its owner's scheme.
+
+    A batch that the owner states is made smaller if the recovery bound asks for that. Fragments of
+    the query whose primaries share a node die together, and each waits for those before it: each
+    may take an equal part of the time.
+    """
+    asked, detection_ms = task.query.standby, standby.recovery.detection_ms
+    together = sum(primaries.get(each) == primaries.get(fragment) for each in task.graph.to_place)
+    spare_ms = task.query.recovery_bound_ms - detection_ms
+    bound_ms = detection_ms + spare_ms / max(together, 1)
     model, stated_ms = fed(task, fragment, standby), STATED_INTERVALS * task.ack_interval_ms
     match asked.scheme:
         case Scheme.ACTIVE:
             return model.with_batch(1, 0.0)
         case Scheme.BATCHES:
-            return model.with_batch(asked.batch or 1, stated_ms)
+            return model.largest(bound_ms, stated_ms, most=asked.batch or 1)
         case Scheme.UPSTREAM:
-            return model.with_batch(NEVER, stated_ms)
+            return model.largest(bound_ms, stated_ms)
         case Scheme.LARGEST:
-            return model.largest(bound_ms)
+            return model.largest(bound_ms, task.ack_interval_ms)
         case Scheme.ADAPTIVE:
             return model.cheapest(bound_ms, running)
+
+
+def fed_standbys(
+    task: QueryTask,
+    primaries: Mapping[str, str],
+    standbys: Mapping[str, Secondary],
+    running: Mapping[str, RunningFragment],
+) -> dict[str, Secondary]:
+    """Secondaries with the recovery times that they have as they are fed.
+
+    Where upstream dies together with a primary, its secondary is waited for.
+    """
+    told: dict[str, Secondary] = {}
+    later_ms: dict[str, float] = {}
+    for name in task.graph.to_place:
+        if (standby := standbys.get(name)) is None:
+            continue
+        before = standby.recovery
+        timing = running[name].timing
+        model = fed(task, name, standby)
+        found = model.with_batch(timing.batch, timing.checkpoint_ms)
+        awaited_ms = max(
+            (
+                later_ms.get(link.source, 0.0)
+                for link in task.graph.inputs[name]
+                if primaries.get(link.source) == primaries[name]
+            ),
+            default=0.0,
+        )
+        asks_ms = before.transfer_ms if found.batch != 1 else 0.0
+        recovery = replace(
+            before,
+            transfer_ms=before.transfer_ms + asks_ms + awaited_ms,
+            reprocess_ms=found.recovery_ms - before.detection_ms - before.transfer_ms - asks_ms,
+        )
+        later_ms[name] = recovery.total_ms - before.total_ms
+        told[name] = replace(standby, recovery=recovery)
+    return told
 
 
 def fed(task: QueryTask, fragment: str, standby: Secondary) -> Fed:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from orchestrator.control.dataflow import Dataflow, InvalidQuery
-from orchestrator.control.planning.feeding import fed_timing
+from orchestrator.control.planning.feeding import fed_standbys, fed_timing
 from orchestrator.control.planning.replicas import (
     cheapest_primaries,
     choose_secondaries,
@@ -187,8 +187,13 @@ class Planning:
         """
         task = self.task(query)
         primaries = {name: nodes[0] for name, nodes in task.kept.items()}
+        return self._figures(task, primaries, self.standbys(task))
+
+    def standbys(self, task: QueryTask) -> dict[str, Secondary]:
+        """The secondaries of a query where they run, with their recovery under Active Standby."""
+        primaries = {name: nodes[0] for name, nodes in task.kept.items()}
         secondaries = {name: node for name, (_, node) in task.kept.items() if node is not None}
-        standbys = running_secondaries(
+        return running_secondaries(
             task.graph,
             task.pinned | primaries,
             secondaries,
@@ -196,7 +201,6 @@ class Planning:
             task.detection_ms,
             task.settings.batch_size,
         )
-        return self._figures(task, primaries, standbys)
 
     def replace_secondary(
         self, query: str, fragment: str, prefer: str | None, avoid: Collection[str] = ()
@@ -298,7 +302,12 @@ class Planning:
                 standby_lag_ms=lag_ms,
             )
             if name in standbys:
-                timing = fed_timing(task, name, standbys[name], timing)
+                if name in self.running:
+                    before = self.running[name].timing
+                    timing = msgspec.structs.replace(
+                        timing, batch=before.batch, checkpoint_ms=before.checkpoint_ms
+                    )
+                timing = fed_timing(task, name, standbys[name], timing, primaries)
             else:
                 fed = self.running[name].timing
                 timing = msgspec.structs.replace(
@@ -314,7 +323,8 @@ class Planning:
     ) -> Plan:
         asked, places = replace(task, relaxed=False).request, task.pinned | dict(primaries)
         hop_overhead_ms = task.settings.hop_overhead_ms
-        placed, figures = described(asked, places, standbys, task.network, hop_overhead_ms)
+        told = fed_standbys(task, primaries, standbys, self.running)
+        placed, figures = described(asked, places, told, task.network, hop_overhead_ms)
         return Plan(placements=tuple(placed), queries=(figures,))
 
     def _check_ends(self, record: QueryRecord) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import Manifests, ZooKeeperManifest, cluster_record, load
-from orchestrator.records import ClusterRecord, DriverSpec, Estimate, Shed
+from orchestrator.records import ClusterRecord, DriverSpec, Estimate, Scheme, Shed, Standby
 from orchestrator.sources import recorded
 from streams.scheduling.run_queue import Policy
 from topology.cpu import DEFAULT_SCALING, Linear, Power, Queueing, Scaling, Table
@@ -139,6 +139,22 @@ def test_outputs_may_have_deadlines_and_fragments_nodes_of_their_own(folder: Pat
     assert record.deadlines_ms == {"alerts": 30.0}
     assert [record.deadline_of(name) for name in record.outputs] == [30.0, 300.0, 300.0]
     assert record.primaries == {"alerts": ("second", "france-central")}
+
+
+@pytest.mark.parametrize(
+    ("written", "standby"),
+    [
+        ("active", Standby()),
+        ("adaptive", Standby(scheme=Scheme.ADAPTIVE)),
+        ("largest", Standby(scheme=Scheme.LARGEST)),
+        ("upstream", Standby(scheme=Scheme.UPSTREAM)),
+        ("{batch: 20}", Standby(scheme=Scheme.BATCHES, batch=20)),
+        ("{batch: 1}", Standby()),
+    ],
+)
+def test_standby_schemes_are_read(folder: Path, written: str, standby: Standby) -> None:
+    (query,) = changed(folder, ("estimates: {", f"standby: {written}\nestimates: {{")).queries
+    assert query.record.standby == standby
 
 
 @pytest.mark.parametrize(
@@ -284,6 +300,11 @@ def test_cpu_scaling_is_read_and_kept_in_the_store(
             "estimates: {",
             "primaries: {alerts: []}\nestimates: {",
             "all.yaml:20: Query proximity: primaries.alerts: a list names no node",
+        ),
+        (
+            "estimates: {",
+            "standby: batches\nestimates: {",
+            "Query proximity: standby: 'batches' is unknown",
         ),
         (
             "estimates: {",
