@@ -49,9 +49,6 @@ NEVER = 2**53 - 1
 INTERVALS = tuple(2**k for k in range(7))
 """T as multiples of the acknowledgement interval, from which ours chooses."""
 
-SPARE = 0.9
-"""Share of the recovery bound that a chosen scheme may take: rates and costs are estimates."""
-
 HYSTERESIS = 0.2
 """Another scheme must save this share of the traffic of the one that runs."""
 
@@ -207,11 +204,11 @@ class Fed:
             What runs. It is kept unless it breaks the bound, or another saves `HYSTERESIS`.
         """
         active = self.with_batch(1, 0.0)
-        choices = [active]
+        choices = [active, self.largest(bound_ms, self.ack_interval_ms)]
         for multiple in INTERVALS:
             t_ms = multiple * self.ack_interval_ms
             choices += [self.with_batch(b, t_ms) for b in (NEVER, *self._batches(t_ms))]
-        legal = [each for each in choices if each.recovery_ms <= SPARE * bound_ms] or [active]
+        legal = [each for each in choices if each.recovery_ms <= bound_ms] or [active]
         best = min(legal, key=lambda each: (each.bytes_s, each.recovery_ms))
         if running is None:
             return best

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from placement.standby_schemes import HYSTERESIS, NEVER, SPARE, Fed, Input, sent_share
+from placement.standby_schemes import HYSTERESIS, NEVER, Fed, Input, sent_share
 
 FED = Fed(
     inputs=[Input(tuples_s=100.0, bytes_s=2000.0)],
@@ -69,7 +69,7 @@ def test_a_stated_batch_is_as_large_as_the_bound_allows() -> None:
 
 def test_the_cheapest_is_no_dearer_than_the_largest_and_keeps_the_bound() -> None:
     for bound_ms in range(10, 400, 7):
-        ours, theirs = FED.cheapest(bound_ms), FED.largest(SPARE * bound_ms, 200.0)
+        ours, theirs = FED.cheapest(bound_ms), FED.largest(bound_ms, 200.0)
         assert ours.bytes_s <= theirs.bytes_s
         assert ours.batch == 1 or ours.recovery_ms <= bound_ms
 
@@ -84,7 +84,7 @@ def test_active_standby_where_state_changes_more_than_comes_in() -> None:
 
 def test_another_scheme_must_save_enough() -> None:
     running = FED.with_batch(NEVER, 400.0)
-    slightly = FED.cheapest(62.0 / SPARE, running)
+    slightly = FED.cheapest(62.0, running)
     assert slightly.checkpoint_ms == running.checkpoint_ms
     best = FED.cheapest(5000.0, running)
     assert best.bytes_s <= (1 - HYSTERESIS) * running.bytes_s
