@@ -194,6 +194,10 @@ STALLED_US = 200_000
 MUCH_SHARE = 1 / 8
 """Share of a host's credit. More is acknowledged in the next interval."""
 
+REPEATED_US = 200_000
+"""How often an acknowledgement is repeated that says nothing new: it may have been lost, and a
+producer that hears nothing for a second no longer waits for this host."""
+
 PATIENCE_US = 15_000_000
 """How long a host that lacks tuples waits for a producer that does not answer, before it counts the
 tuples as lost: longer than a busy machine keeps anybody from answering."""
@@ -264,6 +268,8 @@ class Subscription:
     batch: int = EVERY_TUPLE
     _links: dict[str, Link] = field(default_factory=dict[str, Link])
     _moved_us: int = 0
+    _told: tuple[list[tuple[str, Ack]], int] | None = None
+    """The last acknowledgements, and when they were sent."""
 
     @property
     def producers(self) -> tuple[str, ...]:
@@ -499,6 +505,15 @@ class Subscription:
             batch=self.batch,
         )
         return [(node, ack) for node, link in self._links.items() if link.start is not None]
+
+    def tells(self, acks: list[tuple[str, Ack]], now_us: int) -> bool:
+        """Whether to send acknowledgements now: they say something new, or it has been a while."""
+        if self._told is not None:
+            told, told_us = self._told
+            if told == acks and now_us - told_us < REPEATED_US:
+                return False
+        self._told = acks, now_us
+        return True
 
     def _lacks(self, offer: Offer) -> bool:
         """Whether some reader has not received all of a producer's output."""

@@ -10,6 +10,7 @@ t_o ≥ 0            arrivals[o]       when o has processed a tuple's last input
                                      ingestion
 T                  latest            the last t_o, ms
 DR(l), Lat(n, m)                     rate, bytes/s; one-way latency, ms
+X(n, m)            crossing_ms       price of a link between two nodes besides that; 0 within one
 P_{o,n}                              load price of o on n: DR into o · CPU axis of n
 c_o, C_n           left              cores that o needs; that n has left
 p_o                                  processing time of o, ms
@@ -18,7 +19,7 @@ h                  hop_overhead_ms            what a link takes besides its late
 
 The program, with (3), (4) and (5) only where they are asked for:
 
-    min Σ_l Σ_{n,m} DR(l)·Lat(n,m)·y_{l,n,m} + Σ_o Σ_n P_{o,n}·z_{o,n}
+    min Σ_l Σ_{n,m} DR(l)·(Lat(n,m) + X(n,m))·y_{l,n,m} + Σ_o Σ_n P_{o,n}·z_{o,n}
     Σ_n z_{o,n} = 1                                            every o                      (1)
     Σ_m y_{l,n,m} = z_{src(l),n},  Σ_n y_{l,n,m} = z_{dst(l),m}   every l, n and m          (2)
     Σ_o c_o·z_{o,n} ≤ C_n                                      every n                      (3)
@@ -62,6 +63,8 @@ class DagTask:
         Cost of a link besides its latency, ms (`placement.evaluation.single.longest_path`).
     apart
         Whether operators to be placed that are linked must take different nodes.
+    crossing_ms
+        Price of a link between two nodes besides its latency, ms.
     """
 
     graph: QueryGraph
@@ -72,6 +75,7 @@ class DagTask:
     deadline_ms: float | None = None
     hop_overhead_ms: float = 0.0
     apart: bool = False
+    crossing_ms: float = 0.0
 
 
 class DagModel:
@@ -96,7 +100,10 @@ class DagModel:
             for name in graph.order
         }
         self._routes = [
-            self.program.columns(link.rate_bytes_s * latency_ms / 1e3, high=self._open(link))
+            self.program.columns(
+                link.rate_bytes_s * (latency_ms + self._crossing_ms(link)) / 1e3,
+                high=self._open(link),
+            )
             for link, latency_ms in zip(self._links, self._latency_ms, strict=True)
         ]
         self._assign()
@@ -132,6 +139,12 @@ class DagModel:
         if graph.by_name[name].pinned is not None:
             return np.zeros(len(nodes))
         return graph.input_rate(name) * self._task.price_ms[nodes] / 1e3
+
+    def _crossing_ms(self, link: Link) -> FloatArray:
+        """X(n, m) of a link by the choices of its ends."""
+        choices = self._task.candidates
+        is_within = choices[link.source][:, None] == choices[link.target]
+        return np.where(is_within, 0.0, self._task.crossing_ms)
 
     def _open(self, link: Link) -> FloatArray:
         """Upper bounds of the routes of a link: (5)  y_{l,n,n} = 0."""

@@ -135,6 +135,7 @@ def _solve(task: ExactTask, load: Load, settings: MilpSettings) -> ExactPlacemen
                 price_ms=task.price_ms,
                 capacity_left=room_with_staying(graph, task.view, load, task.staying),
                 apart=task.apart,
+                crossing_ms=task.crossing_ms,
             ),
             settings,
         )

@@ -3,11 +3,11 @@
 Over the candidates it is exact: no other choice of candidates costs less. The cost of operator o
 on node n, fed from nodes n_i at rates DR_i, is, in bytes (bytes/s × s),
 
-    Σ_i DR_i·Lat(n_i, n)  +  DR(o)·cpu(n)  +  s(n_1, …, n_m, n)
+    Σ_i DR_i·(Lat(n_i, n) + X(n_i, n))  +  DR(o)·cpu(n)  +  s(n_1, …, n_m, n)
 
-the network usage (2) of its inputs, the load price of its primary (`placement.evaluation.load`)
-with DR(o) = Σ DR_i, and the least cost of its secondary under Active Standby, fed by the same
-primaries:
+the network usage (2) of its inputs with the price of crossing from node to node, the load price of
+its primary (`placement.evaluation.load`) with DR(o) = Σ DR_i, and the least cost of its secondary
+under Active Standby, fed by the same primaries:
 
     s(n_1, …, n_m, n) = min over nodes x of Σ_i DR_i·Lat(n_i, x) + DR(o)·cpu(x)
                         with max_i Lat(n_i, x) ≤ bound − detection − ΣQ·p,
@@ -35,6 +35,7 @@ symbol     here
 =========  ==============================================================
 n_i, n     axes of a table: candidates of the inputs, of the operator last
 x          candidates of the secondary
+X(n_i, n)  `crossing_ms` between two nodes, 0 within one
 =========  ==============================================================
 """
 
@@ -104,6 +105,8 @@ class ExactTask:
     staying
         Operators that stay where they run, with room or without: that node is their only
         candidate.
+    crossing_ms
+        Price of a link between two nodes besides its latency, ms.
     """
 
     graph: QueryGraph
@@ -113,6 +116,7 @@ class ExactTask:
     standby: StandbyTerms | None = None
     apart: bool = False
     staying: Places = field(default_factory=dict[str, str])
+    crossing_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +128,8 @@ class ExactPlacement:
     primaries
         Node of every operator, pinned ones included.
     cost
-        Network usage, load price and standby terms, bytes; infinite if no candidates meet all
-        conditions.
+        Network usage, crossings, load price and standby terms, bytes; infinite if no candidates
+        meet all conditions.
     """
 
     primaries: dict[str, str]
@@ -303,11 +307,14 @@ def _factors(
 
 
 def _usage(task: ExactTask, ground: _Ground, link: Link) -> FloatArray:
-    """DR·Lat of a link by the places of its ends, bytes; infinite where they must not share one."""
+    """DR·(Lat + X) of a link by the places of its ends, bytes; infinite where they must not share
+    one."""
     sources, targets = ground.places[link.source], ground.places[link.target]
-    usage = link.rate_bytes_s * ground.delays_ms(sources, targets) / 1e3
+    is_within = sources[:, None] == targets
+    price_ms = ground.delays_ms(sources, targets) + np.where(is_within, 0.0, task.crossing_ms)
+    usage = link.rate_bytes_s * price_ms / 1e3
     if task.apart and link.source in task.candidates and link.target in task.candidates:
-        usage[sources[:, None] == targets] = np.inf
+        usage[is_within] = np.inf
     return usage
 
 

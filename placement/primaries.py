@@ -150,6 +150,7 @@ def _cheapest_of(task: PrimaryTask, count: int) -> dict[str, str]:
         ),
         apart=task.apart,
         staying=task.keep,
+        crossing_ms=settings.crossing_ms,
     )
     rounds, milp = settings.placement_rounds, settings.milp
     found = place_evenly(exact, task.load, rounds, milp)
@@ -181,6 +182,7 @@ def _in_time(task: PrimaryTask, chosen: Places) -> dict[str, str]:
         deadline_ms=task.request.deadline_ms,
         hop_overhead_ms=settings.hop_overhead_ms,
         apart=task.apart,
+        crossing_ms=settings.crossing_ms,
     )
     stay = {name: np.array([view.index[node]], dtype=np.int64) for name, node in task.keep.items()}
     try:

@@ -32,6 +32,10 @@ class Settings:
         Cores that an operator's replica is taken to use until it is measured.
     hop_overhead_ms
         Per-hop overhead besides a link's latency: batching, queueing in sockets, serialisation.
+    crossing_ms
+        Price that the exact placer puts on a link between two nodes besides its latency, ms. What
+        travels is encoded, sent and read, and evaluated apart; operators that follow each other on
+        a node are evaluated together.
     placer, secondary_search
         The product's, or those of reliable placement, §4.4 and §4.5: `Placer.NEAREST`,
         `SecondarySearch.OUTWARDS`.
@@ -57,6 +61,7 @@ class Settings:
     cpu: Scaling = DEFAULT_SCALING
     operator_load: float = 0.2
     hop_overhead_ms: float = 2.0
+    crossing_ms: float = 0.0
     placer: Placer = Placer.EXACT
     secondary_search: SecondarySearch = SecondarySearch.CHEAPEST
     candidates: int = 8
@@ -68,7 +73,7 @@ class Settings:
     batch_size: int = 1
 
     def __post_init__(self) -> None:
-        check_numbers(self, operator_load="≥ 0", hop_overhead_ms="≥ 0")
+        check_numbers(self, operator_load="≥ 0", hop_overhead_ms="≥ 0", crossing_ms="≥ 0")
         check_numbers(
             self, candidates="≥ 1", exact_hosts="≥ 1", placement_rounds="≥ 1", batch_size="≥ 1"
         )

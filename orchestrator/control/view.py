@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -85,6 +85,8 @@ class ClusterView:
         Nodes and machines that have been busier lately than they may be (`measured_load`).
     dataflow, problems
         The queries that compile, and why the others do not.
+    suspects
+        The nodes that are `suspected`.
     """
 
     cluster: Versioned[ClusterRecord] | None = None
@@ -106,8 +108,10 @@ class ClusterView:
     overloaded: frozenset[str] = frozenset()
     dataflow: Dataflow = field(init=False)
     problems: tuple[InvalidQuery, ...] = field(init=False)
+    suspects: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "suspects", frozenset(self._suspects()))
         # What runs comes first, so that a newcomer cannot take a name from it.
         running = {found.record.query for found in self.fragments.values()}
         queries = sorted(
@@ -180,17 +184,20 @@ class ClusterView:
         first. The store's order tells whether the host has reported since. Times of several hosts
         are not compared.
         """
-        if node not in self.nodes:
-            return False
-        record, report = self.nodes[node].record, self.nodes[node].report
-        return any(
-            loss.silent
-            and loss.replica == ReplicaId(node=node, incarnation=record.incarnation)
-            and loss.report is not None
-            and report <= loss.report
-            for found in self.fragments.values()
-            for loss in found.record.losses
-        )
+        return node in self.suspects
+
+    def _suspects(self) -> Iterator[str]:
+        for found in self.fragments.values():
+            for loss in found.record.losses:
+                node = self.nodes.get(loss.replica.node)
+                if (
+                    node is not None
+                    and loss.silent
+                    and loss.replica.incarnation == node.record.incarnation
+                    and loss.report is not None
+                    and node.report <= loss.report
+                ):
+                    yield loss.replica.node
 
     @property
     def cordoned(self) -> set[str]:

@@ -13,7 +13,7 @@ at a multiple of its length: tasks then start at the same moments, and what they
 together. Hosts that share a clock rest alike, so that the rests of a chain of hosts do not add up.
 
 A rest lasts for the cluster's batch interval. It lasts longer, up to a share of the time that the
-task has, on a host with many tasks, or one that is late, standbys first: a batch of few tuples
+task has, on a host with many replicas, or one that is late, standbys first: a batch of few tuples
 costs hardly less than one of many, so longer batches make room where processors are short.
 """
 
@@ -47,17 +47,18 @@ BATCH_US = (1_000.0, 10_000.0)
 """Least and greatest length of a batch: dispatching costs more than shorter batches gain, and
 heartbeats wait for longer ones."""
 
-REST_SHARE = 0.35
-STANDBY_REST_SHARE = 1.5
-"""Most of its sub-deadline for which a primary rests when the host is late or has many tasks, and
-most of its lag for which a standby does. Results of a chain are thereby late by no more than that
-share of its deadline. The lag of a standby is a quarter of what the recovery bound leaves: a
-standby that takes over evaluates what came in a rest in a small part of that time."""
+REST_SHARE = 0.4
+STANDBY_REST_SHARE = 2.0
+"""Most of its sub-deadline for which a primary rests when the host is late or has many replicas,
+and most of its lag for which a standby does. Results of a chain are thereby late by no more than
+that share of its deadline. The lag of a standby is a quarter of what the recovery bound leaves. A
+standby that takes over starts at once, and evaluates what came in a rest in no more time than
+that."""
 
-START_US = 150.0
-STARTS_SHARE = 1 / 20
+START_US = 400.0
+STARTS_SHARE = 1 / 16
 """Processor time of a batch with hardly any tuples, with all that it causes elsewhere, and the
-share of a host's time that all tasks together may spend on starting such batches. With more tasks,
+share of a host's time that all replicas together may spend on such batches. With more replicas,
 each rests for longer."""
 
 STANDBY_YIELDS = 4
@@ -385,14 +386,17 @@ class Dispatcher:
             share, late_us = STANDBY_REST_SHARE, STANDBY_YIELDS * self.lag_us
         else:
             share, late_us = REST_SHARE, self.lag_us
-        wanted_us = max(late_us, self._many_tasks_us)
+        wanted_us = max(late_us, self._many_replicas_us)
         most_us = round(share * task.sub_deadline_us)
         return max(_on_grid(min(wanted_us, most_us), self._batch_us or BATCH_US[1]), self._batch_us)
 
     @property
-    def _many_tasks_us(self) -> int:
-        """How long tasks must rest so that starting them takes no more than its share."""
-        return round(len(self._tasks) * START_US / STARTS_SHARE) if self._batch_us else 0
+    def _many_replicas_us(self) -> int:
+        """How long tasks must rest so that small batches take no more than their share.
+
+        Each operator of a chain has a batch of its own.
+        """
+        return round(len(self._task_of) * START_US / STARTS_SHARE) if self._batch_us else 0
 
     def _has_work(self, task: _Task, *, after_first: bool = False) -> bool:
         return not self._ready.isdisjoint(task.operators[after_first:])

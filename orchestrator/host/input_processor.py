@@ -194,7 +194,8 @@ class InputProcessor:
         """Node, stream, what the readers here have processed of it, and how much more they take.
 
         Of many streams, those whose turn it is in this interval, and those of which much has
-        arrived since: producers must not run out of credit.
+        arrived since: producers must not run out of credit. What says nothing new is left out for a
+        while.
 
         Input that has waited for longer than its deadline is late already, and more of it would
         only wait. Then the host takes no more than it has.
@@ -217,7 +218,8 @@ class InputProcessor:
             )
             subscription.room_bytes = 0 if is_behind else manager.window_bytes
             subscription.received_bytes = 0
-            for node, ack in subscription.acks(positions, demanding):
+            acks = subscription.acks(positions, demanding)
+            for node, ack in acks if subscription.tells(acks, now_us) else ():
                 yield node, stream, ack
 
     def discard_state(

@@ -91,7 +91,9 @@ class Planning:
     def settings(self) -> Settings:
         """The planner's, with the cluster's CPU scaling and batches."""
         cluster = self.view.settings
-        return Settings(cpu=cluster.cpu, hop_overhead_ms=cluster.hop_overhead_ms + cluster.batch_ms)
+        # A hop costs time for the work that it is, so it is avoided for as much.
+        overhead_ms = cluster.hop_overhead_ms + cluster.batch_ms
+        return Settings(cpu=cluster.cpu, hop_overhead_ms=overhead_ms, crossing_ms=overhead_ms)
 
     def runs(self, query: str) -> bool:
         """Whether all fragments of a query have a place."""
@@ -142,11 +144,18 @@ class Planning:
         if relaxed or not is_new or not self.view.settings.admission:
             return self._place(query, relaxed=relaxed)
         running, before = dict(self.running), self.places()
-        try:
-            plan = self._place(query, relaxed=relaxed, room_cores=room_cores(before))
-        except PlacementError:
-            # Either there is no plan anyway, or its figures tell what it lacks.
-            plan = self._place(query, relaxed=relaxed)
+        room = room_cores(before)
+        # Fragments that follow each other belong together, unless no node has room for them.
+        for settings in (self.settings, replace(self.settings, crossing_ms=0.0)):
+            try:
+                plan = self._place(query, relaxed=relaxed, room_cores=room, settings=settings)
+            except PlacementError:
+                continue
+            if overload(before, self.places(), query, self.work) is None:
+                return plan
+            self.running = dict(running)
+        # Either there is no plan anyway, or its figures tell what it lacks.
+        plan = self._place(query, relaxed=relaxed)
         refused = overload(before, self.places(), query, self.work)
         if refused is not None:
             self.running = running
@@ -158,9 +167,16 @@ class Planning:
         return places(self.view, self.work, self.running)
 
     def _place(
-        self, query: str, *, relaxed: bool, room_cores: Mapping[str, float] | None = None
+        self,
+        query: str,
+        *,
+        relaxed: bool,
+        room_cores: Mapping[str, float] | None = None,
+        settings: Settings | None = None,
     ) -> Plan:
         task = self.task(query, relaxed=relaxed, room_cores=room_cores)
+        if settings is not None:
+            task = replace(task, settings=settings)
         # 1. The cheapest primaries, with the price of their standbys.
         cheapest = cheapest_primaries(task)
         # 2. Sub-deadlines; other primaries if these leave too little time.

@@ -51,6 +51,7 @@ def task_of(rng: np.random.Generator, graph: QueryGraph, view: NetworkView) -> E
             for name in graph.to_place
         },
         price_ms=rng.uniform(0, 20, size=len(view.nodes)),
+        crossing_ms=max(float(rng.uniform(-10, 20)), 0.0),
     )
 
 
@@ -70,6 +71,11 @@ def cost_of(task: ExactTask, primaries: Places) -> float:
     """The objective of `exact_tree`, term by term."""
     graph, view = task.graph, task.view
     cost = definitions.primary_usage(graph, primaries, view)
+    cost += sum(
+        link.rate_bytes_s * task.crossing_ms / 1e3
+        for link in graph.links
+        if primaries[link.source] != primaries[link.target]
+    )
     for name in graph.to_place:
         cost += load_price(task, name, primaries[name])
         cost += 0.0 if task.standby is None else standby_cost(task, task.standby, name, primaries)
@@ -147,6 +153,7 @@ def test_both_solvers_agree_on_trees(seed: int, size: int, apart: bool):
             candidates=anywhere,
             price_ms=task.price_ms,
             apart=apart,
+            crossing_ms=task.crossing_ms,
         )
     )
     found = place_tree(task)

@@ -1,7 +1,14 @@
 import pytest
 
 from ha.messages import Offer, Subscribe, Subscribed
-from ha.subscription import PATIENCE_US, RETRY_US, STALLED_US, StreamCursor, Subscription
+from ha.subscription import (
+    PATIENCE_US,
+    REPEATED_US,
+    RETRY_US,
+    STALLED_US,
+    StreamCursor,
+    Subscription,
+)
 from streams.chunk import Position
 
 AT_30 = Position(next_seq=3, watermark_ms=30)
@@ -182,6 +189,17 @@ def test_acknowledges_the_least_to_every_replica_that_has_answered() -> None:
     ((node, ack),) = made.acks({"r0": AT_80, "r1": AT_30})
     assert (node, ack.position, ack.generation) == ("primary", AT_30, 1)
     assert made.acks({"r0": AT_80, "r1": None}) == []
+
+
+def test_an_acknowledgement_that_says_nothing_new_is_repeated_after_a_while() -> None:
+    made = confirmed(at(AT_80))
+    before, after = made.acks({"r0": AT_30}), made.acks({"r0": AT_80})
+    assert made.tells(before, 0)
+    assert not made.tells(made.acks({"r0": AT_30}), REPEATED_US - 1)
+    assert made.tells(before, REPEATED_US)
+    assert made.tells(after, REPEATED_US + 1)
+    # What a producer was told before is news again.
+    assert made.tells(before, REPEATED_US + 2)
 
 
 def test_acknowledges_nothing_while_readers_are_in_different_generations() -> None:

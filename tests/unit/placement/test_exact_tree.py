@@ -25,6 +25,7 @@ def solved(
     catch_up_ms: float | None = None,
     batch_size: int = 1,
     apart: bool = False,
+    crossing_ms: float = 0.0,
 ) -> tuple[str, float]:
     """Places of the operators in the order of their names, and the cost."""
     prices_ms = np.array([(price_ms or {}).get(node.name, 0.0) for node in over.nodes])
@@ -41,6 +42,7 @@ def solved(
             price_ms=prices_ms,
             standby=standby,
             apart=apart,
+            crossing_ms=crossing_ms,
         )
     )
     assert found.primaries == found.primaries | graph.pinned
@@ -65,6 +67,15 @@ def test_a_busy_node_is_left_for_one_farther_away():
     graph = query({"Sa": 1000, "aT": 0}, ends)
     assert solved(graph, price_ms={"n0": 11}) == ("n1", pytest.approx(10))
     assert solved(graph, price_ms={"n0": 9}) == ("n0", pytest.approx(9))
+
+
+def test_operators_stay_together_unless_the_way_is_dearer_than_the_crossing():
+    graph = query({"Sa": 1000, "ab": 500, "bT": 1000}, ends)
+    # b may be anywhere from n0 to n4: 500 bytes/s less go its way, 1000 more.
+    busy = {"n0": 4.0, "n1": 0.0}
+    assert solved(graph, "n0 n1", price_ms=busy)[0] == "n0 n1"
+    # Apart, one more link crosses: 500 · 3 ms of crossing, 1500 bytes/s of load price.
+    assert solved(graph, "n0 n1", price_ms=busy, crossing_ms=30)[0] == "n1 n1"
 
 
 def test_the_secondary_is_paid_where_the_primary_is_chosen():

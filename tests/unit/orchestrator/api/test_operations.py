@@ -16,7 +16,7 @@ from orchestrator.deploy.context import ClusterContext
 from orchestrator.manifest import cluster_record
 from orchestrator.records import ClockOffset
 from orchestrator.store.protocol import CLUSTER, NODES, QUERIES, RecordInvalid
-from tests.obedient_cluster import ObedientCluster, aircraft
+from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 
 def connected(cluster: ObedientCluster) -> api.Cluster:
@@ -87,9 +87,16 @@ def test_lagging_standby_is_no_redundancy_in_the_status(running: ObedientCluster
     }
 
 
+def leave_one_primary(running: ObedientCluster) -> None:
+    """Kill every executor but that of a primary, for which no second node is left."""
+    first = next(iter(running.view().fragments.values()))
+    for name in EXECUTORS:
+        if name != first.record.primary.node:
+            running.kill(name)
+
+
 def test_problems_of_the_leader_are_in_the_status(running: ObedientCluster) -> None:
-    for name in list(running.hosts)[1:6]:
-        running.kill(name)
+    leave_one_primary(running)
     for _ in range(3):
         running.coordination.run_once(running.now_us)
     problems = api.status(connected(running)).problems
@@ -109,8 +116,7 @@ def test_problems_that_are_solved_leave_the_status(running: ObedientCluster) -> 
 
 
 def test_problem_is_published_again_after_a_lost_session(running: ObedientCluster) -> None:
-    for name in list(running.hosts)[1:6]:
-        running.kill(name)
+    leave_one_primary(running)
     running.coordination.run_once(running.now_us)
     running.coordinator_store.suspend()
     running.coordinator_store.expire()
