@@ -36,7 +36,7 @@ class CompressedFrame(FrameRefused):
     """A record batch with a compressed body."""
 
 
-def read_batch(frame: bytes, schema: pa.Schema) -> pa.RecordBatch:
+def read_batch(frame: bytes | memoryview, schema: pa.Schema) -> pa.RecordBatch:
     """The record batch in a frame.
 
     Raises
@@ -55,7 +55,7 @@ def read_batch(frame: bytes, schema: pa.Schema) -> pa.RecordBatch:
     return batch
 
 
-def _check(frame: bytes) -> None:
+def _check(frame: bytes | memoryview) -> None:
     """Refuse a frame that holds something other than plain rows."""
     marker, size = _prefix.unpack_from(frame)
     if marker != CONTINUATION or not 0 < size <= len(frame) - _prefix.size:

@@ -196,7 +196,7 @@ def _json(form: RowForm, body: bytes, _: bool) -> pa.Table:
 
 def _arrow(form: RowForm, body: bytes, _: bool) -> pa.Table:
     """An IPC stream. Messages are looked at before they are read: see `streams.arrow_frame`."""
-    reader = ipc.MessageReader.open_stream(io.BytesIO(body))
+    reader = ipc.MessageReader.open_stream(pa.py_buffer(body))
     try:
         first = reader.read_next_message()
     except StopIteration:
@@ -217,7 +217,7 @@ def _arrow(form: RowForm, body: bytes, _: bool) -> pa.Table:
             break
         if message.type != "record batch":
             raise Unreadable(f"a {message.type} stands among the rows")
-        batch = read_batch(message.serialize().to_pybytes(), schema)
+        batch = read_batch(memoryview(message.serialize()), schema)
         rows += batch.num_rows
         if rows > MOST_ROWS:
             raise Unreadable(f"more than {MOST_ROWS} rows")
@@ -260,7 +260,7 @@ def _tuples(form: RowForm, table: pa.Table) -> pa.RecordBatch:
     schema = form.schema
     arrays: list[pa.Array] = [_timestamps(form, table)]
     for field in list(schema)[1:]:
-        column = table.column(field.name).combine_chunks()
+        column = _whole(table.column(field.name))
         try:
             arrays.append(column if column.type == field.type else column.cast(field.type))
         except pa.ArrowException as error:
@@ -268,11 +268,16 @@ def _tuples(form: RowForm, table: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece; copied only if it is in several."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def _timestamps(form: RowForm, table: pa.Table) -> pa.Array:
     """The timestamps in ms; 0 where tuples have none, and get their arrival's."""
     if form.time_column is None:
         return pa.array(np.zeros(table.num_rows, dtype=np.int64))
-    column = table.column(form.time_column).combine_chunks()
+    column = _whole(table.column(form.time_column))
     if column.null_count:
         raise Unreadable(f"column {form.time_column}, the timestamp, is empty in a row")
     kind = column.type

@@ -9,14 +9,12 @@ A *commit* holds the tuples that have become part of the stream, in its order; t
 accepted and wait for their turn; the clients' numbers of the batches that they came in. It is
 written and synced as a whole. One sync serves all batches that arrived meanwhile.
 
-    segment   = head, then entries; a file `<number>.journal`
-    entry     = length, checksum, header (msgpack), rows, waiting (messages of Arrow's IPC format)
-
-A head repeats what a process needs to continue, so that older segments can be dropped: the journal
-keeps its newest `retain_bytes`. A commit may be several entries, all but the last marked as
-unfinished. A process that was killed while it wrote leaves an unfinished commit behind, which
-nobody was told of: it is ignored. Every process begins a segment of its own. A lock keeps a
-process that was stopped and replaced from writing when it wakes up.
+A segment, the file `<number>.journal`, is a head and entries
+(`orchestrator.sources.journal_entries`). A head repeats what a process needs to continue, so that
+older segments can be dropped: the journal keeps its newest `retain_bytes`. A commit may be several
+entries, all but the last marked as unfinished. A process that was killed while it wrote leaves an
+unfinished commit behind, which nobody was told of: it is ignored. Every process begins a segment of
+its own. A lock keeps a process that was stopped and replaced from writing when it wakes up.
 """
 
 from __future__ import annotations
@@ -39,8 +37,16 @@ import pyarrow as pa
 
 from orchestrator.drivers import DriverError
 from orchestrator.folders import private_folder
+from orchestrator.sources.journal_entries import (
+    PREFIX,
+    Header,
+    Pieces,
+    packed,
+    parts,
+    payloads,
+    size_of,
+)
 from streams.arrow_frame import FrameRefused, read_batch
-from streams.bounds import EventTime, Number
 from streams.chunk import NO_WATERMARK, Chunk, Position
 from topology.arrays import IntArray
 
@@ -50,47 +56,6 @@ SEGMENT_BYTES = 16 * 2**20
 MOST_CLIENTS = 16_384
 """Clients and idempotency keys that are remembered. Beyond that the oldest are forgotten: a batch
 that comes again after so many others counts as a new one."""
-
-_prefix = struct.Struct("<II")
-
-
-class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an entry says besides its tuples.
-
-    Attributes
-    ----------
-    first_seq, rows
-        Number of its first tuple, and how many there are.
-    watermarks_ms, ingestion_times_us
-        Of its tuples: int64, little-endian. Empty: nothing has become part of the stream.
-    rows_bytes, waiting_bytes
-        Sizes of what follows.
-    complete_ms
-        The last watermark of the stream, after it.
-    watermark_ms, newest_ms
-        As of the orderer, after it. By arrival, the clock may advance its watermark unsaid.
-    clients
-        Client → the number of its last batch, of those that have sent some in it; in a head, of
-        all.
-    whole
-        Whether the commit ends with it.
-    """
-
-    first_seq: Number
-    rows: Number = 0
-    watermarks_ms: bytes = b""
-    ingestion_times_us: bytes = b""
-    rows_bytes: Number = 0
-    waiting_bytes: Number = 0
-    complete_ms: EventTime = NO_WATERMARK
-    watermark_ms: EventTime = NO_WATERMARK
-    newest_ms: EventTime = NO_WATERMARK
-    clients: list[tuple[str, Number]] = []
-    whole: bool = True
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Header)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,19 +201,20 @@ class Journal:
         """
         if self._file is None:
             raise DriverError("the journal is closed")
-        written: list[tuple[Header, bytes]] = []
+        written: list[tuple[Header, Pieces]] = []
         for number, chunk in enumerate(commit.chunks or (None,)):
             last = number >= len(commit.chunks) - 1
             written.append(self._entry(chunk, commit, last=last))
         segment = self._segments[-1]
         offset = segment.size_bytes
-        self._write(b"".join(data for _, data in written))
-        for header, data in written:
+        self._write([piece for _, pieces in written for piece in pieces])
+        for header, pieces in written:
+            length = size_of(pieces)
             if header.watermarks_ms:
                 with self._changing:
-                    segment.entries.append(_entry_of(header, offset, len(data)))
-                self.end = _cut(header)
-            offset += len(data)
+                    segment.entries.append(_entry_of(header, offset, length))
+                self.end = header.end
+            offset += length
         for client, number in commit.clients:
             self.clients.note(client, number)
         self._note(commit)
@@ -346,11 +312,11 @@ class Journal:
         with segment.path.open("rb") as file:
             file.seek(entry.offset)
             data = file.read(entry.length)
-        length, checksum = _prefix.unpack_from(data)
-        payload = data[_prefix.size :]
+        length, checksum = PREFIX.unpack_from(data)
+        payload = data[PREFIX.size :]
         if length != len(payload) or zlib.crc32(payload) != checksum:
             raise DriverError(f"{segment.path} is damaged at byte {entry.offset}")
-        header, rows, _ = _parts(payload)
+        header, rows, _ = parts(payload)
         return self._decoded(header, rows)
 
     def _decoded(self, header: Header, rows: bytes) -> Chunk:
@@ -367,7 +333,7 @@ class Journal:
             ),
         )
 
-    def _entry(self, chunk: Chunk | None, commit: Commit, *, last: bool) -> tuple[Header, bytes]:
+    def _entry(self, chunk: Chunk | None, commit: Commit, *, last: bool) -> tuple[Header, Pieces]:
         header = Header(
             first_seq=self.end.next_seq if chunk is None else chunk.first_seq,
             rows=0 if chunk is None else chunk.rows.num_rows,
@@ -380,15 +346,16 @@ class Journal:
             whole=last,
         )
         rows = None if chunk is None else chunk.rows
-        return header, _packed(header, rows, commit.waiting if last else None)
+        return header, packed(header, rows, commit.waiting if last else None)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, pieces: Pieces) -> None:
         assert self._file is not None
-        self._file.write(data)
+        for piece in pieces:
+            self._file.write(piece)
         self._file.flush()
         if self._sync:
             os.fdatasync(self._file.fileno())
-        self._segments[-1].size_bytes += len(data)
+        self._segments[-1].size_bytes += size_of(pieces)
 
     def _begin_segment(self) -> None:
         """Begin a file with what a process needs to continue."""
@@ -405,7 +372,7 @@ class Journal:
             newest_ms=self.newest_ms,
             clients=self.clients.all(),
         )
-        self._write(_packed(head, None, self.waiting if self.waiting.num_rows else None))
+        self._write(packed(head, None, self.waiting if self.waiting.num_rows else None))
         _sync_folder(self._folder)
 
     def _recover(self) -> None:
@@ -419,11 +386,11 @@ class Journal:
             for (offset, length), header, batch in self._entries(path, data):
                 if not headed:
                     headed = True
-                    self.end = _cut(header)
+                    self.end = header.end
                     segment.begin = self.end
                 elif header.watermarks_ms:
                     segment.entries.append(_entry_of(header, offset, length))
-                    self.end = _cut(header)
+                    self.end = header.end
                 if batch is not None:
                     waiting.append(batch)
                 for client, number in header.clients:
@@ -440,45 +407,16 @@ class Journal:
     ) -> Iterator[tuple[tuple[int, int], Header, pa.RecordBatch | None]]:
         """Place, header and waiting tuples of each entry of whole commits."""
         unfinished: list[tuple[tuple[int, int], Header, pa.RecordBatch | None]] = []
-        for offset, payload in _payloads(data):
+        for offset, payload in payloads(data):
             try:
-                header, _, waiting = _parts(payload)
+                header, _, waiting = parts(payload)
                 batch = read_batch(waiting, self._schema) if waiting else None
             except (msgspec.DecodeError, FrameRefused, struct.error) as error:
                 raise DriverError(f"{path} is no journal of this stream: {error}") from None
-            unfinished.append(((offset, _prefix.size + len(payload)), header, batch))
+            unfinished.append(((offset, PREFIX.size + len(payload)), header, batch))
             if header.whole:
                 yield from unfinished
                 unfinished.clear()
-
-
-def _payloads(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Entries of a file with their offsets, up to the first that is damaged or incomplete."""
-    offset = 0
-    while offset + _prefix.size <= len(data):
-        length, checksum = _prefix.unpack_from(data, offset)
-        payload = data[offset + _prefix.size : offset + _prefix.size + length]
-        # Where a machine went down, zeros may follow.
-        if not length or len(payload) < length or zlib.crc32(payload) != checksum:
-            return
-        yield offset, payload
-        offset += _prefix.size + length
-
-
-def _packed(header: Header, rows: pa.RecordBatch | None, waiting: pa.RecordBatch | None) -> bytes:
-    parts = [b"" if batch is None else batch.serialize().to_pybytes() for batch in (rows, waiting)]
-    head = _encoder.encode(
-        msgspec.structs.replace(header, rows_bytes=len(parts[0]), waiting_bytes=len(parts[1]))
-    )
-    payload = b"".join([len(head).to_bytes(4, "little"), head, *parts])
-    return _prefix.pack(len(payload), zlib.crc32(payload)) + payload
-
-
-def _parts(payload: bytes) -> tuple[Header, bytes, bytes]:
-    begin = 4 + int.from_bytes(payload[:4], "little")
-    header = _decoder.decode(payload[4:begin])
-    end = begin + header.rows_bytes
-    return header, payload[begin:end], payload[end : end + header.waiting_bytes]
 
 
 def _entry_of(header: Header, offset: int, length: int) -> _Entry:
@@ -489,10 +427,6 @@ def _cut_at(chunk: Chunk, watermark_ms: int) -> Position:
     """The cut after a watermark that lies before the end of a part."""
     known = int(np.searchsorted(chunk.timestamps, watermark_ms, side="right"))
     return Position(next_seq=chunk.first_seq + known, watermark_ms=watermark_ms)
-
-
-def _cut(header: Header) -> Position:
-    return Position(next_seq=header.first_seq + header.rows, watermark_ms=header.complete_ms)
 
 
 def _after(waiting: list[pa.RecordBatch], watermark_ms: int, schema: pa.Schema) -> pa.RecordBatch:

@@ -184,7 +184,6 @@ class Reader:
             )
             if place is None:
                 place = low if earliest else high
-                self._input.push(self._nothing(), places=[(_name(partition), place)])
             elif place < low:
                 raise DriverError(
                     f"topic {topic}: partition {partition} begins at offset {low}, and {place} is "
@@ -192,6 +191,8 @@ class Reader:
                 )
             begins[partition] = place
             self._merge.begin(partition, self._clock_us())
+        # At once: a site that is killed here has begun all partitions, or none.
+        self._input.push(self._nothing(), places=[(_name(p), begin) for p, begin in begins.items()])
         consumer.assign([kafka.TopicPartition(topic, p, begin) for p, begin in begins.items()])
 
     def _gather(self, messages: Sequence[Message]) -> None:

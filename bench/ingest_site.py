@@ -1,0 +1,111 @@
+"""A site of benchmark `ingest`: an open source, and a fragment that filters, on one processor.
+
+    python -m bench.ingest_site '{"driver": "tcp", "options": {…}, "rows": 1000, "folder": "…"}'
+
+It prints its address as soon as clients may send, and, when all rows have passed the filter, when
+which of them had.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from bench.ingest_workload import COLUMNS, STATEMENT, STREAM
+from orchestrator import sources
+from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.sources.driver import ReportingSource, SourceContext
+from streams.chunk import Chunk
+from streams.compiler import compile_statement
+from streams.engine import FragmentEngine
+from streams.language import parse
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What a site is to do."""
+
+    driver: str
+    options: dict[str, Any]
+    rows: int
+    folder: str
+
+
+class Passed(msgspec.Struct, frozen=True, kw_only=True):
+    """When tuples had passed the filter.
+
+    Attributes
+    ----------
+    times
+        The number of the last tuple of each evaluation, and the machine's monotonic clock, µs.
+    """
+
+    times: list[tuple[int, int]]
+
+
+def clock_us() -> int:
+    """The machine's monotonic clock, the same in all processes."""
+    return time.monotonic_ns() // 1000
+
+
+def run(order: Order) -> Passed:
+    """Open the source and evaluate what it brings in, until all rows have passed."""
+    # Arrow's pools and ours share the processor.
+    pa.set_cpu_count(1)
+    wake = threading.Event()
+    driver = sources.restore(SourceSpec(driver=order.driver, options=order.options))
+    opened = driver.open(
+        SourceAssignment(
+            stream=STREAM,
+            columns=COLUMNS,
+            source=sources.spec_of(order.driver, driver),
+            start_at_us=None,
+        ),
+        SourceContext(folder=Path(order.folder), clock_us=clock_us, wake=wake.set),
+    )
+    (statement,) = parse(STATEMENT)
+    engine = FragmentEngine(compile_statement(statement, {STREAM: COLUMNS}))
+    times: list[tuple[int, int]] = []
+    assert isinstance(opened, ReportingSource)
+    sys.stdout.write(f"{opened.status.address}\n")
+    sys.stdout.flush()
+    seq = 0
+    while seq < order.rows:
+        # What is pushed wakes; an error is looked for without that.
+        wake.wait(0.1)
+        wake.clear()
+        while (emitted := opened.emit(0, clock_us())) is not None:
+            engine.offer(
+                STREAM,
+                Chunk(
+                    first_seq=seq,
+                    rows=emitted.rows,
+                    watermarks_ms=emitted.watermarks_ms,
+                    ingestion_times_us=emitted.ingestion_times_us,
+                ),
+            )
+            seq += emitted.rows.num_rows
+            while engine.advance(1 << 20) is not None:
+                pass
+            if emitted.rows.num_rows:
+                last = emitted.rows.column("number")[emitted.rows.num_rows - 1].as_py()
+                times.append((last, clock_us()))
+    opened.close()
+    return Passed(times=times)
+
+
+def main() -> None:
+    """One site."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    passed = run(msgspec.json.decode(sys.argv[1], type=Order))
+    sys.stdout.write(msgspec.json.encode(passed).decode() + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""The entries of a journal's segments as bytes.
+
+entry = length, checksum, header (msgpack), rows, waiting (messages of Arrow's IPC format)
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from streams.bounds import EventTime, Number
+from streams.chunk import NO_WATERMARK, Position
+
+PREFIX = struct.Struct("<II")
+"""Length and checksum of what follows."""
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an entry says besides its tuples.
+
+    Attributes
+    ----------
+    first_seq, rows
+        Number of its first tuple, and how many there are.
+    watermarks_ms, ingestion_times_us
+        Of its tuples: int64, little-endian. Empty: nothing has become part of the stream.
+    rows_bytes, waiting_bytes
+        Sizes of what follows.
+    complete_ms
+        The last watermark of the stream, after it.
+    watermark_ms, newest_ms
+        As of the orderer, after it. By arrival, the clock may advance its watermark unsaid.
+    clients
+        Client → the number of its last batch, of those that have sent some in it; in a head, of
+        all.
+    whole
+        Whether the commit ends with it.
+    """
+
+    first_seq: Number
+    rows: Number = 0
+    watermarks_ms: bytes = b""
+    ingestion_times_us: bytes = b""
+    rows_bytes: Number = 0
+    waiting_bytes: Number = 0
+    complete_ms: EventTime = NO_WATERMARK
+    watermark_ms: EventTime = NO_WATERMARK
+    newest_ms: EventTime = NO_WATERMARK
+    clients: list[tuple[str, Number]] = []
+    whole: bool = True
+
+    @property
+    def end(self) -> Position:
+        """The cut after it."""
+        return Position(next_seq=self.first_seq + self.rows, watermark_ms=self.complete_ms)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Header)
+
+Pieces = Sequence[bytes | pa.Buffer]
+"""Bytes that belong together; rows are not copied to join them."""
+
+
+def packed(header: Header, rows: pa.RecordBatch | None, waiting: pa.RecordBatch | None) -> Pieces:
+    """An entry."""
+    frames = [b"" if batch is None else batch.serialize() for batch in (rows, waiting)]
+    head = _encoder.encode(
+        msgspec.structs.replace(header, rows_bytes=len(frames[0]), waiting_bytes=len(frames[1]))
+    )
+    payload = [len(head).to_bytes(4, "little"), head, *frames]
+    checksum = 0
+    for piece in payload:
+        checksum = zlib.crc32(piece, checksum)
+    return [PREFIX.pack(size_of(payload), checksum), *payload]
+
+
+def size_of(pieces: Pieces) -> int:
+    """Their length."""
+    return sum(len(piece) for piece in pieces)
+
+
+def payloads(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Entries of a file with their offsets, up to the first that is damaged or incomplete."""
+    offset = 0
+    while offset + PREFIX.size <= len(data):
+        length, checksum = PREFIX.unpack_from(data, offset)
+        payload = data[offset + PREFIX.size : offset + PREFIX.size + length]
+        # Where a machine went down, zeros may follow.
+        if not length or len(payload) < length or zlib.crc32(payload) != checksum:
+            return
+        yield offset, payload
+        offset += PREFIX.size + length
+
+
+def parts(payload: bytes) -> tuple[Header, bytes, bytes]:
+    """Header, rows and waiting tuples of an entry."""
+    begin = 4 + int.from_bytes(payload[:4], "little")
+    header = _decoder.decode(payload[4:begin])
+    end = begin + header.rows_bytes
+    return header, payload[begin:end], payload[end : end + header.waiting_bytes]
