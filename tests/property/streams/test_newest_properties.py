@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from streams import newest
+from streams.operators import changes_to_stream
 from streams.panes import compiled, kernels, reference
 from streams.program import Evaluation, Program
 from tests.property.streams.array_evaluations import check_evaluation
@@ -52,6 +53,7 @@ def test_newest_rows_are_those_of_stepwise_evaluation(
     for seed in (*range(block * STATEMENTS_AT_ONCE, (block + 1) * STATEMENTS_AT_ONCE - 5), fresh):
         rng = np.random.default_rng(seed)
         text = statement(rng)
+        monkeypatch.setattr(changes_to_stream, "FEW_ROWS", int(rng.choice([0, 32])))
         monkeypatch.setattr(newest, "FIRST_KEYS", int(rng.choice([1, 64])))
         check_evaluation(
             text, Evaluation.NEWEST, rng, (reference, compiled), f"seed {seed}: {text}"

@@ -20,7 +20,7 @@ from streams.chunk import Chunk, stream_schema
 from streams.compiler import compile_statement
 from streams.engine import FragmentEngine
 from streams.language import parse
-from streams.operators import join, join_index
+from streams.operators import changes_to_stream, join, join_index
 from streams.program import Program
 from tests.property.streams.stepwise import Stepwise
 from tests.property.streams.test_engine_matches_oracle import catalogue, columns
@@ -161,6 +161,7 @@ def test_every_way_gives_the_rows_of_stepwise_evaluation(
         monkeypatch.setattr(join_index, "SORTED_FROM_PAIRS", sorted_from)
         monkeypatch.setattr(join, "LARGEST_BLOCK", int(rng.choice([7, 1 << 20])))
         monkeypatch.setattr(incremental, "JOIN_PASS_ROWS", int(rng.choice([1, 5, 128])))
+        monkeypatch.setattr(changes_to_stream, "FEW_ROWS", int(rng.choice([0, 32])))
         monkeypatch.setattr(incremental, "PASS_ROWS", int(rng.choice([3, 4096])))
         inputs = {stream: tuples(rng) for stream in program.inputs}
         until_ms = max(rows[-1][0] for rows in inputs.values()) + int(rng.choice([0, 1, 50]))
