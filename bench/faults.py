@@ -29,7 +29,7 @@ from bench.silence import STEADY_S, longest_silence_ms
 from orchestrator.clock import OFFSET_FILE
 from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import ClusterView, read_view
-from orchestrator.drills.processes import full_disk, host_process, suspended, zookeeper_process
+from orchestrator.drills.processes import full_disk, host_process, suspended, zookeeper_processes
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
 from orchestrator.records import FragmentRecord
@@ -107,7 +107,7 @@ class Faults:
         """ZooKeeper does not answer for 30 s; meanwhile the executor of the primary is killed."""
         primary = self.fragment().primary.node
         executor = self._process(primary)
-        with suspended(zookeeper_process(os.getpid())):
+        with suspended(zookeeper_processes(os.getpid())[0]):
             time.sleep(STEADY_S)
             self.ended.add(primary)
             executor.kill()

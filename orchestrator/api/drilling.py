@@ -14,21 +14,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from orchestrator.api import moving
 from orchestrator.api.connection import Cluster
 from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills import disturbances, kill_executor
+from orchestrator.drills.acting import Acting, Disturbed
 from orchestrator.drills.blast import Blast, blast_radius
 from orchestrator.drills.disturbances import (
     DISTURBANCES,
-    Acting,
+    Aim,
     Disturbance,
-    Disturbed,
     aimed_at,
 )
 from orchestrator.drills.kill_executor import (
@@ -210,9 +212,17 @@ def drill(
             raise Inapplicable(name, why)
         nodes = [*choose_protected(cluster.store, target, on_progress, chosen).hosts]
     else:
+        if (why := chosen.needs(_cluster_pid(cluster))) is not None:
+            raise Inapplicable(name, why)
+        if chosen.aim is Aim.PRIMARY:
+            target = choose_protected(cluster.store, target, on_progress).node
         nodes = list(filter(None, [aimed_at(read_view(cluster.store), chosen, target)]))
     view = read_view(cluster.store)
     blast = blast_radius(view, nodes)
+    if isinstance(chosen, Disturbance) and chosen.aim is Aim.EVERYTHING:
+        # Each site ends once, and no node before it was drained.
+        sites = view.hosts.keys() - view.executors.keys()
+        blast = msgspec.structs.replace(blast, would_lose=blast_radius(view, sites).would_lose)
     on_progress("blast radius", blast.summary)
     if blast.would_lose and not force:
         raise Refused(
@@ -236,6 +246,31 @@ def _note(cluster: Cluster, kind: str, name: str, detail: str) -> None:
     """Keep the result of a drill in the history."""
     at_us = cluster_now_us(read_view(cluster.store).cluster_clocks)
     cluster.store.append_history(HistoryEvent(at_us=at_us, kind=kind, subject=name, detail=detail))
+
+
+@dataclass(frozen=True, slots=True)
+class _Mover:
+    """Moves replicas by the API."""
+
+    cluster: Cluster
+
+    def switch(self, fragment: str, *, wait: bool = True) -> str:
+        """Have primary and secondary change roles; the name of the plan of moves."""
+        return self._made(moving.switch(self.cluster, fragment, wait=wait), wait=wait)
+
+    def drain(self, node: str) -> None:
+        """Cordon a node and move all replicas away."""
+        self._made(moving.drain(self.cluster, node), wait=True)
+
+    def uncordon(self, node: str) -> None:
+        """Let a node be used again."""
+        moving.uncordon(self.cluster, node)
+
+    def _made(self, moves: moving.MovesDocument, *, wait: bool) -> str:
+        if wait and not moves.done:
+            problems = [f"{m.fragment}: {m.problem or m.outcome}" for m in moves.moves]
+            raise DrillFailed(f"moves have failed: {'; '.join(problems)}")
+        return moves.name or ""
 
 
 class _Watch:
@@ -285,8 +320,16 @@ def _watched(
         if isinstance(chosen, Way):
             return kill_executor.run(cluster.store, node, on_progress, chosen)
         pid = _cluster_pid(cluster)
-        acting = Acting(view=view, node=node, cluster_pid=pid, breach=breach)
-        return disturbances.run(chosen, cluster.store, acting, on_progress)
+        acting = Acting(
+            view=view,
+            node=node,
+            cluster_pid=pid,
+            breach=breach,
+            store=cluster.store,
+            mover=_Mover(cluster),
+            on_progress=on_progress,
+        )
+        return disturbances.run(chosen, acting)
 
     with (
         Observer(cluster.reach, outputs, _region(view, outputs)) as observer,

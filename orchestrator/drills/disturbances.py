@@ -1,37 +1,42 @@
-"""Drills that kill no executor: sites, ZooKeeper and disks fail for a while.
+"""Drills that fail no primary: sites, ZooKeeper, coordinators and disks fail for a while, a node is
+slow, replicas move.
 
 No replica has to take over. A site that is killed is started again by its supervisor and goes on
-where it was. While ZooKeeper is away or a disk is full, output must go on as if nothing happened.
+where it was. Otherwise output must go on as if nothing happened.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 
 import psutil
 
-from orchestrator.control.clocks import cluster_now_us
-from orchestrator.control.view import ClusterView, read_view
-from orchestrator.drills.kill_executor import HEAL_TIMEOUT_S, LOOK_S, DrillFailed
+from orchestrator.control.view import ClusterView
+from orchestrator.drills import planned
+from orchestrator.drills.acting import (
+    Acting,
+    Disturbed,
+    await_restored,
+    await_successor,
+)
+from orchestrator.drills.kill_executor import DrillFailed, choose
 from orchestrator.drills.processes import (
-    NoProcess,
+    crowded,
     full_disk,
     hold,
     host_process,
     suspended,
-    zookeeper_process,
+    zookeeper_processes,
 )
 from orchestrator.errors import Refused
-from orchestrator.progress import Progress
-from orchestrator.store.protocol import Store, StoreError
 
 DISK_FULL_S = 10.0
 STORE_PAUSED_S = 10.0
+SLOW_S = 15.0
 
 
 class Aim(Enum):
@@ -40,26 +45,9 @@ class Aim(Enum):
     SOURCE_SITE = "the site of a stream"
     SINK_SITE = "the site of an output"
     STORE = "ZooKeeper"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acting:
-    """What a disturbance acts on.
-
-    Attributes
-    ----------
-    node
-        The site; empty if ZooKeeper is struck.
-    cluster_pid
-        The process that runs the cluster.
-    breach
-        Set when the fault must end at once.
-    """
-
-    view: ClusterView
-    node: str
-    cluster_pid: int
-    breach: threading.Event
+    LEADER = "the coordinator that leads"
+    PRIMARY = "the node of a fragment's primary"
+    EVERYTHING = "all processes, one after the other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,34 +57,20 @@ class Disturbance:
     Attributes
     ----------
     strike
-        Carries it out, and returns when the fault is over, or cannot be ended any more.
+        Carries it out, and returns when the fault is over, or cannot be ended any more. If it
+        consists of several faults, one after the other, it returns these.
     ends_host
         Whether the site comes back as another process.
+    needs
+        Why the drill does not fit a cluster, given its process; None if it does.
     """
 
     name: str
     what: str
     aim: Aim
-    strike: Callable[[Acting], None]
+    strike: Callable[[Acting], Sequence[Disturbed] | None]
     ends_host: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disturbed:
-    """When a disturbance struck, was over, and had left no trace; cluster clock.
-
-    Attributes
-    ----------
-    over_us
-        Of a site that was killed: its sources and sinks work again.
-    ended_sources
-        Whether streams had no source meanwhile.
-    """
-
-    struck_us: int
-    over_us: int
-    restored_us: int
-    ended_sources: bool = False
+    needs: Callable[[int], str | None] = lambda _: None
 
 
 def _kill_site(acting: Acting) -> None:
@@ -109,21 +83,44 @@ def _fill_disk(acting: Acting) -> None:
 
 
 def _kill_zookeeper(acting: Acting) -> None:
-    killed = zookeeper_process(acting.cluster_pid)
-    killed.kill()
-    give_up = time.monotonic() + HEAL_TIMEOUT_S
-    while time.monotonic() < give_up:
-        # Until it is noticed, the store may seem to be there.
-        with suppress(NoProcess):
-            if zookeeper_process(acting.cluster_pid).pid != killed.pid:
-                return
-        time.sleep(LOOK_S)
-    raise DrillFailed(f"ZooKeeper was not started again within {HEAL_TIMEOUT_S:.0f} s")
+    server = zookeeper_processes(acting.cluster_pid)[0]
+    planned.restart_server(acting, server, psutil.Process.kill)
 
 
 def _pause_zookeeper(acting: Acting) -> None:
-    with suspended(zookeeper_process(acting.cluster_pid)):
+    with suspended(zookeeper_processes(acting.cluster_pid)[0]):
         hold(STORE_PAUSED_S, acting.breach)
+
+
+def _lose_quorum(acting: Acting) -> None:
+    servers = zookeeper_processes(acting.cluster_pid)
+    with ExitStack() as stopped:
+        for server in servers[: len(servers) // 2 + 1]:
+            stopped.enter_context(suspended(server))
+        hold(STORE_PAUSED_S, acting.breach)
+
+
+def _slow_node(acting: Acting) -> None:
+    with crowded(host_process(acting.view, acting.node)):
+        hold(SLOW_S, acting.breach)
+
+
+def _own_server(cluster_pid: int) -> str | None:
+    if zookeeper_processes(cluster_pid):
+        return None
+    return "the cluster has no ZooKeeper of its own on this machine"
+
+
+def _ensemble(cluster_pid: int) -> str | None:
+    if len(zookeeper_processes(cluster_pid)) > 1:
+        return None
+    return "the cluster has no ensemble of its own (`zookeeper: {servers: 3}` starts one)"
+
+
+def _can_bind_threads(_cluster_pid: int) -> str | None:
+    if hasattr(os, "sched_setaffinity"):
+        return None
+    return "this system cannot bind a process to a processor"
 
 
 DISTURBANCES: Mapping[str, Disturbance] = {
@@ -151,15 +148,62 @@ DISTURBANCES: Mapping[str, Disturbance] = {
         ),
         Disturbance(
             name="kill-zookeeper",
-            what="SIGKILL to ZooKeeper, which the cluster starts again",
+            what="SIGKILL to a ZooKeeper server, which the cluster starts again",
             aim=Aim.STORE,
             strike=_kill_zookeeper,
+            needs=_own_server,
         ),
         Disturbance(
             name="pause-zookeeper",
-            what=f"ZooKeeper is stopped for {STORE_PAUSED_S:g} s (SIGSTOP)",
+            what=f"a ZooKeeper server is stopped for {STORE_PAUSED_S:g} s (SIGSTOP)",
             aim=Aim.STORE,
             strike=_pause_zookeeper,
+            needs=_own_server,
+        ),
+        Disturbance(
+            name="lose-quorum",
+            what=f"most ZooKeeper servers are stopped for {STORE_PAUSED_S:g} s (SIGSTOP)",
+            aim=Aim.STORE,
+            strike=_lose_quorum,
+            needs=_ensemble,
+        ),
+        Disturbance(
+            name="slow-node",
+            what=f"the host of a fragment's primary gets a quarter of a processor for {SLOW_S:g} s",
+            aim=Aim.PRIMARY,
+            strike=_slow_node,
+            needs=_can_bind_threads,
+        ),
+        Disturbance(
+            name="kill-coordinator",
+            what="SIGKILL to the coordinator that leads",
+            aim=Aim.LEADER,
+            strike=planned.kill_coordinator,
+        ),
+        Disturbance(
+            name="kill-leader-during-plan",
+            what="SIGKILL to the coordinator that leads while it carries out a switchover",
+            aim=Aim.PRIMARY,
+            strike=planned.kill_leader_during_plan,
+        ),
+        Disturbance(
+            name="switchover",
+            what="primary and secondary of a fragment change roles, and change back",
+            aim=Aim.PRIMARY,
+            strike=planned.switch_over,
+        ),
+        Disturbance(
+            name="drain-and-kill",
+            what="the node of a fragment's primary is drained, then its executor is killed",
+            aim=Aim.PRIMARY,
+            strike=planned.drain_and_kill,
+        ),
+        Disturbance(
+            name="rolling-restart",
+            what="coordinators, ZooKeeper servers, nodes and sites end and start again, "
+            "one after the other; nodes are drained before",
+            aim=Aim.EVERYTHING,
+            strike=planned.rolling_restart,
         ),
     )
 }
@@ -167,14 +211,16 @@ DISTURBANCES: Mapping[str, Disturbance] = {
 
 
 def aimed_at(view: ClusterView, drill: Disturbance, target: str | None) -> str:
-    """The site that a disturbance strikes: as named, else the first one; empty for ZooKeeper.
+    """The site or node that a disturbance strikes: as named, else the first one; empty if none.
 
     Raises
     ------
     Refused
         There is no such site.
     """
-    if drill.aim is Aim.STORE:
+    if drill.aim is Aim.PRIMARY:
+        return choose(view, target).node
+    if drill.aim in (Aim.STORE, Aim.LEADER, Aim.EVERYTHING):
         if target is None:
             return ""
         sites: list[str] = []
@@ -198,7 +244,7 @@ def aimed_at(view: ClusterView, drill: Disturbance, target: str | None) -> str:
     return target
 
 
-def run(drill: Disturbance, store: Store, acting: Acting, on_progress: Progress) -> Disturbed:
+def run(drill: Disturbance, acting: Acting) -> Disturbed:
     """Carry a disturbance out, and wait until it has left no trace.
 
     Raises
@@ -206,52 +252,23 @@ def run(drill: Disturbance, store: Store, acting: Acting, on_progress: Progress)
     DrillFailed
         That takes too long, or the process to be struck is gone.
     """
-    clocks = acting.view.cluster_clocks
-    on_progress("strike", f"{drill.what}{f': {acting.node}' if acting.node else ''}")
-    struck_us = cluster_now_us(clocks)
+    acting.on_progress("strike", f"{drill.what}{f': {acting.node}' if acting.node else ''}")
+    struck_us = acting.now_us
     try:
-        drill.strike(acting)
+        steps = drill.strike(acting)
     except psutil.Error as error:
         raise DrillFailed(f"drill {drill.name} could not strike: {error}") from error
-    before = acting.view.nodes[acting.node].record if drill.ends_host else None
-    if before is not None:
-        _await(
-            store,
-            lambda view: (
-                acting.node in view.nodes
-                and view.nodes[acting.node].record.incarnation != before.incarnation
-                and before.sources.keys() <= view.nodes[acting.node].record.sources.keys()
-                and before.sinks.keys() <= view.nodes[acting.node].record.sinks.keys()
-            ),
-            f"site {acting.node} is not back",
-        )
-    over_us = cluster_now_us(clocks)
-    on_progress("over", f"after {(over_us - struck_us) / 1e6:.1f} s")
-    alive = {name for name in acting.view.nodes if name in acting.view.hosts}
-    _await(
-        store,
-        lambda view: (
-            alive <= view.nodes.keys()
-            and all(view.protected(found.record) for found in view.fragments.values())
-        ),
-        "redundancy is not restored",
-    )
-    restored_us = cluster_now_us(clocks)
-    on_progress("restored", f"after {(restored_us - struck_us) / 1e6:.1f} s")
+    if drill.ends_host:
+        await_successor(acting, acting.node, with_drivers=True)
+    over_us = acting.now_us
+    acting.on_progress("over", f"after {(over_us - struck_us) / 1e6:.1f} s")
+    await_restored(acting)
+    restored_us = acting.now_us
+    acting.on_progress("restored", f"after {(restored_us - struck_us) / 1e6:.1f} s")
     return Disturbed(
         struck_us=struck_us,
         over_us=over_us,
         restored_us=restored_us,
-        ended_sources=before is not None and bool(before.sources),
+        ended_sources=drill.ends_host and bool(acting.view.nodes[acting.node].record.sources),
+        steps=tuple(steps or ()),
     )
-
-
-def _await(store: Store, condition: Callable[[ClusterView], bool], otherwise: str) -> None:
-    """Wait for a condition; the store may be away meanwhile."""
-    give_up = time.monotonic() + HEAL_TIMEOUT_S
-    while time.monotonic() < give_up:
-        with suppress(StoreError):
-            if condition(read_view(store)):
-                return
-        time.sleep(LOOK_S)
-    raise DrillFailed(f"{otherwise} within {HEAL_TIMEOUT_S:.0f} s")

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from orchestrator.drills.acting import Disturbed
 from orchestrator.drills.blast import Blast
-from orchestrator.drills.disturbances import Disturbed
 from orchestrator.drills.kill_executor import DrillFailed, Killed
 from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered
 from streams.chunk import NO_WATERMARK, TIMESTAMP
@@ -204,34 +204,48 @@ def longest_silence(arrived_us: IntArray, begin_us: int, end_us: int) -> Silence
 def disturbance(disturbed: Disturbed, blast: Blast, delivered: Collection[Delivered]) -> Failover:
     """Measure a disturbance at the outputs: the longest silence until everything was restored.
 
-    If streams had no source for a while, the bound counts from when they had one again.
+    If streams had no source for a while, the bound counts from when they had one again. Of several
+    faults, the one counts that came nearest to its bound, or was furthest beyond it.
 
     Raises
     ------
     DrillFailed
         If an output did not come back at all.
     """
-    gaps_ms: list[float] = []
-    for one in delivered:
-        arrived_us: IntArray = np.sort(one.completed_column("arrived_us"))
-        silence = longest_silence(arrived_us, disturbed.struck_us, disturbed.restored_us)
-        if silence is None or arrived_us[-1] < disturbed.over_us:
-            raise DrillFailed("no result came after the fault")
-        gaps_ms.append(silence.gap_ms)
+    silences = [
+        (_silence_ms(step, delivered), blast.bound_ms + _away_ms(step))
+        for step in disturbed.steps or (disturbed,)
+    ]
+    recovery_ms, bound_ms = max(silences, key=lambda each: each[0] - each[1])
     faults = [sequence_faults(one) for one in delivered]
-    away_us = disturbed.over_us - disturbed.struck_us if disturbed.ended_sources else 0
-    longest_ms = max(gaps_ms, default=0.0)
     return Failover(
         killed_node=", ".join(blast.nodes),
         detection_ms=0.0,
-        recovery_ms=longest_ms,
-        gap_ms=longest_ms,
-        bound_ms=blast.bound_ms + away_us / 1000,
+        recovery_ms=recovery_ms,
+        gap_ms=max(silence_ms for silence_ms, _ in silences),
+        bound_ms=bound_ms,
         lost=sum(fault.lost for fault in faults),
         repeated=sum(fault.repeated for fault in faults),
         completed_timestamps=sum(one.completed_timestamps.num_rows for one in delivered),
         redundancy_restored_s=(disturbed.restored_us - disturbed.struck_us) / 1e6,
     )
+
+
+def _away_ms(disturbed: Disturbed) -> float:
+    """How long streams had no source, ms."""
+    return (disturbed.over_us - disturbed.struck_us) / 1000 if disturbed.ended_sources else 0.0
+
+
+def _silence_ms(disturbed: Disturbed, delivered: Collection[Delivered]) -> float:
+    """The longest silence of an output until everything was restored, ms."""
+    longest_ms = 0.0
+    for one in delivered:
+        arrived_us: IntArray = np.sort(one.completed_column("arrived_us"))
+        silence = longest_silence(arrived_us, disturbed.struck_us, disturbed.restored_us)
+        if silence is None or arrived_us[-1] < disturbed.over_us:
+            raise DrillFailed("no result came after the fault")
+        longest_ms = max(longest_ms, silence.gap_ms)
+    return longest_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,11 @@ parent is the executor's Java process. ZooKeeper runs below the process that sta
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
 import psutil
@@ -17,6 +20,18 @@ from orchestrator.errors import VivaceError
 
 ZOOKEEPER = "QuorumPeerMain"
 """End of the name of ZooKeeper's main class."""
+
+SUPERVISOR = "child_process.py"
+"""End of the name of the program that supervises a child process."""
+
+RIVALS = 3
+"""Busy processes that a slow host shares its processor with: it gets a quarter."""
+
+_rival = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
+"""Takes a processor until its parent has ended."""
+
+COORDINATOR = "orchestrator.deploy.coordinator"
+"""Module of a coordinator."""
 
 FULL_BYTES = 100
 """A file may not grow beyond this while the disk is full; a write that crosses it is cut short."""
@@ -40,20 +55,46 @@ def host_process(view: ClusterView, node: str) -> psutil.Process:
         raise NoProcess(f"the host of {node} has no process on this machine") from error
 
 
-def zookeeper_process(cluster_pid: int) -> psutil.Process:
-    """The embedded ZooKeeper of the cluster that this process runs.
+def zookeeper_processes(cluster_pid: int) -> list[psutil.Process]:
+    """The embedded ZooKeeper servers that this process has started, the oldest first."""
+    found = _below(cluster_pid, lambda command: any(p.endswith(ZOOKEEPER) for p in command))
+    return sorted(found, key=lambda process: process.pid)
+
+
+def _below(pid: int, wanted: Callable[[list[str]], bool]) -> list[psutil.Process]:
+    """Processes below another one, by their commands.
+
+    The supervisor of a child process has the child's command among its arguments, and is left out.
+    """
+    found: list[psutil.Process] = []
+    with suppress(psutil.Error):
+        for process in psutil.Process(pid).children(recursive=True):
+            with suppress(psutil.Error):
+                command = process.cmdline()
+                if wanted(command) and not any(p.endswith(SUPERVISOR) for p in command):
+                    found.append(process)
+    return found
+
+
+def coordinator_processes(cluster_pid: int) -> list[psutil.Process]:
+    """The coordinators that this process has started, the oldest first."""
+    found = _below(cluster_pid, lambda command: COORDINATOR in command)
+    return sorted(found, key=lambda process: process.pid)
+
+
+def coordinator_process(cluster_pid: int, candidate: str) -> psutil.Process:
+    """The process of a candidate for leader, which has its pid in its name.
 
     Raises
     ------
     NoProcess
-        The cluster uses another one.
+        The cluster's process has not started it.
     """
-    with suppress(psutil.Error):
-        for process in psutil.Process(cluster_pid).children(recursive=True):
-            with suppress(psutil.Error):
-                if any(part.endswith(ZOOKEEPER) for part in process.cmdline()):
-                    return process
-    raise NoProcess("the cluster has no ZooKeeper of its own on this machine")
+    with suppress(psutil.Error, ValueError):
+        process = psutil.Process(int(candidate.rsplit("-", 2)[1]))
+        if any(parent.pid == cluster_pid for parent in process.parents()):
+            return process
+    raise NoProcess(f"coordinator {candidate} has no process on this machine")
 
 
 @contextmanager
@@ -82,3 +123,26 @@ def full_disk(process: psutil.Process) -> Generator[None]:
 def hold(seconds: float, breach: threading.Event) -> None:
     """Let time pass, but stop at a breach."""
     breach.wait(seconds)
+
+
+@contextmanager
+def crowded(process: psutil.Process) -> Generator[None]:
+    """Have a process share one processor with busy ones for the time of a block."""
+    allowed = {each.id: os.sched_getaffinity(each.id) for each in process.threads()}
+    processor = {min(os.sched_getaffinity(process.pid))}
+    rivals = [subprocess.Popen([sys.executable, "-I", "-S", "-c", _rival]) for _ in range(RIVALS)]
+    try:
+        for pid in (*allowed, *(rival.pid for rival in rivals)):
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(pid, processor)
+        yield
+    finally:
+        for rival in rivals:
+            rival.kill()
+            rival.wait()
+        everything = set[int]().union(*allowed.values())
+        with suppress(psutil.NoSuchProcess):
+            # Threads that were started meanwhile have the processor of those that started them.
+            for thread in process.threads():
+                with suppress(ProcessLookupError):
+                    os.sched_setaffinity(thread.id, allowed.get(thread.id, everything))

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from orchestrator.drills.acting import Disturbed
 from orchestrator.drills.blast import Blast
-from orchestrator.drills.disturbances import Disturbed
 from orchestrator.drills.measurement import (
     Differences,
     SequenceFaults,
@@ -197,3 +197,19 @@ def test_a_disturbance_is_measured_by_the_longest_silence_until_all_is_as_it_was
     assert len(found.failures) == 1
     away = disturbance(replace(struck, ended_sources=True), blast, delivered)
     assert (away.bound_ms, away.failures) == (700.0, ())
+
+
+def test_of_several_faults_the_one_that_came_nearest_to_its_bound_counts() -> None:
+    arrivals = [0, 100, 350, 450, 550, 2550, 2600, 2700]
+    one = delivered(*(deliver(chunk(n, [(n, 0)]), arrived_us=1000 * a)
+                      for n, a in enumerate(arrivals)))  # fmt: skip
+    quick = Disturbed(struck_us=50_000, over_us=60_000, restored_us=400_000)
+    site = Disturbed(
+        struck_us=500_000, over_us=2_500_000, restored_us=2_650_000, ended_sources=True
+    )
+    whole = Disturbed(struck_us=50_000, over_us=2_500_000, restored_us=2_650_000)
+    blast = Blast(bound_ms=300.0)
+    found = disturbance(replace(whole, steps=(quick, site)), blast, [one])
+    assert (found.recovery_ms, found.bound_ms, found.gap_ms) == (250.0, 300.0, 2000.0)
+    assert not found.failures
+    assert disturbance(whole, blast, [one]).failures

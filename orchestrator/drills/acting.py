@@ -1,0 +1,159 @@
+"""The surroundings of a drill's fault, and the times that it leaves behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from orchestrator.control.clocks import cluster_now_us
+from orchestrator.control.view import ClusterView, read_view
+from orchestrator.drills.kill_executor import HEAL_TIMEOUT_S, LOOK_S, DrillFailed
+from orchestrator.progress import Progress
+from orchestrator.store.protocol import Store, StoreError
+
+
+class Mover(Protocol):
+    """Moves replicas on purpose; see `orchestrator.api.moving`, whose refusals it raises."""
+
+    def switch(self, fragment: str, *, wait: bool = True) -> str:
+        """Have primary and secondary change roles; the name of the plan of moves.
+
+        Raises
+        ------
+        DrillFailed
+            That was begun and failed.
+        """
+        ...
+
+    def drain(self, node: str) -> None:
+        """Cordon a node and move all replicas away; `DrillFailed` as above."""
+        ...
+
+    def uncordon(self, node: str) -> None:
+        """Let a node be used again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acting:
+    """What a disturbance acts on.
+
+    Attributes
+    ----------
+    node
+        The site; empty if ZooKeeper is struck.
+    cluster_pid
+        The process that runs the cluster.
+    breach
+        Set when the fault must end at once.
+    """
+
+    view: ClusterView
+    node: str
+    cluster_pid: int
+    breach: threading.Event
+    store: Store
+    mover: Mover
+    on_progress: Progress
+
+    def at(self, node: str) -> Acting:
+        """The same on another node, with what the store says now."""
+        return replace(self, node=node, view=read_view(self.store))
+
+    @property
+    def now_us(self) -> int:
+        """The cluster's clock."""
+        return cluster_now_us(self.view.cluster_clocks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disturbed:
+    """When a disturbance struck, was over, and had left no trace; cluster clock.
+
+    Attributes
+    ----------
+    over_us
+        Of a site that was killed: its sources and sinks work again.
+    ended_sources
+        Whether streams had no source meanwhile.
+    steps
+        The faults that it consisted of, if there were several.
+    """
+
+    struck_us: int
+    over_us: int
+    restored_us: int
+    ended_sources: bool = False
+    steps: tuple[Disturbed, ...] = ()
+
+
+def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
+    """Wait for a condition; the store may be away meanwhile.
+
+    Raises
+    ------
+    DrillFailed
+        It takes too long.
+    """
+    give_up = time.monotonic() + HEAL_TIMEOUT_S
+    while time.monotonic() < give_up:
+        with suppress(StoreError):
+            if condition():
+                return
+        time.sleep(LOOK_S)
+    raise DrillFailed(f"{otherwise} within {HEAL_TIMEOUT_S:.0f} s")
+
+
+def wait_for_view(store: Store, condition: Callable[[ClusterView], bool], otherwise: str) -> None:
+    """As `wait_for`, of what the store says."""
+    wait_for(lambda: condition(read_view(store)), otherwise)
+
+
+def await_restored(acting: Acting) -> None:
+    """Wait until all hosts are there that were there before, and every fragment is protected.
+
+    Raises
+    ------
+    DrillFailed
+        It takes too long.
+    """
+    alive = acting.view.hosts.keys()
+    wait_for_view(
+        acting.store,
+        lambda view: (
+            alive <= view.nodes.keys()
+            and all(view.protected(found.record) for found in view.fragments.values())
+        ),
+        "redundancy is not restored",
+    )
+
+
+def await_successor(acting: Acting, node: str, *, with_drivers: bool = False) -> None:
+    """Wait until another process is the host of a node or site.
+
+    Parameters
+    ----------
+    with_drivers
+        Whether its sources and sinks must work again.
+
+    Raises
+    ------
+    DrillFailed
+        It takes too long.
+    """
+    before = acting.view.nodes[node].record
+
+    def is_back(view: ClusterView) -> bool:
+        if node not in view.nodes or view.nodes[node].record.incarnation == before.incarnation:
+            return False
+        record = view.nodes[node].record
+        return not with_drivers or (
+            before.sources.keys() <= record.sources.keys()
+            and before.sinks.keys() <= record.sinks.keys()
+        )
+
+    wait_for_view(acting.store, is_back, f"{node} is not back")

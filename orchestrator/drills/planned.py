@@ -1,0 +1,187 @@
+"""Drills of coordinators and of what is done on purpose: moves, drains, restarts of everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+
+import psutil
+
+from orchestrator.control.view import read_view
+from orchestrator.drills.acting import (
+    Acting,
+    Disturbed,
+    await_restored,
+    await_successor,
+    wait_for,
+)
+from orchestrator.drills.kill_executor import DrillFailed
+from orchestrator.drills.processes import (
+    coordinator_process,
+    coordinator_processes,
+    host_process,
+    zookeeper_processes,
+)
+from orchestrator.errors import Refused
+from orchestrator.spark.hosts.executors import kill_executor
+from orchestrator.store.protocol import LEADER
+
+
+def kill_coordinator(acting: Acting) -> None:
+    """Kill the leader, and wait for the next one."""
+    candidate = _leader(acting)
+    coordinator_process(acting.cluster_pid, candidate).kill()
+    wait_for(lambda: _leads(acting) not in (None, candidate), "no other coordinator leads")
+
+
+def kill_leader_during_plan(acting: Acting) -> None:
+    """Kill the leader as soon as it has begun a switchover; the next one must end it."""
+    fragment = _fragment(acting)
+    coordinator = coordinator_process(acting.cluster_pid, _leader(acting))
+    name = acting.mover.switch(fragment, wait=False)
+
+    def begun() -> bool:
+        plan = read_view(acting.store).moves[name].record
+        return any(step.begun_us is not None for step in plan.steps)
+
+    wait_for(begun, f"the switchover of {fragment} is not begun")
+    coordinator.kill()
+
+    def settled() -> bool:
+        view = read_view(acting.store)
+        plan = view.moves.get(name)
+        return (plan is None or plan.record.ended_us is not None) and view.settled(
+            view.fragments[fragment].record
+        )
+
+    wait_for(settled, f"the next coordinator has not ended the switchover of {fragment}")
+    acting.mover.switch(fragment)
+
+
+def switch_over(acting: Acting) -> None:
+    """Have a fragment's replicas change roles twice."""
+    fragment = _fragment(acting)
+    for _ in range(2):
+        acting.mover.switch(fragment)
+        await_restored(acting)
+
+
+def drain_and_kill(acting: Acting) -> None:
+    """Drain a node, kill its executor, and let the node be used again."""
+    try:
+        acting.mover.drain(acting.node)
+        if left := _replicas_on(acting):
+            raise DrillFailed(f"{acting.node} was drained and still has {', '.join(left)}")
+        kill_executor(acting.view.nodes[acting.node].record.pid)
+        await_successor(acting, acting.node)
+    finally:
+        acting.mover.uncordon(acting.node)
+
+
+def rolling_restart(acting: Acting) -> Sequence[Disturbed]:
+    """End every process of the cluster but its supervisors, one after the other."""
+    found: list[Disturbed] = []
+    for what, restart, sources in _restarts(acting):
+        if acting.breach.is_set():
+            break
+        acting.on_progress("restart", what)
+        struck_us = acting.now_us
+        restart()
+        over_us = acting.now_us
+        await_restored(acting)
+        found.append(
+            Disturbed(
+                struck_us=struck_us,
+                over_us=over_us,
+                restored_us=acting.now_us,
+                ended_sources=sources,
+            )
+        )
+    return found
+
+
+def restart_server(
+    acting: Acting, server: psutil.Process, end: Callable[[psutil.Process], object]
+) -> None:
+    """End a ZooKeeper server, and wait until the cluster has as many again."""
+    count = len(zookeeper_processes(acting.cluster_pid))
+    end(server)
+
+    def is_back() -> bool:
+        now = zookeeper_processes(acting.cluster_pid)
+        return len(now) == count and server not in now
+
+    wait_for(is_back, "ZooKeeper was not started again")
+
+
+def _restarts(acting: Acting) -> Iterator[tuple[str, Callable[[], None], bool]]:
+    """What is restarted, how, and whether streams have no source meanwhile."""
+    pid = acting.cluster_pid
+    for coordinator in coordinator_processes(pid):
+        yield "a coordinator", lambda each=coordinator: _restart_coordinator(acting, each), False
+    for server in zookeeper_processes(pid):
+        yield "ZooKeeper", lambda each=server: _end_server(acting, each), False
+    for node in sorted(acting.view.executors):
+        yield f"node {node}", lambda node=node: _restart_node(acting.at(node)), False
+    for site in sorted(acting.view.hosts.keys() - acting.view.executors.keys()):
+        sources = bool(acting.view.nodes[site].record.sources)
+        yield f"site {site}", lambda site=site: _restart_site(acting.at(site)), sources
+
+
+def _restart_coordinator(acting: Acting, coordinator: psutil.Process) -> None:
+    count = len(coordinator_processes(acting.cluster_pid))
+    coordinator.terminate()
+
+    def is_back() -> bool:
+        now = coordinator_processes(acting.cluster_pid)
+        return len(now) == count and coordinator not in now and _leads(acting) is not None
+
+    wait_for(is_back, "the coordinator was not started again, or nobody leads")
+
+
+def _end_server(acting: Acting, server: psutil.Process) -> None:
+    restart_server(acting, server, psutil.Process.terminate)
+
+
+def _restart_node(acting: Acting) -> None:
+    """Drain a node if its replicas may go elsewhere, and have its executor replaced."""
+    try:
+        with suppress(Refused):
+            acting.mover.drain(acting.node)
+        kill_executor(acting.view.nodes[acting.node].record.pid)
+        await_successor(acting, acting.node)
+    finally:
+        acting.mover.uncordon(acting.node)
+
+
+def _restart_site(acting: Acting) -> None:
+    host_process(acting.view, acting.node).terminate()
+    await_successor(acting, acting.node, with_drivers=True)
+
+
+def _leads(acting: Acting) -> str | None:
+    found = acting.store.get(LEADER)
+    return None if found is None else found.record.candidate
+
+
+def _leader(acting: Acting) -> str:
+    if (candidate := _leads(acting)) is None:
+        raise DrillFailed("no coordinator leads")
+    return candidate
+
+
+def _fragment(acting: Acting) -> str:
+    """A fragment whose primary runs on the node."""
+    view = acting.view
+    here = [n for n, f in sorted(view.fragments.items()) if f.record.primary.node == acting.node]
+    if not here:
+        raise DrillFailed(f"{acting.node} runs no primary")
+    return here[0]
+
+
+def _replicas_on(acting: Acting) -> list[str]:
+    return [
+        name
+        for name, found in sorted(read_view(acting.store).fragments.items())
+        if acting.node in [replica.node for replica in found.record.replicas]
+    ]

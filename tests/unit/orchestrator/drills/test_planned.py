@@ -1,0 +1,119 @@
+"""Drills of what is done on purpose clean up after themselves, whatever happens."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from orchestrator.api import Cluster, drill_records
+from orchestrator.api.drilling import DrillRun
+from orchestrator.deploy.context import ClusterContext
+from orchestrator.drills import planned
+from orchestrator.drills.acting import Acting
+from orchestrator.drills.disturbances import DISTURBANCES, aimed_at
+from orchestrator.drills.kill_executor import WAYS, DrillFailed, Inapplicable
+from orchestrator.drills.processes import NoProcess, coordinator_process
+from orchestrator.errors import Refused
+from orchestrator.progress import silent
+from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
+
+
+@dataclass
+class FakeMover:
+    """Notes what it is asked for."""
+
+    refuses: bool = False
+    calls: list[str] = field(default_factory=list[str])
+
+    def switch(self, fragment: str, *, wait: bool = True) -> str:
+        self.calls.append(f"switch {fragment}{'' if wait else ' without waiting'}")
+        return "plan"
+
+    def drain(self, node: str) -> None:
+        self.calls.append(f"drain {node}")
+        if self.refuses:
+            raise Refused(f"drain of {node}", "node", node, "is busy", "", {})
+
+    def uncordon(self, node: str) -> None:
+        self.calls.append(f"uncordon {node}")
+
+
+@pytest.fixture
+def cluster() -> ObedientCluster:
+    made = ObedientCluster()
+    made.apply(aircraft())
+    made.settle()
+    return made
+
+
+def acting(cluster: ObedientCluster, mover: FakeMover, node: str = "") -> Acting:
+    return Acting(
+        view=cluster.view(),
+        node=node,
+        cluster_pid=1,
+        breach=threading.Event(),
+        store=cluster.store,
+        mover=mover,
+        on_progress=silent,
+    )
+
+
+def test_roles_change_twice(cluster: ObedientCluster) -> None:
+    mover, view = FakeMover(), cluster.view()
+    node = aimed_at(view, DISTURBANCES["switchover"], "alerts")
+    planned.switch_over(acting(cluster, mover, node))
+    (name,) = set(mover.calls)
+    assert len(mover.calls) == 2
+    assert view.fragments[name.removeprefix("switch ")].record.primary.node == node
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_node_that_cannot_be_drained_is_not_killed_and_may_be_used_again(
+    cluster: ObedientCluster, *, refuses: bool
+) -> None:
+    """A drain that leaves a replica behind has failed too."""
+    mover = FakeMover(refuses=refuses)
+    node = aimed_at(cluster.view(), DISTURBANCES["drain-and-kill"], "alerts")
+    with pytest.raises(Refused if refuses else DrillFailed):
+        planned.drain_and_kill(acting(cluster, mover, node))
+    assert mover.calls == [f"drain {node}", f"uncordon {node}"]
+
+
+def test_a_leader_elsewhere_is_not_killed(cluster: ObedientCluster) -> None:
+    with pytest.raises(NoProcess):
+        planned.kill_coordinator(acting(cluster, FakeMover()))
+    with pytest.raises(NoProcess):
+        coordinator_process(1, "aircraft-4194304-00")
+
+
+def test_drills_that_strike_no_site_take_no_target(cluster: ObedientCluster) -> None:
+    view = cluster.view()
+    for name in ("lose-quorum", "kill-coordinator", "rolling-restart"):
+        assert aimed_at(view, DISTURBANCES[name], None) == ""
+        with pytest.raises(Refused, match="target"):
+            aimed_at(view, DISTURBANCES[name], "paris")
+
+
+def test_a_drill_that_does_not_fit_has_neither_passed_nor_failed(cluster: ObedientCluster) -> None:
+    for name in EXECUTORS:
+        cluster.hosts[name].tell(domain="application-1")
+    why = WAYS["kill-driver"].unfit(cluster.view())
+    assert why is not None
+    assert "one Spark application" in why
+    assert WAYS["kill-executor"].unfit(cluster.view()) is None
+    assert DISTURBANCES["lose-quorum"].needs(1) is not None
+    assert not DrillRun(drill="kill-driver", inapplicable=why).passed
+    assert why in str(Inapplicable("kill-driver", why))
+    reach = ClusterContext(cluster="c", pid=1, started_s=0.0, folder="")
+    records = {each.name: each for each in drill_records(Cluster(reach, cluster.store))}
+    assert records["kill-driver"].passed is None
+
+
+def test_all_nodes_of_an_application_fail_with_their_driver(cluster: ObedientCluster) -> None:
+    for number, name in enumerate(EXECUTORS):
+        cluster.hosts[name].tell(domain=f"application-{number % 2}")
+    view = cluster.view()
+    assert WAYS["kill-driver"].struck(view, EXECUTORS[0]) == tuple(sorted(EXECUTORS[::2]))
+    assert WAYS["hang"].struck(view, EXECUTORS[0]) == (EXECUTORS[0],)
