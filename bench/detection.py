@@ -34,7 +34,7 @@ THRESHOLDS: Mapping[str, float | None] = {"fixed": None, "phi_4": 4.0, "phi_8": 
 TRACE_S, QUICK_S = 3600.0, 60.0
 MEASURED_S, MEASURED_QUICK_S = 20.0, 2.0
 
-STOPS = 200
+STOPS = 60
 """Ends of the peer that are tried, evenly over a trace."""
 
 _sender = f"""
@@ -107,9 +107,7 @@ def false_suspicions(arrivals_us: FloatArray, phi: float | None) -> int:
     return _watched(detector, arrivals_us, float(arrivals_us[-1]))[0]
 
 
-def detections_ms(
-    arrivals_us: FloatArray, phi: float | None, stops: Sequence[int]
-) -> list[float]:
+def detections_ms(arrivals_us: FloatArray, phi: float | None, stops: Sequence[int]) -> list[float]:
     """Times from the last heartbeat until the peer is suspected, if it stops after some of them."""
     found: list[float] = []
     for stop in stops:
@@ -135,7 +133,7 @@ def _watched(
     now_us = int(arrivals_us[0])
     while now_us <= end_us:
         while at < len(arrivals_us) and arrivals_us[at] <= now_us:
-            detector.heard("peer", now_us)
+            detector.heard("peer", int(arrivals_us[at]))
             at += 1
         detector.heard("another", now_us)
         if detector.suspects(now_us):

@@ -19,6 +19,9 @@ from orchestrator.errors import Refused
 from orchestrator.progress import silent
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
+NOBODY = 4_194_305
+"""No process has a number above 2²²."""
+
 
 @dataclass
 class FakeMover:
@@ -52,7 +55,7 @@ def acting(cluster: ObedientCluster, mover: FakeMover, node: str = "") -> Acting
     return Acting(
         view=cluster.view(),
         node=node,
-        cluster_pid=1,
+        cluster_pid=NOBODY,
         breach=threading.Event(),
         store=cluster.store,
         mover=mover,
@@ -85,7 +88,7 @@ def test_a_leader_elsewhere_is_not_killed(cluster: ObedientCluster) -> None:
     with pytest.raises(NoProcess):
         planned.kill_coordinator(acting(cluster, FakeMover()))
     with pytest.raises(NoProcess):
-        coordinator_process(1, "aircraft-4194304-00")
+        coordinator_process(NOBODY, "aircraft-4194304-00")
 
 
 def test_drills_that_strike_no_site_take_no_target(cluster: ObedientCluster) -> None:
@@ -103,7 +106,7 @@ def test_a_drill_that_does_not_fit_has_neither_passed_nor_failed(cluster: Obedie
     assert why is not None
     assert "one Spark application" in why
     assert WAYS["kill-executor"].unfit(cluster.view()) is None
-    assert DISTURBANCES["lose-quorum"].needs(1) is not None
+    assert DISTURBANCES["lose-quorum"].needs(NOBODY) is not None
     assert not DrillRun(drill="kill-driver", inapplicable=why).passed
     assert why in str(Inapplicable("kill-driver", why))
     reach = ClusterContext(cluster="c", pid=1, started_s=0.0, folder="")
