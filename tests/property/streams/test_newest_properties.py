@@ -45,7 +45,7 @@ def statement(rng: np.random.Generator) -> str:
     return f"{to_stream}(SELECT {', '.join(outputs)} FROM s {window}{any_of(CONDITIONS)})"
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", range(4))
 def test_newest_rows_are_those_of_stepwise_evaluation(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,7 @@ def statement(rng: np.random.Generator, first: str, second: str) -> str:
     return f"RSTREAM(SELECT {listed} FROM s {first} AS a, {stream} {second} AS b WHERE {where})"
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", range(4))
 def test_joins_are_those_of_stepwise_evaluation(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
