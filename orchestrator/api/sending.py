@@ -136,8 +136,13 @@ def _token(view: ClusterView, stream: str) -> str | None:
 
 
 def _bodies(lines: BinaryIO, written: str | None) -> Iterator[tuple[bytes, str]]:
-    """Whole lines with their type, together as far as they are there; CSV with its header."""
+    """Whole lines with their type, together as far as they are there; CSV with its header.
+
+    A header without lines is sent, too: it may be a tuple of a file that lacks its header, which the
+    site then refuses.
+    """
     header = b""
+    bodies = 0
     for part in _parts(lines):
         body = part
         if written is None:
@@ -146,7 +151,10 @@ def _bodies(lines: BinaryIO, written: str | None) -> Iterator[tuple[bytes, str]]
             header, _, body = body.partition(b"\n")
             header += b"\n"
         if body.strip():
+            bodies += 1
             yield header + body, _types[written]
+    if header and not bodies:
+        yield header, _types["csv"]
 
 
 def _parts(lines: BinaryIO) -> Iterator[bytes]:
@@ -165,7 +173,7 @@ def _parts(lines: BinaryIO) -> Iterator[bytes]:
                 "command line", "FILE", None, "has a line that is too long", "Send shorter lines."
             )
     if rest.strip():
-        yield rest + b"\n"
+        yield rest if rest.endswith(b"\n") else rest + b"\n"
 
 
 def _has_more(number: int) -> bool:
