@@ -15,6 +15,7 @@ from ha.messages import (
     Subscribe,
 )
 from ha.roles import ReplicaRole
+from ha.subscription import REPEATED_US
 from orchestrator.host.events import PeerLost
 from orchestrator.host.replica_manager import BATCHES_LAG_US
 from orchestrator.records import FragmentAssignment
@@ -69,7 +70,7 @@ def checkpoint(one: Driven, watermark_ms: int, next_seq: int) -> Checkpoint:
 
 def test_a_standby_subscribes_for_batches_once_it_is_warm() -> None:
     _, two = pair()
-    two.wait(60, hearing="one")
+    two.wait(REPEATED_US // 1000 + 60, hearing="one")
     told = [each for each in two.sent_to("site", Control) if each.acks]
     assert told[-1].acks["s"].batch == NEVER
 
