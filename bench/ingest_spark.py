@@ -61,7 +61,8 @@ def _noop(rows: DataFrame, folder: Path, name: str) -> Any:
 def main() -> None:
     """Do one of them; prints the seconds that it took."""
     what, folder, address = sys.argv[1:]
-    os.environ.update(find_java().environment())
+    # Spark would take whichever `python3` comes first.
+    os.environ.update(find_java().environment(), PYSPARK_PYTHON=sys.executable)
     session = (
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")
