@@ -138,8 +138,8 @@ def _token(view: ClusterView, stream: str) -> str | None:
 def _bodies(lines: BinaryIO, written: str | None) -> Iterator[tuple[bytes, str]]:
     """Whole lines with their type, together as far as they are there; CSV with its header.
 
-    A header without lines is sent, too: it may be a tuple of a file that lacks its header, which the
-    site then refuses.
+    A header without lines is sent, too: it may be a tuple of a file that lacks its header, which
+    the site then refuses.
     """
     header = b""
     bodies = 0
