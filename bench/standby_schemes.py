@@ -16,10 +16,9 @@ R, R'      recovery, bound recovery time and its bound
 N          (local)         tuples between two acknowledgements
 =========  ==============  =======================================================
 
-What is sent of a stream follows from N: each acknowledgement trims what lies unsent, so of n
-tuples between two of them ⌊n/B⌋ batches go out. Where N is no whole number, some intervals have ⌊N⌋
-tuples and the others one more. From B > N + 1 on nothing is ever sent, so larger batches are not
-considered.
+What is sent of a stream follows from N (`placement.standby_schemes.sent_share`). From B > N + 1 on
+nothing is ever sent, so larger batches are not considered. The schemes as the product carries them
+out, with checkpoints instead of free acknowledgements, are in `placement.standby_schemes`.
 """
 
 from __future__ import annotations
@@ -30,27 +29,6 @@ from dataclasses import replace
 from placement.evaluation.evaluator import reprocess_ms
 from placement.graph import QueryGraph
 from placement.records import Recovery
-
-
-def sent_share(tuples_s: float, ack_interval_ms: float, batch_size: int) -> float:
-    """Share of a stream that a secondary is sent in batches, in [0, 1].
-
-    Parameters
-    ----------
-    tuples_s
-        The stream's rate.
-    ack_interval_ms
-        Between two acknowledgements, > 0.
-    batch_size
-        B ≥ 1.
-    """
-    expected = tuples_s * ack_interval_ms / 1e3
-    if batch_size == 1 or expected == 0:
-        return 1.0
-    fewer = math.floor(expected)
-    often = expected - fewer
-    batches = (1 - often) * (fewer // batch_size) + often * ((fewer + 1) // batch_size)
-    return batches * batch_size / expected
 
 
 def largest_batch(

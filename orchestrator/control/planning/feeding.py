@@ -20,8 +20,11 @@ from placement.standby_schemes import Fed, Feeding, Input
 from streams.compiler import compile_statement
 from streams.language import parse
 
-CHECKPOINT_BYTES = 400.0
-"""A checkpoint without state: positions, and the frames around them."""
+CHECKPOINT_BYTES = 150.0
+"""A checkpoint without state: positions, and the frames around them (benchmark `standby`)."""
+
+CHUNK_BYTES = 440.0
+"""What surrounds the tuples that arrive at once: frames, and Arrow's description of the columns."""
 
 DELAY_INTERVALS = 3.0
 """Acknowledgement intervals from taking a cut until producers have trimmed: consumers acknowledge
@@ -139,7 +142,7 @@ def fed(task: QueryTask, fragment: str, standby: Secondary) -> Fed:
         inputs=[
             Input(
                 tuples_s=rates[stream].tuples_s,
-                bytes_s=rates[stream].bytes_s,
+                bytes_s=rates[stream].bytes_s + CHUNK_BYTES * rates[stream].arrivals_s,
                 is_free=_flows_anyway(task, stream, standby.node, fragment),
             )
             for stream in work.fragment.inputs

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from bench.standby_schemes import largest_batch, sent_share
+from bench.standby_schemes import largest_batch
 from placement.records import Recovery
+from placement.standby_schemes import sent_share
 from tests.unit.placement.on_a_line import query
 
 ACK_MS = 200.0

@@ -12,10 +12,6 @@ from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest, st
 
 FILTER = "REGISTER QUERY a RSTREAM(SELECT id, x FROM north [NOW]);"
 SECOND = "REGISTER QUERY b RSTREAM(SELECT id, x FROM a [NOW]);"
-JOIN = (
-    "REGISTER QUERY a RSTREAM(SELECT l.id AS id, r.x AS x FROM north [RANGE 60 SECONDS] AS l, "
-    "south [RANGE 60 SECONDS] AS r WHERE l.id = r.id);"
-)
 
 
 def placed(
@@ -37,12 +33,12 @@ def placed(
     estimates = {name: Estimate(cost_us=cost_us) for name in ("a", output)}
     record = msgspec.structs.replace(made.record, standby=standby, estimates=estimates)
     cluster = ObedientCluster()
-    streams = [stream_manifest("north"), stream_manifest("south")]
+    streams = (stream_manifest("north"), stream_manifest("south"))
     cluster.apply(
         Manifests(
             cluster=aircraft().cluster,
             streams=streams,
-            queries=[msgspec.structs.replace(made, record=record)],
+            queries=(msgspec.structs.replace(made, record=record),),
         )
     )
     cluster.settle()
@@ -77,8 +73,11 @@ def test_the_bound_makes_a_batch_smaller() -> None:
     assert 1 <= tight.batch < NEVER
 
 
-def test_no_checkpoints_where_the_state_changes_as_much_as_comes_in() -> None:
-    assert placed(Standby(scheme=Scheme.ADAPTIVE), JOIN)["a"].batch == 1
+def test_the_adaptive_scheme_takes_rare_checkpoints_where_the_bound_leaves_room() -> None:
+    ample = placed(Standby(scheme=Scheme.ADAPTIVE), bound_ms=5000.0)["a"]
+    tight = placed(Standby(scheme=Scheme.ADAPTIVE), bound_ms=400.0, cost_us=20_000.0)["a"]
+    assert ample.batch == NEVER
+    assert tight.checkpoint_ms < ample.checkpoint_ms
 
 
 def test_a_fragment_before_others_is_behind_by_their_intervals_too() -> None:
