@@ -59,7 +59,7 @@ def _cheapest(planning: Planning, record: FragmentRecord, node: str) -> MoveStep
         There is none; the reason of the last node that was tried.
     """
     best: tuple[float, str, MoveStep] | None = None
-    refused: Exception = MoveRefused(record.key, "there is no other live node")
+    refused: Exception = MoveRefused(record.key, _nowhere(planning, record))
     for step in _steps(planning, record, node):
         running = dict(planning.running)
         try:
@@ -75,6 +75,16 @@ def _cheapest(planning: Planning, record: FragmentRecord, node: str) -> MoveStep
         raise refused
     _make(planning, record, best[2])
     return best[2]
+
+
+def _nowhere(planning: Planning, record: FragmentRecord) -> str:
+    """Why there is no node to try."""
+    view = planning.view
+    taken = {replica.node for replica in record.replicas}
+    closed = sorted((view.executors.keys() - taken) & view.cordoned)
+    if not closed:
+        return "there is no other live node"
+    return f"every other live node is cordoned ({', '.join(closed)}); `vivace uncordon` opens one"
 
 
 def _steps(planning: Planning, record: FragmentRecord, node: str) -> Iterator[MoveStep]:

@@ -129,6 +129,16 @@ def test_drain_that_would_leave_no_place_is_refused_and_cordons_nothing(
     assert cluster.view().cordoned == set()
 
 
+def test_refused_drain_names_the_nodes_that_are_only_cordoned(cluster: ObedientCluster) -> None:
+    primary, secondary = nodes(cluster)
+    others = [name for name in EXECUTORS if name not in (primary, secondary)]
+    for name in others:
+        api.cordon(connected(cluster), name)
+    with pytest.raises(api.Refused, match=r"every other live node is cordoned") as refused:
+        api.drain(connected(cluster), primary)
+    assert all(name in str(refused.value) for name in others)
+
+
 def test_unknown_names_are_refused(cluster: ObedientCluster) -> None:
     store = connected(cluster)
     with pytest.raises(api.InvalidInput, match="is not a fragment that runs here"):
