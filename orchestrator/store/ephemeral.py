@@ -14,6 +14,8 @@ from orchestrator.store.protocol import (
     RecordInvalid,
     RecordMissing,
     Store,
+    StoreUnavailable,
+    VersionConflict,
 )
 
 R = TypeVar("R", bound=Record)
@@ -24,6 +26,10 @@ class EphemeralRecord(Generic[R]):
 
     The record of an earlier incarnation of the owner would disappear with that incarnation's
     session. It is therefore superseded: deleted under its version, then created in this session.
+
+    A connection may break after the store has written a record and before it has said so. The
+    version is another one then, and nobody else has written: a record that is what was to be
+    written is this owner's.
 
     Parameters
     ----------
@@ -43,6 +49,7 @@ class EphemeralRecord(Generic[R]):
         self._precondition = precondition
         self._session = 0
         self._version: int | None = None
+        self._unanswered: list[R] = []
 
     def publish(self, record: R) -> None:
         """Make the store hold this record.
@@ -94,4 +101,23 @@ class EphemeralRecord(Generic[R]):
         )
 
     def _update(self, record: R, version: int) -> int:
-        return self._store.update(self._key, record, version, precondition=self._precondition)
+        try:
+            version = self._try_update(record, version)
+        except VersionConflict:
+            if (version_now := self._own_version()) is None:
+                raise
+            version = self._try_update(record, version_now)
+        self._unanswered.clear()
+        return version
+
+    def _try_update(self, record: R, version: int) -> int:
+        try:
+            return self._store.update(self._key, record, version, precondition=self._precondition)
+        except StoreUnavailable:
+            self._unanswered.append(record)
+            raise
+
+    def _own_version(self) -> int | None:
+        """The version of a write that was not answered, if it was done and is the last one."""
+        found = self._store.get(self._key) if self._unanswered else None
+        return None if found is None or found.record not in self._unanswered else found.version
