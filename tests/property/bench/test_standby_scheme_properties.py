@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.standby_schemes import largest_batch, sent_share
+from bench.standby_schemes import largest_batch
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView
 from placement.records import Recovery
+from placement.standby_schemes import sent_share
 from tests.property.placement import definitions
 from tests.unit.placement.on_a_line import line
 
