@@ -33,6 +33,9 @@ STATEMENTS = {
     ),
     "stateless": "RSTREAM(SELECT sin(x) / power(y, 0.3) AS q, i % 7 / x AS r FROM s [NOW])",
 }
+LITERALS: dict[str, list[Any]] = {"regexp_extract": ["a(b?)", 1]}
+"""Function → arguments after the first that are the same for every tuple."""
+
 columns = {"k": "string", "i": "int", "x": "float", "y": "float"}
 
 
@@ -71,6 +74,13 @@ def function_digests() -> list[tuple[str, int]]:
     for name, function in functions.items():
         for kinds in product(storage, repeat=function.arguments):
             if function.result(kinds) is None:
+                continue
+            if name in LITERALS:
+                literals = [np.array(value) for value in LITERALS[name]]
+                result = function.kernel(
+                    [Vector(v, None) for v in (samples(kinds[0], 5000), *literals)]
+                )
+                found.append((f"{name}({', '.join(kinds)})", digest(result)))
                 continue
             # One argument: a column; two: a table.
             first, *others = [samples(kind, 100 if len(kinds) > 1 else 5000) for kind in kinds]
