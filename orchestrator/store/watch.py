@@ -1,9 +1,10 @@
 """A lasting watch on a znode or a folder, made of ZooKeeper's one-shot watches.
 
-Two rules keep the watch from missing a change. First, a one-shot watch is renewed *before* the
+Three rules keep the watch from missing a change. First, a one-shot watch is renewed *before* the
 callback runs: ZooKeeper serves a session's requests in order, so the owner then reads a state at
 least as new as the renewed watch. Second, when a child appears, the callback runs once more after
-the child's own watch is set.
+the child's own watch is set. Third, a folder that was missing, and is there when its creation is to
+be watched, is read again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.handlers.threading import AsyncResult
-from kazoo.protocol.states import EventType, WatchedEvent
+from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 
 
 class ZooKeeperWatch:
@@ -65,7 +66,8 @@ class ZooKeeperWatch:
         error = reading.exception
         if isinstance(error, NoNodeError):
             # The folder will be created with its first record.
-            self._client.exists_async(self._path, watch=self._root_changed)
+            looking = self._client.exists_async(self._path, watch=self._root_changed)
+            looking.rawlink(self._folder_looked_for)
             self._call()
             return
         if error is not None:
@@ -77,6 +79,12 @@ class ZooKeeperWatch:
             self._arm_child(f"{self._path}/{name}")
         if new:
             self._call()
+
+    def _folder_looked_for(self, looking: AsyncResult[ZnodeStat | None]) -> None:
+        """Read the children after all if the folder was created in the meantime: the watch just set
+        tells of its creation, and of nothing that happens in it."""
+        if not self.cancelled and looking.exception is None and looking.get() is not None:
+            self._arm_root()
 
     def _arm_child(self, path: str) -> None:
         self._client.exists_async(path, watch=self._child_changed)
