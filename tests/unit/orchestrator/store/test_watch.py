@@ -1,4 +1,4 @@
-"""A lasting watch, against a client whose answers come in a chosen order."""
+"""A lasting watch, against a client whose requests are answered in a chosen order."""
 
 from __future__ import annotations
 
