@@ -1,10 +1,10 @@
 """A fault of benchmark `faults`: the secondary of a fragment with a large state is killed.
 
-The query keeps the newest tuple of each of very many keys. Tuples enter at a steady rate, and bring
-one key after the other, so the state is complete when every key has been brought once. Then the
-executor of the secondary is killed. A node that had no part in the fragment becomes the new
-secondary: it fetches the state of the primary while both go on, and nobody may take either of them
-for dead meanwhile.
+The query keeps the newest tuples of each of many keys: so many that whole tuples are kept, not only
+their results. They enter at a steady rate, and bring one key after the other. The state is complete
+when every key has been brought as often as tuples of it are kept. Then the executor of the
+secondary is killed. A node that had no part in the fragment becomes the new secondary: it fetches
+the state of the primary while both go on, and nobody may take either of them for dead meanwhile.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ INTERVAL_MS = 10
 PAYLOAD_BYTES = 2048
 ROW_BYTES = PAYLOAD_BYTES + 32
 """Of a row of the state: payload, key, number, timestamp and identity."""
+
+ROWS_KEPT = 17
+"""Of each key. Of fewer, the engine keeps results only (`streams.newest`)."""
 
 PLANNED_ROW_BYTES = 40
 """Of a row as rates in manifests count it: a text has 16 bytes, however long it is."""
@@ -79,7 +82,7 @@ recovery: 10 s
 outputs: {{{fragment}: edge}}
 statements: |
   REGISTER QUERY {fragment} ISTREAM(
-    SELECT key, number FROM numbers [PARTITION BY key ROWS 1] WHERE payload <> '');
+    SELECT key, number FROM numbers [PARTITION BY key ROWS {kept}] WHERE payload <> '');
 """
 
 Say = Callable[[str], None]
@@ -108,12 +111,12 @@ def measure_large_state(folder: Path, say: Say, *, quick: bool) -> Mapping[str, 
     VivaceError
         The cluster does not start, or no secondary gets warm.
     """
-    keys = (QUICK_STATE_MB if quick else STATE_MB) * 1_000_000 // ROW_BYTES
-    keys -= keys % (TUPLES_PER_S * INTERVAL_MS // 1000)
-    # Each key comes twice a round: the newest tuple of a key is another one each time.
-    tuples = 2 * keys
+    rows = (QUICK_STATE_MB if quick else STATE_MB) * 1_000_000 // ROW_BYTES
+    rows -= rows % (ROWS_KEPT * TUPLES_PER_S * INTERVAL_MS // 1000)
+    # A round is twice the state: a tuple that comes again is no longer in it.
+    tuples = 2 * rows
     round_ms = tuples * 1000 // TUPLES_PER_S
-    manifests = load([write_input(folder, keys, tuples)])
+    manifests = load([write_input(folder, rows // ROWS_KEPT, tuples)])
     warm_s: list[float] = []
     sizes_mb: list[float] = []
     totals: Counter[str] = Counter()
@@ -123,8 +126,8 @@ def measure_large_state(folder: Path, say: Say, *, quick: bool) -> Mapping[str, 
             say(f"large_state: {step}: {detail}")
 
         with running(manifests, Path(work), progress) as cluster:
-            say(f"large_state: {keys / TUPLES_PER_S:.0f} s until every key has a tuple")
-            time.sleep(keys / TUPLES_PER_S + STEADY_S)
+            say(f"large_state: {rows / TUPLES_PER_S:.0f} s until the state is complete")
+            time.sleep(rows / TUPLES_PER_S + STEADY_S)
             for run in range(QUICK_RUNS if quick else RUNS):
                 say(f"large_state: kill {run + 1}")
                 before = _counters(cluster.store)
@@ -175,6 +178,7 @@ def write_input(folder: Path, keys: int, tuples: int) -> Path:
             end=f"1970-01-01T00:{int(end_s // 60):02}:{end_s % 60:06.3f}Z",
             interval=INTERVAL_MS,
             fragment=FRAGMENT,
+            kept=ROWS_KEPT,
         )
     )
     return manifests
