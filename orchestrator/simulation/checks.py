@@ -344,13 +344,13 @@ def _bound(seen: Observed) -> Iterator[str]:
     from_us = seen.began_us + fault.at_ms * 1000
     active = {query.name for query in setting.queries if query.standby.scheme is Scheme.ACTIVE}
     for stream, arrivals in seen.arrivals.items():
-        if kind == "cut" and setting.query_of[stream] not in active:
-            # Nobody but the primary has all input: output may rest until the link is back.
-            continue
         if kind == "cut":
             # From fragment to fragment, and to the sink.
             hops = setting.depth(stream) + 1
             allowed_ms = hops * CUT_LINK_MS + interval_ms + SCHEDULING_MS
+            if setting.query_of[stream] not in active:
+                # Nobody but the primary has all input: output may rest until the link is back.
+                allowed_ms += fault.ends_ms - fault.at_ms
         silence = _longest_silence_ms(arrivals, from_us)
         if silence > allowed_ms + waits_ms:
             yield (
