@@ -264,16 +264,33 @@ class OpenTopic:
         return {partition: place for partition, place in found.items() if place is not None}
 
     def _last(self, consumer: Consumer, partition: int) -> Place | None:
+        topic = library().TopicPartition(self._options.target.name, partition)
+        low, high = consumer.get_watermark_offsets(topic, timeout=REACH_S)
+        looked_at = LOOKED_AT
+        while True:
+            begin = max(low, high - looked_at)
+            found, others = self._found(consumer, partition, begin, high)
+            if found is not None or begin == low:
+                return found
+            if others:
+                raise DriverError(
+                    f"topic {topic.topic}: the last {looked_at} messages of partition {partition} "
+                    "are of other programs: give the output a topic of its own"
+                )
+            # Transactions that were given up have offsets too, and hold as much as a flush may.
+            looked_at *= 10
+
+    def _found(
+        self, consumer: Consumer, partition: int, begin: int, end: int
+    ) -> tuple[Place | None, bool]:
+        """The last tuple among some messages of a partition, and whether others are among them."""
         kafka = library()
         name = self._options.target.name
-        place = kafka.TopicPartition(name, partition)
-        low, high = consumer.get_watermark_offsets(place, timeout=REACH_S)
-        begin = max(low, high - LOOKED_AT)
+        consumer.assign([kafka.TopicPartition(name, partition, begin)])
         found: Place | None = None
         others = False
-        consumer.assign([kafka.TopicPartition(name, partition, begin)])
         at = begin
-        while at < high:
+        while at < end:
             messages = come(consumer, LOOKED_AT, REACH_S)
             if not messages:
                 raise DriverError(f"topic {name}: partition {partition} cannot be read")
@@ -281,7 +298,7 @@ class OpenTopic:
                 error, offset = message.error(), message.offset()
                 if error is not None:
                     if error.code() == kafka.KafkaError._PARTITION_EOF:
-                        at = high
+                        at = end
                         continue
                     raise DriverError(f"topic {name}: {error.str()}")
                 at = (offset or 0) + 1
@@ -289,12 +306,7 @@ class OpenTopic:
                 others = others or told is None
                 if told is not None:
                     found = told if found is None else max(found, told)
-        if found is None and others and begin > low:
-            raise DriverError(
-                f"topic {name}: the last {LOOKED_AT} messages of partition {partition} are of "
-                "other programs: give the output a topic of its own"
-            )
-        return found
+        return found, others
 
     def _consumer(self) -> Consumer:
         return library().Consumer(
