@@ -54,13 +54,17 @@ class Partition:
         return [*found, Message(self._high, None)]
 
 
+def place(topic: str, _partition: int, offset: int = 0) -> SimpleNamespace:
+    return SimpleNamespace(topic=topic, offset=offset)
+
+
 @pytest.mark.parametrize("given_up", [0, 10, 2000, 50_000])
 def test_the_last_tuple_is_found_behind_transactions_that_were_given_up(
     given_up: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition = Partition({0: 0, 1: 1, 2: 2}, 4 + given_up)
     client = SimpleNamespace(
-        TopicPartition=lambda topic, number, offset=0: SimpleNamespace(topic=topic, offset=offset),
+        TopicPartition=place,
         KafkaError=SimpleNamespace(_PARTITION_EOF=END),
     )
     monkeypatch.setattr(kafka, "library", lambda: client)
