@@ -13,6 +13,7 @@ from enum import Enum
 
 import msgspec
 
+from orchestrator.api.cluster_status import problems
 from orchestrator.api.connection import Cluster
 from orchestrator.api.plans import PlanDocument, plan_document
 from orchestrator.api.recordings import check_recordings
@@ -37,6 +38,9 @@ RETIRED_TIMEOUT_S = 10.0
 new leader may have to be elected first."""
 
 LOOK_EVERY_S = 0.1
+
+SHOWN_PROBLEMS = 10
+"""Of those that a message shows."""
 
 
 class Effect(Enum):
@@ -243,7 +247,11 @@ def _view_without_retiring(
                 f"The end of the deleted {names}",
                 "the cluster",
                 f"did not come within {RETIRED_TIMEOUT_S:g} s",
-                "A coordinator retires its fragments: `vivace status` shows whether one leads.",
+                _with_problems(
+                    store,
+                    view,
+                    "A coordinator retires its fragments: `vivace status` shows whether one leads.",
+                ),
             )
         on_progress("waiting", f"for the end of the deleted {names}")
         time.sleep(LOOK_EVERY_S)
@@ -284,7 +292,8 @@ def await_protected(
     deadline = time.monotonic() + timeout_s
     told = ""
     while True:
-        waiting = _unprotected(read_view(store), queries)
+        view = read_view(store)
+        waiting = _unprotected(view, queries)
         if not waiting:
             return
         if time.monotonic() > deadline:
@@ -292,12 +301,22 @@ def await_protected(
                 f"A warm standby for {', '.join(waiting)}",
                 "the cluster",
                 f"did not come within {timeout_s:g} s",
-                "`vivace status` shows what each fragment waits for.",
+                _with_problems(store, view, "`vivace status` shows what each fragment waits for."),
             )
         if (now := ", ".join(waiting)) != told:
             on_progress("starting", now)
             told = now
         time.sleep(LOOK_EVERY_S)
+
+
+def _with_problems(store: Store, view: ClusterView, remedy: str) -> str:
+    """A remedy with what the leader and the hosts complain about, a line each."""
+    found = problems(store, view)
+    shown = [f"\n! {problem}" for problem in found[:SHOWN_PROBLEMS]]
+    more = len(found) - SHOWN_PROBLEMS
+    if more > 0:
+        shown.append(f"\n! … and {more} more")
+    return remedy + "".join(shown)
 
 
 def _unprotected(view: ClusterView, queries: Sequence[str]) -> list[str]:

@@ -176,7 +176,7 @@ def status(cluster: Cluster) -> StatusDocument:
     records.sort(key=lambda r: (r.query, place.get(r.fragment, len(place)), r.fragment))
     return StatusDocument(
         cluster=view.settings.name,
-        problems=_problems(cluster.store, view),
+        problems=problems(cluster.store, view),
         nodes=tuple(_node(view, node, records) for _, node in sorted(view.hosts.items())),
         fragments=tuple(_fragment(view, record, events) for record in records),
         streams=_streams(view),
@@ -187,8 +187,11 @@ def status(cluster: Cluster) -> StatusDocument:
     )
 
 
-def _problems(store: Store, view: ClusterView) -> tuple[str, ...]:
-    """Each problem once: the leader repeats those that can be read from the records."""
+def problems(store: Store, view: ClusterView) -> tuple[str, ...]:
+    """The leader's and the hosts' own words.
+
+    Each problem once: the leader repeats those that can be read from the records.
+    """
     published = store.get(PROBLEMS)
     found = [] if store.get(LEADER) is not None else [NO_LEADER]
     found += () if published is None else published.record.problems

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from orchestrator.api.connection import Cluster
-from orchestrator.control.view import read_view
+from orchestrator.control.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput
 from orchestrator.host.observer import Observer
 from streams.chunk import TIMESTAMP
@@ -16,6 +17,14 @@ from topology.suggestions import nearest
 
 POLL_S = 0.5
 """How long one look at the stream takes at most; Ctrl-C is noticed that often."""
+
+
+QUIET_S = 2.0
+"""Without a tuple for so long at first, whoever waits wants to know why."""
+
+
+def _keep_quiet(_: str) -> None:
+    pass
 
 
 class TailRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,13 +59,20 @@ class Tail:
     batches: Iterator[TailBatch]
 
 
-def tail(cluster: Cluster, stream: str, limit: int | None = None) -> Tail:
+def tail(
+    cluster: Cluster,
+    stream: str,
+    limit: int | None = None,
+    on_quiet: Callable[[str], None] = _keep_quiet,
+) -> Tail:
     """Follow a stream from outside, or one that a query makes.
 
     Parameters
     ----------
     limit
         End after so many tuples; None: never.
+    on_quiet
+        Told the likely reason, once, if no tuple comes for a while at first.
 
     Raises
     ------
@@ -68,15 +84,50 @@ def tail(cluster: Cluster, stream: str, limit: int | None = None) -> Tail:
         raise InvalidInput(
             "command line", "STREAM", stream, "is not a stream here", nearest(stream, known)
         )
-    return Tail(columns=known[stream], batches=_batches(cluster, stream, limit))
+    return Tail(columns=known[stream], batches=_batches(cluster, stream, limit, on_quiet))
 
 
-def _batches(cluster: Cluster, stream: str, limit: int | None) -> Iterator[TailBatch]:
+def why_quiet(view: ClusterView, stream: str) -> str:
+    """The likely reason that no tuple of a stream comes, in a sentence or two."""
+    record = view.stream_records.get(stream)
+    if record is None:
+        return (
+            f"No tuple of {stream} has come yet. Those that its readers have acknowledged are no "
+            "longer kept; new ones are shown as they come."
+        )
+    site = view.hosts.get(record.site)
+    source = None if site is None else site.sources.get(stream)
+    if source is None:
+        return f"{stream} is not open at {record.site}: `vivace status` says why."
+    if not source.next_seq:
+        if record.start_at_us is None:
+            return (
+                f"{stream} has not started: it does once a query reads it, and each fragment of "
+                "that query has a warm standby."
+            )
+        refused = 0 if source.input is None else source.input.refused
+        told = f" {refused:,} tuples were refused: `vivace status` says why." if refused else ""
+        return f"Nothing has entered {stream} yet.{told}"
+    return (
+        f"{source.next_seq:,} tuples have entered {stream}, and its readers have acknowledged all "
+        "of them: they are no longer kept. New ones are shown as they come."
+    )
+
+
+def _batches(
+    cluster: Cluster, stream: str, limit: int | None, on_quiet: Callable[[str], None]
+) -> Iterator[TailBatch]:
     left = limit
+    quiet_at_s: float | None = time.monotonic() + QUIET_S
     with Observer(cluster.reach, [stream]) as observer:
         while left is None or left > 0:
+            if quiet_at_s is not None and time.monotonic() > quiet_at_s:
+                on_quiet(why_quiet(read_view(cluster.store), stream))
+                quiet_at_s = None
             for delivery in observer.poll(POLL_S):
                 rows = delivery.chunk.rows.to_pylist()[:left]
+                if rows:
+                    quiet_at_s = None
                 if left is not None:
                     left -= len(rows)
                 first = delivery.chunk.first_seq

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.invocation import ClusterOption, JsonOption, progress, show
+from orchestrator.cli.invocation import EXIT_FAILED, ClusterOption, JsonOption, progress, show
 
 
 class Written(Enum):
@@ -36,8 +36,10 @@ def command(
     ] = None,
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Send lines to a stream as they come, until they end.
+
+    The exit status is 1 if there are tuples, and none of them enters.
 
     [bold]Example:[/] vivace send north flights.csv
     """
@@ -46,10 +48,20 @@ def command(
         form = None if written is None else written.value
         sent = api.send(connected, stream, lines, written=form, on_progress=line.tell)
     show(sent, as_json, lambda: _view(sent))
+    return EXIT_FAILED if _nothing_entered(sent) else 0
+
+
+def _nothing_entered(sent: api.SentDocument) -> bool:
+    return not sent.accepted and bool(sent.late or sent.ahead)
 
 
 def _view(sent: api.SentDocument) -> Text:
-    text = Text.assemble(("✓ ", "green"), f"{sent.accepted:,} tuples have entered {sent.stream}.")
+    if _nothing_entered(sent):
+        text = Text.assemble(("✗ ", "red"), f"None of the tuples has entered {sent.stream}.")
+    else:
+        text = Text.assemble(
+            ("✓ ", "green"), f"{sent.accepted:,} tuples have entered {sent.stream}."
+        )
     for count, why in ((sent.late, "came too late"), (sent.ahead, "lie too far ahead")):
         if count:
             text.append(f"\n! {count:,} tuples {why} and did not enter.", "yellow")

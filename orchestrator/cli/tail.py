@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 import typer
+from rich.markup import escape
 
 from orchestrator import api
 from orchestrator.cli.invocation import ClusterOption, messages
@@ -28,12 +29,16 @@ def command(
     [bold]Example:[/] vivace tail alerts --limit 10
     """
     with api.connect(cluster) as connected:
-        followed = api.tail(connected, stream, limit)
+        followed = api.tail(connected, stream, limit, _remark)
         try:
             _print(followed, as_json)
         except KeyboardInterrupt:
             # The usual way to end it.
             return
+
+
+def _remark(reason: str) -> None:
+    messages().print(f"[dim]{escape(reason)}[/]", soft_wrap=True)
 
 
 def _print(followed: api.Tail, as_json: bool) -> None:

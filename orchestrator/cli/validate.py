@@ -32,8 +32,6 @@ def _view(document: api.ValidateDocument) -> RenderableType:
             f"{name} ← {' + '.join(inputs)} ({ways[name]})" for name, inputs in fragments.items()
         )
         table.add_row(ok, "query", f"[bold]{query}[/]", f"[dim]{made}[/]")
-    if not table.row_count:
-        return Text("The files hold no manifest.")
     if not document.unchecked:
         return table
     return Group(

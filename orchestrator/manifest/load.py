@@ -14,6 +14,7 @@ from orchestrator.errors import InvalidInput
 from orchestrator.manifest.document import documents
 from orchestrator.manifest.kinds import (
     ClusterManifest,
+    Manifest,
     QueryManifest,
     StreamManifest,
     place_of,
@@ -38,7 +39,7 @@ def load(paths: Sequence[Path]) -> Manifests:
     InvalidInput
         With the first mistake.
     """
-    manifests = [read_manifest(document) for file in _files(paths) for document in documents(file)]
+    manifests = [manifest for path in paths for manifest in _manifests(path)]
     clusters = [each for each in manifests if isinstance(each, ClusterManifest)]
     streams = [each for each in manifests if isinstance(each, StreamManifest)]
     queries = [each for each in manifests if isinstance(each, QueryManifest)]
@@ -101,17 +102,29 @@ def check_primaries(queries: Iterable[QueryManifest], nodes: Collection[str], pr
                     raise InvalidInput(place, whose + field, node, problem, nearest(node, nodes))
 
 
-def _files(paths: Sequence[Path]) -> Iterable[Path]:
-    for path in paths:
-        if not path.is_dir():
-            yield path
-            continue
-        files = sorted(file for file in path.iterdir() if file.suffix in (".yaml", ".yml"))
-        if not files:
-            raise InvalidInput(
-                str(path), "", None, "holds no *.yaml or *.yml file", "Name another folder."
-            )
-        yield from files
+def _manifests(path: Path) -> list[Manifest]:
+    """Those of a file or a folder; at least one."""
+    found = [read_manifest(document) for file in _files(path) for document in documents(file)]
+    if not found:
+        raise InvalidInput(
+            str(path),
+            "",
+            None,
+            "holds no manifest",
+            "Write one that begins with `kind: Cluster`, `kind: Stream` or `kind: Query`.",
+        )
+    return found
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix in (".yaml", ".yml"))
+    if not files:
+        raise InvalidInput(
+            str(path), "", None, "holds no *.yaml or *.yml file", "Name another folder."
+        )
+    return files
 
 
 def _refuse_duplicates(named: Iterable[tuple[str, str, str]]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -183,15 +184,41 @@ def _json(form: RowForm, body: bytes, _: bool) -> pa.Table:
     # The reader takes a line in which nothing is written for an end.
     if not body.strip():
         return _no_rows(form)
-    return json.read_json(
-        io.BytesIO(body),
-        read_options=json.ReadOptions(use_threads=False, block_size=max(len(body) + 1, 1 << 16)),
-        parse_options=json.ParseOptions(
-            explicit_schema=pa.schema([(n, form.written_type(n)) for n in form.names]),
-            unexpected_field_behavior="error",
-            newlines_in_values=False,
-        ),
-    )
+    try:
+        return json.read_json(
+            io.BytesIO(body),
+            read_options=json.ReadOptions(
+                use_threads=False, block_size=max(len(body) + 1, 1 << 16)
+            ),
+            parse_options=json.ParseOptions(
+                explicit_schema=pa.schema([(n, form.written_type(n)) for n in form.names]),
+                unexpected_field_behavior="error",
+                newlines_in_values=False,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        # The reader says neither which field nor where.
+        if "unexpected field" in str(error) and (name := _unknown_name(form, body)) is not None:
+            raise Unreadable(
+                f"column {_short(name)} is not one of the stream's, which are "
+                f"{', '.join(form.names[:50])}"
+            ) from None
+        raise
+
+
+def _unknown_name(form: RowForm, body: bytes) -> str | None:
+    """The first name in JSON lines that is no column; None if it is not found."""
+    for line in body.splitlines():
+        if not line.strip():
+            continue
+        try:
+            row = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        for name in row:
+            if name not in form.names:
+                return name
+    return None
 
 
 def _arrow(form: RowForm, body: bytes, _: bool) -> pa.Table:
@@ -325,6 +352,6 @@ def _no_rows(form: RowForm) -> pa.Table:
     return pa.schema([(n, form.written_type(n)) for n in form.names]).empty_table()
 
 
-def _short(error: BaseException) -> str:
+def _short(error: BaseException | str) -> str:
     text = " ".join(str(error).split())
     return text if len(text) <= 300 else f"{text[:300]} …"

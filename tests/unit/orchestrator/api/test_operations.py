@@ -11,10 +11,14 @@ import msgspec
 import pytest
 
 from orchestrator import api
+from orchestrator.api.applying import SHOWN_PROBLEMS, await_protected
 from orchestrator.api.cluster_status import NO_LEADER
+from orchestrator.api.tailing import why_quiet
+from orchestrator.control.view import read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.manifest import cluster_record
-from orchestrator.records import ClockOffset
+from orchestrator.progress import silent
+from orchestrator.records import ClockOffset, InputStatus, SourceStatus
 from orchestrator.store.protocol import CLUSTER, NODES, QUERIES, RecordInvalid
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
@@ -206,3 +210,44 @@ def test_problems_of_hosts_are_in_the_status(running: ObedientCluster) -> None:
     running.store.update(NODES.key("paris"), broken, found.version)
     status = api.status(connected(running))
     assert status.problems == ("paris: north: cannot be read",)
+
+
+def test_a_standby_that_does_not_come_is_told_with_what_the_cluster_complains_about(
+    running: ObedientCluster,
+) -> None:
+    for name in EXECUTORS:
+        running.hosts[name].cold = True
+        running.hosts[name].obey()
+    host = running.hosts[EXECUTORS[0]]
+    host.tell(problems=tuple(f"disk {n} is full" for n in range(12)))
+    with pytest.raises(api.Unreachable) as told:
+        await_protected(running.store, ["proximity"], silent, timeout_s=0.0)
+    lines = str(told.value).splitlines()
+    assert lines[0].startswith("A warm standby for ")
+    assert f"! {EXECUTORS[0]}: disk 0 is full" in lines
+    assert len(lines) == 1 + SHOWN_PROBLEMS + 1
+
+
+def test_why_no_tuple_of_a_stream_comes(running: ObedientCluster) -> None:
+    def why(stream: str) -> str:
+        return why_quiet(read_view(running.store), stream)
+
+    site = running.hosts["north-receiver"]
+    assert "Nothing has entered north yet." in why("north")
+    site.tell(sources={"north": SourceStatus(next_seq=0, input=InputStatus(late=7))})
+    assert "7 tuples were refused" in why("north")
+    site.tell(sources={"north": SourceStatus(next_seq=1200)})
+    assert "1,200 tuples have entered north" in why("north")
+    assert "no longer kept" in why("north")
+    assert "no longer kept" in why("alerts")
+    site.tell(sources={})
+    assert "not open at north-receiver" in why("north")
+
+
+def test_a_stream_that_has_not_started_says_so() -> None:
+    cluster = ObedientCluster()
+    for host in cluster.hosts.values():
+        host.cold = True
+    cluster.apply(aircraft())
+    cluster.settle()
+    assert "has not started" in why_quiet(read_view(cluster.store), "north")

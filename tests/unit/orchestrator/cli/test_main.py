@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from orchestrator import api
 from orchestrator.cli.main import VERBS, run
 
 CLUSTER = """\
@@ -212,6 +214,45 @@ def test_bad_manifest_is_named_by_file_field_and_value(
     assert message.startswith("error: ")
     for words in said:
         assert words in message
+
+
+def test_a_file_without_a_manifest_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = write(tmp_path / "all", cluster="# to be written\n")
+    assert run(["validate", "-f", folder]) == 2
+    assert "holds no manifest" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("accepted", "late", "ahead", "status"),
+    [(2, 0, 0, 0), (1, 1, 0, 0), (0, 0, 0, 0), (0, 2, 0, 1), (0, 0, 1, 1)],
+)
+def test_sending_fails_if_nothing_enters_of_what_there_is(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    accepted: int,
+    late: int,
+    ahead: int,
+    status: int,
+) -> None:
+    document = api.SentDocument(stream="readings", accepted=accepted, late=late, ahead=ahead)
+
+    def connect(_: object) -> nullcontext[None]:
+        return nullcontext()
+
+    def send(*_: object, **__: object) -> api.SentDocument:
+        return document
+
+    monkeypatch.setattr("orchestrator.api.connect", connect)
+    monkeypatch.setattr("orchestrator.api.send", send)
+    (tmp_path / "lines").write_text("at\n1\n")
+    assert run(["send", "readings", str(tmp_path / "lines")]) == status
+    shown = capsys.readouterr().out
+    assert ("✓" in shown) == (status == 0)
+    assert ("None of the tuples has entered readings" in shown) == (status == 1)
+    assert run(["send", "readings", str(tmp_path / "lines"), "--json"]) == status
 
 
 def test_up_needs_a_cluster_manifest(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -341,9 +341,18 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         load([tmp_path])
 
 
-def test_empty_documents_are_skipped(tmp_path: Path) -> None:
-    (tmp_path / "empty.yaml").write_text("# nothing\n---\n---\n")
-    assert load([tmp_path]).queries == ()
+def test_empty_documents_are_skipped(folder: Path) -> None:
+    (folder / "empty.yaml").write_text("# nothing\n---\n---\n")
+    assert load([folder]).queries
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n---\n---\n"])
+def test_a_path_without_any_manifest_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "empty.yaml"
+    file.write_text(text)
+    for path in (file, tmp_path):
+        with pytest.raises(InvalidInput, match=rf"{path}: holds no manifest"):
+            load([path])
 
 
 RATE = "rate: 150 KB/s"
