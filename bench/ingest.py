@@ -97,12 +97,15 @@ SOURCES = {
 }
 KINDS = (*SOURCES, "spark")
 
+PROCESSORS = sorted(os.sched_getaffinity(0))
+"""Clients run on the first one, sites on the last one."""
+
 
 @benchmark("ingest", kinds=KINDS)
 def ingest(settings: Settings) -> Figures:
     """Tuples a second and latency from a client into a fragment, beside Spark's own sources."""
     flat: dict[str, float] = {}
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.sched_setaffinity(0, PROCESSORS[:1])
     for name in settings.only or KINDS:
         if name == "spark":
             flat |= _spark(settings)
@@ -130,9 +133,17 @@ def _site(source: Source, rows: int) -> Generator[tuple[str, IO[str]]]:
         brokers.create(workload.TOPIC)
         options = {"source": {"brokers": brokers.brokers, "name": workload.TOPIC}}
     with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:
-        order = Order(driver=source.driver, options=options, rows=rows, folder=folder)
+        order = Order(
+            driver=source.driver,
+            options=options,
+            rows=rows,
+            folder=folder,
+            processor=PROCESSORS[-1],
+        )
         command = [sys.executable, "-m", "bench.ingest_site", msgspec.json.encode(order).decode()]
-        site = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        site = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
         try:
             assert site.stdout is not None
             address = site.stdout.readline().strip()

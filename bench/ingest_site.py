@@ -1,9 +1,10 @@
 """A site of benchmark `ingest`: an open source, and a fragment that filters, on one processor.
 
-    python -m bench.ingest_site '{"driver": "tcp", "options": {…}, "rows": 1000, "folder": "…"}'
+    python -m bench.ingest_site '{"driver": "tcp", "options": {…}, "rows": 1000, …}'
 
 It prints its address as soon as clients may send, and, when all rows have passed the filter, when
-which of them had.
+which of them had. Then it goes on until its standard input ends: clients are still told that their
+tuples have entered, and Spark has a batch to commit.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any]
     rows: int
     folder: str
+    processor: int
 
 
 class Passed(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,8 +57,14 @@ def clock_us() -> int:
     return time.monotonic_ns() // 1000
 
 
-def run(order: Order) -> Passed:
-    """Open the source and evaluate what it brings in, until all rows have passed."""
+def run(order: Order, done: Callable[[Passed], None]) -> None:
+    """Open the source and evaluate what it brings in, until all rows have passed.
+
+    Parameters
+    ----------
+    done
+        Told when which rows passed; the source is closed after it returns.
+    """
     # Arrow's pools and ours share the processor.
     pa.set_cpu_count(1)
     wake = threading.Event()
@@ -96,15 +105,21 @@ def run(order: Order) -> Passed:
             if emitted.rows.num_rows:
                 last = emitted.rows.column("number")[emitted.rows.num_rows - 1].as_py()
                 times.append((last, clock_us()))
+    done(Passed(times=times))
     opened.close()
-    return Passed(times=times)
 
 
 def main() -> None:
     """One site."""
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    passed = run(msgspec.json.decode(sys.argv[1], type=Order))
-    sys.stdout.write(msgspec.json.encode(passed).decode() + "\n")
+    order = msgspec.json.decode(sys.argv[1], type=Order)
+    os.sched_setaffinity(0, {order.processor})
+
+    def tell(passed: Passed) -> None:
+        sys.stdout.write(msgspec.json.encode(passed).decode() + "\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+
+    run(order, tell)
 
 
 if __name__ == "__main__":

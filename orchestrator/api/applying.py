@@ -358,7 +358,9 @@ def delete(cluster: Cluster, query: str) -> Deleted:
             "Delete the readers first.",
         )
     kept = {stream for name in others for stream in view.dataflow.entering_streams(name)}
-    unused = sorted(view.dataflow.entering_streams(query) - kept)
+    unused = view.dataflow.entering_streams(query) - kept
+    beside = {name for name, each in view.stream_records.items() if each.beside in unused}
+    unused = sorted(unused | (beside - kept))
     store.delete(QUERIES.key(query), found.version)
     _note(store, view, "deleted", f"query {query}", "")
     for stream in unused:

@@ -245,8 +245,10 @@ def _connected_streams(view: ClusterView) -> list[tuple[list[str], set[str]]]:
     """Streams that enter from outside, connected by the queries that read them."""
     groups: list[tuple[set[str], set[str]]] = []
     unreadable = {problem.query for problem in view.problems}
+    known = view.stream_records
     for query in sorted(view.queries.keys() - unreadable):
         streams, queries = view.dataflow.entering_streams(query), {query}
+        streams |= {name for name, each in known.items() if each.beside in streams}
         for group in [group for group in groups if group[0] & streams]:
             groups.remove(group)
             streams, queries = streams | group[0], queries | group[1]

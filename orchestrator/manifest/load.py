@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from orchestrator import sources
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest.document import documents
 from orchestrator.manifest.kinds import (
@@ -40,6 +41,7 @@ def load(paths: Sequence[Path]) -> Manifests:
         With the first mistake.
     """
     manifests = [manifest for path in paths for manifest in _manifests(path)]
+    manifests += [side for each in manifests for side in _beside(each)]
     clusters = [each for each in manifests if isinstance(each, ClusterManifest)]
     streams = [each for each in manifests if isinstance(each, StreamManifest)]
     queries = [each for each in manifests if isinstance(each, QueryManifest)]
@@ -100,6 +102,30 @@ def check_primaries(queries: Iterable[QueryManifest], nodes: Collection[str], pr
                     field = f"primaries.{fragment}"
                     place, whose = place_of(query, field), f"Query {query.record.name}: "
                     raise InvalidInput(place, whose + field, node, problem, nearest(node, nodes))
+
+
+def _beside(manifest: Manifest) -> Iterable[StreamManifest]:
+    """The streams of late and of rejected input that a stream asks for."""
+    if not isinstance(manifest, StreamManifest) or manifest.record.source is None:
+        return
+    # Few streams have a live source, and those of others need no reader of its input.
+    if not {"late", "rejected"} & manifest.record.source.options.keys():
+        return
+    from orchestrator.sources.live import LiveSource
+    from orchestrator.sources.side_streams import side_streams
+
+    source = sources.restore(manifest.record.source)
+    if not isinstance(source, LiveSource):
+        return
+    try:
+        found = side_streams(manifest.record, source)
+    except ValueError as error:
+        raise InvalidInput(
+            manifest.file, f"Stream {manifest.record.name}: from", None, str(error), ""
+        ) from None
+    for record, driver in found:
+        record = msgspec.structs.replace(record, source=sources.spec_of("side", driver))
+        yield msgspec.structs.replace(manifest, record=record)
 
 
 def _manifests(path: Path) -> list[Manifest]:

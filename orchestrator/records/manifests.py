@@ -72,6 +72,8 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     slipped_ms: float = 0.0
     """By how much its time axis has slipped so far, because its source had to wait for consumers: a
     site that is started again goes on from there."""
+    beside: str | None = None
+    """The stream whose late or rejected input this is, and with which it starts."""
 
     @property
     def resumes(self) -> bool:

@@ -21,6 +21,7 @@ _registry = Registry(
         "http": "orchestrator.sources.http:Http",
         "kafka": "orchestrator.sources.kafka:Kafka",
         "replay": "orchestrator.sources.replay:Replay",
+        "side": "orchestrator.sources.side_streams:SideSource",
         "tcp": "orchestrator.sources.tcp:Tcp",
     },
 )

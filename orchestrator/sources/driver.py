@@ -19,13 +19,14 @@ numbers, when its site starts again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from orchestrator.drivers import Driver
 from orchestrator.host.events import SourceEmitted
 from orchestrator.records import InputStatus, SourceAssignment
+from orchestrator.sources.refused import SideStreams
 from streams.chunk import Position
 
 BUFFER_BYTES = 8 * 2**20
@@ -56,6 +57,8 @@ class SourceContext:
         Memory that input may take until the host has numbered it.
     check_claim
         Raises an error if another process has replaced this one here.
+    side_streams
+        The streams of what others here refuse.
     """
 
     folder: Path | None = None
@@ -63,6 +66,7 @@ class SourceContext:
     wake: Callable[[], None] = lambda: None
     buffer_bytes: int = BUFFER_BYTES
     check_claim: Callable[[], None] = nobody_else
+    side_streams: SideStreams = field(default_factory=SideStreams)
 
 
 class OpenSource(Protocol):

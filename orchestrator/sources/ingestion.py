@@ -14,7 +14,7 @@ sends the batch again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -89,6 +89,10 @@ class Taken:
         )
 
 
+def _nobody_told(_refused: Refusals, _client: str, _number: int) -> None:
+    pass
+
+
 class Ingestion:
     """Order, numbers and journal of one live stream: plain code, called by one thread at a time.
 
@@ -102,6 +106,9 @@ class Ingestion:
         Where what enters is kept; None: nowhere.
     now_us
         The cluster's clock.
+    refuse
+        Told the tuples of a batch that do not enter, with its client and number, before the journal
+        has the others.
 
     Attributes
     ----------
@@ -114,9 +121,16 @@ class Ingestion:
     """
 
     def __init__(
-        self, schema: pa.Schema, time: EventTime, journal: Journal | None, now_us: int = 0
+        self,
+        schema: pa.Schema,
+        time: EventTime,
+        journal: Journal | None,
+        now_us: int = 0,
+        *,
+        refuse: Callable[[Refusals, str, int], None] = _nobody_told,
     ) -> None:
         self.schema = schema
+        self._refuse = refuse
         self._journal = journal
         self._orderer = Orderer(schema, time)
         self.clients = Clients() if journal is None else journal.clients
@@ -148,6 +162,8 @@ class Ingestion:
             clients += push.places
             rows, refused = self._orderer.accept(push.rows, push.arrived_us)
             push.outcome = _taken(rows.num_rows, refused)
+            if refused.late or refused.ahead:
+                self._refuse(refused, push.client, push.number)
             if rows.num_rows:
                 waiting.append(rows)
         arrived_us = min((push.arrived_us for push in pushes), default=now_us)

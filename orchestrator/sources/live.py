@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -61,6 +62,8 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         What acknowledged input outlives.
     retain_bytes
         How much of the stream the journal keeps, for consumers that lack some.
+    late, rejected
+        Whether late tuples, and what else is refused, are streams of their own.
     """
 
     time_column: str | None = None
@@ -71,6 +74,8 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
     advance_ms: float = 100.0
     durable: Durable = Durable.MACHINE
     retain_bytes: int = 128 * 2**20
+    late: bool = False
+    rejected: bool = False
 
     own_options: ClassVar[Options] = {}
 
@@ -142,15 +147,18 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         except OSError as error:
             raise DriverError(f"the journal cannot be opened: {error}") from None
         kind = LiveInput if journal is None else JournaledInput
+        stream, sides = assignment.stream, context.side_streams
         return kind(
-            assignment.stream,
-            Ingestion(schema, time, journal, context.clock_us()),
+            stream,
+            Ingestion(
+                schema, time, journal, context.clock_us(), refuse=partial(sides.keep, stream)
+            ),
             journal,
             clock_us=context.clock_us,
             wake=context.wake,
             buffer_bytes=context.buffer_bytes,
             advance_us=round(self.advance_ms * 1000),
-            rejections=Rejections(assignment.stream, folder, context.clock_us),
+            rejections=Rejections(stream, folder, context.clock_us, partial(sides.note, stream)),
         )
 
     def folder(
@@ -267,4 +275,6 @@ _options: Options = {
     "advance_ms": ("advance", _interval),
     "durable": ("durable", _durable),
     "retain_bytes": ("retain", _retain),
+    "late": ("late", Field.boolean),
+    "rejected": ("rejected", Field.boolean),
 }

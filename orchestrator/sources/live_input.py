@@ -87,6 +87,11 @@ class LiveInput:
         self._thread = threading.Thread(target=self._run, name=f"input {stream}", daemon=True)
 
     @property
+    def schema(self) -> pa.Schema:
+        """The stream's."""
+        return self._ingestion.schema
+
+    @property
     def clients(self) -> list[str]:
         """Clients that have sent batches, as far as they are remembered; before `start`."""
         return [client for client, _ in self._ingestion.clients.all()]

@@ -18,7 +18,7 @@ that are passed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -57,10 +57,12 @@ class EventTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusals:
-    """Number of tuples that did not enter."""
+    """Number of tuples that did not enter, and the tuples."""
 
     late: int = 0
     ahead: int = 0
+    late_rows: pa.RecordBatch | None = field(default=None, compare=False, repr=False)
+    ahead_rows: pa.RecordBatch | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +139,11 @@ class Orderer:
             ahead = timestamps > arrived_us // 1000 + self.time.max_ahead_ms
         refusals = Refusals(late=int(np.count_nonzero(late)), ahead=int(np.count_nonzero(ahead)))
         if refusals.late or refusals.ahead:
+            refusals = replace(
+                refusals,
+                late_rows=rows.filter(pa.array(late)) if refusals.late else None,
+                ahead_rows=rows.filter(pa.array(ahead)) if refusals.ahead else None,
+            )
             admitted = ~(late | ahead)
             rows, timestamps = rows.filter(pa.array(admitted)), timestamps[admitted]
         if not rows.num_rows:

@@ -27,6 +27,14 @@ WRITTEN_A_SECOND = 100
 """Rejections that are written down; all are counted."""
 
 
+TOLD_BYTES = 1000
+"""Of a refused line, for a stream of rejections."""
+
+
+def _nobody_told(_kind: str, _reason: str, _what: str) -> None:
+    pass
+
+
 class Rejections:
     """The rejections of one stream, from any thread.
 
@@ -38,9 +46,18 @@ class Rejections:
         Where they are written down; None: nowhere.
     clock_us
         The cluster's clock.
+    note
+        Told the kind, the reason and the beginning of what could not be read.
     """
 
-    def __init__(self, stream: str, folder: Path | None, clock_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        stream: str,
+        folder: Path | None,
+        clock_us: Callable[[], int],
+        note: Callable[[str, str, str], None] = _nobody_told,
+    ) -> None:
+        self._told = note
         self._file = None if folder is None else folder / f"{path_part(stream)}.rejected.jsonl"
         self._clock_us = clock_us
         self._lock = threading.Lock()
@@ -56,6 +73,7 @@ class Rejections:
     def malformed(self, what: bytes, reason: str) -> None:
         """Count something that could not be read."""
         self._note("malformed", 1, reason, what)
+        self._told("malformed", reason, what[:TOLD_BYTES].decode("utf-8", "replace"))
 
     def count(self, late: int, ahead: int, repeated: bool) -> None:
         """Count tuples that came too late or lay too far ahead, and batches that came again."""

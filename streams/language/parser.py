@@ -193,14 +193,17 @@ class _Builder(Transformer[Token, Any]):
         )
 
     def source(self, meta: Meta, items: list[Any]) -> Source:
-        names = [str(name) for name in _names(items)]
+        aliases = [str(name) for name in _names(items)]
         windows = _only(items, Window)
         return Source(
             **_at(meta),
-            stream=names[0],
-            alias=names[-1],
+            stream=items[0],
+            alias=aliases[0] if aliases else items[0],
             window=windows[0] if windows else None,
         )
+
+    def stream(self, meta: Meta, items: list[Any]) -> str:
+        return ".".join(str(name) for name in _names(items))
 
     def rows(self, meta: Meta, items: list[Any]) -> dict[str, int]:
         return {"rows": self._positive(items[1], "ROWS")}

@@ -19,7 +19,10 @@ from orchestrator.deploy.context import ClusterContext
 from orchestrator.manifest import cluster_record
 from orchestrator.progress import silent
 from orchestrator.records import ClockOffset, InputStatus, SourceStatus
-from orchestrator.store.protocol import CLUSTER, NODES, QUERIES, RecordInvalid
+from orchestrator.sources import spec_of
+from orchestrator.sources.refused import Side
+from orchestrator.sources.side_streams import SideSource
+from orchestrator.store.protocol import CLUSTER, NODES, QUERIES, STREAMS, RecordInvalid
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 
@@ -251,3 +254,26 @@ def test_a_stream_that_has_not_started_says_so() -> None:
     cluster.apply(aircraft())
     cluster.settle()
     assert "has not started" in why_quiet(read_view(cluster.store), "north")
+
+
+def test_streams_of_refused_input_start_and_end_with_the_stream_they_stand_beside() -> None:
+    cluster = ObedientCluster()
+    manifests = aircraft()
+    north = manifests.streams[0]
+    side = SideSource(of="north", side=Side.LATE)
+    late = msgspec.structs.replace(
+        north.record, name="north.late", beside="north", source=spec_of("side", side)
+    )
+    streams = (*manifests.streams, msgspec.structs.replace(north, record=late))
+    cluster.apply(msgspec.structs.replace(manifests, streams=streams))
+    cluster.settle()
+    started = {
+        name: found.record.start_at_us
+        for name, found in cluster.store.list(STREAMS).records.items()
+    }
+    assert started.keys() == {"north", "north.late", "south"}
+    assert len(set(started.values())) == 1
+    assert None not in started.values()
+    deleted = api.delete(connected(cluster), "proximity")
+    assert deleted.streams == ("north", "north.late", "south")
+    assert cluster.store.list(STREAMS).records == {}

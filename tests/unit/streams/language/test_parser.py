@@ -205,3 +205,11 @@ def test_two_statements_of_one_name_are_refused() -> None:
 def test_deep_nesting_is_an_error_not_a_crash() -> None:
     with pytest.raises(QueryError, match="nested too deeply"):
         select("SELECT " + "- " * 5000 + "1 AS x FROM s [NOW]")
+
+
+def test_a_stream_beside_another_one_has_a_name_of_two_parts() -> None:
+    text = "REGISTER QUERY q RSTREAM(SELECT l.k FROM readings.late [NOW] AS l, s.late [NOW])"
+    (statement,) = parse(text)
+    first, second = statement.body.selects[0].sources
+    assert (first.stream, first.alias) == ("readings.late", "l")
+    assert (second.stream, second.alias) == ("s.late", "s.late")

@@ -1,0 +1,23 @@
+"""The site of benchmark `ingest` answers its clients to the end."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+import vivace
+from bench import ingest_workload as workload
+from bench.ingest import SOURCES, _site  # pyright: ignore[reportPrivateUsage]
+from bench.ingest_site import Passed
+
+
+@pytest.mark.slow
+def test_a_batch_in_parts_is_committed_after_all_its_rows_have_passed() -> None:
+    rows = workload.batch(0, 1000)
+    with _site(SOURCES["http-arrow"], rows.num_rows) as (address, said):
+        stream = vivace.connect(address, client="test", patience_s=5.0).stream(workload.STREAM)
+        stream.stage(rows, number=1, part="a")
+        assert stream.commit(1, ["a"]).accepted == rows.num_rows
+        passed = msgspec.json.decode(said.readline(), type=Passed)
+        assert passed.times[-1][0] == rows.num_rows - 1
+        assert stream.commit(1, ["a"]).repeated
