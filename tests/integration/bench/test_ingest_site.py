@@ -1,4 +1,4 @@
-"""The site of benchmark `ingest` answers its clients to the end."""
+"""The site of benchmark `ingest` responds to its clients to the end."""
 
 from __future__ import annotations
 
