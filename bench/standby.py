@@ -26,6 +26,7 @@ from bench.placement_methods import METHODS
 from bench.placement_workload import BOUND_MS as PAPER_BOUND_MS
 from bench.placement_workload import COST_US, Workload, paper_workload
 from bench.registry import Settings, benchmark
+from bench.standby_executors import measured
 from bench.standby_workload import BOUND_MS, SUMS, TREE_OUTPUT, workload
 from ha.messages import Checkpoint, Data, Message
 from ha.roles import ReplicaRole
@@ -53,6 +54,10 @@ SCHEMES = {
 TARGETS = ("selection0", "join0", "joined", "sums")
 QUICK_TARGETS = ("selection0", "sums")
 """Fragments whose primaries are killed."""
+
+REAL_TARGETS = ("joined",)
+QUICK_REAL = ("as", "asas")
+"""Schemes of the tree, on executors."""
 
 SETTLE_S, MEASURED_S = 6.0, 10.0
 
@@ -117,11 +122,11 @@ class Measured:
     repeated: int
 
 
-@benchmark("standby", kinds=("sim", "model"))
+@benchmark("standby", kinds=("sim", "model", "real"))
 def standby(settings: Settings) -> Mapping[str, float]:
-    """Bytes and recovery of standby schemes: executed in simulation, and by the model."""
+    """Bytes and recovery of standby schemes: in simulation, on six executors, and by the model."""
     flat: dict[str, float] = {}
-    kinds = settings.only or ("model", "sim")
+    kinds = settings.only or ("model", "sim", "real")
     if "model" in kinds:
         flat |= modelled(1 if settings.quick else 3)
     if "sim" in kinds:
@@ -134,6 +139,9 @@ def standby(settings: Settings) -> Mapping[str, float]:
                 else simulated(scheme, NODES, TARGETS)
             )
         flat |= figures(found)
+    if "real" in kinds:
+        chosen = {key: SCHEMES[key] for key in QUICK_REAL} if settings.quick else SCHEMES
+        flat |= measured(chosen, REAL_TARGETS, settings.say)
     return flat
 
 

@@ -17,6 +17,10 @@ secondary has to ask for what was kept back:
     R = detection + 2K + Σ Q·p           B > 1, Q = min(B − 1, λL(T + d))
     traffic = sent(B)·DR + c / T + s
 
+A batch that is full before a covering comes is sent. So of λL(T + d) tuples only those beyond the
+last full batch are trimmed, fewer than B. Where B is small that saves less than the checkpoints
+take, and there are none (`frugal`): every tuple is sent then, and Q = B − 1.
+
 *Adaptive* Semi-Active Standby takes the largest B for which R keeps the bound in the paper
 (`largest`). Trimming makes traffic fall and rise with B, so ours takes the B and the T of the least
 traffic among those that keep it (`cheapest`).
@@ -49,8 +53,15 @@ NEVER = 2**53 - 1
 INTERVALS = tuple(2**k for k in range(7))
 """T as multiples of the acknowledgement interval, from which ours chooses."""
 
+NO_CHECKPOINTS = 0.0
+"""The T of secondaries that are sent all of their input, in batches or at once."""
+
 HYSTERESIS = 0.2
 """Another scheme must save this share of the traffic of the one that runs."""
+
+MARGIN = 0.1
+"""What another scheme than the one that runs must leave of the time that the bound leaves to it:
+latencies vary, and it must not break the bound at once."""
 
 
 def sent_share(tuples_s: float, covered_ms: float, batch: int) -> float:
@@ -103,8 +114,11 @@ class Feeding:
     ----------
     batch
         B; 1 is Active Standby.
-    checkpoint_ms, covered_ms
-        T and L(T + d); 0 under Active Standby.
+    checkpoint_ms
+        T; `NO_CHECKPOINTS` if every tuple is sent.
+    covered_ms
+        L(T + d), or until a batch has gathered if there are no checkpoints: how far the secondary
+        is behind at most. 0 under Active Standby.
     bytes_s
         Traffic to the secondary.
     recovery_ms
@@ -163,6 +177,8 @@ class Fed:
                 bytes_s=sum(each.bytes_s for each in paid),
                 recovery_ms=self.detection_ms + self.transfer_ms,
             )
+        if checkpoint_ms == NO_CHECKPOINTS:
+            return self._without_checkpoints(batch, paid)
         covered_ms = self.covered_ms(checkpoint_ms)
         kept = sum(min(batch - 1.0, each.tuples_s * covered_ms / 1e3) for each in paid)
         sent = sum(each.bytes_s * sent_share(each.tuples_s, covered_ms, batch) for each in paid)
@@ -173,6 +189,25 @@ class Fed:
             bytes_s=sent + self.checkpoint_bytes * 1e3 / checkpoint_ms + self.changes_bytes_s,
             recovery_ms=self.detection_ms + 2 * self.transfer_ms + kept * self.cost_us / 1e3,
         )
+
+    def _without_checkpoints(self, batch: int, paid: Sequence[Input]) -> Feeding:
+        rates = [each.tuples_s for each in paid]
+        gathered_ms = max((batch * 1e3 / rate for rate in rates if rate > 0), default=0.0)
+        return Feeding(
+            batch=batch,
+            checkpoint_ms=NO_CHECKPOINTS,
+            covered_ms=gathered_ms,
+            bytes_s=sum(each.bytes_s for each in paid),
+            recovery_ms=self.detection_ms
+            + 2 * self.transfer_ms
+            + (batch - 1.0) * len(paid) * self.cost_us / 1e3,
+        )
+
+    def frugal(self, fed: Feeding, bound_ms: float) -> Feeding:
+        """The same batches without checkpoints, if that takes less traffic and keeps the bound."""
+        without = self.with_batch(fed.batch, NO_CHECKPOINTS)
+        is_better = without.recovery_ms <= bound_ms and without.bytes_s < fed.bytes_s
+        return without if is_better else fed
 
     def largest(self, bound_ms: float, t_ms: float, most: int = NEVER) -> Feeding:
         """The largest B that keeps the bound: the rule of the paper.
@@ -208,13 +243,13 @@ class Fed:
         for multiple in INTERVALS:
             t_ms = multiple * self.ack_interval_ms
             choices += [self.with_batch(b, t_ms) for b in (NEVER, *self._batches(t_ms))]
-        legal = [each for each in choices if each.recovery_ms <= bound_ms] or [active]
-        best = min(legal, key=lambda each: (each.bytes_s, each.recovery_ms))
         if running is None:
-            return best
+            return _least(choices, bound_ms) or active
         now = self.with_batch(running.batch, running.checkpoint_ms)
+        margin_ms = MARGIN * max(bound_ms - active.recovery_ms, 0.0)
+        best = _least(choices, bound_ms - margin_ms) or active
         keeps = now.recovery_ms <= bound_ms
-        return now if keeps and best.bytes_s > (1 - HYSTERESIS) * now.bytes_s else best
+        return now if keeps and best.bytes_s >= (1 - HYSTERESIS) * now.bytes_s else best
 
     def _batches(self, checkpoint_ms: float) -> list[int]:
         """Sizes between which traffic falls: just beyond n/k for a few k."""
@@ -222,3 +257,9 @@ class Fed:
         waiting = fastest * self.covered_ms(checkpoint_ms) / 1e3
         sizes = {math.floor(waiting / k) + 1 for k in range(1, 9)}
         return sorted(size for size in sizes if size > 1)
+
+
+def _least(choices: Sequence[Feeding], bound_ms: float) -> Feeding | None:
+    """The one of the least traffic that keeps the bound, if any does."""
+    legal = [each for each in choices if each.recovery_ms <= bound_ms]
+    return min(legal, key=lambda each: (each.bytes_s, each.recovery_ms), default=None)

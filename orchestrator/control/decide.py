@@ -22,6 +22,7 @@ from orchestrator.control.moving import pursue
 from orchestrator.control.placing import place_new
 from orchestrator.control.planning.costs import cost_line, differs, suggested_cost_us
 from orchestrator.control.planning.utilisation import advice, largest
+from orchestrator.control.schemes import choose_again
 from orchestrator.control.view import ClusterView
 from orchestrator.records import NodeRecord
 from orchestrator.store.protocol import ASSIGNMENTS, CLOCKS, NODES, STREAMS
@@ -71,6 +72,7 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
     pending.attempt("costs", lambda: _note_drift(pending))
     pending.attempt("costs", lambda: _suggest_costs(pending))
     place_new(pending)
+    choose_again(pending)
     pending.attempt("load", lambda: _name_overload(pending))
     pending.attempt("streams", lambda: _start_streams(pending))
     pending.attempt("streams", lambda: _renew_streams(pending))

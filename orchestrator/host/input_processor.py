@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ha.messages import (
-    EVERY_TUPLE,
     Ack,
     Checkpoint,
     Data,
@@ -162,7 +161,7 @@ class InputProcessor:
             return
         for fragment, hosted in self.replica_manager.replicas.items():
             a, replica = hosted.assignment, hosted.replica
-            if a.batch == EVERY_TUPLE or not a.others or not replica.feeds_subscribers:
+            if a.checkpoint_ms == 0 or not a.others or not replica.feeds_subscribers:
                 continue
             sender, log = replica.sender, replica.log
             sender.take(replica.cut, log.end, now_us, round(a.checkpoint_ms * 1000))

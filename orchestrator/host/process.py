@@ -179,8 +179,11 @@ class HostProcess:
         if isinstance(message, Snapshot):
             # Nothing depends on the order of snapshots among other messages, and they are large.
             self._transport.send_bulk(to, message.fragment, encode_frames(message))
-        else:
-            self._transport.send(to, encode(message), is_data=isinstance(message, Data))
+            return
+        frames = encode(message)
+        if (counter := self._loop.core.replica_manager.sent_for_standbys(to, message)) is not None:
+            self._transport.counters[counter] += sum(map(len, frames))
+        self._transport.send(to, frames, is_data=isinstance(message, Data))
 
     def _finish(self, worked: Worked, began_us: int, then: Callable[[], None]) -> float:
         """Return how long a batch took; sleep until its end if costs are emulated."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from ha.handover import Handover
 from ha.lag import StandbyLag
 from ha.memory import MemoryBudget
-from ha.messages import EVERY_TUPLE, Unsubscribe
+from ha.messages import EVERY_TUPLE, Checkpoint, Data, Message, Unsubscribe
 from ha.output_log import Producer
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
@@ -262,6 +262,23 @@ class ReplicaManager:
             return source if source.accepts_subscribers else None
         hosted = self.replicas.get(stream)
         return hosted.replica if hosted is not None and hosted.replica.accepts_subscribers else None
+
+    def sent_for_standbys(self, to: str, message: Message) -> str | None:
+        """Under which name the bytes of a message count that is sent because of standbys; None for
+        any other.
+
+        Data is, if nobody on the host that gets it may hold its producer up.
+        """
+        match message:
+            case Checkpoint():
+                return "checkpoint_bytes_sent"
+            case Data(stream=stream):
+                producer = self.producer(stream)
+                subscriber = None if producer is None else producer.log.subscribers.get(to)
+                is_standby = subscriber is not None and subscriber.demanded is None
+                return "standby_bytes_sent" if is_standby else None
+            case _:
+                return None
 
     def schema_of(self, stream: str) -> pa.Schema | None:
         """Schema of a stream that is read or produced here; None for any other."""

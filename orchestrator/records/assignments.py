@@ -32,7 +32,8 @@ class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
     batch: int = 1
     """B of the standby scheme: how many input tuples are sent to a secondary at once."""
     checkpoint_ms: float = 0.0
-    """Least time between two checkpoints for a secondary that is sent batches."""
+    """Least time between two checkpoints for a secondary that is sent batches; 0: there are none,
+    and it is sent every tuple."""
     covered_ms: float = 0.0
     """How far such a secondary is behind at most, because of what is kept back."""
     further_replicas: tuple[str, ...] = ()

@@ -6,17 +6,18 @@ by `placement.standby_schemes`, from the rates, costs and latencies that the pla
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import msgspec
 
 from orchestrator.control.planning.task import QueryTask, RunningFragment
-from orchestrator.control.planning.workload import FragmentWork
+from orchestrator.control.planning.workload import Basis, FragmentWork
 from orchestrator.records import Scheme, Timing
 from placement.records import Secondary
-from placement.standby_schemes import Fed, Feeding, Input
+from placement.standby_schemes import NEVER, NO_CHECKPOINTS, Fed, Feeding, Input
 from streams.compiler import compile_statement
 from streams.language import parse
 
@@ -36,28 +37,132 @@ NOW_MS = 1
 STATED_INTERVALS = 4.0
 """T of schemes that are not adaptive, in acknowledgement intervals."""
 
+_UNDECIDED = Timing(cost_ms=0.0, sub_deadline_ms=0.0, standby_lag_ms=0.0, batch=NEVER)
+"""Of a fragment whose feeding is yet to be chosen: nobody may rely on every tuple flowing to it."""
 
-def fed_timing(
+
+@dataclass(slots=True)
+class _Together:
+    """What fragments of a query that die together cost each other at recovery.
+
+    Fragments whose primaries share a node die together, and each waits for those before it.
+
+    Attributes
+    ----------
+    standbys
+        The secondaries, with their recovery under Active Standby.
+    primaries
+        Fragment → node of its primary.
+    added_ms
+        Fragment → what its feeding adds to its recovery.
+    """
+
+    task: QueryTask
+    standbys: Mapping[str, Secondary]
+    primaries: Mapping[str, str]
+    added_ms: dict[str, float] = field(default_factory=dict[str, float])
+
+    def bound_ms(self, fragment: str) -> float:
+        """How long the fragment itself may recover, so that all that wait for it keep the bound."""
+        self.added_ms[fragment] = 0.0
+        later_ms, spare_ms = self._later_ms(), math.inf
+        waiting = [fragment]
+        while waiting:
+            name = waiting.pop()
+            if (standby := self.standbys.get(name)) is not None:
+                own_ms = standby.recovery.total_ms + later_ms[name]
+                spare_ms = min(spare_ms, self.task.query.recovery_bound_ms - own_ms)
+            links = self.task.graph.outputs[name]
+            waiting += [link.target for link in links if self._fall(link.target, name)]
+        return self.standbys[fragment].recovery.total_ms + spare_ms
+
+    def _later_ms(self) -> dict[str, float]:
+        """By how much each fragment recovers later than under Active Standby."""
+        graph, later_ms = self.task.graph, dict[str, float]()
+        for name in graph.to_place:
+            sources = [link.source for link in graph.inputs[name]]
+            awaited = [later_ms[each] for each in sources if self._fall(each, name)]
+            later_ms[name] = self.added_ms.get(name, 0.0) + max(awaited, default=0.0)
+        return later_ms
+
+    def _fall(self, one: str, other: str) -> bool:
+        """Whether the primaries of two fragments share a node."""
+        return one in self.primaries and self.primaries[one] == self.primaries.get(other)
+
+
+def feedings(
     task: QueryTask,
-    fragment: str,
-    standby: Secondary,
-    timing: Timing,
-    primaries: Mapping[str, str] | None = None,
-) -> Timing:
-    """The timing of a fragment, with the feeding of its secondary.
+    standbys: Mapping[str, Secondary],
+    primaries: Mapping[str, str],
+    running: Mapping[str, Timing] | None = None,
+) -> dict[str, Feeding]:
+    """How the secondaries of a query are to be fed, by its owner's scheme.
+
+    A batch that the owner states is made smaller if the recovery bound asks for that. Where
+    fragments die together they share the time that the bound leaves; the one that saves most
+    traffic takes its part first.
 
     Parameters
     ----------
-    timing
-        What runs. An adaptive scheme changes only if that is worth its while.
+    standbys
+        Where they stand, with their recovery under Active Standby.
     primaries
-        Nodes of the primaries of fragments that are being placed.
+        Nodes of all primaries of the query.
+    running
+        What runs. An adaptive scheme changes only if that is worth its while.
     """
-    running = None
-    if timing.batch != 1:
-        running = fed(task, fragment, standby).with_batch(timing.batch, timing.checkpoint_ms)
-    nodes = {name: each.primary for name, each in task.running.items()} | dict(primaries or {})
-    found = feeding(task, fragment, standby, nodes, running)
+    if task.query.standby.scheme is Scheme.ACTIVE:
+        return {n: fed(task, n, each).with_batch(1, NO_CHECKPOINTS) for n, each in standbys.items()}
+    together = _Together(task, standbys, primaries)
+    undecided = {
+        name: RunningFragment(
+            primary=node,
+            secondary=None if name not in standbys else standbys[name].node,
+            timing=_UNDECIDED,
+        )
+        for name, node in primaries.items()
+    }
+    around = replace(task, running={**task.running, **undecided})
+    worth = {name: _saved(around, fed(around, name, each)) for name, each in standbys.items()}
+    found: dict[str, Feeding] = {}
+    for name in sorted(standbys, key=lambda each: (-worth[each], each)):
+        model = fed(around, name, standbys[name])
+        before = None if running is None else running.get(name)
+        now = None if before is None else model.with_batch(before.batch, before.checkpoint_ms)
+        found[name] = _chosen(task, model, together.bound_ms(name), now)
+        together.added_ms[name] = found[name].recovery_ms - standbys[name].recovery.total_ms
+        timing = msgspec.structs.replace(_UNDECIDED, batch=found[name].batch)
+        decided = replace(undecided[name], timing=timing)
+        around = replace(around, running={**around.running, name: decided})
+    return found
+
+
+def fed_timing(
+    task: QueryTask, fragment: str, standbys: Mapping[str, Secondary], timing: Timing
+) -> Timing:
+    """The timing of one fragment with the feeding of its secondary, the others staying as they are.
+
+    Parameters
+    ----------
+    standbys
+        All of the query, with their recovery under Active Standby.
+    timing
+        What runs.
+    """
+    primaries = {name: nodes[0] for name, nodes in task.kept.items()}
+    together = _Together(task, standbys, primaries)
+    for name, standby in standbys.items():
+        if name != fragment and name in task.running:
+            before = task.running[name].timing
+            runs = fed(task, name, standby).with_batch(before.batch, before.checkpoint_ms)
+            together.added_ms[name] = runs.recovery_ms - standby.recovery.total_ms
+    model = fed(task, fragment, standbys[fragment])
+    now = model.with_batch(timing.batch, timing.checkpoint_ms)
+    return with_feeding(timing, _chosen(task, model, together.bound_ms(fragment), now))
+
+
+def with_feeding(timing: Timing, found: Feeding) -> Timing:
+    """A timing with another feeding."""
     return msgspec.structs.replace(
         timing,
         batch=found.batch,
@@ -66,35 +171,27 @@ def fed_timing(
     )
 
 
-def feeding(
-    task: QueryTask,
-    fragment: str,
-    standby: Secondary,
-    primaries: Mapping[str, str],
-    running: Feeding | None = None,
-) -> Feeding:
-    """How the secondary of a fragment is to be fed on its node, by its owner's scheme.
-
-    A batch that the owner states is made smaller if the recovery bound asks for that. Fragments of
-    the query whose primaries share a node die together, and each waits for those before it: each
-    may take an equal part of the time.
-    """
-    asked, detection_ms = task.query.standby, standby.recovery.detection_ms
-    together = sum(primaries.get(each) == primaries.get(fragment) for each in task.graph.to_place)
-    spare_ms = task.query.recovery_bound_ms - detection_ms
-    bound_ms = detection_ms + spare_ms / max(together, 1)
-    model, stated_ms = fed(task, fragment, standby), STATED_INTERVALS * task.ack_interval_ms
+def _chosen(task: QueryTask, model: Fed, bound_ms: float, running: Feeding | None) -> Feeding:
+    """What the owner's scheme comes to for one secondary."""
+    asked, stated_ms = task.query.standby, STATED_INTERVALS * task.ack_interval_ms
     match asked.scheme:
         case Scheme.ACTIVE:
-            return model.with_batch(1, 0.0)
+            return model.with_batch(1, NO_CHECKPOINTS)
         case Scheme.BATCHES:
-            return model.largest(bound_ms, stated_ms, most=asked.batch or 1)
+            found = model.largest(bound_ms, stated_ms, most=asked.batch or 1)
         case Scheme.UPSTREAM:
-            return model.largest(bound_ms, stated_ms)
+            found = model.largest(bound_ms, stated_ms)
         case Scheme.LARGEST:
-            return model.largest(bound_ms, task.ack_interval_ms)
+            found = model.largest(bound_ms, task.ack_interval_ms)
         case Scheme.ADAPTIVE:
             return model.cheapest(bound_ms, running)
+    return model.frugal(found, bound_ms)
+
+
+def _saved(task: QueryTask, model: Fed) -> float:
+    """The traffic that a secondary can do without if time does not matter, bytes/s."""
+    least = _chosen(task, model, math.inf, None)
+    return model.with_batch(1, NO_CHECKPOINTS).bytes_s - least.bytes_s
 
 
 def fed_standbys(
@@ -107,6 +204,7 @@ def fed_standbys(
 
     Where upstream dies together with a primary, its secondary is waited for.
     """
+    task = replace(task, running={**task.running, **running})
     told: dict[str, Secondary] = {}
     later_ms: dict[str, float] = {}
     for name in task.graph.to_place:
@@ -147,7 +245,7 @@ def fed(task: QueryTask, fragment: str, standby: Secondary) -> Fed:
             )
             for stream in work.fragment.inputs
         ],
-        cost_us=work.cost_us,
+        cost_us=_per_tuple_us(work),
         detection_ms=standby.recovery.detection_ms,
         transfer_ms=standby.recovery.transfer_ms,
         checkpoint_bytes=CHECKPOINT_BYTES,
@@ -156,6 +254,11 @@ def fed(task: QueryTask, fragment: str, standby: Secondary) -> Fed:
         delay_ms=DELAY_INTERVALS * task.ack_interval_ms,
         levels=_levels(task, fragment),
     )
+
+
+def _per_tuple_us(work: FragmentWork) -> float:
+    """p: as measured, if it was."""
+    return work.cost.per_tuple_us if work.cost.basis is Basis.MEASURED else work.cost_us
 
 
 def _levels(task: QueryTask, fragment: str) -> int:
@@ -167,7 +270,11 @@ def _levels(task: QueryTask, fragment: str) -> int:
 
 
 def _flows_anyway(task: QueryTask, stream: str, node: str, but: str) -> bool:
-    """Whether another replica on a node needs every tuple of a stream."""
+    """Whether a stream is on a node, or comes there, whole: it is produced there, or another
+    replica there needs every tuple."""
+    producer = task.running.get(stream)
+    if producer is not None and producer.primary == node:
+        return True
     for name, running in task.running.items():
         work = task.work.fragments.get(name)
         if name == but or work is None or stream not in work.fragment.inputs:

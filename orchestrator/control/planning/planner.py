@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from orchestrator.control.dataflow import Dataflow, InvalidQuery
-from orchestrator.control.planning.feeding import fed_standbys, fed_timing
+from orchestrator.control.planning.feeding import fed_standbys, fed_timing, feedings, with_feeding
 from orchestrator.control.planning.replicas import (
     cheapest_primaries,
     choose_secondaries,
@@ -244,7 +244,8 @@ class Planning:
         found, problem = choose_secondary(task, fragment, prefer)
         lag_ms = standby_lag_ms(task, found, before.timing.sub_deadline_ms)
         timing = msgspec.structs.replace(before.timing, standby_lag_ms=lag_ms)
-        timing = fed_timing(task, fragment, found, timing)
+        standbys = self.standbys(task) | {fragment: found}
+        timing = fed_timing(task, fragment, standbys, timing)
         self.running[fragment] = replace(before, secondary=found.node, timing=timing)
         return found, problem
 
@@ -302,6 +303,8 @@ class Planning:
 
         Those of connected queries stay as they are under relaxed limits.
         """
+        runs = {name: self.running[name].timing for name in standbys if name in self.running}
+        fed = feedings(task, standbys, primaries, runs)
         for name, sub_deadline_ms in sub_deadlines_ms.items():
             if name in standbys:
                 node, secondary = primaries[name], standbys[name].node
@@ -318,19 +321,14 @@ class Planning:
                 standby_lag_ms=lag_ms,
             )
             if name in standbys:
-                if name in self.running:
-                    before = self.running[name].timing
-                    timing = msgspec.structs.replace(
-                        timing, batch=before.batch, checkpoint_ms=before.checkpoint_ms
-                    )
-                timing = fed_timing(task, name, standbys[name], timing, primaries)
+                timing = with_feeding(timing, fed[name])
             else:
-                fed = self.running[name].timing
+                before = self.running[name].timing
                 timing = msgspec.structs.replace(
                     timing,
-                    batch=fed.batch,
-                    checkpoint_ms=fed.checkpoint_ms,
-                    covered_ms=fed.covered_ms,
+                    batch=before.batch,
+                    checkpoint_ms=before.checkpoint_ms,
+                    covered_ms=before.covered_ms,
                 )
             self.running[name] = RunningFragment(primary=node, secondary=secondary, timing=timing)
 

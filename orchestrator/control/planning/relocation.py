@@ -189,5 +189,5 @@ def _retime(planning: Planning, name: str, plan: Plan, *, was_kept: bool) -> Non
     )
     lag_ms = standby_lag_ms(task, standby, running.timing.sub_deadline_ms)
     timing = msgspec.structs.replace(running.timing, standby_lag_ms=lag_ms)
-    timing = fed_timing(task, name, planning.standbys(task)[name], timing)
+    timing = fed_timing(task, name, planning.standbys(task), timing)
     planning.running[name] = replace(running, timing=timing)

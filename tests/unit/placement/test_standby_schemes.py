@@ -2,7 +2,15 @@ from dataclasses import replace
 
 import pytest
 
-from placement.standby_schemes import HYSTERESIS, NEVER, Fed, Input, sent_share
+from placement.standby_schemes import (
+    HYSTERESIS,
+    MARGIN,
+    NEVER,
+    NO_CHECKPOINTS,
+    Fed,
+    Input,
+    sent_share,
+)
 
 FED = Fed(
     inputs=[Input(tuples_s=100.0, bytes_s=2000.0)],
@@ -90,3 +98,36 @@ def test_another_scheme_must_save_enough() -> None:
     assert best.bytes_s <= (1 - HYSTERESIS) * running.bytes_s
     # What breaks the bound does not stay.
     assert FED.cheapest(15.0, running).batch == 1
+
+
+def test_small_batches_need_no_checkpoints() -> None:
+    """Of 20 tuples between two coverings, batches of 5 leave none to be trimmed."""
+    found = FED.frugal(FED.with_batch(5, 200.0), bound_ms=100.0)
+    assert (found.batch, found.checkpoint_ms) == (5, NO_CHECKPOINTS)
+    assert found.bytes_s == FED.with_batch(1, NO_CHECKPOINTS).bytes_s
+    assert found.covered_ms == pytest.approx(50.0)
+    assert found.recovery_ms == pytest.approx(2 * 10.0 + 4 * 1.0)
+
+
+def test_batches_that_are_trimmed_keep_their_checkpoints() -> None:
+    for batch in (11, 21, NEVER):
+        fed = FED.with_batch(batch, 200.0)
+        assert FED.frugal(fed, bound_ms=1000.0) == fed
+
+
+def test_batches_without_checkpoints_keep_the_bound() -> None:
+    """Nothing is covered, so all of a batch but one may have to be reprocessed on each input."""
+    fed = replace(FED, checkpoint_bytes=1000.0).with_batch(40, 200.0)
+    model = replace(FED, checkpoint_bytes=1000.0)
+    assert model.frugal(fed, bound_ms=50.0) == fed
+    assert model.frugal(fed, bound_ms=60.0).recovery_ms == pytest.approx(2 * 10.0 + 39 * 1.0)
+
+
+def test_another_scheme_than_the_running_one_leaves_a_margin() -> None:
+    active = FED.with_batch(1, NO_CHECKPOINTS)
+    upstream = FED.with_batch(NEVER, 200.0)
+    assert FED.cheapest(upstream.recovery_ms).batch == NEVER
+    assert FED.cheapest(upstream.recovery_ms, active).batch != NEVER
+    ample_ms = active.recovery_ms + (upstream.recovery_ms - active.recovery_ms) / (1 - MARGIN)
+    assert FED.cheapest(ample_ms + 0.1, active).batch == NEVER
+    assert FED.cheapest(upstream.recovery_ms, upstream) == upstream

@@ -68,6 +68,35 @@ def checkpoint(one: Driven, watermark_ms: int, next_seq: int) -> Checkpoint:
     return found
 
 
+def test_no_checkpoints_for_a_standby_that_is_sent_every_tuple() -> None:
+    one, _ = pair()
+    a = msgspec.structs.replace(batches("primary", "two"), batch=4, checkpoint_ms=0.0)
+    one.assign(assignment_of(a))
+    evaluated(one)
+    one.hear("exit", ack(10, 3))
+    one.take(Checkpoint)
+    one.wait(500, hearing="two")
+    assert one.take(Checkpoint) == []
+
+
+def test_data_and_checkpoints_for_standbys_are_told_apart() -> None:
+    one = primary()
+    manager = one.core.replica_manager
+    a = assignment_of(batches("primary", "two"))
+    one.assign(msgspec.structs.replace(a, consumers={"f": ("exit", "two")}))
+    for node, demands in (("exit", True), ("two", False)):
+        asked = Subscribe(stream="f", position=None, generation=None, demands=demands)
+        one.hear(node, asked)
+    evaluated(one)
+    (sent,) = one.sent_to("two", Data)
+    assert manager.sent_for_standbys("two", sent) == "standby_bytes_sent"
+    assert manager.sent_for_standbys("exit", sent) is None
+    made = Checkpoint(
+        fragment="f", epoch=1, generation=1, inputs={}, output=Position(), base_ms=None, state=()
+    )
+    assert manager.sent_for_standbys("two", made) == "checkpoint_bytes_sent"
+
+
 def test_a_standby_subscribes_for_batches_once_it_is_warm() -> None:
     _, two = pair()
     two.wait(REPEATED_US // 1000 + 60, hearing="one")
@@ -185,7 +214,11 @@ def test_a_standby_that_feeds_somebody_takes_every_tuple() -> None:
 def test_no_data_for_a_standby_in_batches() -> None:
     """A producer that is primary keeps output back from the standby of its consumer."""
     one = primary()
-    one.hear("two", Subscribe(stream="f", position=None, generation=None, batch=4))
+    a = assignment_of(batches("primary", "two"))
+    one.assign(msgspec.structs.replace(a, consumers={"f": ("exit", "two")}))
+    one.hear("two", Subscribe(stream="f", position=None, generation=None, batch=4, demands=False))
     one.commands.clear()
     evaluated(one)
     assert one.sent_to("two", Data) == []
+    evaluated(one, part=5, tuples=3)
+    assert sum(each.chunk.rows.num_rows for each in one.sent_to("two", Data)) >= 4

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
+from orchestrator.control.planning.planner import Planning
+from orchestrator.control.schemes import SCHEME_CHANGED
+from orchestrator.control.view import LEAST_SAMPLES
 from orchestrator.manifest import Manifests
-from orchestrator.records import Estimate, Scheme, Standby, Timing
+from orchestrator.records import CostStatus, Estimate, Scheme, Standby, Timing
 from placement.standby_schemes import NEVER
 from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest, stream_manifest
 
@@ -14,15 +19,15 @@ FILTER = "REGISTER QUERY a RSTREAM(SELECT id, x FROM north [NOW]);"
 SECOND = "REGISTER QUERY b RSTREAM(SELECT id, x FROM a [NOW]);"
 
 
-def placed(
+def applied(
     standby: Standby,
     statements: str = FILTER,
     *,
     output: str = "a",
     bound_ms: float = 2000.0,
     cost_us: float = 100.0,
-) -> dict[str, Timing]:
-    """Timing of each fragment of a query that is applied to an obedient cluster."""
+) -> ObedientCluster:
+    """An obedient cluster that runs a query."""
     made = query_manifest(
         "q",
         statements,
@@ -42,6 +47,11 @@ def placed(
         )
     )
     cluster.settle()
+    return cluster
+
+
+def timings_of(cluster: ObedientCluster) -> dict[str, Timing]:
+    """Timing of each fragment, which its replicas are told too."""
     found = {f.record.fragment: f.record.timing for f in cluster.view().fragments.values()}
     for each in cluster.view().assignments.values():
         for replica in each.record.fragments:
@@ -52,6 +62,11 @@ def placed(
                 timing.covered_ms,
             )
     return found
+
+
+def placed(standby: Standby, statements: str = FILTER, **query: Any) -> dict[str, Timing]:
+    """Timing of each fragment of a query that is applied to an obedient cluster."""
+    return timings_of(applied(standby, statements, **query))
 
 
 def test_active_standby_unless_the_owner_says_otherwise() -> None:
@@ -83,3 +98,66 @@ def test_the_adaptive_scheme_takes_rare_checkpoints_where_the_bound_leaves_room(
 def test_a_fragment_before_others_is_behind_by_their_intervals_too() -> None:
     timings = placed(Standby(scheme=Scheme.UPSTREAM), FILTER + SECOND, output="b")
     assert timings["a"].covered_ms == pytest.approx(2 * timings["b"].covered_ms)
+
+
+def test_a_small_stated_batch_takes_no_checkpoints() -> None:
+    timing = placed(Standby(scheme=Scheme.BATCHES, batch=3))["a"]
+    assert timing.checkpoint_ms == 0
+    assert timing.covered_ms > 0
+
+
+def costing(cluster: ObedientCluster, per_tuple_us: float) -> None:
+    """The primary of `a` says what it costs."""
+    node = cluster.view().fragments["q.a"].record.primary.node
+    measured = CostStatus(fixed_us=0.0, per_tuple_us=per_tuple_us, samples=LEAST_SAMPLES)
+    cluster.hosts[node].costs["a"] = measured
+    cluster.settle()
+
+
+def decided(cluster: ObedientCluster) -> Planning:
+    """What runs, as the planner sees it."""
+    view = cluster.view()
+    return Planning(view, view.stream_records, view.query_records, view.dataflow)
+
+
+def changes(cluster: ObedientCluster) -> int:
+    return sum(each.startswith(SCHEME_CHANGED) for each in cluster.history())
+
+
+def test_a_cost_that_drifts_makes_the_adaptive_scheme_choose_again() -> None:
+    cluster = applied(Standby(scheme=Scheme.ADAPTIVE), bound_ms=600.0)
+    assert timings_of(cluster)["a"].batch == NEVER
+    costing(cluster, 20_000.0)
+    dear = timings_of(cluster)["a"]
+    assert (dear.batch, changes(cluster)) == (1, 1)
+    costing(cluster, 100.0)
+    assert timings_of(cluster)["a"].batch == NEVER
+    assert changes(cluster) == 2
+
+
+def test_a_cost_that_drifts_a_little_changes_no_scheme() -> None:
+    cluster = applied(Standby(scheme=Scheme.ADAPTIVE), bound_ms=600.0)
+    before = timings_of(cluster)["a"]
+    for cost_us in (90.0, 120.0, 110.0):
+        costing(cluster, cost_us)
+    assert (timings_of(cluster)["a"], changes(cluster)) == (before, 0)
+
+
+def test_stated_schemes_are_not_chosen_again() -> None:
+    cluster = applied(Standby(scheme=Scheme.UPSTREAM), bound_ms=600.0)
+    costing(cluster, 20_000.0)
+    assert changes(cluster) == 0
+
+
+def test_the_fragment_that_saves_most_takes_its_part_of_the_bound_first() -> None:
+    """Both primaries share a node: what `a` takes longer, `b` waits for."""
+    narrow = "REGISTER QUERY b RSTREAM(SELECT id FROM a [NOW]);"
+    adaptive = Standby(scheme=Scheme.ADAPTIVE)
+    cluster = applied(adaptive, FILTER + narrow, output="b", bound_ms=420.0, cost_us=2000.0)
+    records = {f.record.fragment: f.record for f in cluster.view().fragments.values()}
+    assert records["a"].primary.node == records["b"].primary.node
+    found = timings_of(cluster)
+    assert found["a"].batch > 1
+    assert found["b"].batch == 1
+    planned = decided(cluster).evaluate("q")
+    assert all(each.recovery_ms <= 420.0 for each in planned.placements)
