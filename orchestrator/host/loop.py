@@ -203,19 +203,23 @@ class HostLoop:
     @property
     def next_due_us(self) -> int:
         """When the next turn is due even if no event arrives before."""
-        due = (
-            self.core.next_tick_us,
+        due_us = self.core.next_tick_us
+        sources = self._assigned_sources()
+        for each in (
             self.core.next_work_us,
-            self._source_drivers.next_due_us(self._assigned_sources(), self._throttled),
+            self._source_drivers.next_due_us(sources, self._throttled) if sources else None,
             self._surroundings.sinks.next_due_us,
-        )
-        return min(due_us for due_us in due if due_us is not None)
+        ):
+            if each is not None and each < due_us:
+                due_us = each
+        return due_us
 
     def turn(self, events: Iterable[Event]) -> None:
         """Handle events, read sources, do what the timers ask for, and evaluate some batches."""
         # What must be looked at regularly, and costs time for each stream or replica, can wait for
         # the next heartbeat. Most turns only handle a message.
-        ticks = self._clock_us() >= self.core.next_tick_us
+        now_us = self._clock_us()
+        ticks = now_us >= self.core.next_tick_us
         moves_state = self.reads_snapshots or self._surroundings.sends_states()
         self.core.detector.expected_lag_us = STATE_LAG_US if moves_state else 0
         for event in events:
@@ -224,7 +228,7 @@ class HostLoop:
             self._handle(self.link.events.popleft())
         self._attend_sources()
         sinks_due_us = self._surroundings.sinks.next_due_us
-        if ticks or (sinks_due_us is not None and self._clock_us() >= sinks_due_us):
+        if ticks or (sinks_due_us is not None and now_us >= sinks_due_us):
             self._attend_sinks()
         if ticks:
             self.execute(self.core.tick(self._clock_us()))
@@ -233,7 +237,7 @@ class HostLoop:
             self._surroundings.flush()
             self._has_sent = False
         self._work()
-        if ticks or self._clock_us() >= self._next_publish_us:
+        if ticks:
             self.publish()
 
     @property
@@ -352,9 +356,9 @@ class HostLoop:
     def _attend_sources(self) -> None:
         """Read sources, also what consumers lack."""
         manager = self.core.replica_manager
-        sources = self._assigned_sources()
-        if not sources and not self._source_drivers.attended:
+        if not manager.sources and not self._source_drivers.attended:
             return
+        sources = self._assigned_sources()
         now_us = self._clock_us()
         closed = {s for s, source in manager.sources.items() if not source.accepts_subscribers}
         self._throttled = {s for s, each in manager.sources.items() if each.update_held_up(now_us)}
@@ -380,13 +384,15 @@ class HostLoop:
             self._handle(event)
 
     def _work(self) -> None:
-        lasts_us = min(self._surroundings.evaluates_for_us, round(self.core.batch_length_us))
-        until_us = self._clock_us() + lasts_us
+        until_us: int | None = None
         while True:
             began_us = self._clock_us()
             due_us = self.core.next_work_us
             if due_us is None or due_us > began_us:
                 return
+            if until_us is None:
+                batch_us = round(self.core.batch_length_us)
+                until_us = began_us + min(self._surroundings.evaluates_for_us, batch_us)
             processor_us = self._surroundings.processor_us
             used_us = 0 if processor_us is None else processor_us()
             worked = self.core.work(began_us)

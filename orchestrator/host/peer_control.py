@@ -13,7 +13,8 @@ is. It needs no turn of the receiver's loop.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass
 
 from ha.messages import Ack, Control, Heartbeat, Offer, OutputDigest
 from ha.output_log import acknowledge, overdue_offer
@@ -31,14 +32,16 @@ TELLS = 16
 MOST_TURNS = 10
 
 
-@dataclass(slots=True)
 class _Draft:
-    epochs: dict[str, int] = field(default_factory=dict[str, int])
-    watermarks_ms: dict[str, int] = field(default_factory=dict[str, int])
-    digests: dict[str, OutputDigest] = field(default_factory=dict[str, OutputDigest])
-    acks: dict[str, Ack] = field(default_factory=dict[str, Ack])
-    offers: dict[str, Offer] = field(default_factory=dict[str, Offer])
-    checkpoints: dict[str, int] = field(default_factory=dict[str, int])
+    __slots__ = ("acks", "checkpoints", "digests", "epochs", "offers", "watermarks_ms")
+
+    def __init__(self) -> None:
+        self.epochs: dict[str, int] = {}
+        self.watermarks_ms: dict[str, int] = {}
+        self.digests: dict[str, OutputDigest] = {}
+        self.acks: dict[str, Ack] = {}
+        self.offers: dict[str, Offer] = {}
+        self.checkpoints: dict[str, int] = {}
 
     def message(self, lag_us: int) -> Control | Heartbeat:
         """What to send."""
@@ -81,27 +84,36 @@ class PeerControl:
 
     def send(self, now_us: int, *, everything: bool) -> None:
         """Send a heartbeat to the hosts of peer replicas, or everything to all related hosts."""
-        drafts = {peer: _Draft() for peer in self.replica_manager.peer_hosts}
+        lag_us = self.failover.detector.stated_lag_us
         if everything:
             self._interval += 1
-            self._tell_of_replicas(drafts)
-            for node, stream, ack in self.inputs.acknowledgements(now_us, self._interval):
-                drafts.setdefault(node, _Draft()).acks[stream] = ack
-            for producer in self.replica_manager.producers():
-                for node in producer.log.subscribers if producer.accepts_subscribers else ():
-                    if (offered := overdue_offer(producer, node)) is not None:
-                        drafts.setdefault(node, _Draft()).offers[producer.stream] = offered
-            for node, checkpoint in self.inputs.checkpoints(now_us):
-                self.outbox.send(node, checkpoint)
+            for node, draft in self._drafts(now_us).items():
+                self.outbox.send(node, draft.message(lag_us))
         else:
+            heartbeat = Heartbeat(lag_us=lag_us)
             # Whatever was sent is a sign of life.
-            drafts = {peer: draft for peer, draft in drafts.items() if peer not in self.outbox.sent}
-        lag_us = self.failover.detector.stated_lag_us
-        for node, draft in drafts.items():
-            self.outbox.send(node, draft.message(lag_us))
+            for peer in self.replica_manager.peer_hosts:
+                if peer not in self.outbox.sent:
+                    self.outbox.send(peer, heartbeat)
         self.outbox.sent.clear()
 
-    def _tell_of_replicas(self, drafts: dict[str, _Draft]) -> None:
+    def _drafts(self, now_us: int) -> dict[str, _Draft]:
+        """What to tell each related host; checkpoints, which are long, are sent at once."""
+        drafts = defaultdict[str, _Draft](_Draft)
+        for peer in self.replica_manager.peer_hosts:
+            drafts[peer] = _Draft()
+        self._tell_of_replicas(drafts)
+        for node, stream, ack in self.inputs.acknowledgements(now_us, self._interval):
+            drafts[node].acks[stream] = ack
+        for producer in self.replica_manager.producers():
+            for node in producer.log.subscribers if producer.accepts_subscribers else ():
+                if (offered := overdue_offer(producer, node)) is not None:
+                    drafts[node].offers[producer.stream] = offered
+        for node, checkpoint in self.inputs.checkpoints(now_us):
+            self.outbox.send(node, checkpoint)
+        return drafts
+
+    def _tell_of_replicas(self, drafts: defaultdict[str, _Draft]) -> None:
         """Tell of the replicas whose turn it is, and of those with news.
 
         News are repeated for a while: a primary that hands over waits to hear how far its successor
@@ -117,7 +129,7 @@ class PeerControl:
                 continue
             hosted.tellings += 1
             for node in hosted.assignment.others:
-                _tell_of_replica(drafts.setdefault(node, _Draft()), name, hosted.replica)
+                _tell_of_replica(drafts[node], name, hosted.replica)
 
     def receive(self, sender: str, message: Control, now_us: int) -> None:
         """Act on what another host says."""

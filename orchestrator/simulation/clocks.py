@@ -81,12 +81,13 @@ class HostClock:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
+        self._monotonic_us = machine.monotonic_us
         self.boot = machine.boot
         self.anchor_us = machine.wall_ahead_us
 
     def now_us(self) -> int:
         """What the clock shows."""
-        return self._machine.monotonic_us() + self.anchor_us
+        return self._monotonic_us() + self.anchor_us
 
     def world_time_us(self, shown_us: int) -> int:
         """When the clock will show this time, on the world's clock; at the earliest now."""

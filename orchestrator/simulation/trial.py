@@ -61,7 +61,7 @@ from orchestrator.simulation.schedule import Schedule
 from orchestrator.simulation.setting import BEGIN_MS
 from orchestrator.simulation.world import World
 from orchestrator.store.protocol import CORDONS, FRAGMENTS, MOVES, QUERIES, STREAMS
-from streams.chunk import Chunk
+from streams.chunk import Chunk, Position
 
 START_LIMIT_S = 30.0
 """Virtual time within which the queries must run and be protected."""
@@ -183,7 +183,8 @@ class Trial:
             if found.record.ended_us is None
         ]
         seen.healed = self._healed()
-        self._run_for(CALM_S + self._behind_s())
+        self._wait(self._rests, self._behind_s())
+        self._run_for(CALM_S)
         return self._over()
 
     def _behind_s(self) -> float:
@@ -624,6 +625,19 @@ class Trial:
             and all(view.settled(found.record) for found in view.fragments.values())
             and all(found.record.ended_us is not None for found in view.moves.values())
         )
+
+    def _rests(self) -> bool:
+        """Whether the replicas of each fragment end alike, and everything is acknowledged."""
+        ends: dict[str, set[Position]] = {}
+        for node, host in self.world.hosts.items():
+            manager = host.core.replica_manager
+            for name, hosted in manager.replicas.items():
+                ends.setdefault(name, set()).add(hosted.replica.log.end)
+            for producer in manager.producers() if node in self._nodes else ():
+                end = producer.log.end
+                if any(each.acknowledged != end for each in producer.log.subscribers.values()):
+                    return False
+        return all(len(known) == 1 for known in ends.values())
 
     def _note(self, subject: str, text: str) -> None:
         self.observed.entries.append(Entry(self.world.now_us, subject, text))

@@ -123,9 +123,11 @@ class SinkDrivers:
     @property
     def next_due_us(self) -> int | None:
         """When `attend` will have something to do; None if nothing is in sight."""
-        retries = [e.failures.retry_us for e in self._attended.values() if e.sink is None]
-        flush = [] if self._flush_at_us is None else [self._flush_at_us]
-        return min((*retries, *flush), default=None)
+        due_us = self._flush_at_us
+        for each in self._attended.values():
+            if each.sink is None and (due_us is None or each.failures.retry_us < due_us):
+                due_us = each.failures.retry_us
+        return due_us
 
     def close(self) -> None:
         """Flush and close all sinks."""
