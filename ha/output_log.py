@@ -14,7 +14,8 @@ output, standbys and observers do not.
 *Batches.* A host where only standbys read may be sent output in batches (Semi-Active Standby;
 reliable placement, §4.6): output is kept back from it until `Ack.batch` tuples have gathered, and
 what it acknowledges meanwhile is never sent. It is in the log like all other output, so that the
-host can have it at any time by subscribing anew.
+host can have it at any time by subscribing anew. It is offered to the host once a primary elsewhere
+does not receive it: the standby must then evaluate it instead.
 
 *Bound.* The log is bounded in bytes. A producer is held up before output is lost that somebody
 demands. Beyond the bound, the log drops its oldest chunks although a subscriber that demands
@@ -69,6 +70,8 @@ more rarely is granted so many times its own interval."""
 MOST_ACK_INTERVALS = 4
 """A host acknowledges each stream within so many intervals, however many it reads."""
 
+REMEMBERED_INTERVALS = OVERDUE_AFTER * MOST_ACK_INTERVALS
+
 
 @dataclass(slots=True)
 class Subscriber:
@@ -95,14 +98,18 @@ class Subscriber:
         As in `Ack`.
     is_heard, silent, pace
         Whether it has acknowledged something in this acknowledgement interval of the producer's
-        host; for how many it has not; and how many lay between its last two acknowledgements.
+        host; for how many it has not; and how many lay before its last acknowledgement with news.
+    told_ms
+        Up to where it had received output by its last acknowledgement.
     batch
         As in `Ack`.
     reread_from
         Where the piece began that was last read again for it.
-    ends_ms
-        Output watermarks, up to which it should have been sent output, at the last acknowledgement
-        intervals.
+    ends_ms, sents_ms
+        Output watermarks, up to which it should have been sent output and was, at the last
+        acknowledgement intervals.
+    is_reached
+        Whether it says in time that it has received what it was sent.
     """
 
     acknowledged: Position
@@ -119,9 +126,10 @@ class Subscriber:
     is_heard: bool = False
     silent: int = 0
     pace: int = 1
-    ends_ms: deque[int] = field(
-        default_factory=lambda: deque(maxlen=OVERDUE_AFTER * MOST_ACK_INTERVALS)
-    )
+    told_ms: int = NO_WATERMARK
+    ends_ms: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED_INTERVALS))
+    sents_ms: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED_INTERVALS))
+    is_reached: bool = True
 
 
 class OutputLog:
@@ -368,7 +376,7 @@ class OutputLog:
         subscriber = self.subscribers[node]
         if self._rereadable and _before(subscriber.sent, self.base):
             return []
-        if subscriber.sent == self.end or self._withholds(subscriber):
+        if not _before(subscriber.sent, self.end) or self._withholds(subscriber):
             return []
         fresh = list(self._after(subscriber.sent))
         until_bytes = subscriber.processed_bytes + subscriber.room_bytes
@@ -429,6 +437,11 @@ class OutputLog:
         piece = chunk.beginning(subscriber.room_bytes // 2)
         subscriber.reread_from, subscriber.sent = after, piece.end
         return piece
+
+    @property
+    def reaches_all(self) -> bool:
+        """Whether everybody who demands output receives what was sent."""
+        return all(s.is_reached for s in self.subscribers.values() if s.demanded is not None)
 
     @property
     def acknowledged_by_all(self) -> Position | None:
@@ -571,6 +584,11 @@ class Producer(Protocol):
     generation: int
 
     @property
+    def complete_ms(self) -> int:
+        """Up to where the output is complete here, or where a standby knows its primary to be."""
+        ...
+
+    @property
     def accepts_subscribers(self) -> bool:
         """Whether the output log is complete, so that consumers may rely on it."""
         ...
@@ -648,33 +666,48 @@ def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:
             )
 
 
-def overdue_offer(producer: Producer, node: str) -> Offer | None:
+def overdue_offer(producer: Producer, node: str, *, at_once: bool = False) -> Offer | None:
     """Where the producer's output ends, for one subscriber; called every acknowledgement interval.
 
-    None as long as the subscriber says in time that it has received it: then nothing is lost.
+    None as long as the subscriber says in time that it has received it: then nothing is lost. A
+    subscriber that is sent batches is offered what is kept back from it only if somebody who
+    demands it does not receive it.
+
+    Parameters
+    ----------
+    at_once
+        Whether a standby offers what others lack without giving its primary the time to send it.
     """
     log, subscriber = producer.log, producer.log.subscribers[node]
-    ends_ms = subscriber.ends_ms
-    subscriber.silent += 1
-    if subscriber.is_heard:
-        subscriber.pace = min(subscriber.silent, MOST_ACK_INTERVALS)
-        subscriber.is_heard, subscriber.silent = False, 0
-    granted = OVERDUE_AFTER * subscriber.pace
+    ends_ms, sents_ms = subscriber.ends_ms, subscriber.sents_ms
     known_ms = subscriber.acknowledged.watermark_ms
     if subscriber.received_ms is not None:
         known_ms = max(known_ms, subscriber.received_ms)
-    overdue = len(ends_ms) >= granted and known_ms < ends_ms[-granted]
+    subscriber.silent += 1
+    if subscriber.is_heard:
+        if known_ms != subscriber.told_ms:
+            # What says nothing new is repeated more rarely.
+            subscriber.pace = min(subscriber.silent, MOST_ACK_INTERVALS)
+        subscriber.told_ms = known_ms
+        subscriber.is_heard, subscriber.silent = False, 0
+    granted = OVERDUE_AFTER * subscriber.pace
+    overdue = at_once or (len(ends_ms) >= granted and known_ms < ends_ms[-granted])
+    subscriber.is_reached = len(sents_ms) < granted or known_ms >= sents_ms[-granted]
     feeds = producer.feeds_subscribers or subscriber.feed
-    end = log.end
+    end_ms, sent_ms = producer.complete_ms, subscriber.sent.watermark_ms
     if subscriber.batch != EVERY_TUPLE:
-        # It lacks what it was sent at most; a standby does not know what the primary sends.
-        end = subscriber.sent if feeds else subscriber.acknowledged
-    ends_ms.append(end.watermark_ms)
-    if not overdue or known_ms >= end.watermark_ms:
+        if producer.feeds_subscribers and not log.reaches_all:
+            overdue = True
+        else:
+            # It lacks what it was sent at most; a standby does not know what the primary sends.
+            end_ms = sent_ms if feeds else subscriber.acknowledged.watermark_ms
+    ends_ms.append(end_ms)
+    sents_ms.append(sent_ms)
+    if not overdue or known_ms >= end_ms:
         return None
     return Offer(
         generation=producer.generation,
         epoch=producer.epoch,
-        watermark_ms=end.watermark_ms,
-        sent=feeds and not _before(subscriber.sent, end),
+        watermark_ms=end_ms,
+        sent=feeds and sent_ms >= end_ms,
     )

@@ -85,6 +85,8 @@ class Replica:
         Whether it may evaluate nothing until its consumers have processed some of its output.
     sender, receiver
         The checkpoints that it sends as primary, and gets as standby.
+    primary_ms
+        Up to where its primary has last said that its output is complete.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Replica:
         self.digests = OutputDigests()
         self.throttle = Throttle()
         self.sender, self.receiver = CheckpointSender(), CheckpointReceiver()
+        self.primary_ms = NO_WATERMARK
         self._room_bytes = ANY_BYTES
         self._group_bytes = FIRST_GROUP_BYTES
 
@@ -113,6 +116,16 @@ class Replica:
     def accepts_subscribers(self) -> bool:
         """Whether its output log is complete, so that consumers may rely on it."""
         return self.role is not ReplicaRole.WARMING
+
+    @property
+    def complete_ms(self) -> int:
+        """Up to where its output is complete, or that of its primary.
+
+        A standby need not have what it knows to exist: it may have been sent only part of its
+        input.
+        """
+        own_ms = self.log.end.watermark_ms
+        return max(own_ms, self.primary_ms) if self.role is ReplicaRole.STANDBY else own_ms
 
     @property
     def feeds_subscribers(self) -> bool:
@@ -314,6 +327,7 @@ class Replica:
         self.log = log
         self.digests = OutputDigests(log.end.watermark_ms)
         self.generation = snapshot.generation
+        self.primary_ms = NO_WATERMARK
         self.apply(RoleEvent.STATE_INSTALLED, snapshot.epoch)
         return True
 

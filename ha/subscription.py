@@ -417,6 +417,10 @@ class Subscription:
             link.feed = True
         return [(node, self._ask(link, now_us))]
 
+    def is_kept_from(self, offer: Offer) -> bool:
+        """Whether a producer offers what it keeps back: a primary elsewhere does not receive it."""
+        return self.batch != EVERY_TUPLE and not offer.sent and self._lacks(offer)
+
     def unrecoverable(self, reader: str, now_us: int, patience_us: int = PATIENCE_US) -> bool:
         """Whether no producer keeps the tuples that a reader lacks next.
 

@@ -67,11 +67,13 @@ class Input:
         """The last watermark."""
         return BEGIN_MS + self.seconds * 1000
 
-    def manifests(self, folder: Path, *, repeat: bool = False) -> Manifests:
+    def manifests(
+        self, folder: Path, *, repeat: bool = False, standby: str = "active"
+    ) -> Manifests:
         """Write recordings and manifests, and read the latter."""
-        return load([self.write(folder, repeat=repeat)])
+        return load([self.write(folder, repeat=repeat, standby=standby)])
 
-    def write(self, folder: Path, *, repeat: bool = False) -> Path:
+    def write(self, folder: Path, *, repeat: bool = False, standby: str = "active") -> Path:
         """A folder with recordings, a table of latencies and a manifest of everything."""
         for name, rows in (("west", self.west), ("east", self.east)):
             table = pa.Table.from_pylist(
@@ -80,7 +82,7 @@ class Input:
             parquet.write_table(table, folder / f"{name}.parquet")
         (folder / "latency.csv").write_text(_latencies())
         manifest = folder / "pairs.yaml"
-        manifest.write_text("---\n".join([_cluster(), *self._streams(repeat), _query()]))
+        manifest.write_text("---\n".join([_cluster(), *self._streams(repeat), _query(standby)]))
         return manifest
 
     def _streams(self, repeat: bool) -> list[str]:
@@ -154,9 +156,9 @@ def _cluster() -> str:
     )
 
 
-def _query() -> str:
+def _query(standby: str) -> str:
     outputs = "{pairs: exit, pair_counts: exit}"
     return (
         "kind: Query\nname: pairing\ndeadline: 300 ms\nrecovery: 300 ms\n"
-        f"outputs: {outputs}\nstatements: |\n{STATEMENTS.lstrip(chr(10))}"
+        f"standby: {standby}\noutputs: {outputs}\nstatements: |\n{STATEMENTS.lstrip(chr(10))}"
     )

@@ -94,6 +94,11 @@ class HostedSource:
             value = None if shed.value is None else value_of(shed.value, schema)
             self._shedder = Shedder(shed.tuples, round(shed.per_ms * 1000), value)
 
+    @property
+    def complete_ms(self) -> int:
+        """Up to where the output is complete."""
+        return self.log.end.watermark_ms
+
     def open(self, position: Position, now_us: int) -> None:
         """Begin the log where the source has been opened, unless it has begun already.
 

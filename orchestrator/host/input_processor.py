@@ -105,6 +105,11 @@ class InputProcessor:
             if stream not in self.replica_manager.sinks:
                 self.outbox.send(sender, Unsubscribe(stream=stream))
             return
+        if subscription.is_kept_from(offer):
+            self.outbox.report("takes everything", stream, f"{sender} does not reach a primary")
+            self.replica_manager.take_everything(subscription, now_us)
+            self.request(now_us)
+            return
         busy = self._has_no_room(subscription)
         for node, request in subscription.offered(sender, offer, now_us, busy=busy):
             self.outbox.counters["chunks_missing"] += 1

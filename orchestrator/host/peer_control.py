@@ -106,8 +106,9 @@ class PeerControl:
         for node, stream, ack in self.inputs.acknowledgements(now_us, self._interval):
             drafts[node].acks[stream] = ack
         for producer in self.replica_manager.producers():
+            at_once = self.replica_manager.stands_in(producer.stream, now_us)
             for node in producer.log.subscribers if producer.accepts_subscribers else ():
-                if (offered := overdue_offer(producer, node)) is not None:
+                if (offered := overdue_offer(producer, node, at_once=at_once)) is not None:
                     drafts[node].offers[producer.stream] = offered
         for node, checkpoint in self.inputs.checkpoints(now_us):
             self.outbox.send(node, checkpoint)

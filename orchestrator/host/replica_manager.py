@@ -48,8 +48,9 @@ BATCHES_LAG_US = 500_000
 host acknowledges streams in turns."""
 
 EVERYTHING_US = 10_000_000
-"""How long a standby takes every tuple that lagged further than its checkpoints explain: their
-cause is not over soon, such as a sink that keeps nothing."""
+"""How long a standby takes every tuple that lagged further than its checkpoints explain, or whose
+primary does not receive its input: the cause is not over soon, such as a sink that keeps nothing or
+a link that is cut."""
 
 
 @dataclass(slots=True)
@@ -116,13 +117,17 @@ class HostedReplica:
         """Why it has no state, if an error is the reason."""
         return self.failures.problem if self.replica.role is ReplicaRole.WARMING else None
 
+    def stands_in(self, now_us: int) -> bool:
+        """Whether it is a standby that takes every tuple for a while."""
+        return self.replica.role is ReplicaRole.STANDBY and now_us < self.everything_until_us
+
     def batch(self, now_us: int) -> int:
         """B: in batches of how many tuples it must be sent its input.
 
         A standby takes every tuple while it feeds somebody whom the primary does not reach.
         """
         replica = self.replica
-        if replica.role is not ReplicaRole.STANDBY or now_us < self.everything_until_us:
+        if replica.role is not ReplicaRole.STANDBY or self.stands_in(now_us):
             return EVERY_TUPLE
         if any(subscriber.feed for subscriber in replica.log.subscribers.values()):
             return EVERY_TUPLE
@@ -137,6 +142,7 @@ class HostedReplica:
         if self.replica.role is not ReplicaRole.STANDBY:
             self.lag.reset()
             return
+        self.replica.primary_ms = watermark_ms
         end_ms = self.replica.log.end.watermark_ms
         allowed_us = round(self.assignment.standby_lag_ms * 1000)
         if self.assignment.batch != EVERY_TUPLE:
@@ -218,6 +224,17 @@ class ReplicaManager:
             (EVERY_TUPLE if each is None else each.batch(now_us) for each in replicas),
             default=EVERY_TUPLE,
         )
+
+    def take_everything(self, subscription: Subscription, now_us: int) -> None:
+        """Have the standbys that read a stream here take every tuple of their input for a while."""
+        for reader in subscription.readers:
+            if (hosted := self.replicas.get(reader)) is not None:
+                hosted.everything_until_us = now_us + EVERYTHING_US
+
+    def stands_in(self, fragment: str, now_us: int) -> bool:
+        """Whether a standby here takes every tuple because its primary may not."""
+        hosted = self.replicas.get(fragment)
+        return hosted is not None and hosted.stands_in(now_us)
 
     def held_bytes(self, reader: str, stream: str) -> int:
         """Memory of what a reader here has received of a stream and has yet to process."""

@@ -14,7 +14,6 @@ from itertools import pairwise
 
 from ha.output_log import DEMAND_US
 from ha.roles import ReplicaRole
-from orchestrator.records import Scheme
 from orchestrator.simulation.faults import Slow
 from orchestrator.simulation.observed import Arrival, Observed
 from orchestrator.simulation.oracle import Expected, Row, rows_of
@@ -342,15 +341,11 @@ def _bound(seen: Observed) -> Iterator[str]:
         allowed_ms += fault.ends_ms - fault.at_ms + setting.session_timeout_us / 1000
     waits_ms = FULL_LOG_MS if setting.cluster.memory_bytes == LITTLE_MEMORY_BYTES else 0.0
     from_us = seen.began_us + fault.at_ms * 1000
-    active = {query.name for query in setting.queries if query.standby.scheme is Scheme.ACTIVE}
     for stream, arrivals in seen.arrivals.items():
         if kind == "cut":
             # From fragment to fragment, and to the sink.
             hops = setting.depth(stream) + 1
             allowed_ms = hops * CUT_LINK_MS + interval_ms + SCHEDULING_MS
-            if setting.query_of[stream] not in active:
-                # Nobody but the primary has all input: output may rest until the link is back.
-                allowed_ms += fault.ends_ms - fault.at_ms
         silence = _longest_silence_ms(arrivals, from_us)
         if silence > allowed_ms + waits_ms:
             yield (

@@ -43,21 +43,43 @@ def test_output_goes_on_while_a_link_that_matters_is_cut(
     check(recording, tmp_path, here, there, both=both, noticed=noticed)
 
 
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [("west-site", "primary"), ("reader", "exit"), ("primary", "reader")],
+    ids=str,
+)
+def test_output_goes_on_though_standbys_are_sent_nothing(
+    recording: Input, tmp_path: Path, here: str, there: str
+) -> None:
+    """A standby learns that it is needed, and evaluates what was kept back."""
+    check(recording, tmp_path, here, there, both=True, noticed=False, standby="upstream")
+
+
 def test_output_goes_on_while_any_link_is_cut(recording: Input, tmp_path: Path) -> None:
     """A fresh one each time; the log of a failure says which."""
     random = Random()
     one, other = random.sample([*NODES, *SITES], 2)
     both, noticed = random.random() < 0.5, random.random() < 0.5
+    standby = random.choice(["active", "adaptive", "upstream", "{batch: 20}"])
     # Not a parameter: names of tests must be the same in every process.
-    log.warning("from %s to %s, both ways: %s, noticed: %s", one, other, both, noticed)
-    check(recording, tmp_path, one, other, both=both, noticed=noticed)
+    what = "from %s to %s, both ways: %s, noticed: %s, standby: %s"
+    log.warning(what, one, other, both, noticed, standby)
+    check(recording, tmp_path, one, other, both=both, noticed=noticed, standby=standby)
 
 
 def check(
-    recording: Input, tmp_path: Path, here: str, there: str, *, both: bool, noticed: bool
+    recording: Input,
+    tmp_path: Path,
+    here: str,
+    there: str,
+    *,
+    both: bool,
+    noticed: bool,
+    standby: str = "active",
 ) -> None:
     """Cut the link between two ends, both ways or one, and have hosts notice it at once or not."""
-    scenario = Scenario(recording.manifests(tmp_path), seed=1, check_invariants=True)
+    manifests = recording.manifests(tmp_path, standby=standby)
+    scenario = Scenario(manifests, seed=1, check_invariants=True)
     scenario.begin()
     scenario.run_for(3)
     strong, pairs = (

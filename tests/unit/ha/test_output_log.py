@@ -12,7 +12,7 @@ from ha.output_log import (
     overdue_offer,
     subscribe,
 )
-from streams.chunk import Position
+from streams.chunk import NO_WATERMARK, Position
 from tests.streams_of_numbers import chunk, numbers, schema
 
 ALICE, BOB = "alice", "bob"
@@ -133,6 +133,11 @@ class Made:
     stream: str = "s"
     epoch: int = 4
     generation: int = 3
+    primary_ms: int = NO_WATERMARK
+
+    @property
+    def complete_ms(self) -> int:
+        return max(self.log.end.watermark_ms, self.primary_ms)
 
 
 def ack(position: Position, generation: int = 3) -> Ack:
@@ -189,6 +194,17 @@ def test_an_offer_says_whether_everything_was_sent() -> None:
     list(feed_subscribers(made))
     assert overdue(made, ALICE).sent
     assert overdue(made, ALICE).watermark_ms == 10
+
+
+def test_a_standby_offers_what_its_primary_says_it_has() -> None:
+    """It may have been sent nothing of its own input."""
+    made = Made(log_of(), feeds_subscribers=False, primary_ms=30)
+    made.log.subscribe(ALICE, None)
+    offered = overdue(made, ALICE)
+    assert (offered.watermark_ms, offered.sent) == (30, False)
+    made.log.subscribe(ALICE, None, feed=True)
+    list(feed_subscribers(made))
+    assert not overdue(made, ALICE).sent
 
 
 def test_a_deposed_primary_offers_what_it_had_sent_as_a_standby_does() -> None:
@@ -326,6 +342,40 @@ def fed(made: Made) -> dict[str, list[int]]:
     return sent
 
 
+def test_repeated_acknowledgements_do_not_make_a_host_seem_to_acknowledge_rarely() -> None:
+    made = Made(log_of((10, 1)))
+    made.log.subscribe(ALICE, None)
+    had = replace(ack(Position()), received_ms=10)
+    offered: list[int] = []
+    for interval in range(1, 20):
+        if interval % 4 == 1:
+            acknowledge(made, ALICE, had, 0)
+        if interval == 10:
+            more(made, 20, 1)
+        if overdue_offer(made, ALICE) is not None:
+            offered.append(interval)
+    assert offered == [*range(10 + OVERDUE_AFTER, 20)]
+
+
+def test_a_standby_that_stands_in_offers_at_once() -> None:
+    made = Made(log_of((10, 1)), feeds_subscribers=False)
+    made.log.subscribe(ALICE, None)
+    assert overdue_offer(made, ALICE) is None
+    assert overdue_offer(made, ALICE, at_once=True) is not None
+    acknowledge(made, ALICE, replace(ack(Position()), received_ms=10), 0)
+    assert overdue_offer(made, ALICE, at_once=True) is None
+
+
+def test_output_is_not_sent_again_to_who_has_acknowledged_it_elsewhere() -> None:
+    """A standby that was not sent its input is behind what consumers have from its primary."""
+    made = Made(log_of((10, 2)), feeds_subscribers=False)
+    made.log.subscribe(ALICE, Position(next_seq=3, watermark_ms=20), feed=True)
+    assert numbers(made.log.take_unsent(ALICE)) == []
+    more(made, 20, 1)
+    more(made, 30, 1)
+    assert numbers(made.log.take_unsent(ALICE)) == [3]
+
+
 def test_output_is_kept_back_until_a_batch_has_gathered() -> None:
     made = batches_of(4, (10, 2))
     assert fed(made) == {ALICE: [0, 1], BOB: []}
@@ -378,6 +428,34 @@ def test_output_that_is_kept_back_is_not_offered() -> None:
     assert offers[-1] == Offer(generation=3, epoch=4, watermark_ms=20, sent=True)
     acknowledge(made, BOB, replace(ack(Position(), 3), received_ms=20, batch=4), now_us=1)
     assert overdue_offer(made, BOB) is None
+
+
+def test_output_that_is_kept_back_is_offered_once_it_does_not_reach_a_primary() -> None:
+    made = batches_of(4, (10, 1))
+    demands = replace(ack(Position()), demanded=Position(), received_ms=0)
+    acknowledge(made, ALICE, demands, now_us=1)
+    offers: list[Offer | None] = []
+    for _ in range(OVERDUE_AFTER + 2):
+        fed(made)
+        overdue_offer(made, ALICE)
+        offers.append(overdue_offer(made, BOB))
+    assert offers[: OVERDUE_AFTER - 1] == [None] * (OVERDUE_AFTER - 1)
+    assert offers[-1] == Offer(generation=3, epoch=4, watermark_ms=10, sent=False)
+    acknowledge(made, ALICE, replace(demands, received_ms=10), now_us=2)
+    overdue_offer(made, ALICE)
+    assert overdue_offer(made, BOB) is None
+
+
+def test_output_that_a_primary_has_no_room_for_is_not_offered_to_its_standby() -> None:
+    made = batches_of(4, (10, 1))
+    fed(made)
+    full = replace(ack(Position()), demanded=Position(), received_ms=10, room_bytes=0)
+    more(made, 20, 1)
+    for _ in range(2 * OVERDUE_AFTER):
+        acknowledge(made, ALICE, full, now_us=1)
+        assert fed(made) == {ALICE: [], BOB: []}
+        overdue_offer(made, ALICE)
+        assert overdue_offer(made, BOB) is None
 
 
 def test_a_standby_offers_nothing_to_who_is_sent_batches() -> None:

@@ -10,6 +10,7 @@ from ha.messages import (
     Checkpoint,
     Control,
     Data,
+    Offer,
     Snapshot,
     SnapshotRequest,
     Subscribe,
@@ -17,7 +18,7 @@ from ha.messages import (
 from ha.roles import ReplicaRole
 from ha.subscription import REPEATED_US
 from orchestrator.host.events import PeerLost
-from orchestrator.host.replica_manager import BATCHES_LAG_US
+from orchestrator.host.replica_manager import BATCHES_LAG_US, EVERYTHING_US
 from orchestrator.records import FragmentAssignment
 from streams.chunk import Position
 from tests.driven_host import Driven, ack, assigned, assignment_of, data, sent_numbers, subscribed
@@ -209,6 +210,30 @@ def test_a_standby_that_feeds_somebody_takes_every_tuple() -> None:
     two.wait(60, hearing="one")
     (asked,) = two.sent_to("site", Subscribe)
     assert asked.batch == EVERY_TUPLE
+
+
+def test_a_standby_whose_primary_is_cut_off_from_a_source_takes_every_tuple() -> None:
+    _, two = pair()
+    two.wait(REPEATED_US // 1000 + 60, hearing="one")
+    two.commands.clear()
+    offered = Offer(generation=1, epoch=1, watermark_ms=40, sent=False)
+    two.hear("site", Control(offers={"s": offered}))
+    (asked,) = two.sent_to("site", Subscribe)
+    assert asked.batch == EVERY_TUPLE
+    two.hear("site", subscribed())
+    two.wait(EVERYTHING_US / 1000 + REPEATED_US / 1000, hearing="one")
+    told = [each for each in two.sent_to("site", Control) if each.acks]
+    assert told[-1].acks["s"].batch == NEVER
+
+
+def test_a_standby_offers_what_its_primary_has_and_a_consumer_lacks() -> None:
+    _, two = pair()
+    two.hear("exit", Subscribe(stream="f", position=Position(), generation=1))
+    two.hear("one", Control(watermarks_ms={"f": 50}))
+    two.commands.clear()
+    two.wait(400, hearing="one")
+    offers = [each.offers["f"] for each in two.sent_to("exit", Control) if each.offers]
+    assert offers[-1] == Offer(generation=1, epoch=1, watermark_ms=50, sent=False)
 
 
 def test_no_data_for_a_standby_in_batches() -> None:
