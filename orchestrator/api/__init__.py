@@ -80,6 +80,13 @@ if TYPE_CHECKING:
     )
     from orchestrator.api.tailing import Tail, TailBatch, TailRow, tail
     from orchestrator.api.validation import ValidateDocument, validate
+    from orchestrator.api.verifying import (
+        OutputVerdict,
+        Unverifiable,
+        VerifyDocument,
+        moment,
+        verify,
+    )
     from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError
     from orchestrator.manifest import Manifests, load
     from orchestrator.progress import Progress
@@ -112,6 +119,7 @@ MODULES = {
     ),
     "api.tailing": ("Tail", "TailBatch", "TailRow", "tail"),
     "api.validation": ("ValidateDocument", "validate"),
+    "api.verifying": ("OutputVerdict", "Unverifiable", "VerifyDocument", "moment", "verify"),
     "errors": ("InvalidInput", "Refused", "Unreachable", "VivaceError"),
     "manifest": ("Manifests", "load"),
     "progress": ("Progress",),

@@ -32,6 +32,7 @@ from orchestrator.cli import (
     uncordon,
     up,
     validate,
+    verify,
 )
 from orchestrator.cli.invocation import fail
 
@@ -60,6 +61,7 @@ VERBS = (
     ("status", status.command),
     ("send", send.command),
     ("tail", tail.command),
+    ("verify", verify.command),
     ("history", history.command),
     ("metrics", metrics.command),
     ("demo", demo.command),

@@ -140,6 +140,9 @@ class Journal:
     sync
         Whether the disk has a commit before `append` returns. Otherwise the operating system has
         it, so that it outlives the process but not the machine.
+    read_only
+        Whether it is only read, which another process that writes it does not mind: as far as
+        that one has come by now.
 
     Attributes
     ----------
@@ -159,13 +162,19 @@ class Journal:
     """
 
     def __init__(
-        self, folder: Path, schema: pa.Schema, *, retain_bytes: int, sync: bool = True
+        self,
+        folder: Path,
+        schema: pa.Schema,
+        *,
+        retain_bytes: int = 0,
+        sync: bool = True,
+        read_only: bool = False,
     ) -> None:
-        self._folder = private_folder(folder)
+        self._folder = folder if read_only else private_folder(folder)
         self._schema = schema
         self._retain_bytes = retain_bytes
         self._sync = sync
-        self._lock: int | None = self._locked()
+        self._lock: int | None = None if read_only else self._locked()
         self._changing = threading.Lock()
         """The host's loop reads while the source's thread appends."""
         self._segments: list[_Segment] = []
@@ -176,7 +185,8 @@ class Journal:
         self.clients = Clients()
         try:
             self._recover()
-            self._begin_segment()
+            if not read_only:
+                self._begin_segment()
         except BaseException:
             self.close()
             raise

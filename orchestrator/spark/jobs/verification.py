@@ -78,6 +78,7 @@ def verify(
     outputs: Mapping[str, pa.Table],
     *,
     through_ms: Mapping[str, int] | None = None,
+    begin_ms: int | None = None,
     file: str = "answer.sql",
 ) -> tuple[OutputCheck, ...]:
     """Recompute outputs from recorded inputs, and compare them with the delivered rows.
@@ -94,6 +95,8 @@ def verify(
         Stream → delivered rows with `stream_schema`'s columns.
     through_ms
         Output → its last completed timestamp, where the definition goes on after it.
+    begin_ms
+        The first timestamp that is compared; None: from the beginning.
     file
         Where `sql` comes from, for messages.
 
@@ -115,21 +118,21 @@ def verify(
             raise InvalidInput(
                 file, "", None, f"a statement fails: {error}", f"It is: {statement}"
             ) from error
-    delivered = {stream: _frame(scratch, table) for stream, table in outputs.items()}
+    delivered = {stream: frame(scratch, table) for stream, table in outputs.items()}
     expected = {
         stream: _recomputed(scratch, stream, rows, file) for stream, rows in delivered.items()
     }
     # Outputs are often defined by each other; the cache has each recomputed once.
-    for frame in expected.values():
-        frame.cache()
+    for each in expected.values():
+        each.cache()
     try:
         return tuple(
-            _check(stream, expected[stream], rows, (through_ms or {}).get(stream))
+            check(stream, expected[stream], rows, begin_ms, (through_ms or {}).get(stream))
             for stream, rows in delivered.items()
         )
     finally:
-        for frame in expected.values():
-            frame.unpersist()
+        for each in expected.values():
+            each.unpersist()
 
 
 def statements(sql: str) -> Iterator[str]:
@@ -151,7 +154,8 @@ def statements(sql: str) -> Iterator[str]:
                 yield statement
 
 
-def _frame(session: SparkSession, table: pa.Table) -> DataFrame:
+def frame(session: SparkSession, table: pa.Table) -> DataFrame:
+    """A table of Arrow as one of Spark."""
     # Spark 4.3 takes an empty chunk for the table's end, and silently drops the rows after it.
     return session.createDataFrame(table.combine_chunks())
 
@@ -184,9 +188,17 @@ def _columns(types: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {kind.simpleString()}" for name, kind in types.items())
 
 
-def _check(
-    stream: str, expected: DataFrame, delivered: DataFrame, through_ms: int | None
+def check(
+    stream: str,
+    expected: DataFrame,
+    delivered: DataFrame,
+    begin_ms: int | None,
+    through_ms: int | None,
 ) -> OutputCheck:
+    """Compare two tables of one session as multisets, within a span of timestamps."""
+    if begin_ms is not None:
+        expected = expected.where(expected[TIMESTAMP] >= begin_ms)
+        delivered = delivered.where(delivered[TIMESTAMP] >= begin_ms)
     if through_ms is not None:
         expected = expected.where(expected[TIMESTAMP] <= through_ms)
         delivered = delivered.where(delivered[TIMESTAMP] <= through_ms)

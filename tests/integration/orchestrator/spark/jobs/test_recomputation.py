@@ -1,0 +1,105 @@
+"""Statements computed by Spark SQL give the rows that the query language's reference says."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from orchestrator.spark.jobs.recomputation import Recomputed, Unordered, recompute
+from streams.chunk import stream_schema
+from streams.compiler import compile_statement
+from streams.language import parse
+from tests.unit.streams.running import Columns, Row, output
+from tests.unit.streams.test_query_language_reference import examples, header, row
+
+pytestmark = pytest.mark.spark
+
+
+def read(example: str) -> tuple[str, dict[str, Columns], dict[str, list[Row]], int | None]:
+    before, query, after = re.split(r"(REGISTER.*?;)\n", example, maxsplit=1, flags=re.DOTALL)
+    catalogue: dict[str, Columns] = {}
+    inputs: dict[str, list[Row]] = {}
+    stream = ""
+    for line in before.splitlines():
+        if (found := header.fullmatch(line)) is not None:
+            stream = found[1]
+            names, kinds = zip(*map(str.split, found[2].split(", ")), strict=True)
+            catalogue[stream] = dict(zip(names, kinds, strict=True))
+            inputs[stream] = []
+        else:
+            inputs[stream].append(row(line, catalogue[stream]))
+    until = re.search(r"^until (\d+)$", after, flags=re.MULTILINE)
+    return query, catalogue, inputs, int(until[1]) if until else None
+
+
+def table(columns: Columns, rows: list[Row]) -> pa.Table:
+    schema = stream_schema(columns)
+    named = [dict(zip(schema.names, one, strict=True)) for one in rows]
+    return pa.Table.from_pylist(named, schema=schema)
+
+
+def ordered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted(rows, key=repr)
+
+
+IN_SQL = (
+    "newest", "counted", "came", "expressions", "large", "pairs", "per_minute", "busy", "both",
+)  # fmt: skip
+"""Statements of the reference that Spark SQL computes, one of each kind."""
+
+FLOATS = "Spark adds the floats of sum in any order"
+
+
+def statements() -> dict[str, tuple[str, dict[str, Columns], dict[str, list[Row]], int]]:
+    """The statements of the reference, their inputs, and the last timestamp."""
+    found: dict[str, tuple[str, dict[str, Columns], dict[str, list[Row]], int]] = {}
+    for example in examples:
+        query, catalogue, inputs, until_ms = read(example)
+        last_ms = max(one[0] for rows in inputs.values() for one in rows)
+        found[parse(query)[0].name] = query, catalogue, inputs, until_ms or last_ms
+    return found
+
+
+def recomputed(
+    session: SparkSession,
+    query: str,
+    catalogue: dict[str, Columns],
+    inputs: dict[str, list[Row]],
+    until_ms: int,
+) -> Recomputed:
+    tables = {name: table(catalogue[name], rows) for name, rows in inputs.items()}
+    texts = [statement.text for statement in parse(query)]
+    return recompute(session, texts, catalogue, tables, until_ms)
+
+
+def rows_of(made: Recomputed, stream: str) -> list[tuple[Any, ...]]:
+    return ordered([tuple(one.asDict().values()) for one in made.frames[stream].collect()])
+
+
+@pytest.mark.slow
+def test_statements_of_the_reference_give_its_rows(session: SparkSession) -> None:
+    known = statements()
+    for name in (*IN_SQL, "per_second"):
+        query, catalogue, inputs, until_ms = known[name]
+        (statement,) = parse(query)
+        expected = output(compile_statement(statement, catalogue), inputs, until_ms)
+        made = recomputed(session, query, catalogue, inputs, until_ms)
+        assert rows_of(made, name) == ordered(list(expected)), name
+        assert dict(made.not_in_sql) == ({name: FLOATS} if name not in IN_SQL else {})
+
+
+def test_rows_are_counted_only_where_their_order_is_known(session: SparkSession) -> None:
+    catalogue: dict[str, Columns] = {"s": {"k": "string", "i": "int"}}
+    inputs: dict[str, list[Row]] = {"s": [(1, "a", 1), (1, "a", 2), (3, "b", 3)]}
+    stateless = "REGISTER QUERY p RSTREAM(SELECT k, i FROM s [NOW] WHERE i > 0);"
+    newest = "REGISTER QUERY q ISTREAM(SELECT k, i FROM p [PARTITION BY k ROWS 1]);"
+    made = recomputed(session, stateless + newest, catalogue, inputs, 10)
+    assert rows_of(made, "q") == [(1, "a", 2), (3, "b", 3)]
+    assert not made.not_in_sql
+    grouped = "REGISTER QUERY p ISTREAM(SELECT k, i FROM s [RANGE 1 SECOND] WHERE i > 0);"
+    with pytest.raises(Unordered, match="q counts the rows of p"):
+        recomputed(session, grouped + newest, catalogue, inputs, 10)

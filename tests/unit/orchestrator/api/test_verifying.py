@@ -1,0 +1,102 @@
+"""What is verified is read again from where it came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from orchestrator import api
+from orchestrator.api.verifying import OutputVerdict, Unverifiable, VerifyDocument, read_input
+from orchestrator.cli.verify import _view  # pyright: ignore[reportPrivateUsage]
+from orchestrator.records import StreamRecord
+from orchestrator.sources import spec_of
+from orchestrator.sources.ingestion import Ingestion, Push
+from orchestrator.sources.journal import Journal
+from orchestrator.sources.live import Durable
+from orchestrator.sources.orderer import EventTime
+from orchestrator.sources.replay import Replay
+from orchestrator.sources.tcp import Tcp
+from streams.chunk import stream_schema
+
+SCHEMA = stream_schema({"number": "int"})
+STREAM = StreamRecord(name="s", site="here", columns={"number": "int"}, rate_bytes_s=1000.0)
+
+
+def test_a_recording_is_read_round_after_round(tmp_path: Path) -> None:
+    file = tmp_path / "s.parquet"
+    table = pa.Table.from_pydict({"timestamp": [1000, 2000, 2500], "number": [1, 2, 3]})
+    parquet.write_table(table, file)
+    replay = Replay(path=str(file), begin_ms=1000, end_ms=3000, interval_ms=1000, repeat=True)
+    stream = msgspec.structs.replace(STREAM, source=spec_of("replay", replay))
+    read = read_input(stream, tmp_path, 5000)
+    assert read.to_pydict() == {"_ts": [1000, 2000, 2500, 4000, 5000], "number": [1, 2, 3, 1, 2]}
+
+
+def journaled(folder: Path, *stamps: int) -> StreamRecord:
+    """A live stream whose journal another process has open."""
+    journal = Journal(folder / "journal" / "s" / "1", SCHEMA, retain_bytes=2**20, sync=False)
+    time = EventTime(by_arrival=False, max_ahead_ms=None)
+    rows = pa.RecordBatch.from_pydict({"_ts": stamps, "number": stamps}, schema=SCHEMA)
+    Ingestion(SCHEMA, time, journal).take([Push(rows, 0)], 0)
+    return msgspec.structs.replace(STREAM, source=spec_of("tcp", Tcp(durable=Durable.PROCESS)))
+
+
+def test_a_live_stream_is_read_from_its_journal_while_its_site_writes_it(tmp_path: Path) -> None:
+    (tmp_path / "journal" / "s").mkdir(parents=True)
+    stream = journaled(tmp_path, 1000, 3000, 2000, 4000)
+    assert read_input(stream, tmp_path, 2500).to_pydict()["number"] == [1000, 2000]
+    before = sorted(each.name for each in (tmp_path / "journal" / "s" / "1").iterdir())
+    assert read_input(stream, tmp_path, 3999).num_rows == 3
+    assert sorted(each.name for each in (tmp_path / "journal" / "s" / "1").iterdir()) == before
+    with pytest.raises(Unverifiable, match="does not go as far"):
+        read_input(stream, tmp_path, 4000)
+
+
+def test_what_is_kept_nowhere_is_refused_with_the_reason(tmp_path: Path) -> None:
+    gone = msgspec.structs.replace(STREAM, source=spec_of("tcp", Tcp(durable=Durable.NOTHING)))
+    with pytest.raises(Unverifiable, match="durable: no"):
+        read_input(gone, tmp_path, 1)
+    with pytest.raises(Unverifiable, match="nothing ever enters"):
+        read_input(STREAM, tmp_path, 1)
+    lost = msgspec.structs.replace(STREAM, source=spec_of("tcp", Tcp()))
+    with pytest.raises(Unverifiable, match="there is no journal"):
+        read_input(lost, tmp_path, 1)
+
+
+def test_the_first_differences_are_shown() -> None:
+    found = VerifyDocument(
+        query="q",
+        begin_ms=1000,
+        until_ms=2500,
+        inputs={"s": 1234},
+        outputs=(
+            OutputVerdict(
+                output="right", archived=3, recomputed=3, missing=0, unexpected=0,
+                first_missing=(), first_unexpected=(),
+            ),
+            OutputVerdict(
+                output="wrong", archived=3, recomputed=4, missing=2, unexpected=1,
+                first_missing=({"_ts": 1500, "k": "a"},),
+                first_unexpected=({"_ts": 1600, "k": None},),
+            ),
+        ),
+        not_in_sql={"right": "sessions are not translated"},
+    )  # fmt: skip
+    assert not found.equal
+    lines = _view(found).plain.splitlines()
+    assert lines[0] == "Query q, 1970-01-01 00:00:01.000 to 1970-01-01 00:00:02.500"
+    assert "right was evaluated again in one piece, not in SQL: sessions" in lines[2]
+    assert lines[3] == "✓ right: 3 rows, equal row for row"
+    assert lines[5].split() == ["missing", "1970-01-01", "00:00:01.500", "k", "a"]
+    assert lines[6].split() == ["unexpected", "1970-01-01", "00:00:01.600", "k", "None"]
+
+
+def test_times_are_read_with_their_zone() -> None:
+    assert api.moment("--from", "1970-01-01T00:00:01Z") == 1000
+    assert api.moment("--from", None) is None
+    with pytest.raises(api.InvalidInput, match="time zone"):
+        api.moment("--from", "1970-01-01T00:00:01")
