@@ -15,6 +15,7 @@ from orchestrator.simulation.faults import Pause, Slow
 from orchestrator.simulation.observed import Arrival, Entry, Observed
 from orchestrator.simulation.oracle import expected
 from orchestrator.simulation.schedule import Schedule, Shape
+from orchestrator.simulation.setting import LITTLE_MEMORY_BYTES
 
 pytestmark = pytest.mark.slow
 
@@ -136,6 +137,27 @@ def test_an_observer_that_lacks_a_tuple(kept: Observed) -> None:
     watched = {("watch", stream): arrivals[:i] + arrivals[i + 1 :]}
     assert _found(replace(kept, watched={("watch", stream): arrivals})) == set()
     assert _found(replace(kept, watched=watched)) == {"observer"}
+
+
+def test_an_observer_lacks_what_a_full_log_has_dropped(kept: Observed) -> None:
+    """Observers demand nothing: where memory is little, what they lose must only be said."""
+    stream = _fullest(kept)
+    arrivals = kept.arrivals[stream]
+    i = _middle(arrivals)
+    lost, after = _rows(arrivals[i]), arrivals[i + 1]
+    said = replace(after, delivery=replace(after.delivery, lost=lost))
+    wrong = replace(after, delivery=replace(after.delivery, lost=lost + 1))
+    little = msgspec.structs.replace(kept.setting.cluster, memory_bytes=LITTLE_MEMORY_BYTES)
+    tight = replace(kept, setting=replace(kept.setting, cluster=little))
+
+    def watched(seen: Observed, next_one: Arrival) -> set[str]:
+        received = [*arrivals[:i], next_one, *arrivals[i + 2 :]]
+        return _found(replace(seen, watched={("watch", stream): received}))
+
+    assert watched(tight, said) == set()
+    assert watched(tight, after) == {"observer"}
+    assert watched(tight, wrong) == {"observer"}
+    assert watched(kept, said) == {"observer"}
 
 
 def test_queues_that_take_more_than_their_budget(kept: Observed) -> None:
