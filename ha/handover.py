@@ -8,7 +8,10 @@ has heard the successor. Both send meanwhile. They give identical tuples identic
 consumers drop what they have.
 
 Only a successor that is heard, by this host or by a consumer, ends this. A plan alone never does:
-the successor's host may not have read it yet, and may never.
+the successor's host may not have read it yet, and may never. Nor does a consumer's word alone: the
+successor may have taken over in vain and been stopped, because the store had given its place to
+another replica. If this host does not hear the successor, or the successor does not catch up, the
+former primary waits until the store has named another primary as well.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from dataclasses import dataclass, field
 
 UNHEARD_US = 1_000_000
 """How long a former primary waits for somebody who does not hear the successor, itself included.
-Two primaries are harmless, but what they send is sent twice."""
+Two primaries are harmless, but what they send is sent twice. A successor that has said nothing for
+so long may have been stopped."""
 
 BEHIND_US = 10_000_000
 """How long it waits for a successor that is heard and does not catch up."""
@@ -36,8 +40,9 @@ class Handover:
         Up to where the own output was complete when that was first heard; None: there was none.
     since_us
         When it was first heard.
-    reached_ms
-        Up to where the successor says that its output is complete; None: it has not said.
+    reached_ms, heard_us
+        Up to where the successor says that its output is complete, and when it last said that;
+        None: it has not said.
     heard_by
         Hosts of consumers that know the epoch.
     """
@@ -46,21 +51,32 @@ class Handover:
     watermark_ms: int | None
     since_us: int
     reached_ms: int | None = None
+    heard_us: int = 0
     heard_by: set[str] = field(default_factory=set[str])
 
-    def is_over(self, consumers: Collection[str], now_us: int) -> bool:
+    def hear(self, reached_ms: int, now_us: int) -> None:
+        """Note how far the successor says it has come."""
+        self.reached_ms = max(reached_ms, self.reached_ms or reached_ms)
+        self.heard_us = now_us
+
+    def is_over(self, consumers: Collection[str], now_us: int, *, confirmed: bool = False) -> bool:
         """Whether the successor can do alone.
 
         Parameters
         ----------
         consumers
             Hosts that demand the output.
+        confirmed
+            Whether the store has named another primary.
         """
         waited_us = now_us - self.since_us
         caught_up = self.watermark_ms is None or (
             self.reached_ms is not None and self.reached_ms >= self.watermark_ms
         )
-        if caught_up and self.heard_by.issuperset(consumers):
+        is_there = self.watermark_ms is None or now_us - self.heard_us <= UNHEARD_US
+        if caught_up and (is_there or confirmed) and self.heard_by.issuperset(consumers):
             return True
+        if not confirmed:
+            return False
         is_behind = self.reached_ms is not None and not caught_up
         return waited_us >= (BEHIND_US if is_behind else UNHEARD_US)

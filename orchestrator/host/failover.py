@@ -138,10 +138,13 @@ class Failover:
                 hosted.handover = handover
             handover.epoch = max(handover.epoch, epoch)
             if reached_ms is not None:
-                handover.reached_ms = max(reached_ms, handover.reached_ms or reached_ms)
+                handover.hear(reached_ms, now_us)
             if consumer is not None:
                 handover.heard_by.add(consumer)
-            if not handover.is_over(hosted.replica.log.demanding, now_us):
+            a = hosted.assignment
+            confirmed = a.role == "secondary" and a.epoch > hosted.replica.epoch
+            demanding = hosted.replica.log.demanding
+            if not handover.is_over(demanding, now_us, confirmed=confirmed):
                 return
         self._step_down(fragment, RoleEvent.SUPERSEDED, epoch, now_us)
 

@@ -83,8 +83,27 @@ def test_former_primary_feeds_a_consumer_that_has_yet_to_hear_the_successor() ->
     assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 2)
 
 
+def test_primary_goes_on_that_hears_of_a_successor_whom_the_store_does_not_know() -> None:
+    """The store may have stopped the successor: then nobody would send."""
+    host = sending_primary()
+    host.hear("exit", ack(0, 0, epoch=2))
+    host.now_us += UNHEARD_US + BEHIND_US
+    host.hear("exit", ack(0, 0, epoch=2))
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 1)
+
+
+def test_primary_goes_on_whose_successor_was_stopped_before_all_consumers_heard_it() -> None:
+    host = sending_primary()
+    host.hear("exit", demanding_ack(epoch=1))
+    host.hear("two", Control(epochs={"f": 2}, watermarks_ms={"f": 10}))
+    host.now_us += UNHEARD_US + 1
+    host.hear("exit", demanding_ack(epoch=2))
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 1)
+
+
 def test_former_primary_that_hears_consumers_only_stops_after_a_while() -> None:
     host = sending_primary()
+    host.assign(assignment_of(assigned("secondary", epoch=2, peer_replica="two")))
     host.hear("exit", ack(0, 0, epoch=2))
     assert host.role is ReplicaRole.PRIMARY
     host.now_us += UNHEARD_US
@@ -94,6 +113,7 @@ def test_former_primary_that_hears_consumers_only_stops_after_a_while() -> None:
 
 def test_former_primary_waits_long_for_a_successor_that_is_heard_and_behind() -> None:
     host = sending_primary()
+    host.assign(assignment_of(assigned("secondary", epoch=2, peer_replica="two")))
     host.hear("two", Control(epochs={"f": 2}, watermarks_ms={"f": 9}))
     host.now_us += UNHEARD_US
     host.hear("two", Control(epochs={"f": 2}, watermarks_ms={"f": 9}))
