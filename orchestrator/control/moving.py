@@ -19,6 +19,9 @@ records that it tells of.
 Every state in this table is legal: the fragment has a primary and a warm secondary throughout, and
 a third replica that is warm takes over like a secondary. Failures come first: `healing` may use the
 third replica, or drop it; a move that finds its fragment in none of these states has failed.
+
+A move is refused, or taken back, if a promise would be broken by it. If latencies speak against it
+while a host has just started, the move waits until that host's place in the network is known.
 """
 
 from __future__ import annotations
@@ -32,12 +35,17 @@ from orchestrator.control.dataflow import InvalidQuery
 from orchestrator.control.decision import PendingDecision
 from orchestrator.control.placing import put_retimed, retimed
 from orchestrator.control.planning.relocation import MoveRefused, relocate
+from orchestrator.control.planning.task import unsettled
 from orchestrator.records import FragmentRecord, MovePlan, MoveStep, ReplicaId, ThirdReplica
 from orchestrator.store.protocol import MOVES
 from placement.errors import PlacementError
 
 KEPT_US = 60_000_000
 """How long the record of a plan that has ended stays, for those who wait for it."""
+
+SETTLES_US = 20_000_000
+"""How long a move waits for latencies to be known that speak against it, as a cluster does that
+starts. Where links violate the triangle inequality, coordinates may never settle."""
 
 BEGUN, MOVED, SWITCHED = "move begun", "moved", "switched over"
 """Kinds of the events of a move that goes well."""
@@ -203,7 +211,8 @@ def _begun(pending: PendingDecision, step: MoveStep) -> MoveStep:
     try:
         relocate(pending.planning, record.key, places.primary, places.secondary)
     except (PlacementError, InvalidQuery) as error:
-        return _failed(step, _reason(error))
+        doubted = _doubted(pending, step, error)
+        return doubted or _failed(step, _reason(error))
     if switches:
         assert record.secondary is not None
         _change_primary(pending, record, record.secondary, third=None)
@@ -236,6 +245,21 @@ def _advanced(pending: PendingDecision, step: MoveStep) -> MoveStep:
     return _leaving(pending, step, record)
 
 
+def _doubted(pending: PendingDecision, step: MoveStep, error: Exception) -> MoveStep | None:
+    """The step, if the reason against it may be wrong because latencies are not known well yet.
+
+    None if they are, or if that was waited for long enough.
+    """
+    by_latency = isinstance(error, MoveRefused) and error.by_latency
+    guessed = unsettled(pending.view.hosts) if by_latency else []
+    since_us = pending.now_us if step.doubted_us is None else step.doubted_us
+    if not guessed or pending.now_us - since_us >= SETTLES_US:
+        return None
+    waits = f"the move of {step.fragment} waits until latencies of {', '.join(guessed)} are known"
+    pending.problems.append(f"{waits}: {_reason(error)}")
+    return msgspec.structs.replace(step, doubted_us=since_us)
+
+
 def _arriving(
     pending: PendingDecision, step: MoveStep, record: FragmentRecord, third: ThirdReplica
 ) -> MoveStep:
@@ -251,7 +275,8 @@ def _arriving(
     try:
         relocate(pending.planning, record.key, places.primary, places.secondary)
     except (PlacementError, InvalidQuery) as error:
-        return _taken_back(pending, step, record, _reason(error))
+        doubted = _doubted(pending, step, error)
+        return doubted or _taken_back(pending, step, record, _reason(error))
     if step.role == "primary":
         going = ThirdReplica(replica=record.primary, becomes=None, since_us=pending.now_us)
         _change_primary(pending, record, third.replica, third=going)

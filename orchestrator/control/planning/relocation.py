@@ -42,11 +42,14 @@ class MoveRefused(PlacementError):
     ----------
     reason
         The binding constraint, with its figures.
+    by_latency
+        Whether latencies speak against it.
     """
 
     message = "{0.fragment}: {0.reason}"
     fragment: str
     reason: str
+    by_latency: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,14 +141,14 @@ def _check_figures(key: str, before: Collection[Plan], after: Collection[Plan]) 
         if new.latency_ms > new.deadline_ms and new.latency_ms > old.latency_ms + WORSE_MS:
             reason = f"query {new.query} would take {new.latency_ms:.1f} ms of its deadline, "
             reason += f"{new.deadline_ms:g} ms ({' → '.join(new.path)})"
-            raise MoveRefused(key, reason)
+            raise MoveRefused(key, reason, by_latency=True)
         known_ms = {each.operator: each.recovery_ms for each in was.placements}
         for placed in now.placements:
             ms, bound_ms = placed.recovery_ms, new.bound_ms
             if ms > bound_ms and ms > known_ms[placed.operator] + WORSE_MS:
                 reason = f"recovery of {placed.operator} on {placed.secondary} would take "
                 reason += f"{ms:.1f} ms, the bound of query {new.query} is {bound_ms:g} ms"
-                raise MoveRefused(key, reason)
+                raise MoveRefused(key, reason, by_latency=True)
 
 
 def _sub_deadlines(task: QueryTask) -> tuple[DeadlineTask, SubDeadlines] | None:

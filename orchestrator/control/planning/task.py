@@ -25,6 +25,10 @@ NO_LIMIT_MS = 1e9
 NO_ROOM_CORES = 1e-9
 """Room of a full node: a capacity must be positive."""
 
+UNSETTLED_ERROR = 0.4
+UNSETTLED_ERROR_MS = 5.0
+"""A host's place is not known well while both errors of its coordinate exceed these limits."""
+
 MIN_EXECUTORS = 2
 """A primary and its secondary stand on different nodes."""
 
@@ -133,6 +137,19 @@ def settled(nodes: Mapping[str, NodeRecord]) -> bool:
         node.coordinate is not None and 2 * measured[name] >= len(nodes) - 1
         for name, node in nodes.items()
     )
+
+
+def unsettled(nodes: Mapping[str, NodeRecord]) -> list[str]:
+    """Hosts whose place in the network is not known well yet: they have just started.
+
+    Their first round trips are slow, because they load programs meanwhile.
+    """
+    return [
+        name
+        for name, node in sorted(nodes.items())
+        if (place := node.coordinate) is None
+        or (place.error > UNSETTLED_ERROR and place.error_ms > UNSETTLED_ERROR_MS)
+    ]
 
 
 def network_view(

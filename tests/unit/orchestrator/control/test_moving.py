@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -10,10 +11,11 @@ import pytest
 from ha.roles import ReplicaRole
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings
-from orchestrator.control.moving import KEPT_US
+from orchestrator.control.moving import KEPT_US, SETTLES_US
 from orchestrator.control.planning.planner import Planning
 from orchestrator.control.planning.relocation import MoveRefused, relocate
 from orchestrator.records import (
+    Coordinate,
     CordonRecord,
     FragmentRecord,
     MovePlan,
@@ -276,13 +278,84 @@ def test_successor_that_does_not_act_gives_the_fragment_back(cluster: ObedientCl
     assert plan(cluster).steps[0].failed is not None
 
 
+def unused(cluster: ObedientCluster) -> str:
+    """A node without replicas: what another fragment stands by on would break the bound already."""
+    placed = cluster.view().fragments.values()
+    taken = {replica.node for found in placed for replica in found.record.replicas}
+    return next(name for name in EXECUTORS if name not in taken)
+
+
+def far_away(cluster: ObedientCluster, target: str) -> Callable[[], None]:
+    """A host has just started, and its first round trips are slow; returns what settles that."""
+    before = {name: host.record for name, host in cluster.hosts.items()}
+    unsure = Coordinate(position_ms=(0.0, 0.0), cpu_ms=0.0, error=0.9, error_ms=80.0)
+    for name, was in before.items():
+        slow = was.latencies_ms.keys() if name == target else {target}
+        place = unsure if name == target else was.coordinate
+        latencies_ms = was.latencies_ms | dict.fromkeys(slow, 900.0)
+        cluster.hosts[name].tell(latencies_ms=latencies_ms, coordinate=place)
+
+    def settle() -> None:
+        for name, was in before.items():
+            cluster.hosts[name].tell(latencies_ms=was.latencies_ms, coordinate=was.coordinate)
+
+    return settle
+
+
+def test_move_to_a_node_that_has_just_started_waits_until_its_latencies_are_known(
+    cluster: ObedientCluster,
+) -> None:
+    target = unused(cluster)
+    settle = far_away(cluster, target)
+    submit(cluster, (ALERTS, "secondary", target))
+    cluster.settle()
+    assert not plan(cluster).steps[0].settled
+    assert record(cluster).third is None
+    cluster.now_us += 5_000_000
+    settle()
+    cluster.settle()
+    assert plan(cluster).steps[0].done
+
+
+def test_third_replica_waits_while_latencies_are_not_known(cluster: ObedientCluster) -> None:
+    target = unused(cluster)
+    submit(cluster, (ALERTS, "secondary", target))
+    cluster.settle_coordinator()
+    settle = far_away(cluster, target)
+    cluster.settle()
+    assert record(cluster).third is not None
+    settle()
+    cluster.settle()
+    assert plan(cluster).steps[0].done
+
+
+def test_latencies_that_never_settle_do_not_hold_a_move_up_for_ever(
+    cluster: ObedientCluster,
+) -> None:
+    target = unused(cluster)
+    far_away(cluster, target)
+    submit(cluster, (ALERTS, "secondary", target))
+    cluster.settle()
+    cluster.now_us += SETTLES_US
+    cluster.settle()
+    assert "would take" in (plan(cluster).steps[0].failed or "")
+
+
+def test_a_node_that_has_just_started_does_not_delay_other_refusals(
+    cluster: ObedientCluster,
+) -> None:
+    target = unused(cluster)
+    far_away(cluster, target)
+    cordon(cluster, target)
+    submit(cluster, (ALERTS, "secondary", target))
+    cluster.settle()
+    assert "is cordoned" in (plan(cluster).steps[0].failed or "")
+
+
 def test_move_that_breaks_the_bound_is_refused_with_the_reason(cluster: ObedientCluster) -> None:
     before = record(cluster)
     primary, _ = nodes(before)
-    # A node that another fragment stands by on would break the bound by being far away.
-    placed = cluster.view().fragments.values()
-    taken = {replica.node for found in placed for replica in found.record.replicas}
-    target = next(name for name in EXECUTORS if name not in taken)
+    target = unused(cluster)
     far = dict.fromkeys(cluster.hosts[target].record.latencies_ms, 900.0)
     cluster.hosts[target].tell(latencies_ms=far)
     for name, host in cluster.hosts.items():
