@@ -7,12 +7,17 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import pytest
+from hypothesis import settings
 
 from orchestrator.deploy.embedded.java import Java, find_java
 from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
 
 PATIENCE_S = 240.0
 """For what another process must bring about: far more than it takes, since machines are busy."""
+
+settings.register_profile("untimed", deadline=None)
+# On a busy machine, an example takes as long as it takes.
+settings.load_profile("untimed")
 
 REAL = ("functional", "integration")
 """Folders of tests with real parts, which run in real time and often wait."""

@@ -1,0 +1,35 @@
+"""What a host's replicas, sources and sinks demand of others, and what others may demand here."""
+
+import msgspec
+import pytest
+
+from ha.messages import Subscribe
+from orchestrator.host.events import SinkOpened
+from orchestrator.records import Assignment, Overflow, SinkAssignment
+from tests.driven_host import COLUMNS, Driven, assigned, assignment_of, peers
+
+
+@pytest.mark.parametrize("overflow", Overflow)
+def test_a_sink_holds_producers_up_unless_its_query_says_that_output_is_dropped(
+    overflow: Overflow,
+) -> None:
+    host = Driven("exit")
+    sink = SinkAssignment(stream="f", columns=COLUMNS, deadline_ms=100, overflow=overflow)
+    host.assign(
+        Assignment(incarnation="1", sinks=(sink,), producers={"f": ("one",)}, peers=peers())
+    )
+    host.handle(SinkOpened(stream="f", durable=None))
+    (request,) = host.take(Subscribe)
+    assert request.demands == (overflow is Overflow.WAIT)
+
+
+def test_a_consumer_that_is_assigned_the_stream_no_longer_demands_nothing() -> None:
+    host = Driven("one")
+    assignment = assignment_of(assigned("primary", peer_replica="two"))
+    host.assign(assignment)
+    host.hear("exit", Subscribe(stream="f", position=None, generation=None, demands=True))
+    log = host.core.replica_manager.replicas["f"].replica.log
+    host.assign(assignment)
+    assert log.subscribers["exit"].demanded is not None
+    host.assign(msgspec.structs.replace(assignment, consumers={"f": ("two",)}))
+    assert log.subscribers["exit"].demanded is None
