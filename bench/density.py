@@ -28,6 +28,8 @@ import psutil
 from bench.density_workload import (
     BOUND_MS,
     BUSY_S,
+    HOSTS,
+    INTERVAL_MS,
     QUICK_SIZES,
     QUIET_S,
     REPLICAS_PER_QUERY,
@@ -40,6 +42,7 @@ from bench.density_workload import (
 from bench.registry import Settings, benchmark
 from orchestrator.api import Cluster, apply, status
 from orchestrator.clock import now_us
+from orchestrator.control.planning.workload import HOST_CORES
 from orchestrator.control.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills import kill_executor
@@ -157,13 +160,14 @@ def _measure(settings: Settings, queries: int) -> dict[str, float]:
             busy, busy_us = _stretch(cluster.store, QUIET_S, BUSY_S, progress)
             cost_us_s = (idle.hosts_cores - empty.hosts_cores) * 1e6
             figures |= {
+                "empty_host_cores": empty.hosts_cores / HOSTS,
                 "idle_fragment_us_s": cost_us_s / (admitted * REPLICAS_PER_QUERY),
                 "cpu_cores": busy.cores,
                 "hosts_cores": busy.hosts_cores,
                 "messages_s": busy.messages_s,
             }
             figures |= _false_alarms(cluster.store)
-            figures |= _loads(cluster)
+            figures |= _loads(cluster) | _overhead(cluster.store, admitted)
             with suppress(VivaceError):
                 killed = kill_executor.run(cluster.store, None, progress)
                 figures["recovered"] = 1.0
@@ -188,11 +192,10 @@ def _apply(cluster: LocalCluster, manifests: Manifests, figures: dict[str, float
             admitted += len(portion)
     except Refused as refused:
         say(str(refused))
-        told = ("used_cores", "added_cores", "limit_cores")
         figures |= {
-            f"refused.{name}": float(value)
+            f"refused.{name}": value
             for name, value in refused.figures.items()
-            if name in told
+            if isinstance(value, float)
         }
     except VivaceError as failed:
         say(str(failed)[:100])
@@ -215,6 +218,27 @@ def _loads(cluster: LocalCluster) -> dict[str, float]:
         if load.measured_cores is not None:
             figures[f"{name}.measured_cores"] = load.measured_cores
     return figures
+
+
+def _overhead(store: Store, admitted: int) -> dict[str, float]:
+    """What nodes have spent lately on everything but evaluating, as admission reckons it: for each
+    evaluation that input asks for, and for each that was made."""
+    nodes = [node for node in read_view(store).executors.values() if node.load is not None]
+    spent_us = sum(
+        (node.load.cores - node.load.evaluating_cores - HOST_CORES) * 1e6
+        for node in nodes
+        if node.load is not None
+    )
+    loads = [replica.load for node in nodes for replica in node.replicas.values()]
+    made_s = sum(load.evaluations_s for load in loads if load is not None)
+    asked_s = admitted * REPLICAS_PER_QUERY * 1000 / INTERVAL_MS
+    if not made_s:
+        return {}
+    return {
+        "evaluations_s": made_s,
+        "overhead_us": spent_us / asked_s,
+        "overhead_us_made": spent_us / made_s,
+    }
 
 
 def _stretch(

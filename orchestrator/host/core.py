@@ -58,6 +58,17 @@ BATCHES_PER_TURN = 32
 through a whole chain in little time."""
 
 
+PAUSE_US = 300
+"""How long a host lets messages gather, for each of its replicas and sinks. Taking a turn, and what
+a turn sends, costs little less for one message than for ten; a host of many streams would take
+hundreds of turns a second for one message each."""
+
+PAUSE_SHARE = 1 / 2
+SINK_PAUSE_SHARE = 1 / 100
+MOST_PAUSE_US = 5_000
+"""Messages gather for at most this share of a batch's length, this share of a sink's deadline, and
+this long. The silence after which a host is suspected is many times longer."""
+
 LAPSE_US = 250_000
 """How often a host looks for consumers that have said nothing for seconds."""
 
@@ -142,6 +153,7 @@ class HostCore:
         self._inputs = InputProcessor(manager, self._dispatcher, outbox)
         self._peer_control = PeerControl(manager, self._failover, self._inputs, outbox)
         self._access = AccessControl(manager, outbox)
+        self._batches, self._sink_pause_us = batch_us > 0, 0.0
         self._emulate_costs = settings.emulate_costs
         self._usage = RecentRates(2, now_us)
         self._measured_us = now_us
@@ -259,6 +271,17 @@ class HostCore:
         """How long a batch may last, so that input which arrives meanwhile is in time."""
         return self._dispatcher.batch_length_us
 
+    @property
+    def pause_us(self) -> int:
+        """How long messages may gather before the host takes them."""
+        manager = self.replica_manager
+        most_us: float = MOST_PAUSE_US if self._batches else 0
+        if manager.replicas:
+            most_us = min(most_us, PAUSE_SHARE * self._dispatcher.batch_length_us)
+        if manager.sinks:
+            most_us = min(most_us, self._sink_pause_us)
+        return round(min(PAUSE_US * (len(manager.replicas) + len(manager.sinks)), most_us))
+
     def work(self, now_us: int) -> Worked:
         """Evaluate one batch of the task that comes first, if any has work.
 
@@ -361,6 +384,8 @@ class HostCore:
             {node: machine for node, machine in machines.items() if machine != here},
         )
         self._failover.on_assignment(gone, now_us)
+        least_ms = min((sink.deadline_ms for sink in assignment.sinks), default=0.0)
+        self._sink_pause_us = SINK_PAUSE_SHARE * least_ms * 1000
         for producer in self.replica_manager.producers():
             self._outbox.feed(producer)
         for fragment in self.replica_manager.replicas:

@@ -386,17 +386,9 @@ class Dispatcher:
             share, late_us = STANDBY_REST_SHARE, STANDBY_YIELDS * self.lag_us
         else:
             share, late_us = REST_SHARE, self.lag_us
-        wanted_us = max(late_us, self._many_replicas_us)
-        most_us = round(share * task.sub_deadline_us)
-        return max(_on_grid(min(wanted_us, most_us), self._batch_us or BATCH_US[1]), self._batch_us)
-
-    @property
-    def _many_replicas_us(self) -> int:
-        """How long tasks must rest so that small batches take no more than their share.
-
-        Each operator of a chain has a batch of its own.
-        """
-        return round(len(self._task_of) * START_US / STARTS_SHARE) if self._batch_us else 0
+        # Each operator of a chain has a batch of its own.
+        wanted_us = max(late_us, many_replicas_us(len(self._task_of), self._batch_us))
+        return rest_us(wanted_us, share * task.sub_deadline_us, self._batch_us)
 
     def _has_work(self, task: _Task, *, after_first: bool = False) -> bool:
         return not self._ready.isdisjoint(task.operators[after_first:])
@@ -448,6 +440,24 @@ class Dispatcher:
         for learnt in (self._costs, self._loads):
             for name in learnt.keys() - self._replicas.keys():
                 del learnt[name]
+
+
+def many_replicas_us(replicas: float, batch_us: int) -> int:
+    """How long tasks must rest so that the small batches of a host take no more than their share.
+
+    Parameters
+    ----------
+    replicas
+        How many the host has.
+    batch_us
+        The cluster's batch interval; a cluster without one has no rests.
+    """
+    return round(replicas * START_US / STARTS_SHARE) if batch_us else 0
+
+
+def rest_us(wanted_us: float, most_us: float, batch_us: int) -> int:
+    """How long a task rests: the batch interval, or longer if more is wanted and possible."""
+    return max(_on_grid(min(wanted_us, most_us), batch_us or BATCH_US[1]), batch_us)
 
 
 def _on_grid(rest_us: int, unit_us: float) -> int:

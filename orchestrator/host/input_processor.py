@@ -34,9 +34,9 @@ from orchestrator.host.hosted_streams import SINK_PREFIX
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
 from streams.chunk import Position
 
-ACKNOWLEDGES = 16
-"""Streams that a host acknowledges in one interval, or a few more. All have their turn within
-`MOST_ACK_INTERVALS`."""
+ACKNOWLEDGES = 8
+"""A host with fewer streams acknowledges all of them in each interval, one with more in every
+second or fourth (`MOST_ACK_INTERVALS`)."""
 
 SNAPSHOT_RETRY_US = 500_000
 """A peer replica that has not answered by then was not ready, or the request was lost."""
@@ -197,17 +197,20 @@ class InputProcessor:
     def acknowledgements(self, now_us: int, interval: int) -> Iterator[tuple[str, str, Ack]]:
         """Node, stream, what the readers here have processed of it, and how much more they take.
 
-        Of many streams, those whose turn it is in this interval, and those of which much has
-        arrived since: producers must not run out of credit. What says nothing new is left out for a
+        A host with many streams acknowledges them in some of the intervals, all together: one
+        message to each producer costs less than many. In between, those follow of which much has
+        arrived: producers must not run out of credit. What says nothing new is left out for a
         while.
 
         Input that has waited for longer than its deadline is late already, and more of it would
         only wait. Then the host takes no more than it has.
         """
         manager = self.replica_manager
-        turns = min(1 + len(manager.subscriptions) // ACKNOWLEDGES, MOST_ACK_INTERVALS)
-        for at, (stream, subscription) in enumerate(manager.subscriptions.items()):
-            if (at + interval) % turns and not subscription.has_received_much:
+        passes = interval % every_nth(
+            len(manager.subscriptions), ACKNOWLEDGES, most=MOST_ACK_INTERVALS
+        )
+        for stream, subscription in manager.subscriptions.items():
+            if passes and not subscription.has_received_much:
                 continue
             positions = {
                 reader: manager.sinks[stream].processed
@@ -356,6 +359,21 @@ class InputProcessor:
         if asked_us is None or now_us - asked_us >= SNAPSHOT_RETRY_US:
             hosted.snapshot_asked_us = now_us
             self.outbox.send(peer, SnapshotRequest(fragment=hosted.assignment.fragment))
+
+
+def every_nth(count: int, few: int, *, most: int) -> int:
+    """In every how many intervals a host tells of so many streams or replicas.
+
+    A power of two: what is told rarely then travels with what is told more often.
+
+    Parameters
+    ----------
+    few
+        Of fewer, it tells in each interval.
+    most
+        The result is at most this, a power of two.
+    """
+    return min(1 << (count // few).bit_length(), most)
 
 
 def _said(error: Exception) -> str:

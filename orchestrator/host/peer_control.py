@@ -3,8 +3,8 @@
 One `Control` message carries everything that two hosts tell each other regularly: epochs, output
 watermarks and digests of the fragments they share, acknowledgements of what one reads of the other,
 and the end of what one produces for the other. Related hosts exchange it every acknowledgement
-interval. A host with many fragments and streams tells of a part of them at a time (`TELLS`), so
-that their cost grows more slowly than their number.
+interval. A host with many fragments and streams tells of them in some of the intervals only
+(`TELLS`), of all together, so that their cost grows more slowly than their number.
 
 Hosts of peer replicas watch each other: they send each other something every heartbeat. A host that
 was sent nothing else since the last one is sent a `Heartbeat`, which only says how late the sender
@@ -22,14 +22,15 @@ from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.events import Outbox
 from orchestrator.host.failover import Failover
-from orchestrator.host.input_processor import InputProcessor
+from orchestrator.host.input_processor import InputProcessor, every_nth
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
 
-TELLS = 16
-"""Replicas of which a host tells in one interval, or a few more. All have their turn within
-`MOST_TURNS` intervals, soon enough to notice a standby that lags or differs."""
+TELLS = 8
+"""A host with fewer replicas tells of all of them in each interval, one with more in every second,
+fourth or eighth."""
 
-MOST_TURNS = 10
+MOST_TURNS = 8
+"""Soon enough to notice a standby that lags or differs; a power of two."""
 
 
 class _Draft:
@@ -115,18 +116,18 @@ class PeerControl:
         return drafts
 
     def _tell_of_replicas(self, drafts: defaultdict[str, _Draft]) -> None:
-        """Tell of the replicas whose turn it is, and of those with news.
+        """Tell of the replicas if it is their turn, and of those with news.
 
         News are repeated for a while: a primary that hands over waits to hear how far its successor
         has come.
         """
         replicas = self.replica_manager.replicas
-        turns = min(1 + len(replicas) // TELLS, MOST_TURNS)
-        for at, (name, hosted) in enumerate(replicas.items()):
+        passes = self._interval % every_nth(len(replicas), TELLS, most=MOST_TURNS)
+        for name, hosted in replicas.items():
             telling = hosted.assignment.others, hosted.replica.epoch
             if hosted.told != telling:
                 hosted.told, hosted.tellings = telling, 0
-            if hosted.tellings >= MOST_TURNS and (at + self._interval) % turns:
+            if hosted.tellings >= MOST_TURNS and passes:
                 continue
             hosted.tellings += 1
             for node in hosted.assignment.others:

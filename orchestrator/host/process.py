@@ -213,7 +213,9 @@ class HostProcess:
         used_us, began_us = thread_us(), monotonic_us()
         waits_us = min(max(self._loop.next_due_us - now_us(), 0), LONGEST_WAIT_US)
         has_more = bool(self._arrived or self._loop.reads_snapshots)
-        arrived = self._transport.receive(0 if has_more else waits_us, self._take_heartbeat)
+        arrived = self._transport.receive(
+            0 if has_more else waits_us, self._take_heartbeat, pause_us=self._loop.core.pause_us
+        )
         for sender in {each.sender for each in arrived if isinstance(each, FramesArrived)}:
             self._loop.core.heard(sender, now_us())
         self._arrived.extend(arrived)

@@ -316,7 +316,11 @@ class Transport:
         return True
 
     def receive(
-        self, timeout_us: int, take: Callable[[FramesArrived], bool] = lambda _: False
+        self,
+        timeout_us: int,
+        take: Callable[[FramesArrived], bool] = lambda _: False,
+        *,
+        pause_us: int = 0,
     ) -> list[FramesArrived | PeerLost]:
         """Messages due now, in order of arrival; waits at most `timeout_us` for the first.
 
@@ -324,13 +328,20 @@ class Transport:
         ----------
         take
             Called with each message; returns whether it has dealt with it. Then waiting goes on.
+        pause_us
+            How long messages may gather before it looks for them; `wake` does not end that. Looking
+            costs as much as taking several messages.
         """
         self.flush()
         until_us = self._clock_us() + timeout_us
         while True:
-            next_us = min(until_us, self._held[0][0]) if self._held else until_us
             if any(outlet.bulk.ready for outlet in self._outlets.values()):
                 next_us = 0
+            else:
+                gathers_us = min(pause_us, until_us - self._clock_us())
+                if gathers_us > 0:
+                    time.sleep(gathers_us / 1e6)
+                next_us = min(until_us, self._held[0][0]) if self._held else until_us
             woken = self._listen(next_us - self._clock_us())
             items = [each for each in self._due() if isinstance(each, PeerLost) or not take(each)]
             if items or woken or self._clock_us() >= until_us:

@@ -25,6 +25,7 @@ from enum import Enum
 
 from orchestrator.control.dataflow import Columns, Dataflow, Fragment
 from orchestrator.control.view import ClusterView
+from orchestrator.host.dispatcher import REST_SHARE, many_replicas_us, rest_us
 from orchestrator.host.hosted_streams import SINK_PREFIX
 from orchestrator.records import (
     CostStatus,
@@ -50,9 +51,9 @@ proportion to a smaller cost would pass before any host could dispatch the fragm
 COST_US = 20.0
 """Cost of a tuple of which nothing is known."""
 
-OVERHEAD_US = 250.0
-"""Overhead of an evaluation while none was measured: what benchmark `density` shows, between 150 µs
-with 40 queries, whose evaluations are often made together, and 500 µs with 10."""
+OVERHEAD_US = 150.0
+"""Overhead of an evaluation while none was measured: about the least of what benchmark `density`
+shows (`overhead_us_made`). Beyond it, measured overheads and the measured load of hosts count."""
 
 OVERHEADS_US = (50.0, 5_000.0)
 """Least and greatest overhead that is believed."""
@@ -60,9 +61,13 @@ OVERHEADS_US = (50.0, 5_000.0)
 LEAST_EVALUATIONS_S = 20.0
 """Evaluations a second, in the whole cluster, from which on the overhead is measured."""
 
-FLOWING = 0.1
-"""Share of its predicted evaluations from which on a replica counts as fed. A host that is short of
-time makes a fifth of them."""
+FLOWING = 0.5
+"""Share of the predicted evaluations from which on the overhead of a node is believed. One that
+makes fewer has just been given replicas, whose preparation it spends its time on, or their streams
+have not begun, or it is so late that what it takes is refused anyway."""
+
+REPLICAS = 2
+"""Of a fragment."""
 
 LEAST_TUPLES_S = 1.0
 """With fewer tuples a second, watermarks cost more than tuples, and a cost by tuple says little."""
@@ -265,13 +270,17 @@ def workload(
     batch_ms = view.settings.batch_ms
     stream_rates = rates(flow, streams, queries, batch_ms)
     entering = _entering_streams(flow)
+    due_ms = urgency_ms(flow, queries)
+    per_node = REPLICAS * len(flow.fragments) / max(len(view.executors), 1)
     evaluations_s = {
-        name: _limited(sum(stream_rates[stream].arrivals_s for stream in streams), batch_ms)
+        name: _limited(
+            sum(stream_rates[stream].arrivals_s for stream in streams),
+            _rest_ms(per_node, due_ms[name], batch_ms),
+        )
         for name, streams in entering.items()
     }
     # Emulated costs are slept, and the rest of what a host does fits into that time.
     overhead = 0.0 if view.settings.emulate_costs else overhead_us(view, evaluations_s)
-    due_ms = urgency_ms(flow, queries)
     readers_ms: dict[str, dict[str, float]] = {name: {} for name in flow.columns}
     for name, fragment in flow.fragments.items():
         for stream in fragment.inputs:
@@ -310,30 +319,28 @@ def workload(
 def overhead_us(view: ClusterView, evaluations_s: Mapping[str, float]) -> float:
     """Processor time that hosts spend on everything but evaluating, for each evaluation.
 
-    As measured on all executors together, else `OVERHEAD_US`. A host that is short of time
-    evaluates more rarely what has come meanwhile; the rest of its work stays. Therefore it is
-    divided by the evaluations that are predicted, not by those that were made, unless so few were
-    made that a stream has hardly begun.
+    As measured on those executors whose replicas are fed, together, else `OVERHEAD_US`. It is
+    divided by the evaluations that are predicted, not by those that were made: a host that is short
+    of time evaluates more rarely what has come meanwhile, and the rest of its work stays.
 
     Parameters
     ----------
     evaluations_s
         Fragment → how often a replica should evaluate.
     """
-    spent_us = counted_s = all_made_s = all_expected_s = 0.0
+    spent_us = counted_s = 0.0
     for node in view.executors.values():
         if node.load is None:
             continue
+        made_s = sum(each.load.evaluations_s for each in node.replicas.values() if each.load)
+        expected_s = sum(evaluations_s.get(name, 0.0) for name in node.replicas)
+        # What hosts spend before streams flow is no overhead of evaluations.
+        if made_s < FLOWING * expected_s:
+            continue
         rest_cores = node.load.cores - node.load.evaluating_cores - HOST_CORES
         spent_us += max(rest_cores, 0.0) * 1e6
-        for name, status in node.replicas.items():
-            made_s = 0.0 if status.load is None else status.load.evaluations_s
-            expected_s = evaluations_s.get(name, 0.0)
-            counted_s += max(expected_s, made_s) if made_s >= FLOWING * expected_s else made_s
-            all_made_s += made_s
-            all_expected_s += expected_s
-    # What hosts spend while streams have yet to start is no overhead of evaluations.
-    if counted_s < LEAST_EVALUATIONS_S or all_made_s < FLOWING * all_expected_s:
+        counted_s += max(expected_s, made_s)
+    if counted_s < LEAST_EVALUATIONS_S:
         return OVERHEAD_US
     least_us, most_us = OVERHEADS_US
     return min(max(spent_us / counted_s, least_us), most_us)
@@ -414,9 +421,20 @@ def _entering(stream: StreamRecord, batch_ms: float) -> Rate:
     )
 
 
-def _limited(arrivals_s: float, batch_ms: float) -> float:
-    """What comes within a batch interval is taken together."""
-    return min(arrivals_s, 1e3 / batch_ms) if batch_ms else arrivals_s
+def _limited(arrivals_s: float, interval_ms: float) -> float:
+    """What comes within a batch interval, or while a replica rests, is taken together."""
+    return min(arrivals_s, 1e3 / interval_ms) if interval_ms else arrivals_s
+
+
+def _rest_ms(per_node: float, due_ms: float, batch_ms: float) -> float:
+    """How long a replica rests between two evaluations, as `host.dispatcher` has it.
+
+    A primary's sub-deadline is taken to be the whole deadline, as it is for a chain on one node. A
+    standby, whose lag is not known yet, is taken to rest as long.
+    """
+    batch_us = round(batch_ms * 1e3)
+    most_us = REST_SHARE * min(due_ms, NO_DEADLINE_MS) * 1e3
+    return rest_us(many_replicas_us(per_node, batch_us), most_us, batch_us) / 1e3
 
 
 def _selectivity(query: QueryRecord, fragment: str) -> float:

@@ -129,6 +129,25 @@ def test_waiting_goes_on_after_a_message_that_is_dealt_with_at_once(
     assert [each.sender for each in dealt] == ["one"]
 
 
+def test_messages_gather_before_they_are_looked_for(hosts: Hosts, wait_until: WaitUntil) -> None:
+    one, other = hosts("one", "other")
+    meet(one, other)
+
+    def heard() -> bool:
+        one.transport.send("other", [b"are you there?"])
+        turn(one, other)
+        return bool(other.arrived)
+
+    wait_until(heard)
+    for number in range(5):
+        one.transport.send("other", [b"%d" % number])
+        one.transport.flush()
+    # They have arrived long before it looks for them.
+    gathered = other.transport.receive(60_000_000, pause_us=200_000)
+    frames = [each.frames for each in gathered if isinstance(each, FramesArrived)]
+    assert frames[-5:] == [[b"%d" % number] for number in range(5)]
+
+
 def test_an_unknown_key_is_refused_and_counted(hosts: Hosts, wait_until: WaitUntil) -> None:
     one, stranger = hosts("one", "stranger")
     one.transport.set_peers([one.peer()])

@@ -795,3 +795,45 @@ def test_a_message_counts_as_a_sign_of_life_when_it_arrives_not_when_it_is_handl
     host.handle(message)
     host.wait(150, hearing="exit")
     assert len(host.take(RecordTakeover)) == 1
+
+
+def of_many(count: int, sub_deadline_ms: float = 100.0) -> Assignment:
+    mine = assigned("primary", peer_replica="two")
+    return assignment_of(
+        *(
+            msgspec.structs.replace(mine, fragment=f"f{number}", sub_deadline_ms=sub_deadline_ms)
+            for number in range(count)
+        )
+    )
+
+
+@pytest.mark.parametrize(("replicas", "pause_us"), [(0, 0), (1, 300), (10, 3_000), (200, 5_000)])
+def test_messages_gather_for_longer_on_a_host_with_more_replicas(
+    replicas: int, pause_us: int
+) -> None:
+    host = Driven("one")
+    host.assign(of_many(replicas))
+    assert host.core.pause_us == pause_us
+
+
+def test_messages_gather_for_half_a_batch_at_most() -> None:
+    host = Driven("one")
+    host.assign(of_many(100, sub_deadline_ms=24.0))
+    # A batch lasts for a sixth of the tightest sub-deadline.
+    assert host.core.pause_us == 2_000
+
+
+def test_messages_for_sinks_gather_for_a_small_part_of_their_deadline() -> None:
+    host = Driven("exit")
+    sinks = tuple(
+        SinkAssignment(stream=f"f{number}", columns=COLUMNS, deadline_ms=deadline_ms)
+        for number, deadline_ms in enumerate([100, *[500] * 99])
+    )
+    host.assign(Assignment(incarnation="1", sinks=sinks, peers=peers()))
+    assert host.core.pause_us == 1_000
+
+
+def test_nothing_gathers_where_nothing_is_batched() -> None:
+    host = Driven("one", msgspec.structs.replace(SETTINGS, batch_ms=0.0))
+    host.assign(of_many(100))
+    assert host.core.pause_us == 0

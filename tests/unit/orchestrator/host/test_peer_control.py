@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import msgspec
+import pytest
 
 from ha.messages import Control, Ping, Subscribed
 from ha.output_log import MOST_ACK_INTERVALS
+from orchestrator.host.input_processor import every_nth
 from orchestrator.host.peer_control import MOST_TURNS
 from orchestrator.records import Assignment, ClusterRecord
 from streams.chunk import Position
@@ -50,15 +52,26 @@ def acknowledged(host: Driven) -> Counter[str]:
 def test_of_many_streams_each_is_acknowledged_within_some_intervals() -> None:
     host = crowded()
     for _ in range(3):
-        most = 0
         counted = Counter[str]()
         for _ in range(MOST_ACK_INTERVALS):
             host.wait(INTERVAL_MS)
-            now = acknowledged(host)
-            counted += now
-            most = max(most, len(now))
+            counted += acknowledged(host)
         assert counted == {f"s{n}": 1 for n in range(MANY)}
-        assert most <= MANY / 3
+
+
+def test_many_streams_are_acknowledged_together() -> None:
+    host = crowded()
+    for _ in range(3 * MOST_ACK_INTERVALS):
+        host.wait(INTERVAL_MS)
+    with_acks = [control for control in host.sent_to("site", Control) if control.acks]
+    assert [len(control.acks) for control in with_acks] == [MANY] * 3
+
+
+@pytest.mark.parametrize(
+    ("count", "intervals"), [(0, 1), (7, 1), (8, 2), (15, 2), (16, 4), (31, 4), (32, 8), (500, 8)]
+)
+def test_more_are_told_of_more_rarely(count: int, intervals: int) -> None:
+    assert every_nth(count, 8, most=8) == intervals
 
 
 def test_a_stream_of_which_much_has_arrived_is_acknowledged_in_the_next_interval() -> None:

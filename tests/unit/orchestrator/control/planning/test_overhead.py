@@ -34,16 +34,13 @@ def test_it_is_what_is_left_beside_evaluations_and_an_idle_host() -> None:
     assert measured(HOST_CORES + 0.1, 0.07, 100.0) == pytest.approx(300.0)
 
 
-def test_a_late_host_that_evaluates_more_rarely_has_no_greater_overhead() -> None:
-    assert measured(HOST_CORES + 0.1, 0.07, 20.0) == pytest.approx(300.0)
+def test_a_host_that_evaluates_more_rarely_has_no_greater_overhead() -> None:
+    assert measured(HOST_CORES + 0.1, 0.07, 60.0) == pytest.approx(300.0)
 
 
-def test_a_stream_that_has_hardly_begun_does_not_make_it_small() -> None:
-    assert measured(HOST_CORES + 0.014, 0.007, 5.0) == OVERHEAD_US
+def test_what_is_spent_while_replicas_are_prepared_or_streams_begin_is_no_overhead() -> None:
+    assert measured(0.5, 0.1, 40.0) == OVERHEAD_US
     assert measured(HOST_CORES + 0.014, 0.007, 9.0) == OVERHEAD_US
-
-
-def test_what_is_spent_before_streams_have_started_is_no_overhead() -> None:
     assert measured(0.5, 0.1, 25.0, expected_s=1000.0) == OVERHEAD_US
 
 

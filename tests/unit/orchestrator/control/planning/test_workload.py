@@ -9,7 +9,7 @@ from orchestrator.control.dataflow import dataflow
 from orchestrator.control.planning.workload import Rate, rates, row_bytes, taken_by, workload
 from orchestrator.control.view import ClusterView
 from orchestrator.records import Estimate, QueryRecord, SourceSpec, StreamRecord
-from tests.obedient_cluster import query_manifest, stream_manifest
+from tests.obedient_cluster import ObedientCluster, query_manifest, stream_manifest
 
 NORTH = stream_manifest("north").record
 """100,000 bytes a second, in rows of 32: 3,125 tuples a second."""
@@ -95,3 +95,27 @@ def test_nodes_that_primaries_may_take_reach_the_planner() -> None:
     graph = workload(ClusterView(), flow, streams, {"proximity": query}).graph("proximity", {})
     assert graph.by_name["few"].allowed == ("paris", "lyon")
     assert graph.by_name["both"].allowed == ()
+
+
+@pytest.mark.parametrize(
+    ("queries", "evaluations_s"), [(1, 20.0), (10, 20.0), (50, 12.5), (100, 6.25), (300, 6.25)]
+)
+def test_where_many_fragments_share_a_node_each_is_evaluated_more_rarely(
+    queries: int, evaluations_s: float
+) -> None:
+    # As hosts do: from 13 replicas on, primaries rest for 80 ms, and from 25 on for 160 of 500.
+    streams = {"north": replayed(50, 1.0)}
+    like = query_manifest(outputs={}, deadline_ms=500.0).record
+    many = {
+        f"q{n}": msgspec.structs.replace(
+            like,
+            name=f"q{n}",
+            statements=f"REGISTER QUERY f{n} RSTREAM(SELECT id FROM north [NOW]);",
+            outputs={f"f{n}": "control-centre"},
+        )
+        for n in range(queries)
+    }
+    view = ObedientCluster().view()
+    assert len(view.executors) == 6
+    work = workload(view, dataflow(streams, many), streams, many)
+    assert work.fragments["f0"].evaluations_s == pytest.approx(evaluations_s)
