@@ -1,10 +1,10 @@
-"""A short trial of statements whose cost nobody has stated.
+"""A short trial of statements whose cost or selectivity nobody has stated.
 
 Before a query is applied, its statements are compiled and run here, on what their streams will
 bring: on the beginning of the recording that a stream is played from, if this process can read it,
 else on rows of the stream's columns at its stated rate. The tuples come in the portions in which
 hosts get them, since a portion costs something whatever its tuples. The trial takes a fraction of
-a second a query. Costs that are stated, or measured on hosts, go before what it finds.
+a second a query. Figures that are stated, or measured on hosts, go before what it finds.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def with_trials(
             return query
         fragments = flow.of(record.name)
         estimates = (record.estimates.get(each.name, Estimate()) for each in fragments)
-        if all(estimate.cost_us is not None for estimate in estimates):
+        if all(each.cost_us is not None and each.selectivity is not None for each in estimates):
             return query
         found = try_query(record.name, flow, streams, view.settings.batch_ms, processor_us)
         return msgspec.structs.replace(query, record=msgspec.structs.replace(record, trials=found))

@@ -460,7 +460,7 @@ def rest_us(wanted_us: float, most_us: float, batch_us: int) -> int:
     return max(_on_grid(min(wanted_us, most_us), batch_us or BATCH_US[1]), batch_us)
 
 
-def _on_grid(rest_us: int, unit_us: float) -> int:
+def _on_grid(rest_us: float, unit_us: float) -> int:
     """The longest rest of an allowed length that is no longer than this; 0 if there is none.
 
     Lengths are powers of two times the unit, so longer rests end when shorter ones do.

@@ -94,7 +94,7 @@ def test_a_recording_that_is_elsewhere_does_not_hinder(tmp_path: Path) -> None:
 
 
 def test_stated_costs_need_no_trial_and_go_before_it() -> None:
-    stated = {name: Estimate(cost_us=7.0) for name in ("some", "counted")}
+    stated = {name: Estimate(cost_us=7.0, selectivity=0.5) for name in ("some", "counted")}
     assert tried(manifests(estimates=stated)).record.trials == {}
     half = tried(manifests(estimates={"some": Estimate(cost_us=7.0)})).record
     view = ObedientCluster().view()
@@ -105,6 +105,14 @@ def test_stated_costs_need_no_trial_and_go_before_it() -> None:
     assert work["some"].cost.basis is Basis.STATED
     assert work["some"].cost.per_tuple_us == 7.0
     assert work["counted"].cost.basis is Basis.TRIED
+
+
+def test_selectivities_that_are_not_stated_are_tried_even_if_costs_are() -> None:
+    # Who writes the measured costs into a manifest must not lose what was known of selectivities.
+    record = tried(
+        manifests(estimates={name: Estimate(cost_us=7.0) for name in ("some", "counted")})
+    ).record
+    assert record.trials["some"].selectivity < 1
 
 
 def test_emulated_costs_are_not_tried() -> None:
