@@ -330,10 +330,12 @@ def query_manifest(
 def aircraft() -> Manifests:
     """Two streams and a query that joins them: what the example does, in short.
 
-    All costs are stated, so that nothing is tried, and plans are the same every time.
+    All costs and selectivities are stated, so that nothing is tried, and plans are the same every time.
     """
     query = query_manifest()
-    costs = dict.fromkeys(("north_tracks", "south_tracks", "alerts"), Estimate(cost_us=20.0))
+    costs = dict.fromkeys(
+        ("north_tracks", "south_tracks", "alerts"), Estimate(cost_us=20.0, selectivity=1.0)
+    )
     stated = msgspec.structs.replace(query.record, estimates=costs)
     return Manifests(
         cluster=None,
