@@ -330,7 +330,7 @@ def query_manifest(
 def aircraft() -> Manifests:
     """Two streams and a query that joins them: what the example does, in short.
 
-    All costs and selectivities are stated, so that nothing is tried, and plans are the same every time.
+    All costs and selectivities are stated, so that nothing is tried: plans are always the same.
     """
     query = query_manifest()
     costs = dict.fromkeys(
