@@ -219,8 +219,9 @@ class Link:
     start
         Position in `generation` from which the producer keeps its output for this host; None until
         it has answered.
-    feed
-        Whether it was asked to send even as a standby.
+    feed, fed_after_ms
+        Whether it was asked to send even as a standby, and up to where some reader had received the
+        stream then.
     whole
         Whether it was asked for all that it keeps although some reader has a position, since
         another has none. Then its answer does not say what it could give that reader.
@@ -231,6 +232,7 @@ class Link:
     start: Position | None = None
     generation: int = 0
     feed: bool = False
+    fed_after_ms: int = NO_WATERMARK
     whole: bool = False
 
 
@@ -376,6 +378,17 @@ class Subscription:
             link.feed = False
         return [(other, self._ask(link, now_us)) for other, link in fed]
 
+    def repeated(self, node: str, until_ms: int, now_us: int) -> list[tuple[str, Subscribe]]:
+        """Note that data has come from `node`, up to a watermark, which was here before.
+
+        If it is the primary's, and the standby was asked to feed this host because of that data, it
+        need not any more: it may be nearer than the primary, and always send first.
+        """
+        fed = [link for link in self._links.values() if link.feed]
+        if not fed or until_ms <= max(link.fed_after_ms for link in fed):
+            return []
+        return self.accepted(node, now_us) if node == next(iter(self._links)) else []
+
     def missing(self, node: str, now_us: int) -> Subscribe | None:
         """The request to send to `node` after a gap.
 
@@ -414,7 +427,7 @@ class Subscription:
         if node != next(iter(self._links)):
             if link.feed:
                 return []
-            link.feed = True
+            self._have_fed(link)
         return [(node, self._ask(link, now_us))]
 
     def is_kept_from(self, offer: Offer) -> bool:
@@ -460,7 +473,7 @@ class Subscription:
         """Requests that have every other producer feed this host, since `node` has a hole."""
         others = [(n, link) for n, link in self._links.items() if n != node and not link.feed]
         for _, link in others:
-            link.feed = True
+            self._have_fed(link)
         return [(other, self._ask(link, now_us)) for other, link in others]
 
     def acks(
@@ -530,6 +543,12 @@ class Subscription:
             )
             for cursor in self.readers.values()
         )
+
+    def _have_fed(self, link: Link) -> None:
+        """Ask a producer to send even as a standby, from the next request on."""
+        had = [cursor.position for cursor in self.readers.values() if cursor.position is not None]
+        link.feed = True
+        link.fed_after_ms = min((each.watermark_ms for each in had), default=NO_WATERMARK)
 
     def _feeds(self, node: str) -> bool:
         """Whether `node` is the primary, as far as this host knows, or was asked to send."""

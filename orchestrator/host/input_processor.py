@@ -70,17 +70,24 @@ class InputProcessor:
             self.outbox.counters["chunks_unasked"] += 1
             return
         subscription.received_bytes += data.chunk.size_bytes
-        is_accepted = False
+        is_accepted = is_repeated = False
         for reader in subscription.readers:
             receipt = self._receive(sender, subscription, reader, data, now_us)
             self.outbox.counters[_counted[receipt]] += 1
             if receipt is Receipt.ACCEPTED:
                 is_accepted = True
+            elif receipt is Receipt.DUPLICATE:
+                is_repeated = True
             elif receipt in (Receipt.GAP, Receipt.RESET):
                 request = subscription.missing(sender, now_us)
                 if request is not None:
                     self.outbox.send(sender, request)
-        if is_accepted and (requests := subscription.accepted(sender, now_us)):
+        requests: list[tuple[str, Subscribe]] = []
+        if is_accepted:
+            requests = subscription.accepted(sender, now_us)
+        elif is_repeated:
+            requests = subscription.repeated(sender, data.chunk.watermark_ms, now_us)
+        if requests:
             self._send(requests)
             self.outbox.report("fed by primary", data.stream, f"by {sender} again")
 

@@ -163,6 +163,20 @@ def test_a_standby_that_is_ahead_is_asked_to_feed_until_the_primary_sends_again(
     assert (node, request.feed) == ("secondary", False)
 
 
+def test_a_primary_that_sends_again_what_a_nearer_standby_has_sent_before_is_heard() -> None:
+    """Otherwise a standby that is nearer would feed this host for ever."""
+    cursor = at(AT_30)
+    made = confirmed(cursor)
+    made.offered("secondary", offer(90, sent=False), STALLED_US)
+    made.answered("secondary", answer(AT_30))
+    cursor.resume(Position(next_seq=9, watermark_ms=90), 1)
+    assert made.repeated("primary", 30, STALLED_US) == [], "it had sent that before"
+    assert made.repeated("secondary", 60, STALLED_US) == []
+    ((node, request),) = made.repeated("primary", 60, STALLED_US)
+    assert (node, request.feed) == ("secondary", False)
+    assert made.repeated("primary", 70, STALLED_US) == []
+
+
 def test_a_newer_generation_is_shown_by_the_producer_that_sends() -> None:
     made = confirmed(at(AT_30))
     assert made.answered("secondary", answer(Position(), generation=2)) == []
