@@ -218,7 +218,7 @@ class CheckpointSender:
         )
 
     def told(self, node: str, at_ms: int) -> None:
-        """Note which state a standby says it holds."""
+        """Note which state a standby says it holds: none any more if it has started over."""
         self._held[node] = at_ms
 
 
@@ -230,9 +230,9 @@ class CheckpointReceiver:
     """Output watermark of the cut → the state, oldest first."""
 
     @property
-    def at_ms(self) -> int | None:
-        """Output watermark of the newest state; None before the first."""
-        return next(reversed(self._states), None)
+    def at_ms(self) -> int:
+        """Output watermark of the newest state; `NO_WATERMARK` if it holds none."""
+        return next(reversed(self._states), NO_WATERMARK)
 
     def receive(self, checkpoint: Checkpoint) -> Cut:
         """The cut that was sent.

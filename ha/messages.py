@@ -195,8 +195,8 @@ class Control:
     offers
         Stream that the sender produces → the end of its output.
     checkpoints
-        Fragment with a standby on the sender → output watermark of the newest checkpoint that it
-        holds.
+        Fragment with a standby on the sender that is sent batches → output watermark of the newest
+        checkpoint that it holds, `NO_WATERMARK` if it holds none.
     lag_us
         By how much the sender's ticks have been late lately: its silence proves less.
     """

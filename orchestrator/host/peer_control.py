@@ -16,9 +16,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from ha.messages import Ack, Control, Heartbeat, Offer, OutputDigest
+from ha.messages import EVERY_TUPLE, Ack, Control, Heartbeat, Offer, OutputDigest
 from ha.output_log import acknowledge, overdue_offer
-from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.events import Outbox
 from orchestrator.host.failover import Failover
@@ -131,7 +130,7 @@ class PeerControl:
                 continue
             hosted.tellings += 1
             for node in hosted.assignment.others:
-                _tell_of_replica(drafts[node], name, hosted.replica)
+                _tell_of_replica(drafts[node], name, hosted)
 
     def receive(self, sender: str, message: Control, now_us: int) -> None:
         """Act on what another host says."""
@@ -182,8 +181,9 @@ class PeerControl:
         return hosted if hosted is not None and sender in hosted.assignment.others else None
 
 
-def _tell_of_replica(draft: _Draft, name: str, replica: Replica) -> None:
+def _tell_of_replica(draft: _Draft, name: str, hosted: HostedReplica) -> None:
     """Tell the host of the peer replica how far a replica here has come."""
+    replica = hosted.replica
     draft.epochs[name] = replica.epoch
     end_ms = replica.output_watermark_ms
     if end_ms is not None and replica.role is ReplicaRole.PRIMARY:
@@ -191,5 +191,5 @@ def _tell_of_replica(draft: _Draft, name: str, replica: Replica) -> None:
     digest = replica.digests.newest(replica.generation)
     if digest is not None:
         draft.digests[name] = digest
-    if replica.role is ReplicaRole.STANDBY and replica.receiver.at_ms is not None:
+    if replica.role is ReplicaRole.STANDBY and hosted.assignment.batch != EVERY_TUPLE:
         draft.checkpoints[name] = replica.receiver.at_ms

@@ -184,6 +184,30 @@ def test_a_broken_checkpoint_is_counted_and_changes_nothing() -> None:
     assert two.core.replica_manager.replicas["f"].replica.log.end == Position()
 
 
+def test_a_standby_that_has_lost_its_checkpoints_is_sent_a_whole_state_again() -> None:
+    """It was restarted on its node, or has started over: the primary must not go on from there."""
+    one, two = pair()
+    evaluated(one)
+    two.hear("one", checkpoint(one, 10, 3))
+    tell_back(two, one)
+    replica = two.core.replica_manager.replicas["f"].replica
+    replica.receiver.reset()
+    tell_back(two, one)
+    one.hear("site", data(chunk(5, [(20, 5)])))
+    one.work()
+    two.hear("one", checkpoint(one, 20, 8))
+    assert two.core.counters["checkpoints_broken"] == 0
+    assert replica.log.end == Position(next_seq=8, watermark_ms=20)
+
+
+def tell_back(two: Driven, one: Driven) -> None:
+    """The standby tells its primary which checkpoint it holds."""
+    two.commands.clear()
+    two.wait(60, hearing="one")
+    for message in two.sent_to("one", Control):
+        one.hear("two", message)
+
+
 def test_a_checkpoint_of_another_generation_is_none() -> None:
     one, two = pair()
     evaluated(one)
