@@ -7,7 +7,9 @@ sends them again.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,13 +27,15 @@ from orchestrator.sources.live_input import JournaledInput
 from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
 from orchestrator.sources.replay import OpenReplay, Recording, Replay
-from streams.chunk import Position, stream_schema
+from streams.chunk import NO_WATERMARK, Position, stream_schema
 from topology.arrays import IntArray
 
 ADVANCE_US = 50_000
 """How often the clock advances the stream when the client is silent."""
 
 CLIENT = "client"
+
+NEVER_MS = 2**62
 
 UNCERTAIN = 5
 """Batches that the client sends again."""
@@ -44,6 +48,11 @@ class Pushed(SourceDriver, frozen=True, kw_only=True):
     ----------
     journals
         Folder of the journals.
+    slack_ms
+        How long tuples wait for others, in event time.
+    ends
+        Whether time stops at the end of the recording, as if the client closed the stream.
+        Otherwise the clock advances it for ever.
     """
 
     path: str
@@ -51,6 +60,8 @@ class Pushed(SourceDriver, frozen=True, kw_only=True):
     end_ms: int
     interval_ms: int
     journals: str
+    slack_ms: int = 0
+    ends: bool = False
 
     @property
     def resumable(self) -> bool:
@@ -81,7 +92,12 @@ class Pushed(SourceDriver, frozen=True, kw_only=True):
             raise DriverError(f"the journal {folder} is gone")
         schema = stream_schema(assignment.columns)
         journal = Journal(folder, schema, retain_bytes=2**26, sync=False)
-        time = EventTime(by_arrival=False, idle_after_ms=self.interval_ms, max_ahead_ms=None)
+        time = EventTime(
+            by_arrival=False,
+            slack_ms=self.slack_ms,
+            idle_after_ms=self.interval_ms,
+            max_ahead_ms=None,
+        )
         opened = JournaledInput(
             assignment.stream,
             Ingestion(schema, time, journal, context.clock_us()),
@@ -106,6 +122,9 @@ class OpenPushed:
         self._client = client
         self._options = options
         self._commit_us = 0
+        self._unsent: deque[tuple[int, pa.RecordBatch]] = deque()
+        self._last_ms = options.end_ms if options.ends else NEVER_MS
+        self._reached_ms = NO_WATERMARK
 
     @property
     def retained(self) -> Position:
@@ -114,10 +133,14 @@ class OpenPushed:
 
     def due_position(self, start_at_us: int, now_us: int) -> Position:
         """All that is in the journal has entered."""
-        return self._input.due_position(start_at_us, now_us)
+        position = self._input.due_position(start_at_us, now_us)
+        most_ms = min(position.watermark_ms, self._last_ms)
+        self._reached_ms = max(self._reached_ms, most_ms)
+        return Position(next_seq=position.next_seq, watermark_ms=most_ms)
 
     def seek(self, watermark_ms: int) -> None:
         """Have `emit` continue after this watermark."""
+        self._reached_ms = watermark_ms
         self._input.seek(watermark_ms)
 
     def read(self, start_at_us: int, after: Position, until: Position) -> SourceEmitted | None:
@@ -130,6 +153,10 @@ class OpenPushed:
 
     def next_due_us(self, start_at_us: int) -> int | None:
         """When the client sends, or the clock advances the stream."""
+        if self._reached_ms >= self._last_ms:
+            return None
+        if self._unsent and self._input.has_room:
+            return start_at_us
         own_us = self._input.next_due_us(start_at_us)
         sends_us = self._client.next_due_us(start_at_us)
         due_us = [self._commit_us + ADVANCE_US, own_us, sends_us]
@@ -137,15 +164,31 @@ class OpenPushed:
 
     def emit(self, start_at_us: int, now_us: int) -> SourceEmitted | None:
         """What has entered by now."""
-        if now_us < start_at_us:
+        if now_us < start_at_us or self._reached_ms >= self._last_ms:
             return None
         while (sent := self._client.emit(start_at_us, now_us)) is not None:
-            for number, rows in self._batches(sent.rows):
-                self._input.push(rows, client=CLIENT, number=number, confirms=False)
-                self._input.commit()
+            self._unsent.extend(self._batches(sent.rows))
+        # A client waits while there is no room; nobody else runs meanwhile.
+        while self._unsent and self._input.has_room:
+            number, rows = self._unsent.popleft()
+            self._input.push(rows, client=CLIENT, number=number, confirms=False)
+            self._input.commit()
         self._input.commit()
         self._commit_us = now_us
-        return self._input.emit(start_at_us, now_us)
+        emitted = self._input.emit(start_at_us, now_us)
+        return None if emitted is None else self._within(emitted)
+
+    def _within(self, emitted: SourceEmitted) -> SourceEmitted:
+        """What was emitted, up to where time stops; no row lies behind that."""
+        watermarks_ms, first = np.unique(
+            np.minimum(emitted.watermarks_ms, self._last_ms), return_index=True
+        )
+        self._reached_ms = int(watermarks_ms[-1])
+        return replace(
+            emitted,
+            watermarks_ms=watermarks_ms,
+            ingestion_times_us=emitted.ingestion_times_us[first],
+        )
 
     def _batches(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """What comes in an interval is a batch; numbers are those of the intervals."""

@@ -29,6 +29,7 @@ from orchestrator.records import (
     Standby,
     StreamRecord,
 )
+from orchestrator.simulation.pushed import Pushed
 from orchestrator.simulation.sensor import Sensor
 from orchestrator.sources import spec_of
 from orchestrator.sources.replay import RECORDED_TIMESTAMP, Replay
@@ -57,6 +58,8 @@ class Played(Enum):
     """It goes on with what is due from then on."""
     REWINDING = "rewinding"
     """It begins again."""
+    PUSHED = "pushed"
+    """A client pushes it, and its journal continues it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +88,7 @@ class Recording:
     @property
     def resumes(self) -> bool:
         """Whether a site that is started again continues the stream."""
-        return self.driver is Played.REPLAY and self.shed is None
+        return self.driver in (Played.REPLAY, Played.PUSHED) and self.shed is None
 
     @property
     def gapless(self) -> bool:
@@ -99,6 +102,19 @@ class Recording:
                 path=path, begin_ms=BEGIN_MS, end_ms=end_ms, interval_ms=self.interval_ms
             )
             return spec_of("replay", replay)
+        if self.driver is Played.PUSHED:
+            journals = str(Path(path).parent / "journals")
+            pushed = Pushed(
+                path=path,
+                begin_ms=BEGIN_MS,
+                end_ms=end_ms,
+                interval_ms=self.interval_ms,
+                journals=journals,
+                # What waits when a site is killed must be neither lost nor there twice.
+                slack_ms=3 * self.interval_ms,
+                ends=True,
+            )
+            return spec_of("pushed", pushed)
         sensor = Sensor(
             path=path,
             begin_ms=BEGIN_MS,
@@ -262,7 +278,7 @@ def random_setting(seed: int) -> Setting:
         ),
         specs=tuple(_spec(place, NodeKind.EXECUTOR) for place in nodes)
         + tuple(_spec(place, NodeKind.SITE) for place in sites),
-        recordings=_played(more, recordings),
+        recordings=_pushed(seed, _played(more, recordings)),
         queries=queries,
         programs=programs,
         query_of=query_of | dict.fromkeys(visiting, visitor.name),
@@ -310,6 +326,16 @@ def _played(rng: np.random.Generator, recordings: dict[str, Recording]) -> dict[
     elif chance < 0.3:
         one = replace(one, driver=Played.SENSOR if rng.random() < 0.5 else Played.REWINDING)
     return {**recordings, name: one}
+
+
+def _pushed(seed: int, recordings: dict[str, Recording]) -> dict[str, Recording]:
+    """The recordings; in every eleventh setting clients push them, as far as they would resume."""
+    if seed % 11 != 5:
+        return recordings
+    return {
+        name: replace(one, driver=Played.PUSHED) if one.resumes else one
+        for name, one in recordings.items()
+    }
 
 
 VISITORS_WINDOW_MS = 1_000

@@ -41,3 +41,10 @@ def test_a_seed_replays_exactly() -> None:
     everything = Selection(shapes=(Shape.SEVERAL,))
     one, other = (judge(4100, everything, shrunk=False) for _ in range(2))
     assert one == other
+
+
+@pytest.mark.slow
+def test_clients_push_while_the_site_of_their_streams_is_killed() -> None:
+    """A journal that forgets who has sent what breaks this schedule: tuples enter twice."""
+    failure = judge(5000011, Selection(kinds=("site",))).failure
+    assert failure is None, failure.transcript
