@@ -18,6 +18,9 @@ SCHEMA = ", ".join(
     f"{name} {'double' if kind == 'float' else 'long'}" for name, kind in COLUMNS.items()
 )
 
+LOOK_S = 0.5
+"""How often a query that does not end by itself is asked how far it has come."""
+
 
 def write(session: SparkSession, folder: Path, address: str) -> None:
     """The files into a site, as one streaming query."""
@@ -43,12 +46,13 @@ def socket(session: SparkSession, folder: Path, port: str) -> None:
     """Spark's source of lines, parsed, a filter, and a sink that does nothing."""
     lines = session.readStream.format("socket").options(host="127.0.0.1", port=port).load()
     rows = lines.selectExpr(f"from_csv(value, '{SCHEMA}') AS row").where("row.value > 20")
-    expected = sum(file.read_bytes().count(b"\n") for file in (folder / "files").iterdir())
+    expected = sum(file.read_bytes().count(b"\n") for file in (folder / "lines").iterdir())
     query = _noop(rows, folder, "socket").start()
     while sum(progress.numInputRows for progress in query.recentProgress) < expected:
         if (error := query.exception()) is not None:
             raise error
-        time.sleep(0.01)
+        # Asking takes time of the one processor: all progress so far is read each time.
+        time.sleep(LOOK_S)
     query.stop()
 
 
