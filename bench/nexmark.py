@@ -7,7 +7,7 @@ fragments one after the other, and the best of some repetitions counts. Rates co
 the auction house, also those of streams that a query does not read, as is usual with NEXMark.
 
 q6, q10 and q13 are left out: q6 is one that Flink's SQL lacks too, q10 writes files, and q13 reads
-a table of its own. q19 cannot be written yet: it needs the greatest rows of a group.
+a table of its own.
 """
 
 from __future__ import annotations

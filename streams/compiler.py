@@ -1,9 +1,13 @@
-"""Compile a syntax tree to a program: resolve names, check types, push conditions down.
+"""Compile a syntax tree to a program: resolve names, check types, push conditions and aggregates
+down.
 
 The conditions of WHERE are split at AND. A condition on a single source is applied to the rows that
 enter and leave that source's window, before any join. The other conditions are applied to joined
 rows, cheapest first (numbers before trigonometry before strings). Any order is correct, because a
 row is selected only if every condition is true, and no condition can fail.
+
+Aggregates are folded in what lies below them (`streams.pushdown`). Selects that aggregate the same
+rows by the same keys share their groups and the aggregates that they have in common.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from streams.expressions import (
 from streams.language import QueryError
 from streams.language.ast import Select, Statement, Window
 from streams.program import Program, SelectPlan, SourcePlan, WindowPlan
+from streams.pushdown import computed_once
 from streams.resolver import Resolved, Resolver, Scope
 from topology.suggestions import hint
 
@@ -109,7 +114,7 @@ class _Compiler:
             input_columns={stream: dict(self._catalogue[stream]) for stream in self._inputs},
             reads=reads,
             windows=tuple(self._windows),
-            selects=selects,
+            selects=computed_once(selects),
             to_stream=self._statement.body.to_stream,
         )
 
@@ -188,7 +193,7 @@ class _Compiler:
         resolved: Resolved,
     ) -> SelectPlan:
         """Renumber fields to the columns that the program reads; push conditions down."""
-        where, group = resolved.where, resolved.group
+        where, group, top = resolved.where, resolved.group, resolved.top
         outputs = tuple(output for _, output in resolved.outputs)
         starts = [0, *accumulate(len(reads[stream]) for stream in scope.streams)]
 
@@ -218,6 +223,7 @@ class _Compiler:
         )
         if group is None:
             outputs = tuple(relocated(output, side_by_side) for output in outputs)
+            top = None if top is None else top.relocated(side_by_side)
         else:
             group = group.relocated(side_by_side)
         return SelectPlan(
@@ -226,6 +232,7 @@ class _Compiler:
             group=group,
             outputs=outputs,
             having=resolved.having,
+            top=top,
         )
 
 

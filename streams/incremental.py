@@ -31,7 +31,7 @@ from streams.operators.window import (
     Window,
 )
 from streams.program import Program, WindowPlan
-from streams.select_pipeline import SelectPipeline
+from streams.select_pipeline import ChildPipeline, SelectPipeline
 from streams.state import Stateful
 from streams.vector import Delta, Emitted, Frame, emitted_batch, empty_frame, from_arrow
 from topology.arrays import IntArray, rising
@@ -55,6 +55,10 @@ class Incremental:
         self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
         self._inputs = {stream: _Input(program, stream) for stream in program.inputs}
         self._windows = [_window(plan, program.read_kinds(plan.stream)) for plan in program.windows]
+        plans = list(dict.fromkeys(select.child for select in program.selects))
+        self._children = [ChildPipeline(program, plan) for plan in plans]
+        """What the selects are over; those that are over the same compute it once."""
+        self._child_of = [plans.index(select.child) for select in program.selects]
         self._selects = [SelectPipeline(program, plan) for plan in program.selects]
         self._to_stream: ChangesToStream | RelationToStream
         if program.to_stream is ToStream.RSTREAM:
@@ -120,7 +124,7 @@ class Incremental:
         """
         if not self._program.joins:
             return PASS_ROWS
-        joined = sum(select.joined_rows for select in self._selects)
+        joined = sum(child.joined_rows for child in self._children)
         return min(max(joined, JOIN_PASS_ROWS), PASS_ROWS)
 
     def _pass(self, arrived: Mapping[str, Arrived], until_ms: int) -> Emitted | None:
@@ -138,7 +142,11 @@ class Incremental:
         if not times_ms:
             return None
         first_ms = min(int(times.min()) for times in times_ms)
-        parts = (select.step(deltas, first_ms) for select in self._selects)
+        changes = [child.step(deltas, first_ms) for child in self._children]
+        parts = (
+            select.step(changes[child])
+            for select, child in zip(self._selects, self._child_of, strict=True)
+        )
         change = union([part for part in parts if part is not None])
         if isinstance(self._to_stream, RelationToStream):
             return self._to_stream.step(change, rising(np.concatenate(times_ms)))
@@ -148,6 +156,11 @@ class Incremental:
         """The operators that have state, by name."""
         for index, window in enumerate(self._windows):
             yield f"window-{index}", window
+        for index, child in enumerate(self._children):
+            # A child is named after the first select that is over it.
+            first = self._child_of.index(index)
+            for name, operator in child.stateful():
+                yield f"select-{first}-{name}", operator
         for index, select in enumerate(self._selects):
             for name, operator in select.stateful():
                 yield f"select-{index}-{name}", operator

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import gcd
 
@@ -62,6 +62,11 @@ class WindowPlan:
     session_ms: int | None = None
 
     @property
+    def unlimited(self) -> bool:
+        """Whether no row ever leaves it."""
+        return (self.rows, self.range_ms, self.session_ms) == (None, None, None)
+
+    @property
     def tumbling(self) -> tuple[int, int] | None:
         """Length and offset, ms, if each tuple is in it at one boundary only; else None."""
         if self.rows is not None or self.partition_by or self.range_ms is None:
@@ -94,7 +99,7 @@ class AggregatePlan:
     Attributes
     ----------
     function
-        count, sum, avg, min or max.
+        count, sum, avg, stddev, min, max, first or last.
     argument
         The aggregated expression; None: `*`.
     kind
@@ -111,14 +116,24 @@ class AggregatePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """GROUP BY and the aggregates. Without keys there is one group, which always exists."""
+    """GROUP BY and the aggregates. Without keys there is one group, which always exists.
+
+    Attributes
+    ----------
+    keys, aggregates
+        Equal aggregates are one.
+    written
+        How many aggregates were written in the text.
+    """
 
     keys: tuple[Typed, ...]
     aggregates: tuple[AggregatePlan, ...]
+    written: int = field(default=0, compare=False)
 
     def relocated(self, move: Callable[[Field], Field]) -> GroupPlan:
         """The same plan over rows with other column positions."""
         return GroupPlan(
+            written=self.written,
             keys=tuple(relocated(key, move) for key in self.keys),
             aggregates=tuple(
                 replace(
@@ -126,6 +141,46 @@ class GroupPlan:
                 )
                 for one in self.aggregates
             ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedBy:
+    """What rows are ranked by: the greatest value comes first, or the least; NULL comes last."""
+
+    expression: Typed
+    ascending: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopPlan:
+    """TOP n BY.
+
+    Attributes
+    ----------
+    rows
+        How many rows of each partition.
+    by
+        What ranks them. Rows that are equal in all of it are ranked by their SELECT list.
+    partition_by
+        What tells partitions apart; empty: all rows are one.
+    """
+
+    rows: int
+    by: tuple[RankedBy, ...]
+    partition_by: tuple[Typed, ...]
+
+    def expressions(self) -> Iterator[Typed]:
+        """All that it reads."""
+        yield from self.partition_by
+        yield from (one.expression for one in self.by)
+
+    def relocated(self, move: Callable[[Field], Field]) -> TopPlan:
+        """The same plan over rows with other column positions."""
+        return TopPlan(
+            rows=self.rows,
+            by=tuple(replace(one, expression=relocated(one.expression, move)) for one in self.by),
+            partition_by=tuple(relocated(one, move) for one in self.partition_by),
         )
 
 
@@ -145,6 +200,8 @@ class SelectPlan:
         Condition over the group's keys and aggregates; None: all groups.
     outputs
         The SELECT list: over the same columns, or over the group's keys and aggregates.
+    top
+        Over what `outputs` are over; None: all rows.
     """
 
     sources: tuple[SourcePlan, ...]
@@ -152,6 +209,21 @@ class SelectPlan:
     group: GroupPlan | None
     outputs: tuple[Typed, ...]
     having: Typed | None = None
+    top: TopPlan | None = None
+
+    @property
+    def child(self) -> ChildPlan:
+        """What the SELECT list is over. Selects with equal children compute it once."""
+        return ChildPlan(sources=self.sources, conjuncts=self.conjuncts, group=self.group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildPlan:
+    """The sources, joined and grouped; attributes as in `SelectPlan`."""
+
+    sources: tuple[SourcePlan, ...]
+    conjuncts: tuple[Typed, ...]
+    group: GroupPlan | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +246,9 @@ class Program:
         Input → the columns that the program uses, in the stream's order.
     windows, selects, to_stream
         The parts of the computation.
+    naive
+        Aggregates keep the values of all rows, and read them when they are emitted. The compiler
+        never chooses that: it is what pushing aggregates down is compared with.
     """
 
     name: str
@@ -185,6 +260,11 @@ class Program:
     windows: tuple[WindowPlan, ...]
     selects: tuple[SelectPlan, ...]
     to_stream: ToStream
+    naive: bool = False
+
+    def stays(self, child: ChildPlan) -> bool:
+        """Whether no row ever leaves the rows that are grouped or selected."""
+        return all(self.windows[source.window].unlimited for source in child.sources)
 
     def read_kinds(self, stream: str) -> tuple[str, ...]:
         """Types of the columns that the program uses of an input."""
@@ -201,6 +281,8 @@ class Program:
     @property
     def evaluation(self) -> Evaluation:
         """The way to evaluate it."""
+        if self.naive or any(select.top is not None for select in self.selects):
+            return Evaluation.STEPWISE
         if self.stateless:
             return Evaluation.STATELESS
         if self._has_panes:
@@ -254,8 +336,7 @@ class Program:
     def _has_lookup(self) -> bool:
         """Whether the first source holds all tuples so far, and the second those of now."""
         first, second = (self.windows[one.window] for one in self.selects[0].sources)
-        limits = (first.rows, first.range_ms, first.session_ms)
-        return limits == (None, None, None) and second.tumbling == (1, 0)
+        return first.unlimited and second.tumbling == (1, 0)
 
     @property
     def other_conjuncts(self) -> tuple[Typed, ...]:
@@ -330,6 +411,8 @@ def _adds_up(plan: AggregatePlan) -> bool:
         return False
     if plan.function in ("min", "max"):
         return plan.kind in ("int", "float")
+    if plan.function in ("first", "last", "stddev"):
+        return False
     # Of a text only whether it is NULL counts: it need not be computed if it is a column.
     return (
         plan.argument is None or plan.argument.kind != "string" or isinstance(plan.argument, Field)

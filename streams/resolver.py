@@ -9,11 +9,14 @@ from streams.chunk import TIMESTAMP
 from streams.expressions import Apply, Constant, Field, Typed, fields
 from streams.functions import functions, written
 from streams.language import QueryError
-from streams.language.ast import Call, Column, Expression, Item, Literal, Select, Window
-from streams.program import AggregatePlan, GroupPlan
+from streams.language.ast import Call, Column, Expression, Item, Literal, Select, Top, Window
+from streams.program import AggregatePlan, GroupPlan, RankedBy, TopPlan
 from topology.suggestions import hint
 
-aggregate_names = ("count", "sum", "avg", "min", "max")
+aggregate_names = ("count", "sum", "avg", "stddev", "min", "max", "first", "last")
+UNREPEATED = ("min", "max", "first", "last")
+"""Aggregates of which equal values may count as one: DISTINCT makes no difference."""
+
 _literal_kinds = {bool: "bool", int: "int", float: "float", str: "string"}
 
 
@@ -64,6 +67,7 @@ class Resolved:
     where: Typed | None
     group: GroupPlan | None
     having: Typed | None = None
+    top: TopPlan | None = None
 
     def used(self) -> Iterator[Field]:
         """The columns of the scope that the SELECT needs."""
@@ -72,6 +76,8 @@ class Resolved:
         if self.group is None:
             for _, output in self.outputs:
                 yield from fields(output)
+            for one in self.top.expressions() if self.top is not None else ():
+                yield from fields(one)
             return
         for key in self.group.keys:
             yield from fields(key)
@@ -89,6 +95,7 @@ class Resolver:
         self._select = select
         self._keys: list[Typed] = []
         self._aggregates: list[AggregatePlan] = []
+        self._written = 0
 
     def resolve(self) -> Resolved:
         """Type the clauses in the order in which they are evaluated.
@@ -103,20 +110,29 @@ class Resolver:
             where = self._typed(self._select.where)
             self._check_condition("WHERE", where, self._select.where)
         self._keys = [self._typed(column) for column in self._select.group_by]
+        top = self._select.top
+        shown = [*self._select.items, *(top.by if top is not None else ())]
         grouped = (
             bool(self._keys)
             or self._select.having is not None
-            or any(_has_aggregate(item.expression) for item in self._select.items)
+            or any(_has_aggregate(one.expression) for one in shown)
         )
         outputs = self._outputs(grouped)
         having = None
         if self._select.having is not None:
             having = self._over_groups(self._select.having)
             self._check_condition("HAVING", having, self._select.having)
-        group = GroupPlan(keys=tuple(self._keys), aggregates=tuple(self._aggregates))
+        best = None if top is None else self._top(top, grouped)
+        group = GroupPlan(
+            keys=tuple(self._keys), aggregates=tuple(self._aggregates), written=self._written
+        )
         if not self._select.distinct:
             return Resolved(
-                outputs=outputs, where=where, group=group if grouped else None, having=having
+                outputs=outputs,
+                where=where,
+                group=group if grouped else None,
+                having=having,
+                top=best,
             )
         if not grouped:
             return self._distinct(outputs, where)
@@ -125,6 +141,21 @@ class Resolver:
             message = "SELECT DISTINCT of groups needs all GROUP BY columns in its list"
             raise self._error(self._select, message)
         return Resolved(outputs=outputs, where=where, group=group, having=having)
+
+    def _top(self, top: Top, grouped: bool) -> TopPlan:
+        """TOP n BY, over the rows that the SELECT list is over."""
+        if self._select.distinct:
+            message = "TOP of different rows: make SELECT DISTINCT a statement, and read its stream"
+            raise QueryError(self._text, top.start, message)
+        resolve = self._over_groups if grouped else self._typed
+        return TopPlan(
+            rows=top.rows,
+            by=tuple(
+                RankedBy(expression=resolve(one.expression), ascending=one.ascending)
+                for one in top.by
+            ),
+            partition_by=tuple(resolve(column) for column in top.partition_by),
+        )
 
     def _distinct(self, outputs: tuple[tuple[str, Typed], ...], where: Typed | None) -> Resolved:
         """SELECT DISTINCT: the rows are the keys of groups."""
@@ -260,11 +291,11 @@ class Resolver:
         else:
             argument = self._typed(call.arguments[0])
         kind = self._aggregate_kind(call, argument)
-        # The least of some values is that of the different ones.
-        distinct = call.distinct and call.function not in ("min", "max")
+        distinct = call.distinct and call.function not in UNREPEATED
         plan = AggregatePlan(
             function=call.function, argument=argument, kind=kind, distinct=distinct
         )
+        self._written += 1
         if plan not in self._aggregates:
             self._aggregates.append(plan)
         index = len(self._keys) + self._aggregates.index(plan)
@@ -273,11 +304,17 @@ class Resolver:
     def _aggregate_kind(self, call: Call, argument: Typed | None) -> str:
         if argument is None or call.function == "count":
             return "int"
-        if call.function in ("sum", "avg") and argument.kind not in ("int", "float"):
+        if call.function in ("first", "last") and len(self._scope.aliases) > 1:
+            message = (
+                f"{call.function} needs the order of one stream: rows of a join have none; "
+                "register the join, and aggregate its stream"
+            )
+            raise self._error(call, message)
+        if call.function in ("sum", "avg", "stddev") and argument.kind not in ("int", "float"):
             raise self._error(call, f"{call.function} takes a number, not {argument.kind}")
         if call.function in ("min", "max") and argument.kind == "bool":
             raise self._error(call, f"{call.function} takes numbers or strings, not bool")
-        return "float" if call.function == "avg" else argument.kind
+        return "float" if call.function in ("avg", "stddev") else argument.kind
 
 
 def _has_aggregate(expression: Expression) -> bool:

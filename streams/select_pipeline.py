@@ -9,7 +9,8 @@ from streams.operators.filter import Filter
 from streams.operators.join import Join
 from streams.operators.project import Project
 from streams.operators.relation import Relation
-from streams.program import Program, SelectPlan, SourcePlan
+from streams.operators.top import Top
+from streams.program import ChildPlan, Program, SelectPlan, SourcePlan
 from streams.state import Stateful
 from streams.vector import Delta
 
@@ -38,10 +39,10 @@ class SourcePipeline:
         return delta
 
 
-class SelectPipeline:
-    """Computes the change of the selected relation from the changes of the windows."""
+class ChildPipeline:
+    """Computes what one or several SELECT lists are over: the sources, joined and grouped."""
 
-    def __init__(self, program: Program, plan: SelectPlan) -> None:
+    def __init__(self, program: Program, plan: ChildPlan) -> None:
         joined = len(plan.sources) > 1
         distinct = list(dict.fromkeys(plan.sources))
         self._sources = [SourcePipeline(program, one, joined=joined) for one in distinct]
@@ -50,9 +51,10 @@ class SelectPipeline:
         if joined:
             widths = [self._sources[index].width for index in self._order]
             self._join = Join(widths, plan.conjuncts)
-        self._aggregate = None if plan.group is None else Aggregate(plan.group)
-        self._having = None if plan.having is None else Filter(plan.having)
-        self._project = Project(plan.outputs)
+        self._aggregate: Aggregate | None = None
+        if plan.group is not None:
+            stays = program.stays(plan)
+            self._aggregate = Aggregate(plan.group, stays=stays, naive=program.naive)
 
     def step(self, windows: Sequence[Delta | None], first_ms: int) -> Delta | None:
         """Compute the change since the last pass, from the changes of all windows.
@@ -75,9 +77,7 @@ class SelectPipeline:
             )
         if self._aggregate is not None:
             change = self._aggregate.step(change, first_ms)
-        if self._having is not None and change is not None:
-            change = self._having.step(change)
-        return None if change is None else self._project.step(change)
+        return change
 
     @property
     def joined_rows(self) -> int:
@@ -91,3 +91,28 @@ class SelectPipeline:
                 yield f"relation-{index}", source.relation
         if self._aggregate is not None:
             yield "aggregate", self._aggregate
+
+
+class SelectPipeline:
+    """Computes the change of the selected relation from that of what the SELECT list is over."""
+
+    def __init__(self, program: Program, plan: SelectPlan) -> None:
+        self._having = None if plan.having is None else Filter(plan.having)
+        self._top: Top | None = None
+        if plan.top is not None:
+            stays = plan.group is None and program.stays(plan.child)
+            self._top = Top(plan.top, plan.outputs, stays=stays)
+        self._project = Project(plan.outputs)
+
+    def step(self, change: Delta | None) -> Delta | None:
+        """The change since the last pass; None for none."""
+        if self._having is not None and change is not None:
+            change = self._having.step(change)
+        if change is None:
+            return None
+        return self._project.step(change) if self._top is None else self._top.step(change)
+
+    def stateful(self) -> Iterator[tuple[str, Stateful]]:
+        """The operators that have state, by name."""
+        if self._top is not None:
+            yield "top", self._top

@@ -9,6 +9,8 @@ from orchestrator.manifest import Manifests, cluster_record
 from orchestrator.manifest.load import check_primaries, check_sites
 from streams.compiler import compile_statement
 from streams.language import parse
+from streams.program import Program
+from streams.pushdown import pushdowns
 
 
 class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +22,9 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
         Query → fragment → streams it reads.
     evaluations
         Query → fragment → how it is evaluated (`streams.program.Evaluation`).
+    pushdowns
+        Query → fragment → what its aggregates are folded in, and the values that they keep
+        (`streams.pushdown`); fragments without aggregates are left out.
     unchecked
         Sites and nodes that could not be checked: no Cluster manifest was among the files.
     """
@@ -28,6 +33,7 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
     streams: tuple[str, ...]
     queries: dict[str, dict[str, tuple[str, ...]]]
     evaluations: dict[str, dict[str, str]]
+    pushdowns: dict[str, dict[str, tuple[str, ...]]]
     unchecked: tuple[str, ...]
 
 
@@ -54,6 +60,12 @@ def validate(manifests: Manifests) -> ValidateDocument:
         }
         unchecked = [f"site {name}" for name in sorted(sites)]
         unchecked += [f"node {name}" for name in sorted(nodes)]
+    programs = {
+        each.record.name: {
+            fragment.name: _program(fragment) for fragment in flow.of(each.record.name)
+        }
+        for each in manifests.queries
+    }
     return ValidateDocument(
         cluster=manifests.cluster.name if manifests.cluster else None,
         streams=tuple(each.record.name for each in manifests.streams),
@@ -64,10 +76,16 @@ def validate(manifests: Manifests) -> ValidateDocument:
             for each in manifests.queries
         },
         evaluations={
-            each.record.name: {
-                fragment.name: _evaluation(fragment) for fragment in flow.of(each.record.name)
+            query: {name: program.evaluation.value for name, program in compiled.items()}
+            for query, compiled in programs.items()
+        },
+        pushdowns={
+            query: {
+                name: tuple(map(str, folded))
+                for name, program in compiled.items()
+                if (folded := pushdowns(program))
             }
-            for each in manifests.queries
+            for query, compiled in programs.items()
         },
         unchecked=tuple(unchecked),
     )
@@ -97,6 +115,6 @@ def check(manifests: Manifests) -> Dataflow:
     return flow
 
 
-def _evaluation(fragment: Fragment) -> str:
+def _program(fragment: Fragment) -> Program:
     (statement,) = parse(fragment.statement)
-    return compile_statement(statement, fragment.inputs).evaluation.value
+    return compile_statement(statement, fragment.inputs)

@@ -32,6 +32,9 @@ def _view(document: api.ValidateDocument) -> RenderableType:
             f"{name} ← {' + '.join(inputs)} ({ways[name]})" for name, inputs in fragments.items()
         )
         table.add_row(ok, "query", f"[bold]{query}[/]", f"[dim]{made}[/]")
+        for name, folded in document.pushdowns[query].items():
+            for line in folded:
+                table.add_row("", "", "", f"[dim]{name}: {line}[/]")
     if not document.unchecked:
         return table
     return Group(

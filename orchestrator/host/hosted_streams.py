@@ -20,6 +20,7 @@ from ha.messages import Data, Subscribe
 from ha.output_log import OutputLog, Throttle
 from ha.subscription import Receipt, StreamCursor, past
 from orchestrator.host.events import Deliver, Durable, SourceEmitted, SourceReread
+from orchestrator.host.recent_latencies import RecentLatencies
 from orchestrator.records import (
     InputStatus,
     SinkAssignment,
@@ -232,8 +233,7 @@ SINK_PREFIX = "sink:"
 """A sink reads under this prefix and the stream's name; a replica, under its fragment's name."""
 
 LATENCY_WINDOW = 20_000
-"""Completed timestamps over which percentiles are computed: a minute or two of a fast stream. The
-host does nothing else while it sorts them."""
+"""Completed timestamps over which percentiles are computed: a minute or two of a fast stream."""
 
 FRESH_SHARE = 1 / 20
 """Percentiles are computed anew once this share of the latencies is. A site may have a hundred
@@ -256,7 +256,7 @@ class HostedSink:
         self.cursor = StreamCursor()
         self.is_open = False
         self.address: str | None = None
-        self._latencies_us: deque[int] = deque(maxlen=LATENCY_WINDOW)
+        self._latencies = RecentLatencies(LATENCY_WINDOW)
         self._percentiles_ms: tuple[float, ...] = ()
         self._ranked = 0
         """How many timestamps were completed when percentiles were computed."""
@@ -358,7 +358,7 @@ class HostedSink:
     def _measure(self, chunk: Chunk, now_us: int) -> None:
         """Count what has arrived, and how late."""
         latencies_us = now_us - chunk.ingestion_times_us
-        self._latencies_us.extend(latencies_us.tolist())
+        self._latencies.add(latencies_us)
         self._rows += chunk.rows.num_rows
         self._completed_timestamps += len(chunk.watermarks_ms)
         self._misses += int(np.count_nonzero(latencies_us > self.assignment.deadline_ms * 1000))
@@ -369,10 +369,9 @@ class HostedSink:
         """Figures of the sink for the host's record."""
         position = self.cursor.position
         fresh = self._completed_timestamps - self._ranked
-        if fresh and fresh >= FRESH_SHARE * len(self._latencies_us):
+        if fresh and fresh >= FRESH_SHARE * self._latencies.count:
             self._ranked = self._completed_timestamps
-            ranks = np.percentile(list(self._latencies_us), [50, 99])
-            self._percentiles_ms = tuple(float(us) / 1000 for us in ranks)
+            self._percentiles_ms = self._latencies.percentiles_ms(50, 99)
         p50, p99 = self._percentiles_ms or (None, None)
         return SinkStatus(
             next_seq=position.next_seq if position else 0,

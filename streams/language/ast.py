@@ -107,8 +107,36 @@ class Item(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked(Node):
+    """What TOP ranks rows by: the greatest value comes first."""
+
+    expression: Expression
+    ascending: bool
+    """The least value comes first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Top(Node):
+    """TOP n BY … PARTITION BY …
+
+    Attributes
+    ----------
+    rows
+        How many of the first rows.
+    by
+        What ranks them; of rows that are equal in one, the next one decides.
+    partition_by
+        Columns; `rows` counts for each of their values on its own.
+    """
+
+    rows: int
+    by: tuple[Ranked, ...]
+    partition_by: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Select(Node):
-    """SELECT … FROM … WHERE … GROUP BY … HAVING …"""
+    """SELECT … FROM … WHERE … GROUP BY … HAVING … TOP …"""
 
     items: tuple[Item, ...]
     """Empty: `*`."""
@@ -118,6 +146,7 @@ class Select(Node):
     having: Expression | None = None
     distinct: bool = False
     """SELECT DISTINCT: equal rows count once."""
+    top: Top | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,12 @@ from streams.language.ast import (
     Expression,
     Item,
     Literal,
+    Ranked,
     Select,
     Source,
     Statement,
     StreamExpression,
+    Top,
     ToStream,
     Window,
 )
@@ -178,6 +180,18 @@ class _Builder(Transformer[Token, Any]):
 
     def having(self, meta: Meta, items: list[Any]) -> dict[str, Any]:
         return {"having": _expressions(items)[0]}
+
+    def ranked(self, meta: Meta, items: list[Any]) -> Ranked:
+        return Ranked(**_at(meta), expression=_expressions(items)[0], ascending=_has(items, "ASC"))
+
+    def top(self, meta: Meta, items: list[Any]) -> dict[str, Any]:
+        made = Top(
+            **_at(meta),
+            rows=self._positive(items[1], "TOP"),
+            by=_only(items, Ranked),
+            partition_by=_only(items, Column),
+        )
+        return {"top": made}
 
     def select(self, meta: Meta, items: list[Any]) -> Select:
         clauses: dict[str, Any] = {"where": None, "group_by": ()}

@@ -49,11 +49,11 @@ NAMED = "name the expression with AS in a statement of its own, and read its str
 JOIN = "list the streams in FROM and the condition in WHERE: FROM a [NOW], b [NOW] WHERE a.x = b.x"
 OUTER_JOIN = f"for an inner join, {JOIN}"
 HOPS = "write [RANGE r SLIDE s]"
-NEWEST = "a window [ROWS n] keeps the newest n tuples"
+NEWEST = "a window [ROWS n] keeps the newest n tuples, TOP n BY x the rows with the greatest x"
 
 absent = {
     "ORDER": ("ORDER BY", "tuples leave in the order of their timestamps"),
-    **{word: (word, NEWEST) for word in ("LIMIT", "FETCH", "TOP")},
+    **{word: (word, NEWEST) for word in ("LIMIT", "FETCH")},
     **dict.fromkeys(("JOIN", "INNER", "CROSS", "NATURAL"), ("JOIN", JOIN)),
     **dict.fromkeys(
         ("LEFT", "RIGHT", "FULL", "OUTER"), ("outer joins", f"for an inner join, {JOIN}")
@@ -109,9 +109,10 @@ def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
         return f"{found}; write a single ="
     if word + following == "/*":
         return f"{found}; a comment begins with --, and ends with its line"
-    # Some words pass for names of columns until the word after them.
-    misread = last if last == "TOP" else ""
-    for given in (upper, misread, following if upper == "NOT" else ""):
+    # The word passes for the name of a column until the word after it.
+    if last == "TOP" and word.isdecimal():
+        return f"{found}; TOP stands at the end of a SELECT: SELECT … FROM s [NOW] TOP {word} BY x"
+    for given in (upper, following if upper == "NOT" else ""):
         if given in absent:
             missing, instead = absent[given]
             return f"Vivace has no {missing} yet" + (f"; {instead}" if instead else "")

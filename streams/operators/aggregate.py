@@ -7,15 +7,16 @@ it has rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from streams.expressions import evaluator, project
-from streams.operators.accumulators import Accumulator, accumulator
-from streams.program import GroupPlan
+from streams.operators.accumulators import Accumulator, Kept, accumulator
+from streams.program import AggregatePlan, GroupPlan
 from streams.state import Pieces, SnapshotError, State, row_slices
 from streams.vector import Delta, from_tuples
 
@@ -69,11 +70,30 @@ class _Rows:
         return Delta(from_tuples(self._rows, kinds), np.array(self._inserted), times_ms)
 
 
+def _identified(ids: Iterable[int], values: Iterable[Any]) -> Iterator[tuple[int, Any] | None]:
+    """Values with their identities; NULL stays NULL."""
+    for identity, value in zip(ids, values, strict=True):
+        yield None if value is None else (identity, value)
+
+
 class Aggregate:
     """Maintains a relation with one row for each group: its key, then its aggregates."""
 
-    def __init__(self, plan: GroupPlan) -> None:
+    def __init__(self, plan: GroupPlan, *, stays: bool, naive: bool = False) -> None:
+        """
+        Parameters
+        ----------
+        plan
+            The keys and the aggregates.
+        stays
+            No row ever leaves the aggregated relation.
+        naive
+            Values are kept, and aggregated when a group's row is made.
+        """
         self._plan = plan
+        self._new: Callable[[AggregatePlan], Accumulator] = (
+            Kept if naive else partial(accumulator, stays=stays)
+        )
         self._keys = tuple(evaluator(key) for key in plan.keys)
         self._arguments = tuple(
             evaluator(one.argument) for one in plan.aggregates if one.argument is not None
@@ -128,10 +148,14 @@ class Aggregate:
         rows = change.rows
         keys = project(self._keys, rows).tuples()
         columns = iter(project(self._arguments, rows).columns)
-        arguments = [
+        arguments: list[Iterable[Any]] = [
             repeat(True, rows.length) if one.argument is None else next(columns).to_list()
             for one in self._plan.aggregates
         ]
+        for place, one in enumerate(self._plan.aggregates):
+            if one.function in ("first", "last"):
+                assert change.ids is not None
+                arguments[place] = _identified(change.ids.tolist(), arguments[place])
         values = zip(*arguments, strict=True) if arguments else repeat((), rows.length)
         return zip(change.times_ms.tolist(), keys, change.inserted.tolist(), values, strict=True)
 
@@ -152,7 +176,7 @@ class Aggregate:
         emitted.add(removed, inserted, at_ms)
 
     def _new_group(self, key: Key) -> _Group:
-        return _Group(key, [accumulator(one) for one in self._plan.aggregates], self._version)
+        return _Group(key, [self._new(one) for one in self._plan.aggregates], self._version)
 
     def _row(self, group: _Group) -> Row | None:
         """The group's row; removes the group if GROUP BY has emptied it."""

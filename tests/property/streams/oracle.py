@@ -11,6 +11,8 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -23,6 +25,7 @@ from streams.language.ast import (
     Select,
     Source,
     Statement,
+    Top,
     ToStream,
     Window,
 )
@@ -36,7 +39,7 @@ Environment = dict[tuple[str, str], Any]
 
 TIMESTAMP = "_ts"
 
-aggregates = {"count", "sum", "avg", "min", "max"}
+aggregates = {"count", "sum", "avg", "stddev", "min", "max", "first", "last"}
 
 
 def evaluate(statement: Statement, inputs: Inputs, until_ms: int) -> dict[int, Counter[Any]]:
@@ -94,9 +97,13 @@ def window(spec: Window, tuples: Sequence[Tuple], timestamp_ms: int) -> list[Tup
         timestamp_ms = passed * spec.slide_ms + spec.offset_ms
     held = [one for one in tuples if one[0] <= timestamp_ms]
     if spec.session_ms is not None:
-        return [
-            one for end_ms, rows in sessions(spec, tuples) if end_ms == timestamp_ms for one in rows
+        ended = [
+            id(one)
+            for end_ms, rows in sessions(spec, tuples)
+            if end_ms == timestamp_ms
+            for one in rows
         ]
+        return [one for one in tuples if id(one) in ended]
     if spec.partition_by:
         assert spec.rows is not None
         newest: list[Tuple] = []
@@ -148,6 +155,8 @@ def selected(select: Select, streams: Inputs, timestamp_ms: int) -> Iterable[tup
         if select.where is None or value(select.where, joined) is True:
             rows.append(joined)
     found = list(results(select, rows))
+    if select.top is not None:
+        return first_rows(select.top, found, grouped_rows(select, rows))
     return dict.fromkeys(found) if select.distinct else found
 
 
@@ -159,14 +168,58 @@ def results(select: Select, rows: list[Environment]) -> Iterable[tuple[Any, ...]
     aggregated = select.having is not None or any(map(has_aggregate, expressions))
     if not select.group_by and not aggregated:
         return [tuple(value(one, row) for one in expressions) for row in rows]
+    return [tuple(grouped(one, group) for one in expressions) for group in groups_of(select, rows)]
+
+
+def groups_of(select: Select, rows: list[Environment]) -> list[list[Environment]]:
+    """The rows of each group that HAVING leaves."""
     groups: dict[Any, list[Environment]] = {} if select.group_by else {(): []}
     for row in rows:
         groups.setdefault(tuple(value(one, row) for one in select.group_by), []).append(row)
     return [
-        tuple(grouped(one, group) for one in expressions)
+        group
         for group in groups.values()
         if select.having is None or grouped(select.having, group) is True
     ]
+
+
+def grouped_rows(select: Select, rows: list[Environment]) -> list[list[Environment]]:
+    """The rows behind each row of the SELECT list."""
+    assert select.top is not None
+    expressions = [item.expression for item in (*select.items, *select.top.by)]
+    if select.group_by or select.having is not None or any(map(has_aggregate, expressions)):
+        return groups_of(select, rows)
+    return [[row] for row in rows]
+
+
+def first_rows(
+    top: Top, found: list[tuple[Any, ...]], behind: list[list[Environment]]
+) -> list[tuple[Any, ...]]:
+    """The rows of the SELECT list that TOP leaves."""
+    partitions: dict[Any, list[tuple[Any, tuple[Any, ...]]]] = {}
+    for row, group in zip(found, behind, strict=True):
+        ranked = [(grouped(one.expression, group), one.ascending) for one in top.by]
+        rank = [*(Ranking(*one) for one in ranked), *(Ranking(cell, True) for cell in row)]
+        key = tuple(grouped(one, group) for one in top.partition_by)
+        partitions.setdefault(key, []).append((rank, row))
+    return [
+        row
+        for rows in partitions.values()
+        for _, row in sorted(rows, key=lambda one: one[0])[: top.rows]
+    ]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A value that is less than another one if it comes first; NULL comes last."""
+
+    value: Any
+    ascending: bool
+
+    def __lt__(self, other: Ranking) -> bool:
+        if self.value is None or other.value is None:
+            return self.value is not None
+        return self.value < other.value if self.ascending else self.value > other.value
 
 
 def rows_of(source: Source, streams: Inputs, timestamp_ms: int) -> list[Environment]:
@@ -191,6 +244,8 @@ def grouped(expression: Expression, rows: list[Environment]) -> Any:
             return expression.value
         case Column():
             return value(expression, rows[0])
+        case Call() if not has_aggregate(expression) and len(rows) == 1:
+            return value(expression, rows[0])
         case Call() if expression.function not in aggregates:
             return apply(expression.function, [grouped(one, rows) for one in expression.arguments])
         case Call(star=True):
@@ -198,7 +253,7 @@ def grouped(expression: Expression, rows: list[Environment]) -> Any:
         case Call():
             values = [value(expression.arguments[0], row) for row in rows]
             values = [one for one in values if one is not None]
-            if expression.distinct:
+            if expression.distinct and expression.function not in ("first", "last"):
                 values = list(set(values))
             return aggregate(expression.function, values)
 
@@ -210,10 +265,27 @@ def aggregate(function: str, values: list[Any]) -> Any:
         return None
     if function in ("min", "max"):
         return min(values) if function == "min" else max(values)
+    if function in ("first", "last"):
+        return values[0] if function == "first" else values[-1]
+    if function == "stddev":
+        return deviation(values)
     total = sum(map(Fraction, values))
     if function == "avg":
         return float(total / len(values))
     return int(total) if all(isinstance(one, int) for one in values) else float(total)
+
+
+def deviation(values: list[Any]) -> float | None:
+    """Of a sample; the root has a hundred digits before it is rounded."""
+    if len(values) < 2:
+        return None
+    exact = [Fraction(one) for one in values]
+    mean = sum(exact, Fraction()) / len(exact)
+    squares = [(one - mean) * (one - mean) for one in exact]
+    variance = sum(squares, Fraction()) / (len(exact) - 1)
+    with localcontext() as context:
+        context.prec = 200
+        return float((Decimal(variance.numerator) / Decimal(variance.denominator)).sqrt())
 
 
 def value(expression: Expression, row: Environment) -> Any:

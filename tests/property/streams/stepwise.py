@@ -17,8 +17,9 @@ import numpy as np
 
 from streams.expressions import Typed, evaluator
 from streams.language.ast import ToStream, Window
-from streams.program import AggregatePlan, GroupPlan, Program, SelectPlan, WindowPlan
+from streams.program import AggregatePlan, GroupPlan, Program, SelectPlan, TopPlan, WindowPlan
 from streams.vector import Vector, fillers, storage
+from tests.property.streams.oracle import Ranking, deviation
 
 Values = tuple[Any, ...]
 Held = tuple[int, int, Values]
@@ -38,6 +39,7 @@ class Stepwise:
         self._sources: dict[tuple[int, int], list[Values]] = {}
         self._groups: list[dict[Values, list[Values]]] = [{} for _ in program.selects]
         self._shown: list[dict[Values, Values]] = [{} for _ in program.selects]
+        self._tops: list[dict[Values, list[tuple[Any, Values]]]] = [{} for _ in program.selects]
         self._relation: list[Values] = []
 
     def run(
@@ -139,10 +141,42 @@ class Stepwise:
         if plan.having is not None:
             having = plan.having
             changes = [one for one in changes if _value(having, one[1], kinds) is True]
+        if plan.top is not None:
+            return self._top(select, plan, plan.top, changes, kinds)
         return [
             (inserted, tuple(_value(one, row, kinds) for one in plan.outputs))
             for inserted, row in changes
         ]
+
+    def _top(
+        self,
+        select: int,
+        plan: SelectPlan,
+        top: TopPlan,
+        changes: list[Change],
+        kinds: Sequence[str],
+    ) -> list[Change]:
+        partitions = self._tops[select]
+        before: dict[Values, list[Values]] = {}
+        for inserted, row in changes:
+            key = tuple(_value(one, row, kinds) for one in top.partition_by)
+            shown = tuple(_value(one, row, kinds) for one in plan.outputs)
+            ranked = [(_value(by.expression, row, kinds), by.ascending) for by in top.by]
+            rank = [*(Ranking(*one) for one in ranked), *(Ranking(cell, True) for cell in shown)]
+            rows = partitions.setdefault(key, [])
+            before.setdefault(key, [row for _, row in rows[: top.rows]])
+            if inserted:
+                rows.append((rank, shown))
+            else:
+                rows.remove((rank, shown))
+            rows.sort(key=lambda one: one[0])
+        removed: list[Change] = []
+        added: list[Change] = []
+        for key, was in before.items():
+            now = [row for _, row in partitions[key][: top.rows]]
+            removed += [(False, row) for row in _without(was, now)]
+            added += [(True, row) for row in _without(now, was)]
+        return removed + added
 
     def _join(
         self, select: int, plan: SelectPlan, own: list[list[Change]], kinds: Sequence[str]
@@ -221,6 +255,18 @@ class Stepwise:
         return emitted
 
 
+def _without(rows: list[Values], others: list[Values]) -> list[Values]:
+    """Rows, each as often as it occurs more often than in the others."""
+    left = Counter(others)
+    found: list[Values] = []
+    for row in reversed(rows):
+        if left[row]:
+            left[row] -= 1
+        else:
+            found.append(row)
+    return found[::-1]
+
+
 def _ends(plan: WindowPlan, rows: list[Held]) -> list[int]:
     """When the session of each row ends."""
     assert plan.session_ms is not None
@@ -280,6 +326,10 @@ def _aggregated(plan: AggregatePlan, rows: Sequence[Values], kinds: Sequence[str
         return None
     if plan.function in ("min", "max"):
         return min(values) if plan.function == "min" else max(values)
+    if plan.function in ("first", "last"):
+        return values[0] if plan.function == "first" else values[-1]
+    if plan.function == "stddev":
+        return deviation(values)
     total = sum(map(Fraction, values)) / (len(values) if plan.function == "avg" else 1)
     if plan.kind == "int":
         return int(total) if -(2**63) <= total < 2**63 else None

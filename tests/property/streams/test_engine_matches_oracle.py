@@ -141,6 +141,34 @@ shapes |= {
         "FROM s [RANGE 5 MILLISECONDS] GROUP BY k)"
     ),
     "distinct groups": "RSTREAM(SELECT DISTINCT k, max(x) AS m FROM s [ROWS 4] GROUP BY k)",
+    "deviations": (
+        "ISTREAM(SELECT k, stddev(x) AS d, stddev(i) AS e, stddev(DISTINCT i) AS f "
+        "FROM s [RANGE 6 MILLISECONDS] GROUP BY k)"
+    ),
+    "ends": (
+        "ISTREAM(SELECT b, first(x) AS f, last(k) AS l, first(i) AS g, last(b) AS h "
+        "FROM s [PARTITION BY k ROWS 2 RANGE 5 MILLISECONDS] GROUP BY b)"
+    ),
+    "ends of all": (
+        "ISTREAM(SELECT k, first(i) AS f, last(x) AS l, min(x) AS m, max(i) AS n "
+        "FROM s [UNBOUNDED] GROUP BY k)"
+    ),
+    "ends of sessions and slides": (
+        "RSTREAM(SELECT first(i) AS f, last(DISTINCT i) AS l, stddev(i) AS d "
+        "FROM s [SESSION 2 MILLISECONDS PARTITION BY k] UNION ALL SELECT first(i) AS f, "
+        "last(i) AS l, avg(i) AS d FROM t [RANGE 4 MILLISECONDS SLIDE 2 MILLISECONDS])"
+    ),
+    "top": "ISTREAM(SELECT * FROM s [RANGE 4 MILLISECONDS] TOP 2 BY x, k ASC PARTITION BY b)",
+    "top of all": "ISTREAM(SELECT k, i FROM s [UNBOUNDED] TOP 2 BY i ASC, x PARTITION BY k)",
+    "top of the last": "RSTREAM(SELECT k, i + 1 AS j FROM s [ROWS 4] WHERE b TOP 1 BY k)",
+    "top of groups": (
+        "ISTREAM(SELECT k, b, count(*) AS n FROM s [RANGE 5 MILLISECONDS] GROUP BY k, b "
+        "HAVING max(x) > 0 TOP 1 BY count(*), sum(i) PARTITION BY b)"
+    ),
+    "top of a join": (
+        "DSTREAM(SELECT s.i AS i, t.x AS x FROM s [ROWS 3], t [RANGE 3 MILLISECONDS] "
+        "WHERE s.k = t.k TOP 2 BY t.x - s.x ASC)"
+    ),
     "timestamps": (
         "RSTREAM(SELECT k, max(_ts) - min(_ts) AS d, count(*) AS n "
         "FROM s [RANGE 6 MILLISECONDS] WHERE _ts % 2 = 0 GROUP BY k)"

@@ -160,6 +160,7 @@ def test_valid_manifests(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
         "streams": ["positions"],
         "queries": {"high": {"high_ones": ["positions"]}},
         "evaluations": {"high": {"high_ones": "stateless"}},
+        "pushdowns": {"high": {}},
         "unchecked": [],
     }
     assert run(["validate", "-f", folder]) == 0

@@ -138,7 +138,7 @@ def test_errors_say_what_and_where(text: str, line: int, column: int, message: s
     [
         ("SELECT a FROM s [NOW] ORDER BY a", "no ORDER BY yet; tuples leave in the order"),
         ("SELECT a FROM s [NOW] limit 5", "no LIMIT yet; a window [ROWS n]"),
-        ("SELECT TOP 5 a FROM s [NOW]", "no TOP yet; a window [ROWS n]"),
+        ("SELECT TOP 5 a FROM s [NOW]", "TOP stands at the end of a SELECT"),
         ("SELECT a FROM s [NOW] JOIN t [NOW] ON x", "no JOIN yet; list the streams in FROM"),
         ("SELECT a FROM s LEFT JOIN t", "no outer joins yet; for an inner join, list"),
         ("SELECT a FROM s [NOW] FULL OUTER JOIN t", "no outer joins yet"),
@@ -174,7 +174,7 @@ def test_what_the_language_lacks_is_said_with_what_to_use(body: str, message: st
     [
         (
             "REGISTER QUERY q RSTREAM(SELECT a FROM s [NOW]",
-            "a closing parenthesis, a comma, AS, GROUP BY, HAVING, UNION ALL or WHERE",
+            "a closing parenthesis, a comma, AS, GROUP BY, HAVING, TOP, UNION ALL or WHERE",
         ),
         ("REGISTER QUERY q RSTREAM(SELECT (a FROM s [NOW]);", "a closing parenthesis"),
         (

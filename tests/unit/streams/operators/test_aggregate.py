@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from streams.engine import FragmentEngine
+from streams.language import QueryError
 from tests.unit.streams.running import chunk, program, run, sensor
 
 
@@ -105,3 +108,39 @@ def test_an_expression_over_aggregates_and_keys() -> None:
         "RSTREAM(SELECT i * 10 + count(*) AS y, greatest(k, 'b') AS g FROM s [NOW] GROUP BY i, k)"
     )
     assert run(query, given) == [(1, 11, "b"), (1, 31, "b")]
+
+
+def test_a_deviation_is_exact_however_far_the_values_are_from_zero() -> None:
+    given = [(n, "a", n, x, None) for n, x in enumerate([1e15, 1e15 + 1, 1e15 + 2, 5e-324])]
+    query = "ISTREAM(SELECT stddev(x) AS d, stddev(i) AS e FROM s [ROWS 3])"
+    rows = run(query, given[:3])
+    assert rows == [(0, None, None), (1, math.sqrt(0.5), math.sqrt(0.5)), (2, 1.0, 1.0)]
+    assert run("RSTREAM(SELECT stddev(x) AS d FROM s [ROWS 2])", given)[-1] == (
+        3,
+        # (10¹⁵ + 2) / √2 = 707106781186548.9386…, between …548.875 and …549.
+        707106781186549.0,
+    )
+
+
+def test_the_first_and_the_last_value_follow_the_stream() -> None:
+    given = [(1, "a", None, 1.0, None), (1, "b", 7, None, None), (4, "c", 8, 2.0, None)]
+    query = "RSTREAM(SELECT first(i) AS f, last(k) AS l, last(x) AS x FROM s [RANGE 5 SECONDS])"
+    assert run(query, given) == [(1, 7, "b", 1.0), (4, 7, "c", 2.0)]
+
+
+@pytest.mark.parametrize("function", ["first", "last"])
+def test_rows_of_a_join_have_no_first(function: str) -> None:
+    with pytest.raises(QueryError, match=f"{function} needs the order of one stream"):
+        program(f"RSTREAM(SELECT {function}(s.i) AS f FROM s [NOW], t [NOW])")
+
+
+def test_of_an_unlimited_window_only_what_may_show_is_kept() -> None:
+    listed = "min(i) AS m, max(x) AS n, first(i) AS f, last(i) AS l"
+    engine = FragmentEngine(program(f"ISTREAM(SELECT {listed} FROM s [UNBOUNDED])"))
+    sizes: list[int] = []
+    for at in range(1, 4):
+        rows = [(at, "a", n, float(n), None) for n in range(100)]
+        engine.offer("s", chunk(sensor, rows, [at], 100 * (at - 1)))
+        engine.advance(1)
+        sizes.append(sum(map(len, engine.snapshot().pieces())))
+    assert max(sizes) < 500

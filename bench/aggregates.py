@@ -1,0 +1,253 @@
+"""Benchmark `aggregates`: aggregates pushed down against naive ones, and windows of any size.
+
+Fig. 5 and 6 of *pushdown aggregates*: tuples of 40,008 bytes are projected to 10,000 bytes
+(`fig5`) or to 40,004 (`fig6`) and aggregated over windows that are emptied at each emission, for
+growing numbers of tuples. Naive aggregates keep the values of the projected tuples until then and
+read them once for each aggregate; those that are pushed down are folded as the tuples pass
+(`streams.pushdown`). Times are those of a whole window, and of its emission alone: from the
+watermark that ends the window to the result. Memory is what evaluation holds just before it, as
+Python's allocator counts it.
+
+`sliding` measures windows of 10 to 1,000,000 tuples that slide by a tenth of their length
+(`panes`), and by one tuple (`each`, evaluated stepwise): the cost of a tuple.
+
+The results of both ways are compared with each other, and with DuckDB's if it is installed.
+"""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from importlib.util import find_spec
+
+import numpy as np
+import pyarrow as pa
+
+from bench.registry import Figures, Settings, benchmark
+from bench.throughput import DifferentResults
+from streams.chunk import Chunk, stream_schema
+from streams.compiler import compile_statement
+from streams.engine import FragmentEngine
+from streams.language import parse
+from streams.panes import kernels
+from streams.program import Program
+from topology.arrays import IntArray
+
+COUNTS = (100, 200, 400, 800)
+QUICK_COUNTS = (20, 40)
+
+columns: Mapping[str, str] = {"id": "int", "short": "string", "long": "string"}
+SHORT, LONG = 10_000, 30_000
+"""Lengths of the texts: with the number a tuple has 40,008 bytes."""
+
+projections: Mapping[str, tuple[str, ...]] = {"fig5": ("short",), "fig6": ("short", "long")}
+"""Figure → what its projection leaves of a tuple."""
+
+SIZES = (10, 1_000, 100_000, 1_000_000)
+QUICK_SIZES = (10, 1_000)
+SLIDING_TUPLES, QUICK_SLIDING_TUPLES = 200_000, 5_000
+"""Tuples that are timed, after those that fill the window."""
+
+CHUNK_TUPLES = 5_000
+
+AGGREGATES = "count(*) AS n, sum(x) AS total, max(x) AS most"
+readings: Mapping[str, str] = {"x": "float"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """One way to aggregate the tuples of a window.
+
+    Attributes
+    ----------
+    whole_ms, emission_ms
+        Time of the whole window, and of its emission.
+    held_bytes
+        What evaluation holds before the emission.
+    rows
+        The result.
+    """
+
+    whole_ms: float
+    emission_ms: float
+    held_bytes: int
+    rows: list[dict[str, object]]
+
+
+@benchmark("aggregates", kinds=("fig5", "fig6", "sliding"))
+def aggregates(settings: Settings) -> Figures:
+    """Aggregates pushed down against naive ones; cost of a tuple in windows of any size."""
+    kernels.load()
+    flat: dict[str, float] = {}
+    for figure, texts in projections.items():
+        if settings.only and figure not in settings.only:
+            continue
+        for count in QUICK_COUNTS if settings.quick else COUNTS:
+            settings.say(f"{figure}: {count} tuples")
+            flat |= _compared(figure, texts, count)
+    if not settings.only or "sliding" in settings.only:
+        flat |= _sliding(settings)
+    return flat
+
+
+def statement(texts: Sequence[str], count: int) -> str:
+    """Aggregates of a projection over a window that is emptied at each emission.
+
+    A tuple comes each millisecond, so a window of so many milliseconds has so many tuples.
+    """
+    listed: list[str] = []
+    for text in texts:
+        listed += [f"count({text}) AS {text}_n", f"sum(length({text})) AS {text}_sum"]
+        listed += [f"max(length({text})) AS {text}_max", f"avg(length({text})) AS {text}_avg"]
+    window = f"[RANGE {count} MILLISECONDS SLIDE {count} MILLISECONDS]"
+    return f"REGISTER QUERY q RSTREAM(SELECT {', '.join(listed)} FROM s {window});"
+
+
+def _compared(figure: str, texts: Sequence[str], count: int) -> dict[str, float]:
+    (parsed,) = parse(statement(texts, count))
+    program = compile_statement(parsed, {"s": columns})
+    batch = tuples(count)
+    ways = {
+        "pushdown": window(program, batch),
+        "naive": window(replace(program, naive=True), batch),
+    }
+    if ways["pushdown"].rows != ways["naive"].rows:
+        raise DifferentResults(f"{ways['pushdown'].rows} pushed down, {ways['naive'].rows} naive")
+    flat: dict[str, float] = {}
+    for way, found in ways.items():
+        flat[f"{figure}.{count}.{way}.whole_ms"] = found.whole_ms
+        flat[f"{figure}.{count}.{way}.emission_ms"] = found.emission_ms
+        flat[f"{figure}.{count}.{way}.held_bytes"] = found.held_bytes
+    return flat
+
+
+def tuples(count: int, seed: int = 1) -> pa.RecordBatch:
+    """Tuples of 40,008 bytes, one each millisecond from 1 on."""
+    rng = np.random.default_rng(seed)
+
+    def texts(length: int) -> pa.Array:
+        letters = rng.integers(97, 123, (count, length), dtype=np.uint8)
+        return pa.array([row.tobytes().decode("ascii") for row in letters])
+
+    numbers = np.arange(count, dtype=np.int64)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(numbers + 1), pa.array(numbers), texts(SHORT), texts(LONG)],
+        schema=stream_schema(columns),
+    )
+
+
+def window(program: Program, batch: pa.RecordBatch) -> Window:
+    """Evaluate a window: twice for the time, of which the better one counts; once for memory."""
+    times = [_timed(program, batch) for _ in range(2)]
+    whole_s, emission_s, rows = min(times, key=lambda one: one[0])
+    tracemalloc.start()
+    engine = FragmentEngine(program)
+    _fill(engine, batch)
+    held_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return Window(
+        whole_ms=whole_s * 1e3, emission_ms=emission_s * 1e3, held_bytes=held_bytes, rows=rows
+    )
+
+
+def _timed(program: Program, batch: pa.RecordBatch) -> tuple[float, float, list[dict[str, object]]]:
+    engine = FragmentEngine(program)
+    begun = time.perf_counter()
+    _fill(engine, batch)
+    ending = time.perf_counter()
+    last = batch.slice(batch.num_rows - 1)
+    engine.offer("s", chunk(last, batch.num_rows - 1))
+    evaluated = engine.advance(1)
+    ended = time.perf_counter()
+    assert evaluated is not None
+    return ended - begun, ended - ending, evaluated.rows.to_pylist()
+
+
+def _fill(engine: FragmentEngine, batch: pa.RecordBatch) -> None:
+    """Evaluate all tuples but the last one, which ends the window."""
+    engine.offer("s", chunk(batch.slice(0, batch.num_rows - 1), 0))
+    while engine.advance(1 << 20) is not None:
+        pass
+
+
+def chunk(rows: pa.RecordBatch, first_seq: int) -> Chunk:
+    """Rows under a watermark at each timestamp."""
+    times_ms: IntArray = np.unique(rows.column(0).to_numpy())
+    return Chunk(
+        first_seq=first_seq, rows=rows, watermarks_ms=times_ms, ingestion_times_us=times_ms
+    )
+
+
+def _sliding(settings: Settings) -> dict[str, float]:
+    flat: dict[str, float] = {}
+    timed = QUICK_SLIDING_TUPLES if settings.quick else SLIDING_TUPLES
+    for size in QUICK_SIZES if settings.quick else SIZES:
+        slides = {
+            "panes": ("RSTREAM", f"[RANGE {size} MILLISECONDS SLIDE {size // 10} MILLISECONDS]"),
+            "each": ("ISTREAM", f"[RANGE {size} MILLISECONDS]"),
+        }
+        for way, (to_stream, windowed) in slides.items():
+            settings.say(f"sliding: {way}, {size} tuples")
+            text = f"REGISTER QUERY q {to_stream}(SELECT {AGGREGATES} FROM s {windowed});"
+            (parsed,) = parse(text)
+            program = compile_statement(parsed, {"s": readings})
+            seconds, last = slide(program, size, timed)
+            flat[f"sliding.{size}.{way}.us_tuple"] = seconds / timed * 1e6
+            if find_spec("duckdb") is not None:
+                check(last, size)
+                flat[f"sliding.{size}.{way}.correct"] = 1
+    return flat
+
+
+def values(begin: int, end: int) -> pa.RecordBatch:
+    """The tuples [begin, end): tuple n has timestamp n + 1."""
+    numbers = np.arange(begin, end, dtype=np.int64)
+    # Values rise and fall within each window, whatever its length.
+    found = np.sin(numbers * 0.7) * 100.0 + (numbers * 7919 % 10_007) / 16.0
+    return pa.RecordBatch.from_arrays(
+        [pa.array(numbers + 1), pa.array(found)], schema=stream_schema(readings)
+    )
+
+
+def slide(program: Program, size: int, timed: int) -> tuple[float, dict[str, object]]:
+    """Fill a window, then time further tuples; returns seconds and the last row."""
+    engine = FragmentEngine(program)
+    end = size + timed
+    chunks = [
+        chunk(values(begin, min(begin + CHUNK_TUPLES, stop)), begin)
+        for first, stop in ((0, size), (size, end))
+        for begin in range(first, stop, CHUNK_TUPLES)
+    ]
+    seconds, last = 0.0, dict[str, object]()
+    for each in chunks:
+        begun = time.perf_counter()
+        engine.offer("s", each)
+        while (evaluated := engine.advance(1 << 20)) is not None:
+            if evaluated.rows.num_rows:
+                last = evaluated.rows.slice(evaluated.rows.num_rows - 1).to_pylist()[0]
+        if each.first_seq >= size:
+            seconds += time.perf_counter() - begun
+    return seconds, last
+
+
+def check(last: Mapping[str, object], size: int) -> None:
+    """Compare a row with what DuckDB gives for the tuples of its window.
+
+    Raises
+    ------
+    DifferentResults
+        It differs. Sums may differ by what DuckDB rounds on the way.
+    """
+    end = int(str(last["_ts"]))
+    table = pa.Table.from_batches([values(max(end - size, 0), end)])
+    connection = import_module("duckdb").connect(config={"threads": 1})
+    connection.register("s", table)
+    (theirs,) = connection.sql(
+        "SELECT count(*) AS n, fsum(x) AS total, max(x) AS most FROM s"
+    ).fetchall()
+    ours = (last["n"], last["total"], last["most"])
+    if not np.allclose(np.array(ours, float), np.array(theirs, float), rtol=1e-12, atol=0):
+        raise DifferentResults(f"{ours}, DuckDB {theirs}")

@@ -1,0 +1,185 @@
+"""Spark's half of benchmark `latency`: from when a tuple is due until its result is collected.
+
+Set up in Spark's favour: the socket source lives in the driver, no Python runs in the executors,
+and the next micro-batch starts as soon as the last one has ended. The question is that of our half,
+with one group for each key and interval of event time: a filter, and counts by key and burst in the
+rows of a micro-batch, which one shuffle computes (a burst is hardly ever divided, and counts that
+it divides are added again here). No state is kept, so none has to be written to disk.
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from orchestrator.errors import VivaceError
+from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
+from topology.arrays import FloatArray, IntArray
+
+BURST_MS = 5
+EXECUTORS = 2
+
+PATIENCE_S = 60.0
+"""For the first results, and for the last ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """What is sent: so many tuples a second of so many keys, and what is left out at first."""
+
+    rate: int
+    seconds: int
+    settle_s: int
+    keys: int
+
+
+@contextmanager
+def feed(given: SparkSettings, began: threading.Event) -> Generator[tuple[int, list[float]]]:
+    """Offer lines `key,number,burst` on a port of the loopback interface.
+
+    Yields the port, and a list whose only element becomes the time of the first burst, s. A burst
+    is sent when it is due, or as soon as a slow reader takes it.
+    """
+    ended = threading.Event()
+    server = socket.create_server(("127.0.0.1", 0))
+    begin_s = [0.0]
+    each = given.rate * BURST_MS // 1000
+
+    def serve() -> None:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        with connection:
+            begin_s[0] = time.monotonic()
+            began.set()
+            for burst in range(given.seconds * 1000 // BURST_MS):
+                wait_s = begin_s[0] + burst * BURST_MS / 1000 - time.monotonic()
+                if wait_s > 0 and ended.wait(wait_s):
+                    return
+                numbers = range(burst * each, (burst + 1) * each)
+                lines = "".join(f"{number % given.keys},{number},{burst}\n" for number in numbers)
+                try:
+                    connection.sendall(lines.encode())
+                except OSError:
+                    return
+            # Spark stops reading at the end of the connection; results are still to come.
+            ended.wait(PATIENCE_S)
+
+    thread = threading.Thread(target=serve, name="feed", daemon=True)
+    thread.start()
+    try:
+        yield server.getsockname()[1], begin_s
+    finally:
+        ended.set()
+        # Closing alone would not end the wait for a reader.
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        thread.join(timeout=5)
+
+
+def counted(session: SparkSession, port: int) -> DataFrame:
+    """The rows that pass the filter; a micro-batch counts them by key and burst."""
+    lines = (
+        session.readStream.format("socket").option("host", "127.0.0.1").option("port", port).load()
+    )
+    parts = sql.split(lines["value"], ",")
+    tuples = lines.select(
+        parts[0].cast("int").alias("key"),
+        parts[1].cast("long").alias("number"),
+        parts[2].cast("long").alias("burst"),
+    )
+    return tuples.where(sql.col("number") % 10 != 0)
+
+
+def measure_spark(folder: Path, given: SparkSettings, say: Callable[[str], None]) -> FloatArray:
+    """Latencies of tuples, ms, by a session of its own.
+
+    Raises
+    ------
+    VivaceError
+        The query has ended, or some tuples have not come out.
+    """
+    say(f"{given.rate} tuples/s: Spark: starting executors")
+    with tempfile.TemporaryDirectory(prefix="vivace-bench-") as work:
+        session = start_session(
+            SessionSettings(
+                name="bench-latency",
+                work_dir=Path(work),
+                executors=EXECUTORS,
+                executor_memory_mb=768,
+                extra={
+                    "spark.task.maxFailures": "4",
+                    "spark.sql.shuffle.partitions": str(EXECUTORS),
+                },
+            )
+        )
+        try:
+            return _measure(session, folder, given, say)
+        finally:
+            stop_session(session)
+
+
+def _measure(
+    session: SparkSession, folder: Path, given: SparkSettings, say: Callable[[str], None]
+) -> FloatArray:
+    arrived: list[tuple[float, IntArray, IntArray]] = []
+
+    def keep(batch: DataFrame, number: int) -> None:
+        rows = batch.groupBy("key", "burst").agg(
+            sql.count("*").alias("tuples"), sql.max("number").alias("newest")
+        )
+        found = rows.toArrow()
+        at_s = time.monotonic()
+        arrived.append((at_s, found["burst"].to_numpy(), found["tuples"].to_numpy()))
+
+    each, bursts = given.rate * BURST_MS // 1000, given.seconds * 1000 // BURST_MS
+    expected = sum(number % 10 != 0 for number in range(each * bursts))
+    with feed(given, threading.Event()) as (port, begin_s):
+        query = (
+            counted(session, port)
+            .writeStream.option("checkpointLocation", str(folder / f"spark-{given.rate}"))
+            .foreachBatch(keep)
+            .start()
+        )
+        try:
+            give_up_s = time.monotonic() + given.seconds + 2 * PATIENCE_S
+            while (come := sum(int(tuples.sum()) for _, _, tuples in arrived)) < expected:
+                if not query.isActive or time.monotonic() > give_up_s:
+                    raise VivaceError(f"Spark: {come} of {expected} tuples: {query.exception()}")
+                say(f"{given.rate} tuples/s: Spark: {come} of {expected} tuples")
+                time.sleep(0.5)
+        finally:
+            query.stop()
+        return latencies_ms(arrived, begin_s[0], given.settle_s)
+
+
+def latencies_ms(
+    arrived: Sequence[tuple[float, IntArray, IntArray]], begin_s: float, settle_s: float
+) -> FloatArray:
+    """The latency of each tuple: since its burst was due.
+
+    Parameters
+    ----------
+    arrived
+        When the rows of each micro-batch were collected, and their bursts and numbers of tuples.
+    begin_s, settle_s
+        When the first burst was due, and how long bursts are left out from then on.
+    """
+    found: list[FloatArray] = []
+    for at_s, bursts, tuples in arrived:
+        counted = np.repeat(bursts, tuples)
+        counted = counted[counted * BURST_MS >= settle_s * 1000]
+        found.append((at_s - begin_s) * 1000 - counted * float(BURST_MS))
+    return np.concatenate(found)

@@ -1,0 +1,46 @@
+"""Both ways to aggregate give the same; a window that slides gives what it should."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bench import aggregates
+from streams.compiler import compile_statement
+from streams.language import parse
+
+
+@pytest.mark.parametrize("figure", aggregates.projections)
+def test_both_ways_give_the_same_and_pushed_down_aggregates_keep_no_tuple(figure: str) -> None:
+    texts = aggregates.projections[figure]
+    (parsed,) = parse(aggregates.statement(texts, 12))
+    program = compile_statement(parsed, {"s": aggregates.columns})
+    batch = aggregates.tuples(12)
+    folded = aggregates.window(program, batch)
+    naive = aggregates.window(replace(program, naive=True), batch)
+    assert folded.rows == naive.rows
+    assert folded.rows[0]["short_n"] == 12
+    assert naive.held_bytes > 11 * aggregates.SHORT > folded.held_bytes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RSTREAM(SELECT count(*) AS n FROM s [RANGE 20 MILLISECONDS SLIDE 2 MILLISECONDS])",
+        "ISTREAM(SELECT count(*) AS n, max(x) AS most FROM s [RANGE 20 MILLISECONDS])",
+    ],
+)
+def test_a_window_is_full_when_it_is_timed(text: str) -> None:
+    (parsed,) = parse(f"REGISTER QUERY q {text};")
+    program = compile_statement(parsed, {"s": aggregates.readings})
+    seconds, last = aggregates.slide(program, 20, 40)
+    assert seconds > 0
+    assert last["n"] == 20
+    at_ms = int(str(last["_ts"]))
+    # ISTREAM tells changes only.
+    assert at_ms == 60 or "most" in last
+    if "most" in last:
+        newest = aggregates.values(at_ms - 20, at_ms).column(1).to_numpy()
+        assert last["most"] == np.max(newest)

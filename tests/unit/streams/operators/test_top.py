@@ -1,0 +1,59 @@
+"""TOP n BY."""
+
+from __future__ import annotations
+
+import pytest
+
+from streams.engine import FragmentEngine
+from streams.language import QueryError
+from tests.unit.streams.running import chunk, program, run, sensor
+
+
+def test_rows_move_up_when_others_leave() -> None:
+    given = [(1, "a", 1, 5.0, None), (2, "b", 2, 9.0, None), (3, "c", 3, 7.0, None)]
+    query = "(SELECT k FROM s [RANGE 4 MILLISECONDS] TOP 1 BY x)"
+    assert run("ISTREAM" + query, given, until_ms=20) == [(1, "a"), (2, "b"), (6, "c")]
+    assert run("DSTREAM" + query, given, until_ms=20) == [(2, "a"), (6, "b"), (7, "c")]
+
+
+def test_equal_rows_are_ranked_by_what_is_selected() -> None:
+    given = [(1, "c", 1, 5.0, None), (1, "a", 2, 5.0, None), (1, "b", 3, 5.0, None)]
+    query = "RSTREAM(SELECT k, i FROM s [NOW] TOP 2 BY x)"
+    assert sorted(run(query, given)) == [(1, "a", 2), (1, "b", 3)]
+    assert sorted(run(query, given[::-1])) == [(1, "a", 2), (1, "b", 3)]
+
+
+@pytest.mark.parametrize("order", ["", " ASC"])
+def test_null_comes_last(order: str) -> None:
+    given = [(1, None, None, None, None), (1, "a", None, 1.0, None)]
+    assert run(f"RSTREAM(SELECT x FROM s [NOW] TOP 1 BY k{order})", given) == [(1, 1.0)]
+
+
+def test_a_longer_text_is_greater() -> None:
+    given = [(1, text, 1, None, None) for text in ("a", "ab", "aa", "")]
+    assert run("RSTREAM(SELECT k FROM s [NOW] TOP 1 BY k)", given) == [(1, "ab")]
+    assert run("RSTREAM(SELECT k FROM s [NOW] TOP 1 BY k ASC)", given) == [(1, "")]
+
+
+def test_the_two_zeros_are_equal() -> None:
+    given = [(1, "b", 1, 0.0, None), (1, "a", 1, -0.0, None)]
+    assert run("RSTREAM(SELECT k FROM s [NOW] TOP 1 BY x)", given) == [(1, "a")]
+    assert run("RSTREAM(SELECT k FROM s [NOW] TOP 1 BY x ASC)", given) == [(1, "a")]
+
+
+def test_what_can_never_show_is_not_kept() -> None:
+    engine = FragmentEngine(program("ISTREAM(SELECT i FROM s [UNBOUNDED] TOP 2 BY i)"))
+    rows = [(1, "a", number, None, None) for number in range(1000)]
+    engine.offer("s", chunk(sensor, rows, [1]))
+    engine.advance(1)
+    assert sum(map(len, engine.snapshot().pieces())) < 1000
+
+
+def test_top_of_different_rows_is_refused() -> None:
+    with pytest.raises(QueryError, match="make SELECT DISTINCT a statement"):
+        program("RSTREAM(SELECT DISTINCT k FROM s [NOW] TOP 2 BY k)")
+
+
+def test_top_by_what_is_not_grouped_is_refused() -> None:
+    with pytest.raises(QueryError, match="x is neither in GROUP BY nor in an aggregate"):
+        program("RSTREAM(SELECT k, count(*) AS n FROM s [NOW] GROUP BY k TOP 2 BY x)")
