@@ -181,5 +181,6 @@ def latencies_ms(
     for at_s, bursts, tuples in arrived:
         counted = np.repeat(bursts, tuples)
         counted = counted[counted * BURST_MS >= settle_s * 1000]
-        found.append((at_s - begin_s) * 1000 - counted * float(BURST_MS))
+        since_begin_ms = (at_s - begin_s) * 1000
+        found.append(since_begin_ms - (counted * BURST_MS).astype(np.float64))
     return np.concatenate(found)

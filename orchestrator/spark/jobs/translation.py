@@ -10,9 +10,9 @@ Rows are joined by time within *slices* of it, because Spark joins by equality: 
 slice that it touches, and a pair counts in the slice in which it begins.
 
 `_ord` is a tuple's place among those of its timestamp. Where SQL knows none, windows that count
-rows cannot be expressed (`Inexpressible`). Neither can sessions, sums of floats (Spark adds them in
-any order), and functions whose results may differ in their last bits from ours; in conditions,
-these may occur.
+rows cannot be expressed (`Inexpressible`). Neither can sessions, TOP, sums of floats (Spark adds
+them in any order), and functions whose results may differ in their last bits from ours; in
+conditions, these may occur.
 """
 
 from __future__ import annotations
@@ -196,6 +196,8 @@ class _Translation:
     ) -> None:
         if select.distinct:
             raise Inexpressible("SELECT DISTINCT is not translated")
+        if select.top is not None:
+            raise Inexpressible("TOP is not translated")
         self._select = select
         self._number = number
         self._names = names
