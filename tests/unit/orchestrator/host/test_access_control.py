@@ -232,6 +232,14 @@ def test_a_request_for_the_state_by_a_secondary_yet_to_be_told_is_answered_then(
     assert len(host.sent_to("stranger", Snapshot)) == 1
 
 
+def test_a_request_that_is_repeated_waits_no_longer_for_that() -> None:
+    host = primary()
+    for _ in range(4):
+        host.hear("stranger", ASK)
+        host.wait(0.3 * EARLY_US / MS)
+    assert refused(host, "subscribes") == 1
+
+
 def test_requests_that_wait_are_bounded() -> None:
     host = primary()
     for n in range(MOST_EARLY + 5):
@@ -295,6 +303,18 @@ def test_refusals_are_reported_once_and_quote_what_the_sender_wrote() -> None:
     (report,) = host.take(Report)
     assert (report.kind, report.subject) == ("data refused", "host stranger")
     assert "'f'" in report.detail
+
+
+def test_a_refusal_is_reported_once_more_after_each_assignment() -> None:
+    """What a host may send has changed since, so that it is news that it still sends this."""
+    host = primary()
+    for _ in range(2):
+        host.take(Report)
+        host.assign(assignment_of(assigned("primary", peer_replica="two"), at=everybody()))
+        for _ in range(2):
+            host.hear("stranger", Control(epochs={"f": 2}))
+        assert [report.kind for report in host.take(Report)] == ["epochs refused"]
+    assert refused(host, "epochs") == 4
 
 
 def test_a_host_that_was_deposed_by_force_is_primary_again_through_its_own_rules() -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from ha.messages import Control, Ping, Subscribed
+from ha.messages import Control, Heartbeat, Ping, Subscribed
 from ha.output_log import MOST_ACK_INTERVALS
 from orchestrator.host.input_processor import every_nth
 from orchestrator.host.peer_control import MOST_TURNS
@@ -114,3 +114,22 @@ def test_a_host_that_is_sent_something_anyway_is_sent_no_heartbeat_beside_it() -
     assert probes > 10
     # Every other heartbeat carries acknowledgements, and is sent in any case.
     assert len(told) <= 100 + probes / 2 + 2
+
+
+def test_a_host_that_is_sent_nothing_else_is_sent_a_heartbeat() -> None:
+    host = crowded()
+    host.core.prober.use((), {})
+    for _ in range(2 * MOST_TURNS):
+        host.wait(SETTINGS.heartbeat_ms)
+        assert len(host.sent_to("two", object)) == 1
+
+
+def test_whatever_serves_as_a_heartbeat_says_how_late_its_sender_is() -> None:
+    """Also in an interval in which there is nothing to tell of the replicas."""
+    host = crowded()
+    host.core.prober.use((), {})
+    host.core.detector.expected_lag_us = 100_000
+    host.wait(MOST_TURNS * INTERVAL_MS)
+    told = [each for each in host.sent_to("two", object) if isinstance(each, Control | Heartbeat)]
+    assert len(told) == 2 * MOST_TURNS
+    assert {each.lag_us for each in told} == {100_000}

@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
+from ha.memory import MemoryBudget
 from ha.messages import Subscribe
 from orchestrator.host.events import SinkOpened
 from orchestrator.records import Assignment, Overflow, SinkAssignment
-from tests.driven_host import COLUMNS, Driven, assigned, assignment_of, peers
+from tests.driven_host import COLUMNS, SETTINGS, Driven, assigned, assignment_of, peers
 
 
 @pytest.mark.parametrize("overflow", Overflow)
@@ -33,3 +34,16 @@ def test_a_consumer_that_is_assigned_the_stream_no_longer_demands_nothing() -> N
     assert log.subscribers["exit"].demanded is not None
     host.assign(msgspec.structs.replace(assignment, consumers={"f": ("two",)}))
     assert log.subscribers["exit"].demanded is None
+
+
+def test_the_output_logs_of_a_host_share_its_memory() -> None:
+    host = Driven("one", msgspec.structs.replace(SETTINGS, memory_bytes=2**20))
+    first = assigned("primary", peer_replica="two")
+    second = msgspec.structs.replace(
+        first, fragment="g", statement=first.statement.replace(" f ", " g ")
+    )
+    for fragments in ((first,), (first, second), (second,)):
+        host.assign(assignment_of(*fragments))
+        hosted = host.core.replica_manager.replicas.values()
+        part = MemoryBudget(2**20).log_bytes(len(fragments))
+        assert [each.replica.log.capacity_bytes for each in hosted] == [part] * len(fragments)
