@@ -7,8 +7,8 @@ import pytest
 
 from ha.roles import ReplicaRole
 from orchestrator.control.decision import DecisionSettings
-from orchestrator.records import FragmentRecord, ReplicaStatus
-from orchestrator.store.protocol import FRAGMENTS
+from orchestrator.records import FragmentRecord, ReplicaLoss, ReplicaStatus, ThirdReplica
+from orchestrator.store.protocol import FRAGMENTS, NODES
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 ALERTS = "proximity.alerts"
@@ -392,6 +392,54 @@ def test_successor_who_acts_and_cannot_record_it_is_recorded_in_its_own_epoch(
     cluster.settle_coordinator()
     after = alerts(cluster)
     assert (after.primary, after.epoch) == (before.secondary, nth(before, 4))
+
+
+def test_of_several_warm_replicas_the_one_that_acts_already_is_promoted(
+    cluster: ObedientCluster,
+) -> None:
+    """The primary came by a move and is lost before its predecessor, the third, heard it."""
+    before = alerts(cluster)
+    third = next(n for n in EXECUTORS if n not in (before.primary.node, secondary_of(cluster)))
+    going = ThirdReplica(
+        replica=cluster.view().replica(third), becomes=None, since_us=cluster.now_us
+    )
+    found = cluster.view().fragments[ALERTS]
+    cluster.store.update(
+        FRAGMENTS.key(ALERTS), msgspec.structs.replace(before, third=going), found.version
+    )
+    report(cluster, third, ReplicaRole.PRIMARY, 1)
+    cluster.kill(before.primary.node)
+    cluster.settle_coordinator()
+    assert alerts(cluster).primary == before.primary
+    cluster.now_us += SETTINGS.takeover_grace_us
+    report(cluster, secondary_of(cluster), ReplicaRole.STANDBY, 1)
+    report(cluster, third, ReplicaRole.PRIMARY, 1)
+    cluster.settle_coordinator()
+    after = alerts(cluster)
+    assert (after.primary, after.generation) == (going.replica, before.generation)
+
+
+def test_primary_whose_host_other_fragments_have_lost_is_replaced_after_the_grace(
+    cluster: ObedientCluster,
+) -> None:
+    """Its record stays in the store until its session ends, and says that it is primary."""
+    before = alerts(cluster)
+    key = FRAGMENTS.key("proximity.north_tracks")
+    other, node = cluster.store.get(key), cluster.store.get(NODES.key(before.primary.node))
+    assert other is not None
+    assert node is not None
+    loss = ReplicaLoss(
+        replica=before.primary, cause="silent", detected_at_us=cluster.now_us, report=node.report
+    )
+    record = msgspec.structs.replace(other.record, losses=(loss,))
+    cluster.store.update(key, record, other.version)
+    cluster.settle_coordinator()
+    assert cluster.view().suspected(before.primary.node)
+    assert alerts(cluster).primary == before.primary
+    cluster.now_us += SETTINGS.takeover_grace_us
+    cluster.settle_coordinator()
+    after = alerts(cluster)
+    assert (after.primary, after.generation) == (before.secondary, before.generation)
 
 
 def test_reinstatement_rests_on_the_newest_epoch_that_anybody_knows(

@@ -186,6 +186,48 @@ def test_cold_third_replica_does_not_take_its_place_and_is_given_up(
     assert "alerts" not in cluster.hosts[target].record.replicas
 
 
+def switched(cluster: ObedientCluster) -> tuple[str, str]:
+    """Have a primary's move change the roles; its former and its new node, which yet have to
+    hear that."""
+    former, target = nodes(record(cluster))[0], free(cluster)
+    submit(cluster, (ALERTS, "primary", target))
+    cluster.settle_coordinator()
+    cluster.hosts[target].obey()
+    cluster.settle_coordinator()
+    assert record(cluster).primary.node == target
+    return former, target
+
+
+def test_the_former_primary_stays_until_it_has_heard_of_its_successor(
+    cluster: ObedientCluster,
+) -> None:
+    former, target = switched(cluster)
+    cluster.hosts[target].obey()
+    cluster.settle_coordinator()
+    third = record(cluster).third
+    assert third is not None
+    assert third.replica.node == former
+    assert not plan(cluster).steps[0].done
+    cluster.hosts[former].obey()
+    cluster.settle_coordinator()
+    assert record(cluster).third is None
+    assert plan(cluster).steps[0].done
+
+
+def test_the_former_primary_stays_until_its_successor_acts(cluster: ObedientCluster) -> None:
+    former, target = switched(cluster)
+    cluster.hosts[former].obey()
+    cluster.settle_coordinator()
+    third = record(cluster).third
+    assert third is not None
+    assert third.replica.node == former
+    assert not plan(cluster).steps[0].done
+    cluster.hosts[target].obey()
+    cluster.settle_coordinator()
+    assert record(cluster).third is None
+    assert plan(cluster).steps[0].done
+
+
 @pytest.mark.parametrize("role", ["primary", "secondary"])
 def test_withdrawn_while_the_third_replica_comes(cluster: ObedientCluster, role: Role) -> None:
     before = record(cluster)
@@ -420,6 +462,28 @@ def test_as_many_moves_at_a_time_as_are_allowed(cluster: ObedientCluster) -> Non
     assert moving == [True, True, False]
     cluster.settle()
     assert all(step.done for step in plan(cluster).steps)
+
+
+def test_other_fragments_have_their_time_until_the_third_replica_takes_its_place(
+    cluster: ObedientCluster,
+) -> None:
+    """Also if another fragment's roles change meanwhile: that writes what became tighter."""
+    south, north = "proximity.south_tracks", "proximity.north_tracks"
+    switch: tuple[str, Role, str] = (north, "primary", nodes(record(cluster, north))[1])
+    alone = ObedientCluster()
+    alone.apply(aircraft())
+    alone.settle()
+    submit(alone, switch)
+    alone.settle_coordinator()
+    submit(cluster, (ALERTS, "primary", free(cluster)), switch, at_a_time=2)
+    cluster.settle_coordinator()
+    assert record(cluster).third is not None
+    assert record(cluster, north).primary.node == switch[2]
+    assert record(cluster, south).timing == record(alone, south).timing
+    # The new place is further away.
+    cluster.settle()
+    due_ms = record(alone, south).timing.sub_deadline_ms
+    assert record(cluster, south).timing.sub_deadline_ms < due_ms
 
 
 def test_refused_move_ends_a_plan_but_not_a_drain(cluster: ObedientCluster) -> None:

@@ -17,7 +17,7 @@ from orchestrator.host.events import (
     ReplicaReplaced,
 )
 from orchestrator.host.name_claim import Claimed
-from orchestrator.host.store_link import LONGEST_RETRY_S, StoreLink
+from orchestrator.host.store_link import CONFLICTS, LONGEST_RETRY_S, StoreLink
 from orchestrator.records import (
     Assignment,
     FragmentAssignment,
@@ -37,7 +37,9 @@ from orchestrator.store.protocol import (
     ASSIGNMENTS,
     NODES,
     Key,
+    Precondition,
     StoreUnavailable,
+    VersionConflict,
     Versioned,
     encode,
     fragment_key,
@@ -400,6 +402,39 @@ def test_unreadable_fragment_keeps_its_takeover_waiting_and_nothing_else(
     assert recorded(outside).primary == HERE
     assert not link.problems
     assert link.retry_s == 0
+
+
+class Contended(MemoryStore):
+    """A client that others outrun at each write of a fragment, for one exchange."""
+
+    conflicts = CONFLICTS
+
+    def update(
+        self, key: Key[R], record: R, version: int, *, precondition: Precondition | None = None
+    ) -> int:
+        if self.conflicts and key.path.startswith("fragments/"):
+            self.conflicts -= 1
+            raise VersionConflict(key.path, "was changed by another writer")
+        return super().update(key, record, version, precondition=precondition)
+
+
+def test_a_change_waits_for_the_one_before_it_of_the_same_fragment(
+    server: MemoryServer, outside: MemoryStore
+) -> None:
+    """Until its takeover is recorded, a replica is no primary that could lose a secondary."""
+    link = StoreLink(Contended(server), Claimed(replica_of=HERE, precondition=None))
+    third = ThirdReplica(replica=HERE, becomes=None, since_us=1)
+    before = msgspec.structs.replace(RECORD, secondary=ELSEWHERE, third=third)
+    outside.create(KEY, before)
+    peers_known(link, outside, THERE, ELSEWHERE)
+    link.record(takeover(5))
+    link.record(loss(5, lost="elsewhere"))
+    link.exchange()
+    assert recorded(outside) == before
+    link.exchange()
+    after = recorded(outside)
+    assert (after.primary, after.secondary, after.epoch) == (HERE, None, 5)
+    assert [each.replica for each in after.losses] == [THERE, ELSEWHERE]
 
 
 def test_unreadable_assignment_is_said_and_the_former_one_stays(
