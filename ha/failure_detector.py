@@ -156,6 +156,11 @@ class FailureDetector:
         graced_us = since_us + GRACE_TICKS * self._tick_us
         return self._heard_us is not None and self._heard_us >= graced_us
 
+    def silent_us(self, peer: str, now_us: int) -> int:
+        """For how long a peer has not been heard; 0 if it is not watched."""
+        known = self._peers.get(peer)
+        return 0 if known is None else max(self._at(now_us) - known.heard_us, 0)
+
     def heard(self, peer: str, now_us: int) -> None:
         """Note a sign of life, also of a host that is not watched."""
         at_us = self._at(now_us)

@@ -174,6 +174,7 @@ def _replica_in(
         batch=record.timing.batch,
         checkpoint_ms=record.timing.checkpoint_ms,
         covered_ms=record.timing.covered_ms,
+        promised=record.timing.promised,
     )
 
 

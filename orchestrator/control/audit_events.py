@@ -9,8 +9,11 @@ from collections.abc import Iterator
 
 from orchestrator.control.measured_load import measured_places
 from orchestrator.control.view import ClusterView
-from orchestrator.records import FragmentRecord, HistoryEvent
+from orchestrator.records import FragmentRecord, HistoryEvent, RecoveryStatus
 from orchestrator.store.protocol import NODES
+
+RECOVERED = "recovered"
+"""Kind of the event that a replica has taken over, and has caught up."""
 
 LOST = "redundancy lost"
 """Kind of the event that a fragment has no warm secondary any more."""
@@ -24,6 +27,7 @@ def audit_events(before: ClusterView, after: ClusterView, now_us: int) -> tuple[
     found = (
         *_nodes(before, after),
         *_takeovers(before, after),
+        *_recoveries(before, after),
         *_failures(before, after),
         *_skipped(before, after),
         *_overload(before, after),
@@ -61,6 +65,28 @@ def _takeovers(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, s
             f"{took_over.previous.node} → {record.primary.node}, epoch {record.epoch}, "
             f"{took_over.cause}",
         )
+
+
+def _recoveries(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:
+    """What takeovers have taken, once the replicas have caught up."""
+    for name, found in sorted(after.fragments.items()):
+        primary, fragment = found.record.primary, found.record.fragment
+        old, new = (view.status(primary, fragment) for view in (before, after))
+        if new is None or new.recovered is None:
+            continue
+        if old is not None and (old.epoch, old.recovered) == (new.epoch, new.recovered):
+            continue
+        yield RECOVERED, name, recovery_detail(new.recovered)
+
+
+def recovery_detail(recovered: RecoveryStatus) -> str:
+    """The parts of a takeover, and those that were promised."""
+    promised = recovered.promised
+    detail = f"detection, resend, reprocess {recovered.measured} "
+    detail += f"= {recovered.measured.total_ms:.0f} ms, {recovered.tuples} tuples"
+    if promised is not None:
+        detail += f"; the plan says at most {promised} = {promised.total_ms:.0f} ms"
+    return detail
 
 
 def _failures(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:

@@ -45,7 +45,13 @@ def _record(view: ClusterView, held: list[tuple[ReplicaId, FragmentAssignment]])
         primary=_peer(view, told) if primary is None else primary[0],
         secondary=other if secondary is None else secondary[0],
         timing=Timing(
-            cost_ms=0.0, sub_deadline_ms=told.sub_deadline_ms, standby_lag_ms=told.standby_lag_ms
+            cost_ms=0.0,
+            sub_deadline_ms=told.sub_deadline_ms,
+            standby_lag_ms=told.standby_lag_ms,
+            batch=told.batch,
+            checkpoint_ms=told.checkpoint_ms,
+            covered_ms=told.covered_ms,
+            promised=told.promised,
         ),
         third=None if third is None else ThirdReplica(replica=third[0], becomes=None, since_us=0),
     )

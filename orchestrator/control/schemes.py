@@ -50,7 +50,7 @@ def _choose(pending: PendingDecision, query: QueryRecord) -> None:
     running = {name: record.timing for name, record in records.items()}
     for name, found in feedings(task, standbys, primaries, running).items():
         record = records[name]
-        timing = with_feeding(record.timing, found)
+        timing = with_feeding(record.timing, found, standbys[name])
         if (timing.batch, timing.checkpoint_ms) == (
             record.timing.batch,
             record.timing.checkpoint_ms,

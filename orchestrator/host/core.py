@@ -317,6 +317,9 @@ class HostCore:
         hosted.replica.update_held_up(now_us)
         self._dispatcher.count(dispatch.fragment, evaluated.tuples_in, len(evaluated.watermarks_ms))
         self._dispatcher.done(dispatch.fragment, now_us)
+        if (recovering := hosted.recovering) is not None:
+            output_ms = hosted.replica.output_watermark_ms
+            recovering.evaluated(evaluated.tuples_in, output_ms, now_us)
         cost_us = evaluated.tuples_in * hosted.assignment.cost_us
         return Worked(
             commands=self._outbox.take(),
@@ -342,6 +345,9 @@ class HostCore:
         if worked.fragment is not None:
             self._dispatcher.charge(worked.fragment, worked.tuples, took_us)
             self._usage.add(0.0, took_us / 1e6)
+            hosted = self.replica_manager.replicas.get(worked.fragment)
+            if hosted is not None and hosted.recovering is not None:
+                hosted.recovering.took(took_us)
 
     def replica_statuses(self, now_us: int) -> dict[str, ReplicaStatus]:
         """Figures of the replicas for the host's record."""
@@ -356,6 +362,7 @@ class HostCore:
                 load=self._dispatcher.load(name, now_us),
                 failure=hosted.failure,
                 throttled=hosted.replica.throttle.lately,
+                recovered=hosted.recovered,
             )
             for name, hosted in self.replica_manager.replicas.items()
         }

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 
 from ha.failure_detector import FailureDetector
 from ha.handover import Handover
+from ha.messages import EVERY_TUPLE
+from ha.recovering import Recovering
 from ha.roles import ReplicaRole, RoleEvent
 from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox, RecordLoss, RecordTakeover
@@ -208,6 +210,7 @@ class Failover:
     def _take_over(self, hosted: HostedReplica, cause: str, now_us: int) -> None:
         replica, a = hosted.replica, hosted.assignment
         lost = hosted.peer_replica or ""
+        silent_us = self.detector.silent_us(lost, now_us)
         if (epoch := hosted.superseded_in) is not None:
             # Its successor is lost before it could take over from this replica.
             replica.apply(RoleEvent.SUPERSEDED, epoch)
@@ -225,5 +228,14 @@ class Failover:
             detected_at_us=now_us,
         )
         self._unrecorded.append((lost, takeover))
+        subscriptions = self.replica_manager.subscriptions
+        hosted.recovering = Recovering(
+            epoch=replica.epoch,
+            silent_us=silent_us,
+            began_us=now_us,
+            target_ms=replica.primary_ms,
+            awaited={s for s in replica.inputs if subscriptions[s].batch != EVERY_TUPLE},
+        )
+        hosted.recovering.evaluated(0, replica.output_watermark_ms, now_us)
         self.outbox.feed(replica)
         self.dispatcher.rebuild_tasks(now_us)

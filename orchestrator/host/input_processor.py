@@ -76,6 +76,10 @@ class InputProcessor:
             self.outbox.counters[_counted[receipt]] += 1
             if receipt is Receipt.ACCEPTED:
                 is_accepted = True
+                hosted = self.replica_manager.replicas.get(reader)
+                if hosted is not None and hosted.recovering is not None:
+                    watermark_ms = data.chunk.end.watermark_ms
+                    hosted.recovering.arrived(data.stream, watermark_ms, now_us)
             elif receipt is Receipt.DUPLICATE:
                 is_repeated = True
             elif receipt in (Receipt.GAP, Receipt.RESET):

@@ -17,6 +17,7 @@ from ha.lag import StandbyLag
 from ha.memory import MemoryBudget
 from ha.messages import EVERY_TUPLE, Checkpoint, Data, Message, Unsubscribe
 from ha.output_log import Producer
+from ha.recovering import Recovering
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import StreamCursor, Subscription
@@ -29,6 +30,8 @@ from orchestrator.records import (
     FragmentAssignment,
     MemoryStatus,
     Overflow,
+    RecoverySplit,
+    RecoveryStatus,
     SinkAssignment,
     SourceAssignment,
 )
@@ -71,6 +74,8 @@ class HostedReplica:
         The epoch that the store has given to another primary, and the node of that.
     everything_until_us
         Until when it takes every tuple, because it has lagged too far.
+    recovering
+        Its last takeover, while it acts in the epoch that it began with.
     told, tellings
         The hosts of the other replicas with the epoch that they were last told, and how often.
     """
@@ -85,6 +90,7 @@ class HostedReplica:
     handover: Handover | None = None
     overruled: tuple[int, str] | None = None
     everything_until_us: int = 0
+    recovering: Recovering | None = None
 
     @property
     def peer_replica(self) -> str | None:
@@ -151,6 +157,24 @@ class HostedReplica:
                 self.everything_until_us = now_us + EVERYTHING_US
             allowed_us += 2 * withheld_us
         self.lag.observe(watermark_ms, end_ms, now_us, allowed_us)
+
+    @property
+    def recovered(self) -> RecoveryStatus | None:
+        """What taking over took; None if it did not in this epoch, or has yet to catch up."""
+        found = self.recovering
+        if found is None or found.resent_us is None or found.caught_up_us is None:
+            return None
+        if self.replica.role is not ReplicaRole.PRIMARY or found.epoch != self.replica.epoch:
+            return None
+        return RecoveryStatus(
+            measured=RecoverySplit(
+                detection_ms=found.silent_us / 1000,
+                resend_ms=(found.resent_us - found.began_us) / 1000,
+                reprocess_ms=(found.caught_up_us - found.resent_us) / 1000,
+            ),
+            promised=self.assignment.promised,
+            tuples=found.tuples,
+        )
 
     @property
     def lags_since_us(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from orchestrator.records.base import Peer, Record
+from orchestrator.records.fragments import RecoverySplit
 from orchestrator.records.manifests import DriverSpec, Overflow, Shed, SourceSpec
 
 
@@ -36,6 +37,8 @@ class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
     and it is sent every tuple."""
     covered_ms: float = 0.0
     """How far such a secondary is behind at most, because of what is kept back."""
+    promised: RecoverySplit | None = None
+    """As in the fragment's timing; to be reported beside what a takeover has taken."""
     further_replicas: tuple[str, ...] = ()
     """Nodes of replicas besides the two, while one of them is being moved."""
 

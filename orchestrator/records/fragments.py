@@ -7,6 +7,23 @@ from typing import Literal
 from orchestrator.records.base import Record, ReplicaId
 
 
+class RecoverySplit(Record, frozen=True, kw_only=True):
+    """A recovery time in its parts (reliable placement, (1)): detection, K and ΣQ·p."""
+
+    detection_ms: float
+    resend_ms: float
+    reprocess_ms: float
+
+    @property
+    def total_ms(self) -> float:
+        """Together."""
+        return self.detection_ms + self.resend_ms + self.reprocess_ms
+
+    def __str__(self) -> str:
+        parts = (self.detection_ms, self.resend_ms, self.reprocess_ms)
+        return " + ".join(f"{ms:.0f}" for ms in parts) + " ms"
+
+
 class Timing(Record, frozen=True, kw_only=True):
     """By when a fragment must have evaluated its input (deadline placement, §5.2)."""
 
@@ -22,6 +39,9 @@ class Timing(Record, frozen=True, kw_only=True):
     """Least time between two checkpoints for a secondary that is sent batches."""
     covered_ms: float = 0.0
     """How far such a secondary is behind at most, because of what is kept back."""
+    promised: RecoverySplit | None = None
+    """The recovery time that the plan reckons with; the secondaries of other fragments that die
+    with it may have to be waited for besides."""
 
 
 class FragmentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):

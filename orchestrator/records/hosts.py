@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ha.roles import ReplicaRole
 from orchestrator.records.base import NodeKind, Record
+from orchestrator.records.fragments import RecoverySplit
 from topology.coordinate import MAX_RTT_MS
 
 
@@ -87,6 +88,16 @@ class HostLoad(Record, frozen=True, kw_only=True):
     """The part of it in which statements were evaluated."""
 
 
+class RecoveryStatus(Record, frozen=True, kw_only=True):
+    """Report of a replica that has taken over, and has caught up."""
+
+    measured: RecoverySplit
+    promised: RecoverySplit | None = None
+    """By the plan that ran."""
+    tuples: int = 0
+    """Input tuples that were evaluated until then."""
+
+
 class ReplicaStatus(Record, frozen=True, kw_only=True):
     """Report of a host about a replica that it runs."""
 
@@ -103,6 +114,9 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     """Why it has no state, if an error is the reason."""
     throttled: bool = False
     """Whether it waits for its consumers to process some of its output."""
+    recovered: RecoveryStatus | None = None
+    """What taking over took, once the replica had caught up; None if it did not take over in this
+    epoch."""
 
 
 class SinkStatus(Record, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ import msgspec
 
 from orchestrator.control.planning.task import QueryTask, RunningFragment
 from orchestrator.control.planning.workload import Basis, FragmentWork
-from orchestrator.records import Scheme, Timing
+from orchestrator.records import RecoverySplit, Scheme, Timing
 from placement.records import Secondary
 from placement.standby_schemes import NEVER, NO_CHECKPOINTS, Fed, Feeding, Input
 from streams.compiler import compile_statement
@@ -158,16 +158,24 @@ def fed_timing(
             together.added_ms[name] = runs.recovery_ms - standby.recovery.total_ms
     model = fed(task, fragment, standbys[fragment])
     now = model.with_batch(timing.batch, timing.checkpoint_ms)
-    return with_feeding(timing, _chosen(task, model, together.bound_ms(fragment), now))
+    found = _chosen(task, model, together.bound_ms(fragment), now)
+    return with_feeding(timing, found, standbys[fragment])
 
 
-def with_feeding(timing: Timing, found: Feeding) -> Timing:
-    """A timing with another feeding."""
+def with_feeding(timing: Timing, found: Feeding, standby: Secondary) -> Timing:
+    """A timing with another feeding of a secondary."""
+    before, ways = standby.recovery, 1 if found.batch == 1 else 2
+    resend_ms = ways * before.transfer_ms
     return msgspec.structs.replace(
         timing,
         batch=found.batch,
         checkpoint_ms=found.checkpoint_ms,
         covered_ms=found.covered_ms,
+        promised=RecoverySplit(
+            detection_ms=before.detection_ms,
+            resend_ms=resend_ms,
+            reprocess_ms=max(found.recovery_ms - before.detection_ms - resend_ms, 0.0),
+        ),
     )
 
 

@@ -321,7 +321,7 @@ class Planning:
                 standby_lag_ms=lag_ms,
             )
             if name in standbys:
-                timing = with_feeding(timing, fed[name])
+                timing = with_feeding(timing, fed[name], standbys[name])
             else:
                 before = self.running[name].timing
                 timing = msgspec.structs.replace(
@@ -329,6 +329,7 @@ class Planning:
                     batch=before.batch,
                     checkpoint_ms=before.checkpoint_ms,
                     covered_ms=before.covered_ms,
+                    promised=before.promised,
                 )
             self.running[name] = RunningFragment(primary=node, secondary=secondary, timing=timing)
 

@@ -144,9 +144,15 @@ def test_takeover_asks_for_what_was_kept_back_at_once() -> None:
     assert asked.batch == EVERY_TUPLE
     assert asked.position == Position(next_seq=5, watermark_ms=10)
     two.hear("exit", ack(10, 3))
+    hosted = two.core.replica_manager.replicas["f"]
+    assert hosted.recovered is None
+    two.now_us += 7_000
     two.hear("site", data(chunk(5, [(20, 2)])))
     two.work()
     assert sent_numbers(two) == [5, 6]
+    assert hosted.recovered is not None
+    assert hosted.recovered.measured.resend_ms == 7.0
+    assert hosted.recovered.tuples == 2
 
 
 def test_a_checkpoint_of_what_the_standby_has_itself_changes_nothing() -> None:

@@ -1,0 +1,79 @@
+"""The parts of a takeover, as the replica that has taken over measures them.
+
+Reliable placement, (1), splits recovery into what comes before it, detection, and R = K + Q·p:
+
+- *Detection* is the silence before: from the last sign of life of the former primary until it was
+  taken for lost. Of a host whose connection breaks, that is hardly more than nothing.
+- *K*: until of each input that was kept back the first tuples have come. None was kept back under
+  Active Standby.
+- *Q·p*: until the output has come as far as the former primary had said that its output was
+  complete, and all that came first of the inputs is evaluated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from streams.chunk import NO_WATERMARK
+
+
+@dataclass(slots=True)
+class Recovering:
+    """One takeover.
+
+    Attributes
+    ----------
+    epoch
+        Of the replica since then.
+    silent_us
+        Detection.
+    began_us
+        When the former primary was taken for lost.
+    target_ms
+        Output watermark that it had said it had reached.
+    awaited
+        Inputs of which tuples were kept back, and none has come yet.
+    tuples
+        Input tuples that were evaluated.
+    resent_us, caught_up_us
+        The ends of K and of Q·p; None before.
+    """
+
+    epoch: int
+    silent_us: int
+    began_us: int
+    target_ms: int
+    awaited: set[str]
+    tuples: int = 0
+    resent_us: int | None = None
+    caught_up_us: int | None = None
+    _resent_to_ms: dict[str, int] = field(default_factory=dict[str, int])
+    _is_charged: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.awaited:
+            self.resent_us = self.began_us
+
+    def arrived(self, stream: str, watermark_ms: int, now_us: int) -> None:
+        """Note that tuples of an input have come, up to a watermark."""
+        if stream not in self.awaited:
+            return
+        self.awaited.discard(stream)
+        self._resent_to_ms[stream] = watermark_ms
+        if not self.awaited:
+            self.resent_us = now_us
+            self.target_ms = max(self.target_ms, min(self._resent_to_ms.values()))
+
+    def evaluated(self, tuples: int, output_ms: int | None, now_us: int) -> None:
+        """Note an evaluation that began now, and how far the output has come with it."""
+        if self.caught_up_us is not None or self.resent_us is None:
+            return
+        self.tuples += tuples
+        if (NO_WATERMARK if output_ms is None else output_ms) >= self.target_ms:
+            self.caught_up_us = max(now_us, self.resent_us)
+
+    def took(self, took_us: float) -> None:
+        """Note how long that evaluation took."""
+        if self.caught_up_us is not None and not self._is_charged:
+            self.caught_up_us += round(took_us)
+            self._is_charged = True
