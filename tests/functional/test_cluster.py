@@ -88,10 +88,10 @@ def test_up_apply_status_tail_drill_down(
     manifests = tmp_path / "manifests"
     manifests.mkdir()
     recording = Input.random(seed=3, seconds=5, every_ms=20.0)
-    pairs = recording.write(manifests, repeat=True)
+    pairs = recording.write(manifests, repeat=True, standby="upstream")
     cluster = tmp_path / "manifests" / "cluster.yaml"
     _, rest = pairs.read_text().split("---\n", 1)
-    pairs.write_text(rest.replace("recovery: 300 ms", "recovery: 300 ms\nstandby: upstream"))
+    pairs.write_text(rest)
     cluster.write_text(CLUSTER)
 
     ok(vivace, "up", "--file", cluster, "--data", data)
