@@ -41,7 +41,14 @@ from orchestrator.store.protocol import (
 )
 
 INTERVAL_S = 0.2
-"""Longest time between two steps: hosts report as often, and no tuple waits for a decision."""
+"""Time between two steps if nobody wakes the coordinator: no tuple waits for a decision."""
+
+RESTS = 9
+"""So many times as long as a step takes, the next one waits: with many queries on few processors,
+deciding may not take the time of those that evaluate. Changes by people and hosts do not wait."""
+
+LONGEST_REST_S = 1.0
+"""Hosts report their figures as often."""
 
 READ_WHOLE_US = 5_000_000
 """Everything is read at least this often, whatever the watches have told."""
@@ -283,6 +290,11 @@ class Coordination:
             self._published_in = (self._store.session, problems)
 
 
+def rest_s(took_s: float) -> float:
+    """How long to wait after a step that took so long, unless somebody wakes the coordinator."""
+    return min(max(INTERVAL_S, RESTS * took_s), LONGEST_REST_S)
+
+
 class Coordinator:
     """A candidate that runs in a thread of its own until stopped.
 
@@ -360,13 +372,16 @@ class Coordinator:
         self._wake.set()
 
     def _run(self, store: Store, coordination: Coordination) -> None:
+        took_s = 0.0
         try:
             while not self._stopping.is_set():
                 self._stopping.wait(coordination.retry_s)
-                self._wake.wait(INTERVAL_S)
+                self._wake.wait(rest_s(took_s))
                 self._wake.clear()
-                if coordination.run_once(self._now_us()):
+                began_us = self._now_us()
+                if coordination.run_once(began_us):
                     self._wake.set()
+                took_s = (self._now_us() - began_us) / 1e6
         finally:
             # Without a session the record goes anyway.
             with suppress(StoreUnavailable):

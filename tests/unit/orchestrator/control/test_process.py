@@ -11,7 +11,7 @@ from orchestrator.control import placing
 from orchestrator.control import process as loop
 from orchestrator.control.decision import PendingDecision
 from orchestrator.control.healing import heal
-from orchestrator.control.process import LONGEST_RETRY_S, Coordination
+from orchestrator.control.process import INTERVAL_S, LONGEST_RETRY_S, Coordination, rest_s
 from orchestrator.records import Record
 from orchestrator.simulation.memory_store import MemoryStore
 from orchestrator.store.protocol import LEADER, PROBLEMS, QUERIES, Key, LeaderRecord
@@ -223,3 +223,10 @@ def test_bug_of_the_compiler_concerns_one_query(monkeypatch: pytest.MonkeyPatch)
     cluster.settle()
     assert len(cluster.view().fragments) == 3
     assert "query odd: statements: cannot be compiled, internal error" in published(cluster)
+
+
+@pytest.mark.parametrize(
+    ("took_s", "waits_s"), [(0.0, INTERVAL_S), (0.02, INTERVAL_S), (0.05, 0.45), (5.0, 1.0)]
+)
+def test_deciding_takes_a_tenth_of_a_processor_at_most(took_s: float, waits_s: float) -> None:
+    assert rest_s(took_s) == pytest.approx(waits_s)
