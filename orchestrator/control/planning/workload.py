@@ -52,8 +52,8 @@ COST_US = 20.0
 """Cost of a tuple of which nothing is known."""
 
 OVERHEAD_US = 150.0
-"""Overhead of an evaluation while none was measured: about the least of what benchmark `density`
-shows (`overhead_us_made`). Beyond it, measured overheads and the measured load of hosts count."""
+"""Overhead of an evaluation while none was measured: what benchmark `density` shows with 40 and 100
+queries (`overhead_us_made`). Beyond it, measured overheads and the measured load of hosts count."""
 
 OVERHEADS_US = (50.0, 5_000.0)
 """Least and greatest overhead that is believed."""
