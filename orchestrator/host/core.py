@@ -393,12 +393,13 @@ class HostCore:
         self._failover.on_assignment(gone, now_us)
         least_ms = min((sink.deadline_ms for sink in assignment.sinks), default=0.0)
         self._sink_pause_us = SINK_PAUSE_SHARE * least_ms * 1000
+        # First of all: tasks name replicas that are gone.
+        self._dispatcher.rebuild_tasks(now_us)
         for producer in self.replica_manager.producers():
             self._outbox.feed(producer)
         for fragment in self.replica_manager.replicas:
             self._dispatcher.update_held_up(fragment, now_us)
         self._inputs.request(now_us)
-        self._dispatcher.rebuild_tasks(now_us)
         for sender, request in self._access.use(assignment):
             self._on_message(sender, request, now_us)
 

@@ -17,6 +17,7 @@ from ha.messages import (
     Subscribed,
     Unsubscribe,
 )
+from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.events import (
     Deliver,
@@ -59,6 +60,7 @@ from tests.driven_host import (
     standby,
     subscribed,
 )
+from tests.quiet_host import fragment
 from tests.streams_of_numbers import chunk, numbers
 
 
@@ -105,6 +107,32 @@ def test_primary_evaluates_and_sends_and_acknowledges_processed_input() -> None:
     host.wait(100)
     acks = [control.acks["s"] for control in host.sent_to("site", Control)]
     assert acks[-1].position == Position(next_seq=4, watermark_ms=20)
+
+
+def test_a_fragment_at_the_end_of_a_task_may_go_while_the_one_before_it_can_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fragments(*names: str) -> Assignment:
+        return Assignment(
+            incarnation="1",
+            fragments=tuple(
+                fragment(name, reads) for name, reads in zip(names, "sf", strict=False)
+            ),
+            producers={"s": ("site",), "f": ("one",)},
+            peers=peers(),
+        )
+
+    def can_go_on(_replica: Replica, _now_us: int) -> bool:
+        return True
+
+    host = Driven("one")
+    host.assign(fragments("f", "g"))
+    host.hear("site", subscribed())
+    host.hear("site", data(chunk(0, [(10, 3)])))
+    monkeypatch.setattr(Replica, "update_held_up", can_go_on)
+    host.assign(fragments("f"))
+    host.work()
+    assert host.core.replica_manager.replicas["f"].replica.output_watermark_ms == 10
 
 
 def test_repeated_tuples_are_dropped() -> None:
