@@ -185,6 +185,11 @@ class FailureDetector:
         if (known := self._peers.get(peer)) is not None:
             known.given_up = True
 
+    def counts_as_lost(self, peer: str) -> bool:
+        """Whether a peer was lost or suspected, and has not been heard since."""
+        known = self._peers.get(peer)
+        return known is not None and known.given_up
+
     def told_lag(self, peer: str, lag_us: int) -> None:
         """Note by how much a peer says that its ticks have been late lately."""
         if (known := self._peers.get(peer)) is not None:

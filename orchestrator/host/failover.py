@@ -2,7 +2,8 @@
 
 A standby takes over as soon as its primary's host is lost: the connection to it breaks, its record
 is gone from the store, or it is silent for `suspectAfter`, for longer where hosts are overloaded
-(`ha.failure_detector`). The takeover is local and immediate; the store records it afterwards. A
+(`ha.failure_detector`). So does a primary whose successor is lost, be it before or after a plan
+names it. The takeover is local and immediate; the store records it afterwards. A
 primary steps down when it learns of a newer epoch of its fragment: from its peer replica's control
 messages or from a consumer's acknowledgement, once its successor's output has come as far as its
 own (`ha.handover`), or from the store at once.
@@ -84,6 +85,9 @@ class Failover:
             peer = hosted.peer_replica
             if peer is not None and (peer in gone or peer not in alive):
                 self._take_over(hosted, "gone from the store", now_us)
+            elif hosted.superseded_in is not None and self.detector.counts_as_lost(peer or ""):
+                # Whoever chose the successor did not know of its loss yet.
+                self._take_over(hosted, "lost before it was named", now_us)
         self._record({lost for lost, _ in self._unrecorded if lost in gone or lost not in alive})
 
     def told_lag(self, node: str, lag_us: int) -> None:

@@ -4,6 +4,8 @@ Both are noticed by the data plane and recorded later, at worst long after the f
 was away. The record may have changed meanwhile. `revised` says what becomes of it:
 
 - A change of an older epoch than the record's is void. The host's replica is told the newer epoch.
+- The loss of a replica that a plan has made primary meanwhile is void, and nobody steps down for a
+  lost replica: the host that lost it takes over once it hears of the plan.
 - A takeover of a newer epoch is written if the record lists the replica. The primary that the
   record names is lost only if the takeover was from its node.
 - A takeover in the epoch in which the record already names the replica as primary, because the
@@ -72,6 +74,8 @@ def revised(
         the change.
     """
     event, me = change.event, change.by
+    if isinstance(event, RecordLoss) and _is_promoted(record, change):
+        return None
     if record.primary != me and (
         record.epoch > event.epoch
         or (record.epoch == event.epoch and isinstance(event, RecordTakeover))
@@ -106,6 +110,12 @@ def revised(
             record, *(msgspec.structs.replace(change.loss, replica=each) for each in lost), but=me
         ),
     )
+
+
+def _is_promoted(record: FragmentRecord, change: FragmentChange) -> bool:
+    """Whether a plan has made the lost replica primary, and still lists the one that lost it."""
+    planned = record.took_over is None and record.epoch > change.event.epoch
+    return planned and record.primary == change.lost and change.by in record.replicas
 
 
 def _named(record: FragmentRecord, node: str) -> tuple[ReplicaId, ...]:

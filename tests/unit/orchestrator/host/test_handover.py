@@ -135,6 +135,25 @@ def test_successor_lost_before_it_was_heard() -> None:
     assert not [c for c in commands if isinstance(c, RecordLoss)]
 
 
+def test_successor_lost_before_it_was_named() -> None:
+    host = sending_primary()
+    host.handle(PeerLost(node="two"))
+    host.assign(assignment_of(assigned("secondary", epoch=2, peer_replica="two")))
+    host.wait(200, hearing="site")
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 3)
+    commands = host.commands
+    assert [c.epoch for c in commands if isinstance(c, RecordTakeover)] == [3]
+    assert not [c for c in commands if isinstance(c, RecordLoss)]
+
+
+def test_successor_that_is_heard_again_before_it_was_named() -> None:
+    host = sending_primary()
+    host.handle(PeerLost(node="two"))
+    host.hear("two", Control())
+    host.assign(assignment_of(assigned("secondary", epoch=2, peer_replica="two")))
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 1)
+
+
 def test_promoted_secondary_sends_what_is_not_acknowledged() -> None:
     host = standby()
     host.hear("site", data(chunk(0, [(10, 4)])))

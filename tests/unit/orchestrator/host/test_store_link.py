@@ -313,6 +313,19 @@ def test_primary_whose_secondary_has_taken_over_is_told_instead_of_reporting_its
     assert list(link.events) == [EpochSuperseded(fragment="f", epoch=5, primary="there")]
 
 
+def test_primary_that_has_lost_the_secondary_which_a_plan_makes_primary_goes_on(
+    link: StoreLink, outside: MemoryStore
+) -> None:
+    # Whoever planned that did not know of the loss yet.
+    switched = msgspec.structs.replace(RECORD, epoch=5, primary=THERE, secondary=HERE)
+    outside.create(KEY, switched)
+    peers_known(link, outside, THERE)
+    link.record(loss(4))
+    link.exchange()
+    assert recorded(outside) == switched
+    assert not link.events
+
+
 @pytest.mark.parametrize("first", ["older", "newer"])
 def test_link_that_flapped_twice_while_the_store_was_away_leaves_the_newest_primary(
     link: StoreLink, server: MemoryServer, outside: MemoryStore, first: str
