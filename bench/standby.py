@@ -8,8 +8,7 @@ other is killed. Recovery is from the kill until output has resumed, as a drill 
 promised is the bound of the query.
 
 `deltas` is the windowed aggregate alone, without its input; its saving is against Active Standby.
-`model` prices the paper's 100 queries on 100 nodes (`bench.placement_workload`), each placed by our
-planner, with the same formulas by which the planner chooses a scheme.
+`model` prices the paper's 100 queries on 100 nodes (`bench.standby_model`).
 """
 
 from __future__ import annotations
@@ -22,11 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.placement_methods import METHODS
-from bench.placement_workload import BOUND_MS as PAPER_BOUND_MS
-from bench.placement_workload import COST_US, Workload, paper_workload
 from bench.registry import Settings, benchmark
 from bench.standby_executors import measured
+from bench.standby_model import NETWORKS, modelled
 from bench.standby_workload import BOUND_MS, SUMS, TREE_OUTPUT, workload
 from ha.messages import Checkpoint, Data, Message
 from ha.roles import ReplicaRole
@@ -34,8 +31,6 @@ from orchestrator.drills.measurement import outage, sequence_faults
 from orchestrator.host.wire import encode
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.sinks.delivered import Delivered
-from placement.records import Pairs
-from placement.standby_schemes import NEVER, Fed, Feeding, Input
 
 NODES, QUICK_NODES = 95, 12
 """Executors, beside four sites of sources and one of the output: 100 hosts."""
@@ -60,10 +55,6 @@ QUICK_REAL = ("as", "asas")
 """Schemes of the tree, on executors."""
 
 SETTLE_S, MEASURED_S = 6.0, 10.0
-
-PAPER_ACK_MS = 200.0
-MODEL_CHECKPOINT_BYTES = 0.0
-"""The paper's acknowledgements cost nothing."""
 
 
 @dataclass(slots=True)
@@ -128,7 +119,7 @@ def standby(settings: Settings) -> Mapping[str, float]:
     flat: dict[str, float] = {}
     kinds = settings.only or ("model", "sim", "real")
     if "model" in kinds:
-        flat |= modelled(1 if settings.quick else 3)
+        flat |= modelled(1 if settings.quick else NETWORKS)
     if "sim" in kinds:
         found: dict[str, Measured] = {}
         for key, scheme in SCHEMES.items():
@@ -203,69 +194,3 @@ def simulated(scheme: str, nodes: int, targets: Sequence[str]) -> Measured:
 def _delivered(scenario: Scenario, stream: str) -> Delivered:
     kept = scenario.deliveries[stream]
     return Delivered.from_deliveries(kept, kept[0].chunk.rows.schema)
-
-
-def modelled(networks: int) -> dict[str, float]:
-    """The paper's queries, priced by the formulas of the planner, with free checkpoints."""
-    sums: dict[str, list[float]] = {}
-    for seed in range(networks):
-        load = paper_workload(seed)
-        for method in ("paper", "ours"):
-            pairs = METHODS[method](load, np.random.default_rng(seed))
-            for key, value in _priced(load, pairs).items():
-                sums.setdefault(f"model.{method}_{key}", []).append(value)
-    return {key: float(np.mean(values)) for key, values in sums.items()}
-
-
-def _priced(load: Workload, pairs: Pairs) -> dict[str, float]:
-    """Network usage and recovery of one placement under each scheme."""
-    view = load.view
-    usage: dict[str, float] = {}
-    recoveries: dict[str, list[float]] = {}
-    primaries_usage = 0.0
-    for request in load.requests:
-        graph = request.graph
-        primaries = graph.pinned | {name: pairs[name][0] for name in graph.to_place}
-        for link in graph.links:
-            one_way_ms = view.one_way_ms(primaries[link.source], primaries[link.target])
-            primaries_usage += link.rate_bytes_s * one_way_ms / 1e3
-        for name in graph.to_place:
-            node = pairs[name][1]
-            links = graph.inputs[name]
-            ways_ms = [view.one_way_ms(primaries[link.source], node) for link in links]
-            fed = Fed(
-                inputs=[Input(tuples_s=each.tuples_s, bytes_s=each.rate_bytes_s) for each in links],
-                cost_us=COST_US,
-                detection_ms=0.0,
-                transfer_ms=max(ways_ms),
-                checkpoint_bytes=MODEL_CHECKPOINT_BYTES,
-                changes_bytes_s=0.0,
-                ack_interval_ms=PAPER_ACK_MS,
-                delay_ms=0.0,
-            )
-            schemes = {
-                "as": fed.with_batch(1, 0.0),
-                "asas_largest": fed.largest(PAPER_BOUND_MS, PAPER_ACK_MS),
-                "asas": fed.cheapest(PAPER_BOUND_MS),
-                "upstream": fed.with_batch(NEVER, PAPER_ACK_MS),
-            }
-            share = sum(x.rate_bytes_s * ms for x, ms in zip(links, ways_ms, strict=True)) / 1e3
-            for key, chosen in schemes.items():
-                usage[key] = usage.get(key, 0.0) + share * _sent(chosen, fed)
-                recoveries.setdefault(key, []).append(chosen.recovery_ms)
-    flat: dict[str, float] = {}
-    for key, ms in recoveries.items():
-        found = np.array(ms)
-        flat |= {
-            f"{key}.network_usage": primaries_usage + usage[key],
-            f"{key}.saved_pct": 100 * (usage["as"] - usage[key]) / (primaries_usage + usage["as"]),
-            f"{key}.recovery_ms_mean": float(found.mean()),
-            f"{key}.recovery_ms_max": float(found.max()),
-            f"{key}.bound_kept_pct": 100 * float((found <= PAPER_BOUND_MS + 1e-9).mean()),
-        }
-    return flat
-
-
-def _sent(chosen: Feeding, fed: Fed) -> float:
-    """Share of its input that a secondary is sent."""
-    return chosen.bytes_s / sum(each.bytes_s for each in fed.inputs)

@@ -21,6 +21,9 @@ A batch that is full before a covering comes is sent. So of λL(T + d) tuples on
 last full batch are trimmed, fewer than B. Where B is small that saves less than the checkpoints
 take, and there are none (`frugal`): every tuple is sent then, and Q = B − 1.
 
+One of the 2K is the secondary's request. The paper's (1) has no such way: there the upstreams learn
+of the death by themselves and send at once (`is_asked`).
+
 *Adaptive* Semi-Active Standby takes the largest B for which R keeps the bound in the paper
 (`largest`). Trimming makes traffic fall and rise with B, so ours takes the B and the T of the least
 traffic among those that keep it (`cheapest`).
@@ -150,6 +153,8 @@ class Fed:
         Between two acknowledgements: the least T.
     delay_ms, levels
         d and L.
+    is_asked
+        Whether upstreams send what they kept back only when the secondary asks for it.
     """
 
     inputs: Sequence[Input]
@@ -161,10 +166,27 @@ class Fed:
     ack_interval_ms: float
     delay_ms: float
     levels: int = 1
+    is_asked: bool = True
+
+    @property
+    def resend_ms(self) -> float:
+        """Until tuples that were kept back arrive: K, after the request if there is one."""
+        return (1 + self.is_asked) * self.transfer_ms
 
     def covered_ms(self, checkpoint_ms: float) -> float:
         """How long a tuple waits until it is covered, at most."""
         return self.levels * (checkpoint_ms + self.delay_ms)
+
+    def sent_bytes_s(self, feeding: Feeding) -> list[float]:
+        """How much of each input the secondary is sent; nothing of what flows anyway."""
+        return [
+            0.0
+            if each.is_free
+            else each.bytes_s
+            if feeding.checkpoint_ms == NO_CHECKPOINTS
+            else each.bytes_s * sent_share(each.tuples_s, feeding.covered_ms, feeding.batch)
+            for each in self.inputs
+        ]
 
     def with_batch(self, batch: int, checkpoint_ms: float) -> Feeding:
         """What feeding in batches of B means."""
@@ -187,7 +209,7 @@ class Fed:
             checkpoint_ms=checkpoint_ms,
             covered_ms=covered_ms,
             bytes_s=sent + self.checkpoint_bytes * 1e3 / checkpoint_ms + self.changes_bytes_s,
-            recovery_ms=self.detection_ms + 2 * self.transfer_ms + kept * self.cost_us / 1e3,
+            recovery_ms=self.detection_ms + self.resend_ms + kept * self.cost_us / 1e3,
         )
 
     def _without_checkpoints(self, batch: int, paid: Sequence[Input]) -> Feeding:
@@ -199,7 +221,7 @@ class Fed:
             covered_ms=gathered_ms,
             bytes_s=sum(each.bytes_s for each in paid),
             recovery_ms=self.detection_ms
-            + 2 * self.transfer_ms
+            + self.resend_ms
             + (batch - 1.0) * len(paid) * self.cost_us / 1e3,
         )
 
