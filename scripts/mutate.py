@@ -5,23 +5,31 @@ tests then run: those that bear the file's name first, then the unit and propert
 package, then simulated faults. A breakage that no test notices within `LIMIT_S` is printed, and the
 exit status is 1. One that is listed as harmless is not tried; the list says why.
 
-`make mutate`, or `python -m scripts.mutate PART` for those whose file or text contains PART.
+`make mutate`, or `python -m scripts.mutate PART …` for those whose file or text contains a PART.
+All of them take hours. In parts: `--results FILE --minutes 30` as often as it takes; each run goes
+on where the last one ended, and sums up all of them. Delete the file once tests have changed.
 """
 
 from __future__ import annotations
 
+import argparse
+import hashlib
+import json
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 
 import yaml
 from rich.console import Console
@@ -97,6 +105,12 @@ class Mutation:
         return (ROOT / self.file).read_text(encoding="utf-8").count(self.text) == 1
 
     @property
+    def key(self) -> str:
+        """What a result is known by: the breakage, and the text that it breaks."""
+        sound = (ROOT / self.file).read_bytes()
+        return hashlib.sha256(sound + repr(self).encode()).hexdigest()[:24]
+
+    @property
     def quick(self) -> tuple[str, ...]:
         """The tests that should notice it."""
         return next(tests for folder, tests in QUICK.items() if self.file.startswith(folder + "/"))
@@ -162,42 +176,127 @@ def noticed_by(mutation: Mutation, folder: Path) -> str | None:
     return None
 
 
-def main(part: str = "") -> int:
-    """Try the breakages; the exit status is 1 if one goes unnoticed."""
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Which breakages to try, and for how long.
+
+    Attributes
+    ----------
+    parts
+        A breakage is tried if its file or text contains one of them; without any, all are.
+    results
+        A file of results: what it knows is not tried again. None: nothing is known or kept.
+    minutes
+        After that long, no further one is begun; None: all are tried.
+    jobs
+        How many are tried at once.
+    """
+
+    parts: tuple[str, ...] = ()
+    results: Path | None = None
+    minutes: float | None = None
+    jobs: int = os.cpu_count() or 1
+
+    @staticmethod
+    def of(arguments: Sequence[str]) -> Options:
+        """The options of a command line."""
+        parser = argparse.ArgumentParser(
+            prog="scripts.mutate", description="Break the product one line at a time."
+        )
+        parser.add_argument("parts", nargs="*", metavar="PART", help="part of a file or text")
+        parser.add_argument("--results", type=Path, help="keep results there, and go on from them")
+        parser.add_argument("--minutes", type=float, help="begin none after so many minutes")
+        parser.add_argument("--jobs", type=int, default=Options.jobs, help="how many at once")
+        given = parser.parse_args(arguments)
+        return Options(tuple(given.parts), given.results, given.minutes, given.jobs)
+
+    def selects(self, mutation: Mutation) -> bool:
+        """Whether to try a breakage."""
+        return not self.parts or any(part in str(mutation) for part in self.parts)
+
+
+class Results:
+    """Breakage → the test that noticed it, None if none did; kept in a file, a line each.
+
+    A result holds for a text of the file that is broken, and is void once that has changed.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._known: dict[str, str | None] = {}
+        self._lock = Lock()
+        for line in file.read_text(encoding="utf-8").splitlines() if file and file.exists() else ():
+            key, test = json.loads(line)
+            self._known[key] = test
+
+    def add(self, mutation: Mutation, test: str | None) -> None:
+        """Keep a result."""
+        with self._lock:
+            self._known[mutation.key] = test
+            if self._file is not None:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                with self._file.open("a", encoding="utf-8") as kept:
+                    kept.write(json.dumps([mutation.key, test]) + "\n")
+
+    def __contains__(self, mutation: Mutation) -> bool:
+        return mutation.key in self._known
+
+    def __getitem__(self, mutation: Mutation) -> str | None:
+        return self._known[mutation.key]
+
+
+def try_all(mutations: Sequence[Mutation], results: Results, options: Options) -> None:
+    """Try the breakages without a result, as long as there is time, and tell of each."""
     console = Console()
-    mutations = [m for m in Mutation.load() if part in str(m)]
-    tried = [mutation for mutation in mutations if mutation.harmless is None]
-    if strayed := [mutation for mutation in mutations if not mutation.fits]:
-        console.print("Not found exactly once:", *map(str, strayed), sep="\n  ", markup=False)
-        return 2
+    open_ones = [mutation for mutation in mutations if mutation not in results]
+    ends_s = math.inf if options.minutes is None else time.monotonic() + 60 * options.minutes
     folders: SimpleQueue[Path] = SimpleQueue()
-    survivors = 0
     with tempfile.TemporaryDirectory(prefix="vivace-mutate-") as work:
-        for number in range(os.cpu_count() or 1):
+        for number in range(options.jobs):
             (folder := Path(work) / str(number)).mkdir()
             copy(folder)
             folders.put(folder)
 
-        def attempt(mutation: Mutation) -> str | None:
+        def attempt(mutation: Mutation) -> None:
+            if time.monotonic() >= ends_s:
+                return
             folder = folders.get()
             try:
-                return noticed_by(mutation, folder)
+                test = noticed_by(mutation, folder)
             finally:
                 folders.put(folder)
+            results.add(mutation, test)
+            line = f"{mutation}\n      {test or 'NOBODY NOTICES'}"
+            console.print(line, markup=False, soft_wrap=True)
 
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            results = zip(tried, pool.map(attempt, tried), strict=True)
-            for number, (mutation, test) in enumerate(results, 1):
-                survivors += test is None
-                said = test or "NOBODY NOTICES"
-                line = f"{number}/{len(tried)} {mutation}\n      {said}"
-                console.print(line, markup=False, soft_wrap=True)
-    harmless = len(mutations) - len(tried)
-    console.print(
-        f"{len(tried) - survivors} of {len(tried)} breakages noticed, {harmless} harmless"
-    )
-    return 1 if survivors else 0
+        with ThreadPoolExecutor(options.jobs) as pool:
+            # Each result is asked for, so that an error in an attempt ends the run.
+            for _ in pool.map(attempt, open_ones):
+                pass
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Try breakages, and sum up; the exit status is 1 if one goes unnoticed, 3 if some are left."""
+    console = Console()
+    options = Options.of(arguments)
+    mutations = [mutation for mutation in Mutation.load() if options.selects(mutation)]
+    if strayed := [mutation for mutation in mutations if not mutation.fits]:
+        console.print("Not found exactly once:", *map(str, strayed), sep="\n  ", markup=False)
+        return 2
+    tried = [mutation for mutation in mutations if mutation.harmless is None]
+    results = Results(options.results)
+    try_all(tried, results, options)
+    done = [mutation for mutation in tried if mutation in results]
+    survivors = [mutation for mutation in done if results[mutation] is None]
+    left, harmless = len(tried) - len(done), len(mutations) - len(tried)
+    if survivors:
+        console.print("Nobody notices:", *map(str, survivors), sep="\n  ", markup=False)
+    noticed = f"{len(done) - len(survivors)} of {len(tried)} breakages noticed"
+    console.print(f"{noticed}, {len(survivors)} not, {left} left to try, {harmless} harmless")
+    if survivors:
+        return 1
+    return 3 if left else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:2]))
+    sys.exit(main(sys.argv[1:]))

@@ -292,6 +292,10 @@ class HostedSink:
         self._held.clear()
         self.held_bytes = 0
 
+    def held_chunks(self) -> list[Chunk]:
+        """The deliveries that the driver has not kept for good, oldest first."""
+        return [chunk for chunk, _ in self._held]
+
     def flushed(self, durable: Durable) -> None:
         """Note what the driver has kept for good.
 

@@ -57,6 +57,7 @@ from orchestrator.simulation.operations import (
     operation_text,
     steps_of,
 )
+from orchestrator.simulation.queues import over_budget
 from orchestrator.simulation.schedule import Schedule
 from orchestrator.simulation.setting import BEGIN_MS
 from orchestrator.simulation.world import World
@@ -430,8 +431,7 @@ class Trial:
         for node in self._nodes:
             host = self.world.hosts[node]
             if host.alive:
-                memory = host.core.replica_manager.memory()
-                if memory.used > memory.budget:
+                if (memory := over_budget(host.core.replica_manager)) is not None:
                     self.observed.over_budget.setdefault(node, memory)
                 continue
             if host.store.writes_left == 0:
@@ -613,7 +613,7 @@ class Trial:
         return _reached_ms(self.observed.arrivals[stream])
 
     def _healed(self) -> bool:
-        if self.world.server.away:
+        if self.world.server.away or not self._is_led():
             return False
         view = read_view(self.store)
         hosts = [self.world.hosts[node] for node in self._nodes]
@@ -624,6 +624,13 @@ class Trial:
             and len(view.fragments) == len(self.observed.running)
             and all(view.settled(found.record) for found in view.fragments.values())
             and all(found.record.ended_us is not None for found in view.moves.values())
+        )
+
+    def _is_led(self) -> bool:
+        """Whether somebody completes what a leader left undone that died between two writes."""
+        return any(
+            coordination.election.leads and not store.unreachable
+            for store, coordination in self._candidates
         )
 
     def _rests(self) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from scripts import mutate
 from scripts.mutate import QUICK, ROOT, Mutation
 
 
@@ -17,3 +20,27 @@ def test_a_breakage_fits_the_code(mutation: Mutation) -> None:
 def test_there_are_enough_breakages_and_their_tests_exist() -> None:
     assert len([m for m in Mutation.load() if m.harmless is None]) >= 60
     assert all((ROOT / path).exists() for paths in QUICK.values() for path in paths)
+
+
+def test_a_run_goes_on_where_the_last_one_ended_and_sums_up_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried: list[Mutation] = []
+
+    def noticed(mutation: Mutation, _: Path) -> str | None:
+        tried.append(mutation)
+        return "test_it" if len(tried) != 2 else None
+
+    def copied(_: Path) -> None: ...
+
+    monkeypatch.setattr(mutate, "copy", copied)
+    monkeypatch.setattr(mutate, "noticed_by", noticed)
+    arguments = ["ha/memory.py", "--jobs", "1", "--results", str(tmp_path / "build" / "results")]
+    assert mutate.main([*arguments, "--minutes", "0"]) == 3
+    assert not tried
+    assert mutate.main(["LOG_SHARE", *arguments[1:]]) == 0
+    assert mutate.main(arguments) == 1
+    assert len(tried) == len(set(tried)) == 3
+    assert mutate.main(arguments) == 1
+    assert len(tried) == 3
+    assert capsys.readouterr().out.splitlines()[-1].startswith("2 of 3 breakages noticed, 1 not")
