@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -130,6 +130,12 @@ class Subscriber:
     ends_ms: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED_INTERVALS))
     sents_ms: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED_INTERVALS))
     is_reached: bool = True
+
+    @property
+    def heard_ms(self) -> int:
+        """Up to where it has said that it has the output."""
+        acknowledged_ms, received_ms = self.acknowledged.watermark_ms, self.received_ms
+        return acknowledged_ms if received_ms is None else max(acknowledged_ms, received_ms)
 
 
 class OutputLog:
@@ -330,11 +336,14 @@ class OutputLog:
         if (subscriber := self.subscribers.get(node)) is not None:
             subscriber.heard_us, subscriber.room_bytes = now_us, ANY_BYTES
 
-    def restrict(self, readers: Container[str]) -> None:
-        """Let only these hosts demand anything: any other has been replaced, or reads no more."""
-        for node, subscriber in self.subscribers.items():
-            if node not in readers:
-                subscriber.demanded = None
+    def restrict(self, readers: Set[str]) -> None:
+        """Keep nothing but for these hosts: any other has been replaced, or reads no more.
+
+        It need not know that yet, and what it said when it left may have been lost.
+        """
+        for node in self.subscribers.keys() - readers:
+            del self.subscribers[node]
+        self._trim()
 
     def lapse(self, now_us: int) -> None:
         """Let hosts that have said nothing for long demand nothing any more."""
@@ -370,6 +379,16 @@ class OutputLog:
             beyond_bytes = self._appended_bytes - subscriber.processed_bytes
             room_bytes = min(room_bytes, most_bytes - beyond_bytes)
         return room_bytes
+
+    def number_at(self, watermark_ms: int) -> int | None:
+        """Sequence number of the first tuple after a timestamp; None if it lies outside the log."""
+        if not self.base.watermark_ms <= watermark_ms <= self.end.watermark_ms:
+            return None
+        ended = bisect_right(self._ends, (watermark_ms, self._appended_bytes))
+        if ended == len(self._chunks):
+            return self.end.next_seq
+        chunk = self._chunks[ended]
+        return chunk.first_seq + int(chunk.timestamps.searchsorted(watermark_ms, side="right"))
 
     def take_unsent(self, node: str) -> list[Chunk]:
         """The chunks a subscriber has not been sent yet; they count as sent from now on."""
@@ -680,9 +699,7 @@ def overdue_offer(producer: Producer, node: str, *, at_once: bool = False) -> Of
     """
     log, subscriber = producer.log, producer.log.subscribers[node]
     ends_ms, sents_ms = subscriber.ends_ms, subscriber.sents_ms
-    known_ms = subscriber.acknowledged.watermark_ms
-    if subscriber.received_ms is not None:
-        known_ms = max(known_ms, subscriber.received_ms)
+    known_ms = subscriber.heard_ms
     subscriber.silent += 1
     if subscriber.is_heard:
         if known_ms != subscriber.told_ms:

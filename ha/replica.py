@@ -86,7 +86,10 @@ class Replica:
     sender, receiver
         The checkpoints that it sends as primary, and gets as standby.
     primary_ms
-        Up to where its primary has last said that its output is complete.
+        Up to where another replica that acts as primary has last said that its output is complete.
+    crossed_ms
+        Up to where its inputs were complete when it crossed a discontinuity as primary; the least,
+        if it has crossed several; None: none.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class Replica:
         self.throttle = Throttle()
         self.sender, self.receiver = CheckpointSender(), CheckpointReceiver()
         self.primary_ms = NO_WATERMARK
+        self.crossed_ms: int | None = None
         self._room_bytes = ANY_BYTES
         self._group_bytes = FIRST_GROUP_BYTES
 
@@ -126,6 +130,41 @@ class Replica:
         """
         own_ms = self.log.end.watermark_ms
         return max(own_ms, self.primary_ms) if self.role is ReplicaRole.STANDBY else own_ms
+
+    @property
+    def known_ms(self) -> int:
+        """Up to where somebody is known to have its fragment's output, from it or another replica.
+
+        As primary, it must be able to produce all of that.
+        """
+        heard_ms = [each.heard_ms for each in self.log.subscribers.values()]
+        return max(self.primary_ms, *heard_ms, NO_WATERMARK)
+
+    @property
+    def leads(self) -> bool:
+        """Whether consumers were fed output by this standby that its primary has yet to produce."""
+        fed_ms = (each.heard_ms for each in self.log.subscribers.values() if each.feed)
+        return (
+            self.role is ReplicaRole.STANDBY and max(fed_ms, default=NO_WATERMARK) > self.primary_ms
+        )
+
+    def continues(self, position: Position) -> bool:
+        """Whether a consumer that has the output up to `position` can go on with what follows here.
+
+        It cannot if this replica, as primary, crossed a discontinuity of its input at which its
+        predecessor was further, and the predecessor had sent the output to that consumer.
+        """
+        if self.crossed_ms is None or position.watermark_ms <= self.crossed_ms:
+            return True
+        if self.log.end.watermark_ms < position.watermark_ms:
+            return False
+        return self.log.number_at(position.watermark_ms) in (None, position.next_seq)
+
+    def cross(self, stream: str) -> None:
+        """Note that an input is about to cross a discontinuity."""
+        reached_ms = self.inputs[stream].cursor.complete_ms
+        before_ms = reached_ms if self.crossed_ms is None else self.crossed_ms
+        self.crossed_ms = min(reached_ms, before_ms)
 
     @property
     def feeds_subscribers(self) -> bool:
@@ -175,6 +214,9 @@ class Replica:
                     cut = Position(next_seq=received.chunk.first_seq)
                     self.engine.skip_to(data.stream, cut)
                 self.engine.offer(data.stream, received.chunk)
+        elif entry.cursor.has_filtered_all:
+            entry.moved_at_ms = entry.cursor.floor_ms
+            self.engine.skip_to(data.stream, entry.cursor.arrive())
         return received
 
     def waiting_bytes_of(self, stream: str) -> int:
@@ -401,6 +443,7 @@ class Replica:
             entry.release()
         self.throttle = Throttle()
         self.receiver.reset()
+        self.crossed_ms = None
         return True
 
     def check_invariants(self) -> None:

@@ -31,8 +31,9 @@ class RoleEvent(Enum):
     STATE_INSTALLED = "state installed"
     STATE_BROKEN = "state broken"
     """Input is missing that only the peer replica's state can replace."""
-    EVALUATION_FAILED = "evaluation failed"
-    """Evaluating its input raised an error, so its state cannot be relied on any more."""
+    STATE_UNUSABLE = "state unusable"
+    """Evaluating its input raised an error, so its state cannot be relied on any more. Or it cannot
+    continue what its predecessor has sent."""
     PEER_REPLICA_LOST = "peer replica lost"
     PROMOTED = "promoted"
     """A newer plan makes it primary."""
@@ -54,21 +55,21 @@ transitions: dict[tuple[ReplicaRole, RoleEvent], tuple[ReplicaRole, EpochRule]] 
     (ReplicaRole.WARMING, RoleEvent.FOUNDED): (ReplicaRole.PRIMARY, EpochRule.ADOPT),
     (ReplicaRole.WARMING, RoleEvent.STATE_INSTALLED): (ReplicaRole.STANDBY, EpochRule.ADOPT),
     (ReplicaRole.WARMING, RoleEvent.STATE_BROKEN): (ReplicaRole.WARMING, EpochRule.KEEP),
-    (ReplicaRole.WARMING, RoleEvent.EVALUATION_FAILED): (ReplicaRole.WARMING, EpochRule.KEEP),
+    (ReplicaRole.WARMING, RoleEvent.STATE_UNUSABLE): (ReplicaRole.WARMING, EpochRule.KEEP),
     (ReplicaRole.WARMING, RoleEvent.PEER_REPLICA_LOST): (ReplicaRole.WARMING, EpochRule.KEEP),
     # It has no state to be primary with. The coordinator sees that, and starts the fragment over.
     (ReplicaRole.WARMING, RoleEvent.PROMOTED): (ReplicaRole.WARMING, EpochRule.KEEP),
     (ReplicaRole.WARMING, RoleEvent.SUPERSEDED): (ReplicaRole.WARMING, EpochRule.ADOPT),
     (ReplicaRole.WARMING, RoleEvent.OVERRULED): (ReplicaRole.WARMING, EpochRule.ADOPT),
     (ReplicaRole.STANDBY, RoleEvent.STATE_BROKEN): (ReplicaRole.WARMING, EpochRule.KEEP),
-    (ReplicaRole.STANDBY, RoleEvent.EVALUATION_FAILED): (ReplicaRole.WARMING, EpochRule.KEEP),
+    (ReplicaRole.STANDBY, RoleEvent.STATE_UNUSABLE): (ReplicaRole.WARMING, EpochRule.KEEP),
     (ReplicaRole.STANDBY, RoleEvent.PEER_REPLICA_LOST): (ReplicaRole.PRIMARY, EpochRule.NEXT),
     (ReplicaRole.STANDBY, RoleEvent.PROMOTED): (ReplicaRole.PRIMARY, EpochRule.ADOPT),
     (ReplicaRole.STANDBY, RoleEvent.SUPERSEDED): (ReplicaRole.STANDBY, EpochRule.ADOPT),
     (ReplicaRole.STANDBY, RoleEvent.OVERRULED): (ReplicaRole.STANDBY, EpochRule.ADOPT),
     # There is no other state: the missing tuples are lost, and counted.
     (ReplicaRole.PRIMARY, RoleEvent.STATE_BROKEN): (ReplicaRole.PRIMARY, EpochRule.KEEP),
-    (ReplicaRole.PRIMARY, RoleEvent.EVALUATION_FAILED): (ReplicaRole.WARMING, EpochRule.KEEP),
+    (ReplicaRole.PRIMARY, RoleEvent.STATE_UNUSABLE): (ReplicaRole.WARMING, EpochRule.KEEP),
     (ReplicaRole.PRIMARY, RoleEvent.PEER_REPLICA_LOST): (ReplicaRole.PRIMARY, EpochRule.KEEP),
     (ReplicaRole.PRIMARY, RoleEvent.PROMOTED): (ReplicaRole.PRIMARY, EpochRule.ADOPT),
     (ReplicaRole.PRIMARY, RoleEvent.SUPERSEDED): (ReplicaRole.STANDBY, EpochRule.ADOPT),

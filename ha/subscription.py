@@ -106,6 +106,12 @@ class StreamCursor:
         return self.position if self.kept is None else self.kept
 
     @property
+    def complete_ms(self) -> int:
+        """Up to where the stream is complete for the reader, whatever generation it came from."""
+        received_ms = NO_WATERMARK if self.position is None else self.position.watermark_ms
+        return max(received_ms, self.floor_ms)
+
+    @property
     def placed_at(self) -> Position | None:
         """Where the reader was placed, as long as it has accepted nothing from there."""
         return self.position if self._moved and not self.crossing else None
@@ -138,6 +144,24 @@ class StreamCursor:
         self.start(position, generation)
         self.crossed_to = position
         self.crossing = True
+
+    @property
+    def has_filtered_all(self) -> bool:
+        """Whether it has crossed a discontinuity and filtered everything that was complete before.
+
+        Nothing new may ever follow: the stream may be at its end.
+        """
+        return (
+            self.crossing
+            and self.position is not None
+            and self.position.watermark_ms >= self.floor_ms
+        )
+
+    def arrive(self) -> Position:
+        """Count the crossing as over: returns where the reader goes on in the new numbering."""
+        assert self.position is not None
+        self.crossing = self._moved = False
+        return self.position
 
     def skip_to(self, chunk: Chunk) -> int:
         """Cross a hole: move to just before `chunk`, and return the number of tuples skipped.

@@ -192,7 +192,28 @@ class InputProcessor:
         """Give up the state of a replica whose evaluation raised an error, and let it rest."""
         self.outbox.report("evaluation failed", hosted.assignment.fragment, _said(error))
         hosted.failed(f"evaluation failed: {_said(error)}", now_us)
-        self.discard_state(hosted, now_us, RoleEvent.EVALUATION_FAILED)
+        self.discard_state(hosted, now_us, RoleEvent.STATE_UNUSABLE)
+
+    def on_position(
+        self, node: str, stream: str, generation: int | None, had: Position, now_us: int
+    ) -> None:
+        """Look whether what a consumer has of a fragment's output is continued here.
+
+        If not, what it has came from a predecessor that was further. The fragment then starts over
+        in a new generation, to which consumers cross, or goes on with the predecessor's state.
+        """
+        hosted = self.replica_manager.replicas.get(stream)
+        if hosted is None or hosted.replica.generation != generation:
+            return
+        if not hosted.replica.continues(had):
+            self._disown(hosted, f"{node} has output up to {had.watermark_ms} ms", now_us)
+
+    def _disown(self, hosted: HostedReplica, why: str, now_us: int) -> None:
+        """Give up the state of a primary that cannot continue what its predecessor has sent."""
+        detail = f"{why}, and the input that it came from is lost"
+        self.outbox.report("cannot continue", hosted.assignment.fragment, detail)
+        hosted.failed(f"cannot continue: {detail}", now_us)
+        self.discard_state(hosted, now_us, RoleEvent.STATE_UNUSABLE)
 
     def request(self, now_us: int) -> None:
         """Send the subscriptions and snapshot requests that are due."""
@@ -280,7 +301,7 @@ class InputProcessor:
             return receipt
         cursor = subscription.readers[reader]
         begins = cursor.position.next_seq if cursor.position is not None else 0
-        if self._crosses(reader, now_us):
+        if self._crosses(reader, data.stream, now_us):
             lost = cursor.skip_to(data.chunk)
             detail = f"{lost} tuples that no producer keeps, from {begins} on"
             self._note_lost(reader, data.stream, lost, detail)
@@ -331,7 +352,7 @@ class InputProcessor:
         self, subscription: Subscription, reader: str, answer: Subscribed, now_us: int
     ) -> None:
         """Take a reader to a new generation of its stream, or have a secondary start over."""
-        if not self._crosses(reader, now_us):
+        if not self._crosses(reader, subscription.stream, now_us):
             return
         cursor = subscription.readers[reader]
         before = cursor.position or Position()
@@ -344,13 +365,25 @@ class InputProcessor:
             detail += f" after watermark {answer.position.watermark_ms} ms, tuple {lost}"
         self._note_lost(reader, answer.stream, lost, detail)
 
-    def _crosses(self, reader: str, now_us: int) -> bool:
-        """Whether a reader may cross a discontinuity; a secondary's state is discarded instead."""
-        hosted = self.replica_manager.replicas.get(reader)
-        if hosted is None or hosted.replica.role is ReplicaRole.PRIMARY:
+    def _crosses(self, reader: str, stream: str, now_us: int) -> bool:
+        """Whether a reader may cross a discontinuity; a secondary's state is discarded instead.
+
+        So is that of a primary whose predecessor had more input and has sent output of it.
+        """
+        if (hosted := self.replica_manager.replicas.get(reader)) is None:
             return True
-        self.discard_state(hosted, now_us)
-        return False
+        replica = hosted.replica
+        if replica.leads:
+            # Its primary cannot cross either. The state is needed until one of the two is further.
+            return False
+        if replica.role is not ReplicaRole.PRIMARY:
+            self.discard_state(hosted, now_us)
+            return False
+        if replica.inputs[stream].cursor.complete_ms < replica.known_ms:
+            self._disown(hosted, f"there is output up to {replica.known_ms} ms", now_us)
+            return False
+        replica.cross(stream)
+        return True
 
     def _note_lost(self, reader: str, stream: str, lost: int, detail: str) -> None:
         self.outbox.counters["discontinuities"] += 1

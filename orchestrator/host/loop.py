@@ -62,6 +62,7 @@ PROBLEMS = frozenset(
     {
         "assignment refused",
         "cannot be primary",
+        "cannot continue",
         "evaluation failed",
         "fed by standby",
         "input lost",

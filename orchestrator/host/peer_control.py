@@ -144,6 +144,8 @@ class PeerControl:
             self._compare(sender, fragment, digest, now_us)
         for stream, ack in message.acks.items():
             self.failover.on_epoch(stream, ack.epoch, now_us, consumer=sender)
+            if ack.position is not None:
+                self.inputs.on_position(sender, stream, ack.generation, ack.position, now_us)
             producer = self.replica_manager.producer(stream)
             if producer is None:
                 continue

@@ -145,10 +145,10 @@ class HostedReplica:
         A standby that is sent batches may lag by its checkpoints. If it lags further, it takes
         every tuple for a while, and is given the time to catch up.
         """
+        self.replica.primary_ms = watermark_ms
         if self.replica.role is not ReplicaRole.STANDBY:
             self.lag.reset()
             return
-        self.replica.primary_ms = watermark_ms
         end_ms = self.replica.log.end.watermark_ms
         allowed_us = round(self.assignment.standby_lag_ms * 1000)
         if self.assignment.batch != EVERY_TUPLE:

@@ -7,6 +7,7 @@ import pytest
 from ha.messages import Data
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
+from ha.subscription import Receipt
 from streams.chunk import Chunk, Position, stream_schema
 from streams.compiler import compile_statement
 from streams.language import parse
@@ -16,11 +17,16 @@ COLUMNS = {"number": "int"}
 EPOCH = 3
 
 
-def primary() -> Replica:
-    """A primary of epoch 3 that reads `s` from its beginning."""
+def secondary() -> Replica:
+    """A secondary that has no state yet."""
     (statement,) = parse("REGISTER QUERY f RSTREAM(SELECT number FROM s [NOW]);")
     program = compile_statement(statement, {"s": COLUMNS})
-    made = Replica(program, {"s": stream_schema(COLUMNS)}, epoch=EPOCH, generation=EPOCH)
+    return Replica(program, {"s": stream_schema(COLUMNS)}, epoch=EPOCH, generation=EPOCH)
+
+
+def primary() -> Replica:
+    """A primary of epoch 3 that reads `s` from its beginning."""
+    made = secondary()
     made.apply(RoleEvent.FOUNDED, EPOCH)
     made.inputs["s"].cursor.start(Position(), 1)
     return made
@@ -78,3 +84,28 @@ def test_an_input_has_no_position_until_it_is_evaluated_beyond_a_discontinuity(
     assert replica.processed() == {}
     replica.evaluate(1)
     assert replica.processed() == {"s": Position(next_seq=7, watermark_ms=90)}
+
+
+def test_an_input_that_began_anew_and_brings_nothing_new_is_crossed_all_the_same() -> None:
+    """It is at its end. Otherwise nobody could ever be given the state."""
+    replica, peer = primary(), secondary()
+    replica.receive(data(chunk(0, [(10, 5), (20, 1)])))
+    replica.inputs["s"].cursor.cross(Position(), 2)
+    replica.receive(data(chunk(0, [(10, 2)]), generation=2))
+    assert replica.cut() is None
+    replica.receive(data(chunk(2, [(20, 7)]), generation=2))
+    assert replica.processed() == {}
+    replica.evaluate(1)
+    assert replica.processed() == {}
+    replica.evaluate(1)
+    begins = Position(next_seq=9, watermark_ms=20)
+    assert replica.processed() == {"s": begins}
+    peer.inputs["s"].cursor.start(Position(), 2)
+    snapshot = replica.snapshot()
+    assert snapshot is not None
+    assert peer.install(snapshot)
+    for each in (replica, peer):
+        received = each.receive(data(chunk(9, [(30, 2)]), generation=2))
+        assert received.receipt is Receipt.ACCEPTED
+        each.evaluate(1)
+        assert each.processed() == {"s": Position(next_seq=11, watermark_ms=30)}

@@ -1,0 +1,166 @@
+"""A primary that has not come as far as its predecessor, when an input of it begins anew.
+
+It can no longer produce what consumers already have, so its own output would not continue theirs.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from ha.messages import Control, Data, Message, Subscribe, Subscribed
+from ha.roles import ReplicaRole
+from orchestrator.host.events import PeerLost, Report
+from streams.chunk import Position
+from tests.driven_host import (
+    Driven,
+    ack,
+    assigned,
+    assignment_of,
+    data,
+    primary,
+    sent_numbers,
+    standby,
+)
+from tests.streams_of_numbers import chunk
+
+
+def began_anew() -> Subscribed:
+    position = Position(next_seq=0, watermark_ms=35)
+    return Subscribed(stream="s", position=position, epoch=2, generation=2)
+
+
+def successor() -> Driven:
+    """It took over from `one` with tuples up to 10 ms evaluated, and up to 20 ms received."""
+    host = standby()
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    host.work()
+    host.hear("site", data(chunk(4, [(20, 2)])))
+    host.hear("exit", ack(10, 2))
+    host.handle(PeerLost(node="one"))
+    assert host.role is ReplicaRole.PRIMARY
+    host.commands.clear()
+    return host
+
+
+def cross(host: Driven) -> None:
+    host.hear("site", began_anew())
+    part = chunk(0, [(40, 1), (50, 3)])
+    host.hear("site", Data(stream="s", epoch=2, generation=2, chunk=part))
+
+
+def lost_state(host: Driven) -> bool:
+    status = host.core.replica_statuses(host.now_us)["f"]
+    said = [each.kind for each in host.take(Report)]
+    assert ("cannot continue" in said) is (host.role is ReplicaRole.WARMING)
+    assert (status.failure is not None) is (host.role is ReplicaRole.WARMING)
+    return host.role is ReplicaRole.WARMING
+
+
+def test_it_crosses_with_all_input_that_the_predecessor_can_have_had() -> None:
+    host = successor()
+    host.hear("exit", ack(20, 4))
+    cross(host)
+    host.work()
+    assert sent_numbers(host)[-2:] == [2, 3]
+    host.hear("exit", ack(50, 6))
+    assert not lost_state(host)
+
+
+def test_it_does_not_cross_if_a_consumer_has_more() -> None:
+    host = successor()
+    host.hear("exit", ack(30, 5))
+    host.commands.clear()
+    host.hear("site", began_anew())
+    assert lost_state(host)
+
+
+def test_it_does_not_cross_if_the_predecessor_has_said_that_it_had_more() -> None:
+    host = standby()
+    host.hear("one", Control(watermarks_ms={"f": 30}))
+    host.handle(PeerLost(node="one"))
+    host.hear("site", data(chunk(0, [(20, 4)])))
+    host.hear("site", began_anew())
+    assert lost_state(host)
+
+
+def test_it_does_not_cross_a_hole_either() -> None:
+    host = successor()
+    host.hear("exit", ack(30, 5))
+    host.commands.clear()
+    host.hear("site", data(chunk(9, [(40, 1)])))
+    beyond = Position(next_seq=9, watermark_ms=35)
+    host.hear("site", Subscribed(stream="s", position=beyond, epoch=1, generation=1))
+    host.hear("site", data(chunk(9, [(40, 1)])))
+    assert lost_state(host)
+
+
+@pytest.mark.parametrize("watermark_ms", [30, 45, 60])
+@pytest.mark.parametrize("next_seq", [5, 9])
+def test_a_consumer_that_turns_out_to_have_more_ends_it_after_the_crossing(
+    watermark_ms: int, next_seq: int
+) -> None:
+    position = Position(next_seq=next_seq, watermark_ms=watermark_ms)
+    claims: list[Message] = [
+        ack(watermark_ms, next_seq),
+        Subscribe(stream="f", position=position, generation=1),
+    ]
+    for claim in claims:
+        host = successor()
+        cross(host)
+        host.work()
+        host.commands.clear()
+        host.hear("exit", claim)
+        assert lost_state(host)
+        assert host.take(Data) == []
+
+
+def test_consumers_that_have_its_own_output_after_the_crossing_do_not_end_it() -> None:
+    host = successor()
+    cross(host)
+    host.work()
+    for watermark_ms, next_seq in ((20, 4), (40, 4), (50, 6)):
+        position = Position(next_seq=next_seq, watermark_ms=watermark_ms)
+        host.hear("exit", Subscribe(stream="f", position=position, generation=1))
+        host.hear("exit", ack(watermark_ms, next_seq))
+    assert not lost_state(host)
+
+
+def feeding() -> Driven:
+    """A standby that feeds the sink output up to 20 ms; its primary has said that it had 10 ms."""
+    host = standby()
+    host.hear("one", Control(watermarks_ms={"f": 10}))
+    host.hear("exit", Subscribe(stream="f", position=None, generation=None, feed=True))
+    host.hear("site", data(chunk(0, [(10, 4), (20, 2)])))
+    host.work()
+    host.hear("exit", ack(20, 4))
+    return host
+
+
+def test_a_standby_that_has_fed_more_than_its_primary_keeps_its_state_and_crosses_as_primary() -> (
+    None
+):
+    host = feeding()
+    cross(host)
+    assert host.role is ReplicaRole.STANDBY
+    host.assign(assignment_of(assigned("primary", epoch=2, peer_replica="one")))
+    cross(host)
+    host.commands.clear()
+    host.work()
+    assert sent_numbers(host) == [2, 3]
+
+
+def test_a_standby_gives_up_its_state_once_its_primary_has_come_as_far() -> None:
+    host = feeding()
+    host.hear("one", Control(watermarks_ms={"f": 20}))
+    host.hear("site", began_anew())
+    assert host.role is ReplicaRole.WARMING
+
+
+def test_what_a_consumer_claims_ends_no_primary_that_has_crossed_nothing() -> None:
+    host = primary()
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    host.work()
+    host.hear("exit", ack(30, 9))
+    position = Position(next_seq=9, watermark_ms=10)
+    host.hear("exit", Subscribe(stream="f", position=position, generation=1))
+    assert not lost_state(host)
