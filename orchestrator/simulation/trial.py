@@ -366,7 +366,11 @@ class Trial:
         self._after(fault, end)
 
     def _expose(self, host: SimulatedHost) -> None:
-        """Note the fragments of which this host has the last warm replica, or is to found one."""
+        """Note the fragments of which this host has the last warm replica, or is to found one.
+
+        A third replica whose place has been taken protects nothing: it may be dismissed already,
+        and its host has yet to hear of that.
+        """
         replicas = host.core.replica_manager.replicas
         for name, query in self.setting.query_of.items():
             record, hosted = self._fragment(f"{query}.{name}"), replicas.get(name)
@@ -376,7 +380,7 @@ class Trial:
             if record is None or not any(
                 self._warm(replica, name)
                 for replica in record.replicas
-                if replica.incarnation != host.incarnation
+                if replica.incarnation != host.incarnation and not _is_going(record, replica)
             ):
                 self.observed.exposed_us.setdefault(name, self.world.now_us)
 
@@ -653,6 +657,11 @@ class Trial:
 def _founds(record: FragmentRecord, host: SimulatedHost) -> bool:
     """Whether a fragment's state begins on a host."""
     return record.epoch == record.generation and record.primary.incarnation == host.incarnation
+
+
+def _is_going(record: FragmentRecord, replica: ReplicaId) -> bool:
+    third = record.third
+    return third is not None and third.replica == replica and third.becomes is None
 
 
 def _reached_ms(kept: list[Arrival]) -> int:

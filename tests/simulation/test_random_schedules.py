@@ -13,7 +13,10 @@ import pytest
 from orchestrator.simulation.campaign import Selection, judge
 from orchestrator.simulation.schedule import Shape
 
-FIXED = range(4000, 4010)
+ONCE_BROKEN = (4000132, 4002417, 4002450, 4004374, 4004943, 4005073)
+"""Seeds that have shown a mistake of the system or of the checks."""
+
+FIXED = (*range(4000, 4004), *ONCE_BROKEN)
 
 FRESH = [int(os.environ.get("VIVACE_SEED", secrets.randbelow(10**9))) + i for i in range(5)]
 """Seeds that change with each run; VIVACE_SEED reproduces them."""
