@@ -490,9 +490,10 @@ class OutputLog:
     def rewind(self) -> None:
         """Count only acknowledged output as sent, so that a new primary sends the rest again."""
         for subscriber in self.subscribers.values():
-            subscriber.sent = max(
-                subscriber.acknowledged, self.base, key=lambda cut: cut.watermark_ms
-            )
+            begin = subscriber.acknowledged
+            # What lies before the log is read again, if it can be.
+            begins_here = not self._rereadable and _before(begin, self.base)
+            subscriber.sent = self.base if begins_here else begin
 
     def _after(self, cut: Position) -> Iterator[Chunk]:
         # Unsent chunks lie at the end of the log.

@@ -18,7 +18,7 @@ from ha.checkpoint import CheckpointReceiver, CheckpointSender, Cut
 from ha.digest import OutputDigests
 from ha.messages import ANY_BYTES, Data, Snapshot
 from ha.output_log import OutputLog, Throttle
-from ha.roles import EpochRule, ReplicaRole, RoleEvent, transition
+from ha.roles import ReplicaRole, RoleEvent, succeed
 from ha.subscription import Received, StreamCursor
 from streams.chunk import NO_WATERMARK, Chunk, Position
 from streams.compiler import Program
@@ -177,19 +177,10 @@ class Replica:
         Parameters
         ----------
         epoch
-            Of an event that brings one. A plan or a peer that knows no newer epoch than this
-            replica changes nothing, nor does the store with an older one.
+            Of an event that brings one (`succeed`).
         """
-        if event in (RoleEvent.PROMOTED, RoleEvent.SUPERSEDED) and epoch <= self.epoch:
-            return False
-        if event is RoleEvent.OVERRULED and epoch < self.epoch:
-            return False
         before = self.role
-        self.role, rule = transition(before, event)
-        if rule is EpochRule.NEXT:
-            self.epoch += 1
-        elif rule is EpochRule.ADOPT:
-            self.epoch = max(self.epoch, epoch)
+        self.role, self.epoch = succeed(before, self.epoch, event, epoch)
         if self.role is ReplicaRole.PRIMARY and before is not ReplicaRole.PRIMARY:
             self.log.rewind()
             self.sender = CheckpointSender()

@@ -1,8 +1,8 @@
 """The roles of a replica, and the events that change them.
 
 The table `transitions` is the specification: for each role and event, the next role and what
-happens to the epoch. `Replica.apply` is the only code that changes either. Tests check the table,
-and the diagram in `docs/roles.md` is drawn from it.
+happens to the epoch. `succeed` is the only code that changes either, of a replica and of a source
+that two sites bring in. Tests check the table, and the diagram in `docs/roles.md` is drawn from it.
 """
 
 from __future__ import annotations
@@ -91,3 +91,28 @@ def transition(role: ReplicaRole, event: RoleEvent) -> tuple[ReplicaRole, EpochR
         raise InvariantViolation(
             f"{event.value!r} cannot happen to a {role.value} replica"
         ) from None
+
+
+def succeed(
+    role: ReplicaRole, epoch: int, event: RoleEvent, of_epoch: int = 0
+) -> tuple[ReplicaRole, int]:
+    """Role and epoch after `event`.
+
+    Parameters
+    ----------
+    of_epoch
+        Of an event that brings one. A plan or a peer that knows no newer epoch than this one
+        changes nothing, nor does the store with an older one.
+    """
+    if event in (RoleEvent.PROMOTED, RoleEvent.SUPERSEDED) and of_epoch <= epoch:
+        return role, epoch
+    if event is RoleEvent.OVERRULED and of_epoch < epoch:
+        return role, epoch
+    after, rule = transition(role, event)
+    match rule:
+        case EpochRule.KEEP:
+            return after, epoch
+        case EpochRule.NEXT:
+            return after, epoch + 1
+        case EpochRule.ADOPT:
+            return after, max(epoch, of_epoch)

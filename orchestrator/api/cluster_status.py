@@ -95,6 +95,8 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     how much its time axis has slipped because of that. `overflowed` tuples were dropped because the
     source cannot wait and the site's buffer was full; it is `overflowing` if that happens now, or
     did a moment ago. `refused` is all that a live source did not let in, and `input` says more.
+    If two sites bring the stream in, `site` feeds its consumers, and `standby` reads it too, or is
+    to; `stands_by` says whether it does.
     """
 
     stream: str
@@ -108,6 +110,8 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     overflowing: bool = False
     refused: int = 0
     input: InputStatus | None = None
+    standby: str | None = None
+    stands_by: bool = False
 
 
 class OutputStatus(SinkStatus, frozen=True, kw_only=True):
@@ -268,7 +272,12 @@ def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
         (n, stream): s for n, node in view.hosts.items() for stream, s in node.sources.items()
     }
     found = [
-        (name, stream.site, sources.get((stream.site, name), NOTHING_ENTERED))
+        (
+            name,
+            stream.feeding_site,
+            next(iter(stream.sites[1:]), None),
+            sources.get((stream.feeding_site, name), NOTHING_ENTERED),
+        )
         for name, stream in sorted(view.stream_records.items())
     ]
     return tuple(
@@ -284,8 +293,10 @@ def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
             overflowing=source.overflowing,
             refused=0 if source.input is None else source.input.refused,
             input=source.input,
+            standby=standby,
+            stands_by=(standby, name) in sources,
         )
-        for name, site, source in found
+        for name, site, standby, source in found
     )
 
 

@@ -50,7 +50,7 @@ def validate(manifests: Manifests) -> ValidateDocument:
     flow = check(manifests)
     unchecked: list[str] = []
     if manifests.cluster is None:
-        sites = {each.record.site for each in manifests.streams}
+        sites = {site for each in manifests.streams for site in each.record.sites}
         sites |= {site for each in manifests.queries for site in each.record.outputs.values()}
         nodes = {
             node

@@ -28,6 +28,7 @@ from orchestrator.records import (
     ReplicaId,
     SinkAssignment,
     SourceAssignment,
+    StreamRecord,
 )
 from orchestrator.store.protocol import FRAGMENTS, NODES, STREAMS
 
@@ -204,9 +205,12 @@ def _sources(
             shed=stream.shed,
             generation=_entering_generation(planning, name),
             slipped_ms=slipped_ms.get(name, stream.slipped_ms),
+            role="primary" if stream.feeding_site == node.node else "secondary",
+            epoch=entering_epoch(planning.view, stream),
+            peer_site=next((site for site in stream.sites if site != node.node), None),
         )
         for name, stream in sorted(streams.items())
-        if stream.site == node.node
+        if node.node in stream.sites
     ]
     return tuple(sorted([*kept, *made], key=lambda source: source.stream))
 
@@ -271,8 +275,8 @@ def _holders(planning: Planning, stream: str, before: Assignment) -> tuple[str, 
     """Live nodes that hold a stream, primary first."""
     view = planning.view
     if stream in planning.streams:
-        site = planning.streams[stream].site
-        return (site,) if site in view.nodes or site in view.broken(NODES) else ()
+        known = view.nodes.keys() | view.broken(NODES).keys()
+        return tuple(site for site in planning.streams[stream].sites if site in known)
     record = next((r for r in planning.fragments.values() if r.fragment == stream), None)
     if record is None:
         return before.producers.get(stream, ()) if stream in view.broken(STREAMS) else ()
@@ -286,6 +290,11 @@ def _entering_generation(planning: Planning, stream: str) -> int:
     greater number than it ever had before.
     """
     return planning.view.streams[stream].created + planning.streams[stream].generation
+
+
+def entering_epoch(view: ClusterView, stream: StreamRecord) -> int:
+    """Epoch of a stream that enters from outside, as its sites count it."""
+    return view.streams[stream.name].created + stream.generation + stream.epoch
 
 
 def _generation(planning: Planning, stream: str, before: Assignment) -> int:

@@ -23,6 +23,7 @@ from orchestrator.control.placing import place_new
 from orchestrator.control.planning.costs import cost_line, differs, suggested_cost_us
 from orchestrator.control.planning.utilisation import advice, largest
 from orchestrator.control.schemes import choose_again
+from orchestrator.control.stream_sites import keep_feeding
 from orchestrator.control.view import ClusterView
 from orchestrator.records import NodeRecord
 from orchestrator.store.protocol import ASSIGNMENTS, CLOCKS, NODES, STREAMS
@@ -77,6 +78,7 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
     pending.attempt("streams", lambda: _start_streams(pending))
     pending.attempt("streams", lambda: _renew_streams(pending))
     pending.attempt("streams", lambda: _note_slips(pending))
+    pending.attempt("streams", lambda: keep_feeding(pending))
     _assign(pending)
     return Decision(
         writes=tuple(pending.writes),
@@ -225,7 +227,7 @@ def _note_slips(pending: PendingDecision) -> None:
     """
     view, known = pending.view, pending.planning.streams
     for name, stream in known.items():
-        site = view.nodes.get(stream.site)
+        site = view.nodes.get(stream.feeding_site)
         status = None if site is None else site.record.sources.get(name)
         if status is None or stream.start_at_us is None or not stream.resumes:
             continue
@@ -262,7 +264,7 @@ def _ready(pending: PendingDecision, streams: list[str], queries: set[str]) -> b
     """Whether everything that reads these streams, and delivers what is made of them, is there."""
     view = pending.view
     hosts = {name: found.record for name, found in view.nodes.items()}
-    entering = [(view.streams[name].record.site, name) for name in streams]
+    entering = [(site, name) for name in streams for site in view.streams[name].record.sites]
     leaving = [
         (site, stream)
         for query in queries

@@ -225,7 +225,8 @@ def aimed_at(view: ClusterView, drill: Disturbance, target: str | None) -> str:
             return ""
         sites: list[str] = []
     elif drill.aim is Aim.SOURCE_SITE:
-        named = {name: stream.site for name, stream in sorted(view.stream_records.items())}
+        streams = sorted(view.stream_records.items())
+        named = {name: stream.feeding_site for name, stream in streams}
         sites = list(dict.fromkeys(named.values()))
         target = named.get(target or "", target)
     else:
@@ -252,6 +253,7 @@ def run(drill: Disturbance, acting: Acting) -> Disturbed:
     DrillFailed
         That takes too long, or the process to be struck is gone.
     """
+    ended_sources = drill.ends_host and _has_lone_sources(acting)
     acting.on_progress("strike", f"{drill.what}{f': {acting.node}' if acting.node else ''}")
     struck_us = acting.now_us
     try:
@@ -269,6 +271,13 @@ def run(drill: Disturbance, acting: Acting) -> Disturbed:
         struck_us=struck_us,
         over_us=over_us,
         restored_us=restored_us,
-        ended_sources=drill.ends_host and bool(acting.view.nodes[acting.node].record.sources),
+        ended_sources=ended_sources,
         steps=tuple(steps or ()),
     )
+
+
+def _has_lone_sources(acting: Acting) -> bool:
+    """Whether streams enter at the struck site, and at no other."""
+    records = acting.view.stream_records
+    entering = acting.view.nodes[acting.node].record.sources
+    return any(name in records and records[name].standby is None for name in entering)

@@ -140,12 +140,17 @@ class AccessControl:
         return stream not in self._manager.sources and stream not in self._manager.replicas
 
     def _is_peer_replica(self, sender: str, fragment: str) -> bool:
-        """Whether a host has another replica of a fragment, if this host has one at all."""
+        """Whether a host has another replica of a fragment, or of a source, if this host has one
+        at all."""
+        if (source := self._manager.sources.get(fragment)) is not None:
+            return source.peer_replica in (None, sender)
         hosted = self._manager.replicas.get(fragment)
         return hosted is None or sender in hosted.assignment.others
 
     def _plausible(self, fragment: str, epoch: int) -> bool:
         """Whether a fragment can have come to an epoch since this host has last heard of it."""
+        if (source := self._manager.sources.get(fragment)) is not None:
+            return source.peer_replica is None or epoch <= source.epoch + MAX_EPOCH_LEAP
         hosted = self._manager.replicas.get(fragment)
         return hosted is None or epoch <= hosted.replica.epoch + MAX_EPOCH_LEAP
 

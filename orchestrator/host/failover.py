@@ -8,6 +8,9 @@ primary steps down when it learns of a newer epoch of its fragment: from its pee
 messages or from a consumer's acknowledgement, once its successor's output has come as far as its
 own (`ha.handover`), or from the store at once.
 
+A source that two sites bring in is taken over in the same way. The leader learns of it from the
+site's report: there is no other site that the store could have given the place to meanwhile.
+
 A host whose links all break loses every peer too. If it still reaches the store, its records would
 depose healthy primaries, for whom it cannot stand in. Takeovers and lost secondaries are therefore
 recorded only when this host has heard another one since, or when the store itself says that the
@@ -22,12 +25,27 @@ from ha.failure_detector import FailureDetector
 from ha.handover import Handover
 from ha.messages import EVERY_TUPLE
 from ha.recovering import Recovering
+from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
 from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox, RecordLoss, RecordTakeover
+from orchestrator.host.hosted_streams import HostedSource
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
 
-Recorded = RecordTakeover | RecordLoss
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTakeover:
+    """A takeover of a source; its site reports it once it may be recorded."""
+
+    stream: str
+    epoch: int
+    detected_at_us: int
+
+
+Hosted = HostedReplica | HostedSource
+"""What has a role here, and a peer on another host."""
+
+Recorded = RecordTakeover | RecordLoss | SourceTakeover
 
 
 def _nothing() -> list[tuple[str, Recorded]]:
@@ -57,7 +75,7 @@ class Failover:
     _unrecorded: list[tuple[str, Recorded]] = field(default_factory=_nothing)
     """Each with the host that was lost."""
     _pairs: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Fragments here, with the hosts of their peer replicas."""
+    """Fragments and sources here, with the hosts of their peers."""
 
     def heard(self, node: str, now_us: int) -> None:
         """Note a sign of life of a host."""
@@ -73,7 +91,7 @@ class Failover:
         """
         alive = self.replica_manager.incarnations
         pairs = {
-            (hosted.assignment.fragment, peer)
+            (_name(hosted), peer)
             for hosted in self._hosted()
             if (peer := hosted.peer_replica) is not None and peer in alive
         }
@@ -134,13 +152,14 @@ class Failover:
         consumer
             The host, if it reads the fragment's stream.
         """
-        hosted = self.replica_manager.replicas.get(fragment)
-        if hosted is None or epoch <= hosted.replica.epoch:
+        hosted = self._named(fragment)
+        if hosted is None or epoch <= _acting(hosted).epoch:
             return
-        if hosted.replica.role is ReplicaRole.PRIMARY:
+        acting = _acting(hosted)
+        if acting.role is ReplicaRole.PRIMARY:
             handover = hosted.handover
             if handover is None:
-                handover = Handover(epoch, hosted.replica.output_watermark_ms, now_us)
+                handover = Handover(epoch, acting.output_watermark_ms, now_us)
                 hosted.handover = handover
             handover.epoch = max(handover.epoch, epoch)
             if reached_ms is not None:
@@ -148,8 +167,8 @@ class Failover:
             if consumer is not None:
                 handover.heard_by.add(consumer)
             a = hosted.assignment
-            confirmed = a.role == "secondary" and a.epoch > hosted.replica.epoch
-            demanding = hosted.replica.log.demanding
+            confirmed = a.role == "secondary" and a.epoch > acting.epoch
+            demanding = acting.log.demanding
             if not handover.is_over(demanding, now_us, confirmed=confirmed):
                 return
         self._step_down(fragment, RoleEvent.SUPERSEDED, epoch, now_us)
@@ -165,8 +184,8 @@ class Failover:
         self._step_down(fragment, RoleEvent.OVERRULED, epoch, now_us)
 
     def _step_down(self, fragment: str, event: RoleEvent, epoch: int, now_us: int) -> None:
-        hosted = self.replica_manager.replicas.get(fragment)
-        if hosted is not None and hosted.replica.apply(event, epoch):
+        hosted = self._named(fragment)
+        if hosted is not None and _acting(hosted).apply(event, epoch):
             hosted.handover = None
             self.outbox.counters["demotions"] += 1
             self.outbox.report("stepped down", fragment, f"epoch {epoch} has another primary")
@@ -175,28 +194,37 @@ class Failover:
     def _record(self, lost: set[str]) -> None:
         if not lost:
             return
-        self.outbox.add(
-            *(each for node, each in self._unrecorded if node in lost and self._holds(each))
-        )
+        for node, each in self._unrecorded:
+            if node not in lost or not self._holds(each):
+                continue
+            if isinstance(each, SourceTakeover):
+                self.replica_manager.sources[each.stream].announce()
+            else:
+                self.outbox.add(each)
         self._unrecorded[:] = [each for each in self._unrecorded if each[0] not in lost]
 
     def _holds(self, change: Recorded) -> bool:
         """Whether the replica that a change speaks of is still the primary of its epoch."""
-        hosted = self.replica_manager.replicas.get(change.fragment)
-        if hosted is None or not hosted.replica.feeds_subscribers:
+        is_source = isinstance(change, SourceTakeover)
+        hosted = self._named(change.stream if is_source else change.fragment)
+        if hosted is None or not _acting(hosted).feeds_subscribers:
             return False
-        return hosted.replica.epoch == change.epoch
+        return _acting(hosted).epoch == change.epoch
 
     def _lose(self, node: str, cause: str, now_us: int) -> None:
         """Take over every fragment whose peer replica was on a lost host."""
         for hosted in self._hosted():
             if hosted.peer_replica != node:
                 continue
-            if hosted.replica.feeds_subscribers and hosted.superseded_in is None:
+            acting = _acting(hosted)
+            if acting.feeds_subscribers and hosted.superseded_in is None:
                 self._report_loss(hosted, cause, now_us)
             self._take_over(hosted, cause, now_us)
 
-    def _report_loss(self, hosted: HostedReplica, cause: str, now_us: int) -> None:
+    def _report_loss(self, hosted: Hosted, cause: str, now_us: int) -> None:
+        if isinstance(hosted, HostedSource):
+            # Its other site stands by again once it is back.
+            return
         a, lost = hosted.assignment, hosted.peer_replica or ""
         loss = RecordLoss(
             query=a.query,
@@ -208,21 +236,41 @@ class Failover:
         )
         self._unrecorded.append((lost, loss))
 
-    def _hosted(self) -> list[HostedReplica]:
-        return list(self.replica_manager.replicas.values())
+    def _hosted(self) -> list[Hosted]:
+        manager = self.replica_manager
+        return [*manager.replicas.values(), *manager.sources.values()]
 
-    def _take_over(self, hosted: HostedReplica, cause: str, now_us: int) -> None:
-        replica, a = hosted.replica, hosted.assignment
-        lost = hosted.peer_replica or ""
+    def _named(self, stream: str) -> Hosted | None:
+        """The replica or the source of a stream here."""
+        manager = self.replica_manager
+        return manager.replicas.get(stream) or manager.sources.get(stream)
+
+    def _take_over(self, hosted: Hosted, cause: str, now_us: int) -> None:
+        acting, lost = _acting(hosted), hosted.peer_replica or ""
         silent_us = self.detector.silent_us(lost, now_us)
         if (epoch := hosted.superseded_in) is not None:
             # Its successor is lost before it could take over from this replica.
-            replica.apply(RoleEvent.SUPERSEDED, epoch)
+            acting.apply(RoleEvent.SUPERSEDED, epoch)
             hosted.handover = None
-        if not replica.apply(RoleEvent.PEER_REPLICA_LOST):
+        if not acting.apply(RoleEvent.PEER_REPLICA_LOST):
             return
         self.outbox.counters["takeovers"] += 1
-        self.outbox.report("took over", a.fragment, f"{cause}; epoch {replica.epoch}")
+        self.outbox.report("took over", _name(hosted), f"{cause}; epoch {acting.epoch}")
+        if isinstance(hosted, HostedReplica):
+            self._begin_recovery(hosted, lost, cause, silent_us, now_us)
+        else:
+            takeover = SourceTakeover(
+                stream=hosted.stream, epoch=hosted.epoch, detected_at_us=now_us
+            )
+            self._unrecorded.append((lost, takeover))
+        self.outbox.feed(acting)
+        self.dispatcher.rebuild_tasks(now_us)
+
+    def _begin_recovery(
+        self, hosted: HostedReplica, lost: str, cause: str, silent_us: int, now_us: int
+    ) -> None:
+        """Have a takeover recorded, and measure what it takes."""
+        replica, a = hosted.replica, hosted.assignment
         takeover = RecordTakeover(
             query=a.query,
             fragment=a.fragment,
@@ -241,5 +289,12 @@ class Failover:
             awaited={s for s in replica.inputs if subscriptions[s].batch != EVERY_TUPLE},
         )
         hosted.recovering.evaluated(0, replica.output_watermark_ms, now_us)
-        self.outbox.feed(replica)
-        self.dispatcher.rebuild_tasks(now_us)
+
+
+def _name(hosted: Hosted) -> str:
+    return hosted.stream if isinstance(hosted, HostedSource) else hosted.assignment.fragment
+
+
+def _acting(hosted: Hosted) -> HostedSource | Replica:
+    """What has the role, the epoch and the output log."""
+    return hosted if isinstance(hosted, HostedSource) else hosted.replica

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ha.handover import Handover
 from ha.messages import Data, Subscribe
 from ha.output_log import OutputLog, Throttle
+from ha.roles import ReplicaRole, RoleEvent, succeed
 from ha.subscription import Receipt, StreamCursor, past
 from orchestrator.host.events import Deliver, Durable, SourceEmitted, SourceReread
 from orchestrator.host.recent_latencies import RecentLatencies
@@ -46,7 +48,12 @@ class Wanted:
 
 
 class HostedSource:
-    """A `Producer` of tuples from outside. It has no peer replica.
+    """A `Producer` of tuples from outside.
+
+    Two sites may bring in the same stream. Like the replicas of a fragment, they have roles and
+    epochs (`ha.roles`): both number the same tuples alike and keep them, and the primary sends
+    them. A standby sends what consumers lack as soon as the primary's site is lost. It is warm once
+    the source is open.
 
     A source that resumes numbers its tuples as every other process does that reads it. Its log
     begins at the position that the source had reached when this process opened it. A host that
@@ -70,15 +77,24 @@ class HostedSource:
         By how much the source's time axis has slipped because of that.
     input
         What a live source did not let in.
+    role, epoch
+        Who feeds consumers: it, or the other site.
+    handover
+        What it knows of its successor while it goes on as primary; None: it has none.
+    told_role, told_epoch
+        As the store may know them: a host that hears nobody may have taken over in vain.
     """
-
-    feeds_subscribers = True
 
     def __init__(self, assignment: SourceAssignment) -> None:
         self.assignment = assignment
         self.stream = assignment.stream
-        self.generation = self.epoch = assignment.generation
+        self.generation = assignment.generation
+        self.role, self.epoch = ReplicaRole.WARMING, max(assignment.epoch, assignment.generation)
+        self.told_role, self.told_epoch = self.role, self.epoch
+        self.handover: Handover | None = None
         self.accepts_subscribers = assignment.source is None
+        if self.accepts_subscribers:
+            self._take_role()
         schema = stream_schema(assignment.columns)
         self.log = OutputLog(schema, rereadable=assignment.resumes)
         self._shedder: Shedder | None = None
@@ -100,6 +116,59 @@ class HostedSource:
         """Up to where the output is complete."""
         return self.log.end.watermark_ms
 
+    @property
+    def output_watermark_ms(self) -> int | None:
+        """Timestamp up to which the output is complete; None before the first."""
+        return None if self.complete_ms == NO_WATERMARK else self.complete_ms
+
+    @property
+    def feeds_subscribers(self) -> bool:
+        """Whether it sends its output, rather than keep it until the other site is lost."""
+        return self.role is ReplicaRole.PRIMARY
+
+    @property
+    def peer_replica(self) -> str | None:
+        """The other site that brings the stream in."""
+        return self.assignment.peer_site
+
+    @property
+    def superseded_in(self) -> int | None:
+        """The newest epoch in which it is primary no more, although it still acts."""
+        a = self.assignment
+        planned = a.epoch if a.role == "secondary" else 0
+        epoch = max(planned, 0 if self.handover is None else self.handover.epoch)
+        return epoch if self.role is ReplicaRole.PRIMARY and epoch > self.epoch else None
+
+    def use(self, assignment: SourceAssignment) -> None:
+        """Adopt a changed assignment, and the role in it if it is of a newer epoch."""
+        self.assignment = assignment
+        if assignment.role == "primary":
+            if self.apply(RoleEvent.PROMOTED, assignment.epoch):
+                self.handover = None
+        elif self.role is not ReplicaRole.PRIMARY:
+            # A primary goes on until it hears its successor (`ha.handover`).
+            self.apply(RoleEvent.SUPERSEDED, assignment.epoch)
+        self.announce()
+
+    def apply(self, event: RoleEvent, epoch: int = 0) -> bool:
+        """Change role and epoch (`ha.roles.succeed`); returns whether the role changed."""
+        before = self.role
+        self.role, self.epoch = succeed(before, self.epoch, event, epoch)
+        if self.role is ReplicaRole.PRIMARY and before is ReplicaRole.STANDBY:
+            self.log.rewind()
+        if event is not RoleEvent.PEER_REPLICA_LOST:
+            self.announce()
+        return self.role is not before
+
+    def announce(self) -> None:
+        """Let the store know role and epoch."""
+        self.told_role, self.told_epoch = self.role, self.epoch
+
+    def _take_role(self) -> None:
+        is_primary = self.assignment.role == "primary"
+        event = RoleEvent.FOUNDED if is_primary else RoleEvent.STATE_INSTALLED
+        self.apply(event, self.assignment.epoch)
+
     def open(self, position: Position, now_us: int) -> None:
         """Begin the log where the source has been opened, unless it has begun already.
 
@@ -108,6 +177,7 @@ class HostedSource:
         if self.accepts_subscribers:
             return
         self.accepts_subscribers = True
+        self._take_role()
         if self.assignment.resumes:
             capacity_bytes = self.log.capacity_bytes
             self.log = OutputLog(
@@ -140,6 +210,8 @@ class HostedSource:
     def wanted(self) -> Iterator[Wanted]:
         """Parts of the stream that must be read again."""
         for node, after in self.log.wanted():
+            if not (self.feeds_subscribers or self.log.subscribers[node].feed):
+                continue
             yield Wanted(self.stream, node, after, self.log.base)
 
     def reread(self, event: SourceReread) -> Data | None:
@@ -162,7 +234,9 @@ class HostedSource:
         A source that can wait does. Of any other, tuples go on to enter until the output log is
         full of what consumers demand; see `enter`.
         """
-        held_up = self.assignment.waits and self.log.is_held_up(now_us, by_credit=True)
+        # A standby sends nothing: it goes on until its log is full of what consumers demand.
+        by_credit = self.feeds_subscribers
+        held_up = self.assignment.waits and self.log.is_held_up(now_us, by_credit=by_credit)
         self.throttle.update(now_us, held_up=held_up)
         self._overflowing.update(now_us, held_up=self._withheld is not None)
         return held_up
@@ -226,6 +300,8 @@ class HostedSource:
             overflowed=self._overflowed,
             overflowing=self._shedder is None and self._overflowing.lately,
             input=self.input,
+            role=self.told_role,
+            epoch=self.told_epoch,
         )
 
 

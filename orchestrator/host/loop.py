@@ -420,7 +420,11 @@ def readiness(core: HostCore) -> tuple[object, ...]:
             f: (h.replica.role, h.replica.epoch, h.lags_since_us)
             for f, h in replica_manager.replicas.items()
         },
-        frozenset(s for s, each in replica_manager.sources.items() if each.accepts_subscribers),
+        {
+            s: (each.told_role, each.told_epoch)
+            for s, each in replica_manager.sources.items()
+            if each.accepts_subscribers
+        },
         frozenset(s for s in replica_manager.sinks if replica_manager.subscriptions[s].confirmed),
         core.prober.measures_clocks,
     )

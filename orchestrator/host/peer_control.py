@@ -18,9 +18,11 @@ from dataclasses import dataclass
 
 from ha.messages import EVERY_TUPLE, Ack, Control, Heartbeat, Offer, OutputDigest
 from ha.output_log import acknowledge, overdue_offer
+from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.events import Outbox
 from orchestrator.host.failover import Failover
+from orchestrator.host.hosted_streams import HostedSource
 from orchestrator.host.input_processor import InputProcessor, every_nth
 from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
 
@@ -103,6 +105,9 @@ class PeerControl:
         for peer in self.replica_manager.peer_hosts:
             drafts[peer] = _Draft()
         self._tell_of_replicas(drafts)
+        for name, source in self.replica_manager.sources.items():
+            if (peer := source.peer_replica) is not None:
+                _tell_of_role(drafts[peer], name, source)
         for node, stream, ack in self.inputs.acknowledgements(now_us, self._interval):
             drafts[node].acks[stream] = ack
         for producer in self.replica_manager.producers():
@@ -186,12 +191,17 @@ class PeerControl:
 def _tell_of_replica(draft: _Draft, name: str, hosted: HostedReplica) -> None:
     """Tell the host of the peer replica how far a replica here has come."""
     replica = hosted.replica
-    draft.epochs[name] = replica.epoch
-    end_ms = replica.output_watermark_ms
-    if end_ms is not None and replica.role is ReplicaRole.PRIMARY:
-        draft.watermarks_ms[name] = end_ms
+    _tell_of_role(draft, name, replica)
     digest = replica.digests.newest(replica.generation)
     if digest is not None:
         draft.digests[name] = digest
     if replica.role is ReplicaRole.STANDBY and hosted.assignment.batch != EVERY_TUPLE:
         draft.checkpoints[name] = replica.receiver.at_ms
+
+
+def _tell_of_role(draft: _Draft, name: str, producer: Replica | HostedSource) -> None:
+    """Tell the host of the peer of a producer's epoch, and how far the primary has come."""
+    draft.epochs[name] = producer.epoch
+    end_ms = producer.output_watermark_ms
+    if end_ms is not None and producer.role is ReplicaRole.PRIMARY:
+        draft.watermarks_ms[name] = end_ms

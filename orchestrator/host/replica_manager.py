@@ -287,8 +287,9 @@ class ReplicaManager:
 
     @property
     def peer_hosts(self) -> list[str]:
-        """The hosts of other replicas of fragments here, in the order of the replicas."""
-        hosts = (host for hosted in self.replicas.values() for host in hosted.assignment.others)
+        """The hosts of other replicas of fragments and sources here, in the order of these."""
+        hosts = [host for hosted in self.replicas.values() for host in hosted.assignment.others]
+        hosts += [s.peer_replica for s in self.sources.values() if s.peer_replica is not None]
         return list(dict.fromkeys(hosts))
 
     def producers(self) -> Iterator[Producer]:
@@ -491,7 +492,7 @@ class ReplicaManager:
         }
         for stream, a in wanted.items():
             if stream in self.sources:
-                self.sources[stream].assignment = a
+                self.sources[stream].use(a)
             else:
                 try:
                     self.sources[stream] = HostedSource(a)

@@ -310,17 +310,43 @@ def _stream(document: Field, section: Section) -> StreamManifest:
             "Remove it, or write `durable: no` in `from`: then the stream begins anew if its site "
             "is killed.",
         )
+    site, standby = _sites(section, source, shed is not None)
     return StreamManifest(
         file=document.where,
         written=document.written(),
         record=StreamRecord(
             name=section.need("name").identifier(),
-            site=section.need("site").slug(),
+            site=site,
+            standby=standby,
             columns=columns,
             rate_bytes_s=section.need("rate").quantity(rate_bytes_s, positive=True),
             **given,
         ),
     )
+
+
+def _sites(section: Section, source: SourceSpec | None, is_shed: bool) -> tuple[str, str | None]:
+    """Where a stream enters, and the site that stands by for that one, if there is one."""
+    named = section.get("sites")
+    if named is None:
+        return section.need("site").slug(), None
+    if (single := section.get("site")) is not None:
+        single.refuse("is there beside `sites`", "Write `site: …` or `sites: [a, b]`, not both.")
+    sites = [item.slug() for item in named.items()]
+    if len(sites) != 2 or sites[0] == sites[1]:
+        named.refuse("does not name two sites", "Write `sites: [a, b]`; for one, `site: a`.")
+    if source is None or not source.read_alike:
+        what = "a stream without a source" if source is None else f"`from: {source.driver}`"
+        named.refuse(
+            f"needs a source that both sites read alike, and {what} is none",
+            "Write `site: …`. A site that is started again goes on after its journal.",
+        )
+    if is_shed:
+        named.refuse(
+            "needs the same tuples at both sites, and a load shedder decides by when they come",
+            "Remove `shed`, or write `site: …`.",
+        )
+    return sites[0], sites[1]
 
 
 def _columns(field: Field) -> dict[str, str]:

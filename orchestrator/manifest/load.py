@@ -82,7 +82,9 @@ def check_sites(
         With the first one.
     """
     named: list[tuple[StreamManifest | QueryManifest, str, str, str]] = [
-        (s, f"Stream {s.record.name}: ", "site", s.record.site) for s in streams
+        (s, f"Stream {s.record.name}: ", "site" if s.record.standby is None else "sites", site)
+        for s in streams
+        for site in s.record.sites
     ]
     for query in queries:
         for stream, site in query.record.outputs.items():

@@ -62,6 +62,12 @@ class SourceAssignment(Record, frozen=True, kw_only=True):
     and applied again."""
     slipped_ms: float = 0.0
     """By how much its time axis had slipped when this host was first assigned it."""
+    role: Literal["primary", "secondary"] = "primary"
+    """Whether the host feeds consumers, or keeps what it reads until the other site is lost."""
+    epoch: int = 0
+    """Fencing number: the generation, and one more for each takeover."""
+    peer_site: str | None = None
+    """The other site that brings the stream in."""
 
     @property
     def resumes(self) -> bool:

@@ -163,6 +163,10 @@ class SourceStatus(Record, frozen=True, kw_only=True):
     """Whether that happens now, or did a moment ago."""
     input: InputStatus | None = None
     """What a live source did not let in; None for other sources."""
+    role: ReplicaRole = ReplicaRole.PRIMARY
+    """Whether it feeds consumers, or stands by for another site's."""
+    epoch: int = 0
+    """The newest in which it has acted or knows another one to."""
 
 
 class InputStatus(Record, frozen=True, kw_only=True):

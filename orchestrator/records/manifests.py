@@ -32,6 +32,11 @@ class SourceSpec(DriverSpec, frozen=True, kw_only=True):
     journaled: bool = False
     """Whether it can be read again because its site keeps a journal."""
 
+    @property
+    def read_alike(self) -> bool:
+        """Whether two sites that read it at the same time number it alike."""
+        return self.resumable and not self.journaled
+
 
 class Shed(Record, frozen=True, kw_only=True):
     """Limits of a load shedder (deadline placement, §5.1)."""
@@ -60,6 +65,12 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     shed: Shed | None = None
     source: SourceSpec | None = None
     """None: no tuple ever enters."""
+    standby: str | None = None
+    """A second site that brings the same stream in, and feeds consumers when the first is lost."""
+    primary: str | None = None
+    """The one of the two sites that feeds consumers; None: `site`, as in the beginning."""
+    epoch: int = 0
+    """Takeovers since the stream was applied."""
     start_at_us: int | None = None
     """When the source starts on the cluster's clock; set by the coordinator once every
     query that reads the stream has a warm secondary for each fragment."""
@@ -74,6 +85,17 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     site that is started again goes on from there."""
     beside: str | None = None
     """The stream whose late or rejected input this is, and with which it starts."""
+
+    @property
+    def feeding_site(self) -> str:
+        """The site that feeds consumers."""
+        return self.primary or self.site
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The sites that bring it in, the one that feeds consumers first."""
+        named = (self.site,) if self.standby is None else (self.site, self.standby)
+        return tuple(sorted(named, key=lambda site: site != self.feeding_site))
 
     @property
     def resumes(self) -> bool:

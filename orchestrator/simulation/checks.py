@@ -24,6 +24,7 @@ from orchestrator.simulation.setting import (
     LONGEST_WINDOW_MS,
     RECOVERY_BOUND_MS,
     VISITORS_WINDOW_MS,
+    Setting,
 )
 
 SHOWN = 3
@@ -42,6 +43,7 @@ def findings(seen: Observed, expected: dict[str, Expected]) -> list[str]:
         *(each for name, stream in seen.watched for each in _watched(seen, expected, name, stream)),
         *(each for stream in seen.visited for each in _visited(seen, expected, stream)),
         *_replicas(seen, expected),
+        *_source_sites(seen),
         *_acknowledged(seen),
         *_diverged(seen),
         *_primaries(seen),
@@ -244,6 +246,25 @@ def _replicas(seen: Observed, expected: dict[str, Expected]) -> Iterator[str]:
             yield f"replicas: those of {name} are in different states"
 
 
+def _source_sites(seen: Observed) -> Iterator[str]:
+    """One of a stream's two sites feeds its consumers, and the other one has read as much."""
+    if seen.stuck or not seen.healed:
+        return
+    for stream, recording in seen.setting.recordings.items():
+        if recording.standby is None:
+            continue
+        found = [
+            seen.world.hosts[site].core.replica_manager.sources.get(stream)
+            for site in recording.sites
+        ]
+        pair = [source for source in found if source is not None]
+        roles = sorted(source.role.value for source in pair)
+        if roles != [ReplicaRole.PRIMARY.value, ReplicaRole.STANDBY.value]:
+            yield f"sites: sources of {stream} are {', '.join(roles)}"
+        elif pair[0].log.end != pair[1].log.end:
+            yield f"sites: those of {stream} end at {pair[0].log.end} and {pair[1].log.end}"
+
+
 def _acknowledged(seen: Observed) -> Iterator[str]:
     """Every reader has acknowledged everything, and producers keep nothing for those that left."""
     if seen.stuck or not seen.healed:
@@ -350,10 +371,7 @@ def _bound(seen: Observed) -> Iterator[str]:
     kind = type(fault).__struct_config__.tag
     if kind in NO_BOUND:
         return
-    sites = set(setting.sites)
-    if sites & seen.struck.keys():
-        # A site has no standby: its streams rest until it is back.
-        allowed_ms += fault.ends_ms - fault.at_ms + setting.session_timeout_us / 1000
+    away_ms = fault.ends_ms - fault.at_ms + setting.session_timeout_us / 1000
     waits_ms = FULL_LOG_MS if setting.cluster.memory_bytes == LITTLE_MEMORY_BYTES else 0.0
     from_us = seen.began_us + fault.at_ms * 1000
     for stream, arrivals in seen.arrivals.items():
@@ -361,12 +379,30 @@ def _bound(seen: Observed) -> Iterator[str]:
             # From fragment to fragment, and to the sink.
             hops = setting.depth(stream) + 1
             allowed_ms = hops * CUT_LINK_MS + interval_ms + SCHEDULING_MS
+        most_ms = allowed_ms + waits_ms
+        if seen.struck.keys() & _alone(setting, stream):
+            # What enters and leaves there rests until the site is back.
+            most_ms += away_ms
         silence = _longest_silence_ms(arrivals, from_us)
-        if silence > allowed_ms + waits_ms:
+        if silence > most_ms:
             yield (
                 f"bound: {stream} was silent for {silence:.0f} ms after a {kind}, "
-                f"{allowed_ms + waits_ms:.0f} are allowed"
+                f"{most_ms:.0f} are allowed"
             )
+
+
+def _alone(setting: Setting, stream: str) -> set[str]:
+    """The sites that an output cannot do without: its sink's, and those without a standby."""
+    if setting.cluster.memory_bytes == LITTLE_MEMORY_BYTES:
+        # What a sink that is away demands fills logs, and holds up what others read.
+        return set(setting.sites)
+    entering = setting.recordings.keys() & setting.upstream(stream)
+    alone = {setting.recordings[name].site for name in entering if _is_alone(setting, name)}
+    return alone | {setting.outputs[stream]}
+
+
+def _is_alone(setting: Setting, stream: str) -> bool:
+    return setting.recordings[stream].standby is None
 
 
 def _steady(seen: Observed, allowed_ms: float) -> Iterator[str]:

@@ -76,6 +76,8 @@ class Recording:
         How it is played.
     shed
         Limits of the stream's load shedder, if it has one.
+    standby
+        The site that stands by for `site`, if one does.
     """
 
     site: str
@@ -84,6 +86,12 @@ class Recording:
     watermarks_ms: IntArray
     driver: Played = Played.REPLAY
     shed: Shed | None = None
+    standby: str | None = None
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Where it enters."""
+        return (self.site,) if self.standby is None else (self.site, self.standby)
 
     @property
     def resumes(self) -> bool:
@@ -234,6 +242,7 @@ class Setting:
                 StreamRecord(
                     name=name,
                     site=recording.site,
+                    standby=recording.standby,
                     columns=COLUMNS,
                     rate_bytes_s=1000.0,
                     shed=recording.shed,
@@ -278,7 +287,7 @@ def random_setting(seed: int) -> Setting:
         ),
         specs=tuple(_spec(place, NodeKind.EXECUTOR) for place in nodes)
         + tuple(_spec(place, NodeKind.SITE) for place in sites),
-        recordings=_pushed(seed, _played(more, recordings)),
+        recordings=_standing_by(seed, sites, _pushed(seed, _played(more, recordings))),
         queries=queries,
         programs=programs,
         query_of=query_of | dict.fromkeys(visiting, visitor.name),
@@ -334,6 +343,21 @@ def _pushed(seed: int, recordings: dict[str, Recording]) -> dict[str, Recording]
         return recordings
     return {
         name: replace(one, driver=Played.PUSHED) if one.resumes else one
+        for name, one in recordings.items()
+    }
+
+
+def _standing_by(
+    seed: int, sites: list[str], recordings: dict[str, Recording]
+) -> dict[str, Recording]:
+    """The recordings; in every ninth setting replays enter at two sites."""
+    if seed % 9 != 3:
+        return recordings
+    rng = np.random.default_rng((seed, 10))
+    return {
+        name: replace(one, standby=str(rng.choice([each for each in sites if each != one.site])))
+        if one.resumes and one.driver is Played.REPLAY
+        else one
         for name, one in recordings.items()
     }
 

@@ -14,7 +14,8 @@ def transcript(seen: Observed, found: Sequence[str]) -> str:
     setting, schedule = seen.setting, seen.schedule
     lines = [f"seed {schedule.seed}, {schedule.shape.value}{', frames' if setting.frames else ''}"]
     lines.append(f"nodes: {' '.join(setting.executors)}; sites: {' '.join(setting.sites)}")
-    lines += [f"stream {name} at {each.site}" for name, each in setting.recordings.items()]
+    for name, recording in setting.recordings.items():
+        lines.append(f"stream {name} at {' or '.join(recording.sites)}")
     for query in setting.queries:
         lines += [f"{query.name}: {statement.text}" for statement in parse(query.statements)]
         leaving = ", ".join(f"{stream} at {site}" for stream, site in query.outputs.items())

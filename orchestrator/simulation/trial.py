@@ -28,6 +28,7 @@ from orchestrator.records import (
     NodeKind,
     QueryRecord,
     ReplicaId,
+    StreamRecord,
 )
 from orchestrator.simulation.faults import (
     AnyFault,
@@ -625,6 +626,7 @@ class Trial:
         known = {found.record.incarnation for found in view.assignments.values()}
         return (
             all(host.runs and host.incarnation in known for host in hosts)
+            and all(self._feeds_alone(stream) for stream in view.stream_records.values())
             and len(view.fragments) == len(self.observed.running)
             and all(view.settled(found.record) for found in view.fragments.values())
             and all(found.record.ended_us is not None for found in view.moves.values())
@@ -636,6 +638,16 @@ class Trial:
             coordination.election.leads and not store.unreachable
             for store, coordination in self._candidates
         )
+
+    def _feeds_alone(self, stream: StreamRecord) -> bool:
+        """Whether one of a stream's sites feeds its consumers, and the other one stands by."""
+        found = [
+            self.world.hosts[site].core.replica_manager.sources.get(stream.name)
+            for site in stream.sites
+        ]
+        feeding = [source for source in found if source is not None and source.feeds_subscribers]
+        is_open = all(source is not None and source.accepts_subscribers for source in found)
+        return len(feeding) == 1 and is_open
 
     def _rests(self) -> bool:
         """Whether the replicas of each fragment end alike, and everything is acknowledged."""

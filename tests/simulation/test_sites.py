@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.records import Shed, StreamRecord
+from orchestrator.simulation.checks import CUT_LINK_MS
 from orchestrator.simulation.pushed import Pushed
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.sinks.delivered import Delivered
@@ -164,3 +166,91 @@ def pushed(stream: StreamRecord, journals: Path) -> StreamRecord:
         journals=str(journals),
     )
     return msgspec.structs.replace(stream, source=spec_of("pushed", made))
+
+
+def with_standbys(recording: Input, folder: Path) -> Scenario:
+    """Either site stands by for the other one's stream."""
+    manifests = recording.manifests(folder, repeat=True)
+    other = {"west-site": "east-site", "east-site": "west-site"}
+    streams = [
+        msgspec.structs.replace(m.record, standby=other[m.record.site]) for m in manifests.streams
+    ]
+    scenario = Scenario(manifests, seed=3, streams=streams, check_invariants=True)
+    scenario.begin()
+    scenario.run_for(SECONDS)
+    return scenario
+
+
+def longest_gap_ms(scenario: Scenario, since_us: int) -> float:
+    """Longest time without anything delivered of some output."""
+    times = [
+        [each.arrived_us for each in kept if each.arrived_us > since_us]
+        for kept in scenario.deliveries.values()
+    ]
+    return max((b - a) / 1000 for each in times for a, b in pairwise(each))
+
+
+BOUND_MS = 300.0
+"""Recovery bound of the query."""
+
+
+def test_a_standby_takes_over_from_a_killed_site_within_the_bound(
+    recording: Input, tmp_path: Path
+) -> None:
+    scenario = with_standbys(recording, tmp_path)
+    for site in ("west-site", "east-site"):
+        before_us = scenario.world.now_us - 500_000
+        kill_for_a_while(scenario, site)
+        assert longest_gap_ms(scenario, before_us) < BOUND_MS
+        assert read_view(scenario.store).stream_records["west"].feeding_site != site
+    assert_exact_and_alive(scenario, recording)
+    assert "source taken over: west" in history(scenario)
+    assert not any("stream begins anew" in each for each in history(scenario))
+
+
+def test_both_sites_killed_go_on_with_the_same_numbers(recording: Input, tmp_path: Path) -> None:
+    scenario = with_standbys(recording, tmp_path)
+    for sites in (("west-site", "east-site"), ("east-site", "west-site")):
+        kill_for_a_while(scenario, *sites)
+    assert_exact_and_alive(scenario, recording)
+
+
+def test_two_sites_that_do_not_hear_each_other_agree_afterwards(
+    recording: Input, tmp_path: Path
+) -> None:
+    scenario = with_standbys(recording, tmp_path)
+    cut(scenario, "west-site", "east-site")
+    scenario.run_for(6.0)
+    mend(scenario, "west-site", "east-site")
+    scenario.run_for(4.0)
+    assert_exact_and_alive(scenario, recording)
+    hosts = scenario.world.hosts
+    for stream in ("west", "east"):
+        sources = [
+            hosts[site].core.replica_manager.sources[stream] for site in ("west-site", "east-site")
+        ]
+        assert sum(source.feeds_subscribers for source in sources) == 1
+
+
+def test_a_standby_feeds_a_consumer_that_is_cut_off_from_the_primary(
+    recording: Input, tmp_path: Path
+) -> None:
+    scenario = with_standbys(recording, tmp_path)
+    node = read_view(scenario.store).fragments["pairing.strong"].record.primary.node
+    before_us = scenario.world.now_us - 500_000
+    cut(scenario, "west-site", node)
+    scenario.run_for(4.0)
+    assert longest_gap_ms(scenario, before_us) < 2 * CUT_LINK_MS
+    mend(scenario, "west-site", node)
+    scenario.run_for(4.0)
+    assert_exact_and_alive(scenario, recording)
+
+
+def cut(scenario: Scenario, one: str, other: str) -> None:
+    scenario.world.links.cut(one, other)
+    scenario.world.links.cut(other, one)
+
+
+def mend(scenario: Scenario, one: str, other: str) -> None:
+    scenario.world.links.mend(one, other)
+    scenario.world.links.mend(other, one)

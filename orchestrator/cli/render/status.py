@@ -201,7 +201,7 @@ def _streams_table(streams: Sequence[api.StreamStatus]) -> Table:
         address = None if each.input is None else each.input.address
         table.add_row(
             each.stream,
-            each.site,
+            _sites(each),
             *([address or ""] if enters_at else []),
             count(each.entered),
             _bad(each.refused, count(each.refused)),
@@ -210,6 +210,14 @@ def _streams_table(streams: Sequence[api.StreamStatus]) -> Table:
             _bad(each.slipped_ms, f"{each.slipped_ms / 1000:.1f} s"),
         )
     return table
+
+
+def _sites(stream: api.StreamStatus) -> Text:
+    """The site that feeds consumers, and the one that stands by, red if it does not."""
+    text = Text(stream.site)
+    if stream.standby is not None:
+        text.append(", ").append(stream.standby, style="dim" if stream.stands_by else "bold red")
+    return text
 
 
 def _lost(stream: api.StreamStatus) -> str | Text:

@@ -1,0 +1,120 @@
+"""Which of a stream's two sites feeds its consumers, as the leader records it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ha.roles import ReplicaRole
+from orchestrator.records import Assignment, SourceStatus, StreamRecord
+from tests.obedient_cluster import ObedientCluster, aircraft
+
+NORTH, SOUTH = "north-receiver", "south-receiver"
+
+
+@pytest.fixture
+def cluster() -> ObedientCluster:
+    """The stream north enters at two sites."""
+    made = ObedientCluster()
+    manifests = aircraft()
+    streams = tuple(
+        msgspec.structs.replace(m, record=msgspec.structs.replace(m.record, standby=SOUTH))
+        if m.record.name == "north"
+        else m
+        for m in manifests.streams
+    )
+    made.apply(msgspec.structs.replace(manifests, streams=streams))
+    made.settle()
+    return made
+
+
+def north(cluster: ObedientCluster) -> StreamRecord:
+    return cluster.view().streams["north"].record
+
+
+def first_epoch(cluster: ObedientCluster) -> int:
+    return cluster.view().streams["north"].created
+
+
+def assigned(cluster: ObedientCluster, site: str) -> tuple[str, int, str | None]:
+    found: Assignment = cluster.view().assignments[site].record
+    (source,) = (each for each in found.sources if each.stream == "north")
+    return source.role, source.epoch - first_epoch(cluster), source.peer_site
+
+
+def report(cluster: ObedientCluster, site: str, role: ReplicaRole, epoch: int) -> None:
+    """Have a site say something of its source; epochs are counted from 0."""
+    host = cluster.hosts[site]
+    status = SourceStatus(next_seq=0, role=role, epoch=first_epoch(cluster) + epoch)
+    host.tell(sources=host.record.sources | {"north": status})
+
+
+def told(cluster: ObedientCluster) -> list[str]:
+    events = [entry.event for entry in cluster.store.history()]
+    return [each.detail for each in events if each.kind == "source taken over"]
+
+
+def test_both_sites_are_assigned_the_stream(cluster: ObedientCluster) -> None:
+    assert assigned(cluster, NORTH) == ("primary", 0, SOUTH)
+    assert assigned(cluster, SOUTH) == ("secondary", 0, NORTH)
+    assert told(cluster) == []
+
+
+def test_consumers_know_both_sites_the_primary_first(cluster: ObedientCluster) -> None:
+    producers = {
+        found.record.producers["north"]
+        for found in cluster.view().assignments.values()
+        if "north" in found.record.producers
+    }
+    assert producers == {(NORTH, SOUTH)}
+
+
+def test_a_takeover_is_recorded_and_the_site_that_comes_back_stands_by(
+    cluster: ObedientCluster,
+) -> None:
+    report(cluster, SOUTH, ReplicaRole.PRIMARY, 1)
+    cluster.settle_coordinator()
+    assert (north(cluster).feeding_site, north(cluster).epoch) == (SOUTH, 1)
+    assert assigned(cluster, SOUTH) == ("primary", 1, NORTH)
+    assert assigned(cluster, NORTH) == ("secondary", 1, SOUTH)
+    assert len(told(cluster)) == 1
+    assert not cluster.coordination.run_once(cluster.now_us)
+
+
+def test_a_takeover_counts_although_the_former_primary_still_reports(
+    cluster: ObedientCluster,
+) -> None:
+    report(cluster, NORTH, ReplicaRole.PRIMARY, 0)
+    report(cluster, SOUTH, ReplicaRole.PRIMARY, 1)
+    cluster.settle_coordinator()
+    assert north(cluster).feeding_site == SOUTH
+
+
+def test_a_standby_that_was_not_ready_is_named_once_it_is(cluster: ObedientCluster) -> None:
+    report(cluster, SOUTH, ReplicaRole.STANDBY, 0)
+    cluster.kill(NORTH)
+    cluster.settle_coordinator()
+    assert (north(cluster).feeding_site, north(cluster).epoch) == (SOUTH, 1)
+    assert assigned(cluster, SOUTH) == ("primary", 1, NORTH)
+
+
+def test_a_primary_that_has_stepped_down_for_nobody_is_named_again(
+    cluster: ObedientCluster,
+) -> None:
+    report(cluster, NORTH, ReplicaRole.STANDBY, 3)
+    report(cluster, SOUTH, ReplicaRole.STANDBY, 0)
+    cluster.settle_coordinator()
+    assert (north(cluster).feeding_site, north(cluster).epoch) == (NORTH, 4)
+
+
+def test_a_site_that_has_yet_to_hear_of_its_role_or_to_open_the_source_is_waited_for(
+    cluster: ObedientCluster,
+) -> None:
+    report(cluster, SOUTH, ReplicaRole.PRIMARY, 1)
+    cluster.settle_coordinator()
+    report(cluster, SOUTH, ReplicaRole.STANDBY, 0)
+    report(cluster, NORTH, ReplicaRole.STANDBY, 1)
+    cluster.settle_coordinator()
+    cluster.hosts[SOUTH].tell(sources={})
+    cluster.settle_coordinator()
+    assert (north(cluster).feeding_site, north(cluster).epoch) == (SOUTH, 1)

@@ -1,0 +1,161 @@
+"""A stream that two sites bring in: roles of sources, as of replicas."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ha.messages import Ack, Control, Data, Subscribe
+from ha.roles import ReplicaRole
+from orchestrator.host.events import PeerLost, SourceEmitted, SourceOpened
+from orchestrator.host.hosted_streams import HostedSource, Wanted
+from orchestrator.records import Assignment, SourceAssignment, SourceSpec
+from streams.chunk import Chunk, Position
+from tests.driven_host import COLUMNS, Driven, peers
+from tests.streams_of_numbers import chunk, numbers
+
+RECORDED = SourceSpec(driver="replay", resumable=True, waits=True)
+
+
+def assignment(role: str, *, epoch: int = 1, peer: str = "exit") -> Assignment:
+    source = SourceAssignment(
+        stream="s",
+        columns=COLUMNS,
+        source=RECORDED,
+        start_at_us=0,
+        role="primary" if role == "primary" else "secondary",
+        epoch=epoch,
+        peer_site=peer,
+    )
+    return Assignment(
+        incarnation="1", sources=(source,), consumers={"s": ("one", "two")}, peers=peers()
+    )
+
+
+def opened(role: str, *, at: Position | None = None) -> Driven:
+    host = Driven("site")
+    host.assign(assignment(role))
+    host.handle(SourceOpened(stream="s", position=at or Position()))
+    host.hear("one", Subscribe(stream="s", position=Position(), generation=1, demands=True))
+    host.commands.clear()
+    return host
+
+
+def enter(host: Driven, part: Chunk) -> None:
+    event = SourceEmitted(
+        stream="s",
+        rows=part.rows,
+        watermarks_ms=part.watermarks_ms,
+        ingestion_times_us=part.ingestion_times_us,
+    )
+    host.handle(event)
+
+
+def source_of(host: Driven) -> HostedSource:
+    return host.core.replica_manager.sources["s"]
+
+
+def sent(host: Driven) -> list[int]:
+    return numbers([each.chunk for each in host.sent_to("one", Data)])
+
+
+def test_a_standby_keeps_what_it_reads_and_sends_it_when_the_primary_is_lost() -> None:
+    host = opened("secondary")
+    enter(host, chunk(0, [(10, 2)]))
+    assert sent(host) == []
+    ack = Ack(position=Position(next_seq=2, watermark_ms=10), epoch=1, generation=1)
+    host.hear("one", Control(acks={"s": ack}))
+    enter(host, chunk(2, [(20, 2)]))
+    host.handle(PeerLost(node="exit"))
+    # What the consumer has acknowledged is not sent again.
+    assert sent(host) == [2, 3]
+    assert (source_of(host).role, source_of(host).epoch) == (ReplicaRole.PRIMARY, 2)
+
+
+def test_a_takeover_is_reported_once_another_host_is_heard() -> None:
+    host = opened("secondary")
+    host.handle(PeerLost(node="exit"))
+    told = source_of(host).status
+    assert (told.role, told.epoch) == (ReplicaRole.STANDBY, 1)
+    host.wait(50)
+    assert source_of(host).status.role is ReplicaRole.STANDBY
+    host.wait(50, hearing="one")
+    told = source_of(host).status
+    assert (told.role, told.epoch) == (ReplicaRole.PRIMARY, 2)
+
+
+def test_a_standby_reads_again_only_what_it_is_to_send() -> None:
+    host = opened("secondary", at=Position(next_seq=5, watermark_ms=50))
+    assert host.core.wanted() == []
+    host.handle(PeerLost(node="exit"))
+    until = Position(next_seq=5, watermark_ms=50)
+    assert host.core.wanted() == [Wanted("s", "one", Position(), until)]
+
+
+def test_a_silent_primary_is_succeeded() -> None:
+    host = opened("secondary")
+    host.hear("exit", Control(epochs={"s": 1}))
+    host.wait(3000, hearing="one")
+    assert source_of(host).feeds_subscribers
+
+
+def test_a_former_primary_stands_by_once_its_successor_has_come_as_far() -> None:
+    host = opened("primary")
+    enter(host, chunk(0, [(10, 2)]))
+    host.hear("exit", Control(epochs={"s": 2}, watermarks_ms={"s": 9}))
+    known = Position(next_seq=2, watermark_ms=10)
+    ack = Ack(position=known, epoch=2, generation=1, demanded=known)
+    host.hear("one", Control(acks={"s": ack}))
+    assert source_of(host).feeds_subscribers
+    host.hear("exit", Control(epochs={"s": 2}, watermarks_ms={"s": 10}))
+    assert (source_of(host).role, source_of(host).epoch) == (ReplicaRole.STANDBY, 2)
+    host.commands.clear()
+    enter(host, chunk(2, [(20, 2)]))
+    assert sent(host) == []
+
+
+def test_the_two_sites_tell_each_other_epoch_and_progress() -> None:
+    host = opened("primary")
+    enter(host, chunk(0, [(10, 2)]))
+    host.wait(100)
+    told = [each for each in host.sent_to("exit", Control) if each.epochs]
+    assert told[-1].epochs == {"s": 1}
+    assert told[-1].watermarks_ms == {"s": 10}
+
+
+def test_a_host_that_is_no_site_of_the_stream_cannot_depose_its_primary() -> None:
+    host = opened("primary")
+    host.hear("two", Control(epochs={"s": 2}, watermarks_ms={"s": 10}))
+    host.wait(5000, hearing="exit")
+    assert source_of(host).feeds_subscribers
+    assert host.core.counters["epochs_refused"] == 1
+
+
+def test_a_site_that_the_store_names_sends_what_is_not_acknowledged() -> None:
+    host = opened("secondary")
+    enter(host, chunk(0, [(10, 2)]))
+    host.assign(assignment("primary", epoch=2))
+    assert sent(host) == [0, 1]
+    assert source_of(host).epoch == 2
+
+
+def test_a_standby_is_held_up_by_its_full_log_only() -> None:
+    host = opened("secondary")
+    source = source_of(host)
+    enter(host, chunk(0, [(10, 2)]))
+    subscriber = source.log.subscribers["one"]
+    subscriber.room_bytes = 1
+    subscriber.heard_us = host.now_us
+    assert not source.update_held_up(host.now_us)
+    source.log.capacity_bytes = 1
+    assert source.update_held_up(host.now_us)
+
+
+def test_one_site_alone_is_primary() -> None:
+    host = Driven("site")
+    alone = assignment("primary")
+    (source,) = alone.sources
+    lone = msgspec.structs.replace(source, peer_site=None)
+    host.assign(msgspec.structs.replace(alone, sources=(lone,)))
+    assert not source_of(host).accepts_subscribers
+    host.handle(SourceOpened(stream="s", position=Position()))
+    assert source_of(host).feeds_subscribers

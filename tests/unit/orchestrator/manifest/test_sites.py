@@ -1,0 +1,83 @@
+"""A stream that enters at two sites."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.errors import InvalidInput
+from orchestrator.manifest import load
+from orchestrator.manifest.changes import RunsOtherwise, in_words, refuse_change
+from orchestrator.manifest.load import check_sites
+
+REPLAY = (
+    "{replay: {path: north.parquet, begin: '2021-10-07T12:00:00Z', end: '2021-10-07T13:00:00Z'}}"
+)
+
+
+def stream(sites: str, source: str = f"from: {REPLAY}", more: str = "") -> str:
+    columns = "columns: {a: float}\nrate: 1 KB/s"
+    return f"kind: Stream\nname: north\n{sites}\n{columns}\n{source}\n{more}"
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "stream.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_the_second_site_stands_by(tmp_path: Path) -> None:
+    (found,) = load([written(tmp_path, stream("sites: [a, b]"))]).streams
+    assert (found.record.site, found.record.standby) == ("a", "b")
+    assert found.record.sites == ("a", "b")
+    taken_over = msgspec.structs.replace(found.record, primary="b", epoch=1)
+    assert taken_over.sites == ("b", "a")
+    # That says no other than the manifest.
+    refuse_change(found, taken_over, "")
+    assert in_words(found.record)["sites"] == "[a, b]"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (stream("sites: [a]"), "sites: a list does not name two sites"),
+        (stream("sites: [a, a]"), "does not name two sites"),
+        (stream("sites: [a, b, c]"), "does not name two sites"),
+        (stream("site: a\nsites: [a, b]"), "site: 'a' is there beside `sites`"),
+        (
+            stream("sites: [a, b]", "from: {tcp: {timestamp: arrival, format: json}}"),
+            "needs a source that both sites read alike, and `from: tcp` is none",
+        ),
+        (
+            stream("sites: [a, b]", "from: {kafka: {brokers: 'h:1', topic: t}}"),
+            "and `from: kafka` is none",
+        ),
+        (stream("sites: [a, b]", ""), "and a stream without a source is none"),
+        (
+            stream("sites: [a, b]", more="shed: {tuples: 1, per: 1 s}\n"),
+            "a load shedder decides by when they come",
+        ),
+    ],
+)
+def test_what_two_sites_cannot_give_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        load([written(tmp_path, text)])
+    assert message in str(caught.value)
+    assert "stream.yaml:3" in str(caught.value)
+
+
+def test_a_site_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    streams = load([written(tmp_path, stream("sites: [a, c]"))]).streams
+    with pytest.raises(InvalidInput, match="is no site") as caught:
+        check_sites(streams, (), {"a", "b"}, "is no site")
+    assert "Stream north: sites: 'c'" in str(caught.value)
+
+
+def test_another_standby_is_a_change(tmp_path: Path) -> None:
+    (before,) = load([written(tmp_path, stream("sites: [a, b]"))]).streams
+    (after,) = load([written(tmp_path, stream("sites: [a, c]"))]).streams
+    with pytest.raises(RunsOtherwise) as caught:
+        refuse_change(after, before.record, "Delete it.")
+    assert caught.value.running == "[a, b]"
