@@ -28,13 +28,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from ha.errors import InvariantViolation
-from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack, Data, Offer, Subscribe, Subscribed
+from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack
+from ha.subscriber import Subscriber
 from streams.chunk import NO_WATERMARK, Chunk, Position
 from topology.arrays import IntArray
 
@@ -61,81 +61,6 @@ bound, unless a sink there reads it. Its peer replica has long taken over then."
 THROTTLED_US = 2_000_000
 """How long a producer that was held up counts as throttled: hosts report about once a second, and
 credit comes and goes several times meanwhile."""
-
-OVERDUE_AFTER = 3
-"""Acknowledgement intervals after which output is offered that a subscriber has not received: an
-acknowledgement takes one, and the way there and back less than two. A subscriber that acknowledges
-more rarely is granted so many times its own interval."""
-
-MOST_ACK_INTERVALS = 4
-"""A host acknowledges each stream within so many intervals, however many it reads."""
-
-REMEMBERED_INTERVALS = OVERDUE_AFTER * MOST_ACK_INTERVALS
-
-
-@dataclass(slots=True)
-class Subscriber:
-    """A host that reads the stream.
-
-    Attributes
-    ----------
-    acknowledged, sent
-        The cuts up to which it has acknowledged output, and has been sent output.
-    feed
-        Whether it is sent output even by a standby.
-    patient
-        Whether output is kept for it while it is away.
-    demanded
-        The cut up to which its readers that may hold the producer up have processed output; None if
-        there are no such readers.
-    room_bytes
-        Output that it takes beyond what it has processed.
-    processed_bytes
-        All output before what it has processed, counted from the log's first chunk.
-    heard_us
-        When it last said how far it is; None: not yet, but it was told to be there.
-    received_ms
-        As in `Ack`.
-    is_heard, silent, pace
-        Whether it has acknowledged something in this acknowledgement interval of the producer's
-        host; for how many it has not; and how many lay before its last acknowledgement with news.
-    told_ms
-        Up to where it had received output by its last acknowledgement.
-    batch
-        As in `Ack`.
-    reread_from
-        Where the piece began that was last read again for it.
-    ends_ms, sents_ms
-        Output watermarks, up to which it should have been sent output and was, at the last
-        acknowledgement intervals.
-    is_reached
-        Whether it says in time that it has received what it was sent.
-    """
-
-    acknowledged: Position
-    sent: Position
-    feed: bool = False
-    patient: bool = False
-    demanded: Position | None = None
-    room_bytes: int = ANY_BYTES
-    processed_bytes: int = 0
-    heard_us: int | None = None
-    received_ms: int | None = None
-    batch: int = EVERY_TUPLE
-    reread_from: Position | None = None
-    is_heard: bool = False
-    silent: int = 0
-    pace: int = 1
-    told_ms: int = NO_WATERMARK
-    ends_ms: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED_INTERVALS))
-    sents_ms: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED_INTERVALS))
-    is_reached: bool = True
-
-    @property
-    def heard_ms(self) -> int:
-        """Up to where it has said that it has the output."""
-        acknowledged_ms, received_ms = self.acknowledged.watermark_ms, self.received_ms
-        return acknowledged_ms if received_ms is None else max(acknowledged_ms, received_ms)
 
 
 class OutputLog:
@@ -254,13 +179,13 @@ class OutputLog:
         """
         start = position or self._begins
         earliest = self.base
-        if self._rereadable and _before(self.retained, self.base):
+        if self._rereadable and self.retained.is_before(self.base):
             earliest = self.retained
-        if _before(start, earliest):
+        if start.is_before(earliest):
             start = earliest
         # What a host has received, and asks no more for, it has not acknowledged yet.
         known = self.subscribers.get(node)
-        behind = known is not None and _before(known.acknowledged, start)
+        behind = known is not None and known.acknowledged.is_before(start)
         acknowledged = known.acknowledged if known is not None and behind else start
         demanded = start if demands else None
         if known is not None and known.demanded is not None and demands:
@@ -282,7 +207,7 @@ class OutputLog:
     def _begins(self) -> Position:
         """Where those begin who have no position: where every replica has the output."""
         passed = self._passed
-        return self.base if passed is None or _before(passed, self.base) else passed
+        return self.base if passed is None or passed.is_before(self.base) else passed
 
     @property
     def demanding(self) -> list[str]:
@@ -297,9 +222,9 @@ class OutputLog:
     def acknowledge(self, node: str, position: Position) -> None:
         """Note that a subscriber needs nothing before `position`."""
         subscriber = self.subscribers[node]
-        if _before(subscriber.acknowledged, position):
+        if subscriber.acknowledged.is_before(position):
             subscriber.acknowledged = position
-        if _before(subscriber.sent, position):
+        if subscriber.sent.is_before(position):
             # It has been withheld, and need not be sent any more.
             subscriber.sent = position
         self._trim()
@@ -308,7 +233,7 @@ class OutputLog:
         """Note how much of its output a subscriber demands, and how much more it takes."""
         subscriber = self.subscribers[node]
         demanded, before = ack.demanded, subscriber.demanded
-        if demanded is not None and before is not None and _before(demanded, before):
+        if demanded is not None and before is not None and demanded.is_before(before):
             demanded = before
         subscriber.demanded, subscriber.room_bytes = demanded, ack.room_bytes
         subscriber.heard_us, subscriber.is_heard = now_us, True
@@ -318,12 +243,12 @@ class OutputLog:
     def _credit(self, subscriber: Subscriber) -> None:
         processed = subscriber.demanded or subscriber.acknowledged
         # Output that was dropped is not processed: a subscriber gains no room by that.
-        if not _before(processed, self.base):
+        if not processed.is_before(self.base):
             subscriber.processed_bytes = self._bytes_until(processed)
 
     def _bytes_until(self, cut: Position) -> int:
         """Size of all chunks that end at a cut or before it."""
-        if not _before(cut, self.end):
+        if not cut.is_before(self.end):
             return self._appended_bytes
         ended = bisect_right(self._ends, (cut.watermark_ms, self._appended_bytes))
         return self._ends[ended - 1][1] if ended else self._dropped_bytes
@@ -393,9 +318,9 @@ class OutputLog:
     def take_unsent(self, node: str) -> list[Chunk]:
         """The chunks a subscriber has not been sent yet; they count as sent from now on."""
         subscriber = self.subscribers[node]
-        if self._rereadable and _before(subscriber.sent, self.base):
+        if self._rereadable and subscriber.sent.is_before(self.base):
             return []
-        if not _before(subscriber.sent, self.end) or self._withholds(subscriber):
+        if not subscriber.sent.is_before(self.end) or self._withholds(subscriber):
             return []
         fresh = list(self._after(subscriber.sent))
         until_bytes = subscriber.processed_bytes + subscriber.room_bytes
@@ -421,7 +346,7 @@ class OutputLog:
         """The chunks that a subscriber has room for; one if it has nothing left to process."""
         count = sum(end_bytes <= until_bytes for _, end_bytes in list(self._ends)[-len(fresh) :])
         processed = subscriber.demanded or subscriber.acknowledged
-        if not count and not _before(processed, subscriber.sent):
+        if not count and not processed.is_before(subscriber.sent):
             count = 1
         return fresh[:count]
 
@@ -434,14 +359,14 @@ class OutputLog:
         if not self._rereadable:
             return
         for node, subscriber in self.subscribers.items():
-            if _before(subscriber.sent, subscriber.acknowledged):
+            if subscriber.sent.is_before(subscriber.acknowledged):
                 subscriber.sent = subscriber.acknowledged
-            if _before(subscriber.sent, self.retained):
+            if subscriber.sent.is_before(self.retained):
                 # It finds a hole, and asks where the output begins.
                 subscriber.sent = self.retained
             before = subscriber.reread_from
-            if _before(subscriber.sent, self.base) and (
-                before is None or not _before(subscriber.acknowledged, before)
+            if subscriber.sent.is_before(self.base) and (
+                before is None or not subscriber.acknowledged.is_before(before)
             ):
                 yield node, subscriber.sent
 
@@ -492,7 +417,7 @@ class OutputLog:
         for subscriber in self.subscribers.values():
             begin = subscriber.acknowledged
             # What lies before the log is read again, if it can be.
-            begins_here = not self._rereadable and _before(begin, self.base)
+            begins_here = not self._rereadable and begin.is_before(self.base)
             subscriber.sent = self.base if begins_here else begin
 
     def _after(self, cut: Position) -> Iterator[Chunk]:
@@ -576,156 +501,3 @@ class Throttle:
 
 def _watermark_ms(cut: Position) -> int:
     return cut.watermark_ms
-
-
-def _before(one: Position, other: Position) -> bool:
-    # Chunks contain whole timestamp groups: cuts with equal watermarks have equal sequences.
-    return one.watermark_ms < other.watermark_ms
-
-
-class Producer(Protocol):
-    """A source or a replica: whatever produces a stream and keeps it in an output log.
-
-    Attributes
-    ----------
-    stream
-        Name of the stream.
-    log
-        The output that consumers may still need.
-    epoch
-        Fencing number: it grows with each takeover.
-    generation
-        Life of the state that numbers the output.
-    """
-
-    stream: str
-    log: OutputLog
-    epoch: int
-    generation: int
-
-    @property
-    def complete_ms(self) -> int:
-        """Up to where the output is complete here, or where a standby knows its primary to be."""
-        ...
-
-    @property
-    def accepts_subscribers(self) -> bool:
-        """Whether the output log is complete, so that consumers may rely on it."""
-        ...
-
-    @property
-    def feeds_subscribers(self) -> bool:
-        """Whether it sends its output: of the replicas of a fragment, only the primary does."""
-        ...
-
-
-def subscribe(producer: Producer, node: str, request: Subscribe, now_us: int) -> Subscribed:
-    """Subscribe a host from its position on, or from the log's beginning if that is unknown."""
-    known = request.generation == producer.generation
-    position = request.position if known else None
-    start = producer.log.subscribe(
-        node,
-        position,
-        feed=request.feed,
-        patient=request.patient,
-        demands=request.demands,
-        room_bytes=request.room_bytes,
-        batch=request.batch,
-        now_us=now_us,
-    )
-    return Subscribed(
-        stream=producer.stream,
-        position=start,
-        epoch=producer.epoch,
-        generation=producer.generation,
-    )
-
-
-def acknowledge(producer: Producer, node: str, ack: Ack, now_us: int) -> bool:
-    """Note what a host needs no more and how much it takes; returns whether to feed subscribers.
-
-    The host may be unknown here: it subscribed before this replica had its state, or it started
-    anew under the same name. It then counts as subscribed from the position that it acknowledges.
-    An acknowledgement of another generation says nothing about this one's output.
-    """
-    known = ack.generation == producer.generation
-    log = producer.log
-    if node not in log.subscribers:
-        log.subscribe(
-            node,
-            ack.position if known else None,
-            patient=ack.patient,
-            demands=ack.demanded is not None,
-            room_bytes=ack.room_bytes,
-            batch=ack.batch,
-            now_us=now_us,
-        )
-        return True
-    if known:
-        if ack.position is not None:
-            log.acknowledge(node, ack.position)
-        log.grant(node, ack, now_us)
-        log.subscribers[node].received_ms = ack.received_ms
-    return _before(log.subscribers[node].sent, log.end)
-
-
-def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:
-    """Take the output that each subscriber has not been sent yet, with the subscriber's node."""
-    for node, subscriber in producer.log.subscribers.items():
-        if not (producer.feeds_subscribers or subscriber.feed):
-            continue
-        for chunk in producer.log.take_unsent(node):
-            yield (
-                node,
-                Data(
-                    stream=producer.stream,
-                    epoch=producer.epoch,
-                    generation=producer.generation,
-                    chunk=chunk,
-                ),
-            )
-
-
-def overdue_offer(producer: Producer, node: str, *, at_once: bool = False) -> Offer | None:
-    """Where the producer's output ends, for one subscriber; called every acknowledgement interval.
-
-    None as long as the subscriber says in time that it has received it: then nothing is lost. A
-    subscriber that is sent batches is offered what is kept back from it only if somebody who
-    demands it does not receive it.
-
-    Parameters
-    ----------
-    at_once
-        Whether a standby offers what others lack without giving its primary the time to send it.
-    """
-    log, subscriber = producer.log, producer.log.subscribers[node]
-    ends_ms, sents_ms = subscriber.ends_ms, subscriber.sents_ms
-    known_ms = subscriber.heard_ms
-    subscriber.silent += 1
-    if subscriber.is_heard:
-        if known_ms != subscriber.told_ms:
-            # What says nothing new is repeated more rarely.
-            subscriber.pace = min(subscriber.silent, MOST_ACK_INTERVALS)
-        subscriber.told_ms = known_ms
-        subscriber.is_heard, subscriber.silent = False, 0
-    granted = OVERDUE_AFTER * subscriber.pace
-    overdue = at_once or (len(ends_ms) >= granted and known_ms < ends_ms[-granted])
-    subscriber.is_reached = len(sents_ms) < granted or known_ms >= sents_ms[-granted]
-    feeds = producer.feeds_subscribers or subscriber.feed
-    end_ms, sent_ms = producer.complete_ms, subscriber.sent.watermark_ms
-    if subscriber.batch != EVERY_TUPLE:
-        if producer.feeds_subscribers and not log.reaches_all:
-            overdue = True
-        else:
-            # It lacks what it was sent at most; a standby does not know what the primary sends.
-            end_ms = sent_ms if feeds else subscriber.acknowledged.watermark_ms
-    ends_ms.append(end_ms)
-    sents_ms.append(sent_ms)
-    if not overdue or known_ms >= end_ms:
-        return None
-    return Offer(
-        generation=producer.generation,
-        epoch=producer.epoch,
-        watermark_ms=end_ms,
-        sent=feeds and sent_ms >= end_ms,
-    )

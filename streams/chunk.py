@@ -62,6 +62,13 @@ class Position:
     next_seq: Number = 0
     watermark_ms: EventTime = NO_WATERMARK
 
+    def is_before(self, other: Position) -> bool:
+        """Whether this cut lies before another one of the same stream.
+
+        Chunks contain whole timestamp groups: cuts with equal watermarks have equal numbers.
+        """
+        return self.watermark_ms < other.watermark_ms
+
 
 class ChunkError(ValueError):
     """Rows or watermarks that break the promises of `Chunk`."""

@@ -21,7 +21,7 @@ from ha import messages
 from ha.failure_detector import FailureDetector
 from ha.memory import MemoryBudget
 from ha.messages import Heartbeat, Message
-from ha.output_log import subscribe
+from ha.producer import subscribe
 from orchestrator.host.access_control import AccessControl
 from orchestrator.host.cluster_clock import ClusterClock
 from orchestrator.host.dispatcher import Dispatch, Dispatcher

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ha.messages import Message, Snapshot
-from ha.output_log import Producer, feed_subscribers
+from ha.producer import Producer, feed_subscribers
 from orchestrator.records import Assignment, Peer, Skipped
 from streams.chunk import Chunk, Position
 from topology.arrays import IntArray

@@ -25,8 +25,8 @@ from ha.messages import (
     Subscribed,
     Unsubscribe,
 )
-from ha.output_log import MOST_ACK_INTERVALS
 from ha.roles import ReplicaRole, RoleEvent
+from ha.subscriber import MOST_ACK_INTERVALS
 from ha.subscription import PATIENCE_US, STANDBY_PATIENCE_US, Receipt, Subscription
 from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox

@@ -17,7 +17,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from ha.messages import EVERY_TUPLE, Ack, Control, Heartbeat, Offer, OutputDigest
-from ha.output_log import acknowledge, overdue_offer
+from ha.producer import acknowledge, overdue_offer
 from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.events import Outbox

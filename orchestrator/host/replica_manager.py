@@ -16,7 +16,7 @@ from ha.handover import Handover
 from ha.lag import StandbyLag
 from ha.memory import MemoryBudget
 from ha.messages import EVERY_TUPLE, Checkpoint, Data, Message, Unsubscribe
-from ha.output_log import Producer
+from ha.producer import Producer
 from ha.recovering import Recovering
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ha.messages import Ack, Data, Offer, Subscribe, Subscribed
-from ha.output_log import CREDIT_US, DEMAND_US, OutputLog, acknowledge, subscribe
+from ha.output_log import CREDIT_US, DEMAND_US, OutputLog
+from ha.producer import acknowledge, subscribe
 from ha.replica import Replica
 from ha.roles import RoleEvent
 from ha.subscription import STALLED_US, StreamCursor, Subscription

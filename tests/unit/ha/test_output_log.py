@@ -4,14 +4,9 @@ import pytest
 
 from ha.errors import InvariantViolation
 from ha.messages import Ack, Offer, Subscribe
-from ha.output_log import (
-    OVERDUE_AFTER,
-    OutputLog,
-    acknowledge,
-    feed_subscribers,
-    overdue_offer,
-    subscribe,
-)
+from ha.output_log import OutputLog
+from ha.producer import acknowledge, feed_subscribers, overdue_offer, subscribe
+from ha.subscriber import OVERDUE_AFTER
 from streams.chunk import NO_WATERMARK, Position
 from tests.streams_of_numbers import chunk, numbers, schema
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ha.messages import Ack, Subscribe
-from ha.output_log import acknowledge, subscribe
+from ha.producer import acknowledge, subscribe
 from orchestrator.host.events import SourceEmitted
 from orchestrator.host.hosted_streams import HostedSource
 from orchestrator.records import Shed, SourceAssignment, SourceSpec

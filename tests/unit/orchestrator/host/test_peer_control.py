@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ha.messages import Control, Heartbeat, Ping, Subscribed
-from ha.output_log import MOST_ACK_INTERVALS
+from ha.subscriber import MOST_ACK_INTERVALS
 from orchestrator.host.input_processor import every_nth
 from orchestrator.host.peer_control import MOST_TURNS
 from orchestrator.records import Assignment, ClusterRecord

@@ -1,0 +1,152 @@
+"""How whoever produces a stream serves its subscribers: requests, acknowledgements, output, offers.
+
+A producer is a source or a replica of a fragment. Its output lies in its output log
+(`ha.output_log`). These functions turn what subscribers say into the log's terms, and what the log
+holds into messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from ha.messages import EVERY_TUPLE, Ack, Data, Offer, Subscribe, Subscribed
+from ha.output_log import OutputLog
+
+
+class Producer(Protocol):
+    """A source or a replica: whatever produces a stream and keeps it in an output log.
+
+    Attributes
+    ----------
+    stream
+        Name of the stream.
+    log
+        The output that consumers may still need.
+    epoch
+        Fencing number: it grows with each takeover.
+    generation
+        Life of the state that numbers the output.
+    """
+
+    stream: str
+    log: OutputLog
+    epoch: int
+    generation: int
+
+    @property
+    def complete_ms(self) -> int:
+        """Up to where the output is complete here, or where a standby knows its primary to be."""
+        ...
+
+    @property
+    def accepts_subscribers(self) -> bool:
+        """Whether the output log is complete, so that consumers may rely on it."""
+        ...
+
+    @property
+    def feeds_subscribers(self) -> bool:
+        """Whether it sends its output: of the replicas of a fragment, only the primary does."""
+        ...
+
+
+def subscribe(producer: Producer, node: str, request: Subscribe, now_us: int) -> Subscribed:
+    """Subscribe a host from its position on, or from the log's beginning if that is unknown."""
+    known = request.generation == producer.generation
+    position = request.position if known else None
+    start = producer.log.subscribe(
+        node,
+        position,
+        feed=request.feed,
+        patient=request.patient,
+        demands=request.demands,
+        room_bytes=request.room_bytes,
+        batch=request.batch,
+        now_us=now_us,
+    )
+    return Subscribed(
+        stream=producer.stream,
+        position=start,
+        epoch=producer.epoch,
+        generation=producer.generation,
+    )
+
+
+def acknowledge(producer: Producer, node: str, ack: Ack, now_us: int) -> bool:
+    """Note what a host needs no more and how much it takes; returns whether to feed subscribers.
+
+    The host may be unknown here: it subscribed before this replica had its state, or it started
+    anew under the same name. It then counts as subscribed from the position that it acknowledges.
+    An acknowledgement of another generation says nothing about this one's output.
+    """
+    known = ack.generation == producer.generation
+    log = producer.log
+    if node not in log.subscribers:
+        log.subscribe(
+            node,
+            ack.position if known else None,
+            patient=ack.patient,
+            demands=ack.demanded is not None,
+            room_bytes=ack.room_bytes,
+            batch=ack.batch,
+            now_us=now_us,
+        )
+        return True
+    if known:
+        if ack.position is not None:
+            log.acknowledge(node, ack.position)
+        log.grant(node, ack, now_us)
+        log.subscribers[node].received_ms = ack.received_ms
+    return log.subscribers[node].sent.is_before(log.end)
+
+
+def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:
+    """Take the output that each subscriber has not been sent yet, with the subscriber's node."""
+    for node, subscriber in producer.log.subscribers.items():
+        if not (producer.feeds_subscribers or subscriber.feed):
+            continue
+        for chunk in producer.log.take_unsent(node):
+            yield (
+                node,
+                Data(
+                    stream=producer.stream,
+                    epoch=producer.epoch,
+                    generation=producer.generation,
+                    chunk=chunk,
+                ),
+            )
+
+
+def overdue_offer(producer: Producer, node: str, *, at_once: bool = False) -> Offer | None:
+    """Where the producer's output ends, for one subscriber; called every acknowledgement interval.
+
+    None as long as the subscriber says in time that it has received it: then nothing is lost. A
+    subscriber that is sent batches is offered what is kept back from it only if somebody who
+    demands it does not receive it.
+
+    Parameters
+    ----------
+    at_once
+        Whether a standby offers what others lack without giving its primary the time to send it.
+    """
+    subscriber = producer.log.subscribers[node]
+    is_overdue = subscriber.end_interval() or at_once
+    is_fed = producer.feeds_subscribers or subscriber.feed
+    sent_ms = subscriber.sent.watermark_ms
+    if subscriber.batch == EVERY_TUPLE:
+        end_ms = producer.complete_ms
+    elif producer.feeds_subscribers and not producer.log.reaches_all:
+        end_ms, is_overdue = producer.complete_ms, True
+    else:
+        # It lacks what it was sent at most; a standby does not know what the primary sends.
+        end_ms = sent_ms if is_fed else subscriber.acknowledged.watermark_ms
+    subscriber.ends_ms.append(end_ms)
+    subscriber.sents_ms.append(sent_ms)
+    if not is_overdue or subscriber.heard_ms >= end_ms:
+        return None
+    return Offer(
+        generation=producer.generation,
+        epoch=producer.epoch,
+        watermark_ms=end_ms,
+        sent=is_fed and sent_ms >= end_ms,
+    )

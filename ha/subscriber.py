@@ -1,0 +1,101 @@
+"""What a producer knows of a host that reads its stream."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from ha.messages import ANY_BYTES, EVERY_TUPLE
+from streams.chunk import NO_WATERMARK, Position
+
+OVERDUE_AFTER = 3
+"""Acknowledgement intervals after which output is offered that a subscriber has not received: an
+acknowledgement takes one, and the way there and back less than two. A subscriber that acknowledges
+more rarely is granted so many times its own interval."""
+
+MOST_ACK_INTERVALS = 4
+"""A host acknowledges each stream within so many intervals, however many it reads."""
+
+REMEMBERED_INTERVALS = OVERDUE_AFTER * MOST_ACK_INTERVALS
+
+
+@dataclass(slots=True)
+class Subscriber:
+    """A host that reads the stream.
+
+    Attributes
+    ----------
+    acknowledged, sent
+        The cuts up to which it has acknowledged output, and has been sent output.
+    feed
+        Whether it is sent output even by a standby.
+    patient
+        Whether output is kept for it while it is away.
+    demanded
+        The cut up to which its readers that may hold the producer up have processed output; None if
+        there are no such readers.
+    room_bytes
+        Output that it takes beyond what it has processed.
+    processed_bytes
+        All output before what it has processed, counted from the log's first chunk.
+    heard_us
+        When it last said how far it is; None: not yet, but it was told to be there.
+    received_ms
+        As in `Ack`.
+    is_heard, silent, pace
+        Whether it has acknowledged something in this acknowledgement interval of the producer's
+        host; for how many it has not; and how many lay before its last acknowledgement with news.
+    told_ms
+        Up to where it had received output by its last acknowledgement.
+    batch
+        As in `Ack`.
+    reread_from
+        Where the piece began that was last read again for it.
+    ends_ms, sents_ms
+        Output watermarks, up to which it should have been sent output and was, at the last
+        acknowledgement intervals.
+    is_reached
+        Whether it says in time that it has received what it was sent.
+    """
+
+    acknowledged: Position
+    sent: Position
+    feed: bool = False
+    patient: bool = False
+    demanded: Position | None = None
+    room_bytes: int = ANY_BYTES
+    processed_bytes: int = 0
+    heard_us: int | None = None
+    received_ms: int | None = None
+    batch: int = EVERY_TUPLE
+    reread_from: Position | None = None
+    is_heard: bool = False
+    silent: int = 0
+    pace: int = 1
+    told_ms: int = NO_WATERMARK
+    ends_ms: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED_INTERVALS))
+    sents_ms: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED_INTERVALS))
+    is_reached: bool = True
+
+    @property
+    def heard_ms(self) -> int:
+        """Up to where it has said that it has the output."""
+        acknowledged_ms, received_ms = self.acknowledged.watermark_ms, self.received_ms
+        return acknowledged_ms if received_ms is None else max(acknowledged_ms, received_ms)
+
+    def end_interval(self) -> bool:
+        """Count an acknowledgement interval of the producer's host as over.
+
+        Returns whether the subscriber has had the time to acknowledge what was there a while ago,
+        and has not. It is granted that time by how often it acknowledges.
+        """
+        self.silent += 1
+        if self.is_heard:
+            if self.heard_ms != self.told_ms:
+                # What says nothing new is repeated more rarely.
+                self.pace = min(self.silent, MOST_ACK_INTERVALS)
+            self.told_ms = self.heard_ms
+            self.is_heard, self.silent = False, 0
+        granted = OVERDUE_AFTER * self.pace
+        self.is_reached = len(self.sents_ms) < granted or self.heard_ms >= self.sents_ms[-granted]
+        return len(self.ends_ms) >= granted and self.heard_ms < self.ends_ms[-granted]
