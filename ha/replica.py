@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from ha.checkpoint import CheckpointReceiver, CheckpointSender, Cut
+from ha.cursor import Received, StreamCursor
 from ha.digest import OutputDigests
 from ha.messages import ANY_BYTES, Data, Snapshot
 from ha.output_log import OutputLog, Throttle
 from ha.roles import ReplicaRole, RoleEvent, succeed
-from ha.subscription import Received, StreamCursor
 from streams.chunk import NO_WATERMARK, Chunk, Position
 from streams.compiler import Program
 from streams.engine import Evaluated, FragmentEngine

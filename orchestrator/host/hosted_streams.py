@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from ha.cursor import Receipt, StreamCursor, past
 from ha.handover import Handover
 from ha.messages import Data, Subscribe
 from ha.output_log import OutputLog, Throttle
 from ha.roles import ReplicaRole, RoleEvent, succeed
-from ha.subscription import Receipt, StreamCursor, past
 from orchestrator.host.events import Deliver, Durable, SourceEmitted, SourceReread
 from orchestrator.host.recent_latencies import RecentLatencies
 from orchestrator.records import (

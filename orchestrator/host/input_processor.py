@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ha.cursor import Receipt
 from ha.messages import (
     Ack,
     Checkpoint,
@@ -27,7 +28,7 @@ from ha.messages import (
 )
 from ha.roles import ReplicaRole, RoleEvent
 from ha.subscriber import MOST_ACK_INTERVALS
-from ha.subscription import PATIENCE_US, STANDBY_PATIENCE_US, Receipt, Subscription
+from ha.subscription import PATIENCE_US, STANDBY_PATIENCE_US, Subscription
 from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox
 from orchestrator.host.hosted_streams import SINK_PREFIX

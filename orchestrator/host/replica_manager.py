@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pyarrow as pa
 
+from ha.cursor import StreamCursor
 from ha.handover import Handover
 from ha.lag import StandbyLag
 from ha.memory import MemoryBudget
@@ -20,7 +21,7 @@ from ha.producer import Producer
 from ha.recovering import Recovering
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
-from ha.subscription import StreamCursor, Subscription
+from ha.subscription import Subscription
 from orchestrator.drivers import LONGEST_RETRY_US, Failures
 from orchestrator.host.cluster_clock import ClusterClock
 from orchestrator.host.events import Command, Durable, Report, Send

@@ -7,9 +7,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ha.cursor import Receipt, StreamCursor
 from ha.messages import Data
 from ha.output_log import OutputLog
-from ha.subscription import Receipt, StreamCursor
 from streams.chunk import Chunk, Position
 from tests.streams_of_numbers import cut, numbers, schema, watermarks_ms
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ha.cursor import StreamCursor
 from ha.messages import Ack, Data, Offer, Subscribe, Subscribed
 from ha.output_log import CREDIT_US, DEMAND_US, OutputLog
 from ha.producer import acknowledge, subscribe
 from ha.replica import Replica
 from ha.roles import RoleEvent
-from ha.subscription import STALLED_US, StreamCursor, Subscription
+from ha.subscription import STALLED_US, Subscription
 from streams.chunk import NO_WATERMARK, Position
 from streams.compiler import compile_statement
 from streams.language import parse

@@ -1,5 +1,5 @@
+from ha.cursor import Receipt, StreamCursor
 from ha.messages import Data
-from ha.subscription import Receipt, StreamCursor
 from streams.chunk import Chunk, Position
 from tests.streams_of_numbers import chunk, numbers
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ha.cursor import Receipt
 from ha.messages import Data
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
-from ha.subscription import Receipt
 from streams.chunk import Chunk, Position, stream_schema
 from streams.compiler import compile_statement
 from streams.language import parse

@@ -1,14 +1,8 @@
 import pytest
 
+from ha.cursor import StreamCursor
 from ha.messages import Offer, Subscribe, Subscribed
-from ha.subscription import (
-    PATIENCE_US,
-    REPEATED_US,
-    RETRY_US,
-    STALLED_US,
-    StreamCursor,
-    Subscription,
-)
+from ha.subscription import PATIENCE_US, REPEATED_US, RETRY_US, STALLED_US, Subscription
 from streams.chunk import Position
 
 AT_30 = Position(next_seq=3, watermark_ms=30)

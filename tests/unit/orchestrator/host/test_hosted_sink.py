@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ha.cursor import Receipt
 from ha.messages import Data
-from ha.subscription import Receipt
 from orchestrator.host.events import Durable
 from orchestrator.host.hosted_streams import MISS_WINDOW_US, HostedSink
 from orchestrator.records import SinkAssignment

@@ -1,0 +1,200 @@
+"""The position of a reader in a stream.
+
+A reader (an input of a replica, or a sink) receives each tuple exactly once. Two replicas of a
+fragment may both act as primary for a while, and a secondary that takes over sends again what was
+not acknowledged. Both are harmless, because replicas produce the same tuples with the same sequence
+numbers. The cursor keeps the part of each chunk that lies after its position, drops and counts the
+rest, and notices a gap between its position and the chunk.
+
+*Discontinuity.* A stream that begins anew has a new generation and new sequence numbers, and a
+stream may have a hole that no producer can fill. A cursor stops at both. Only a sink or a primary
+lets its cursor cross; a secondary discards its state and takes the primary's instead, so that
+replicas cannot diverge there. Timestamps that were complete before a crossing stay complete: tuples
+of the new generation up to the cursor's `floor_ms` are filtered out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from ha.messages import Data
+from streams.chunk import NO_WATERMARK, Chunk, Position
+
+
+class Receipt(Enum):
+    """How a cursor judged received data."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    """Everything in it was received before, or is filtered after a crossing."""
+    GAP = "gap"
+    """It does not continue what was received, or the cursor has no position yet."""
+    STALE = "stale"
+    """It belongs to an earlier generation of the producer's state."""
+    RESET = "reset"
+    """It belongs to a newer generation, to which the cursor has not crossed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """A receipt and the part of the chunk that was new, if there is any."""
+
+    receipt: Receipt
+    chunk: Chunk | None = None
+    moved: bool = False
+    """Whether the chunk does not continue the tuples received before: reading began in the middle
+    of the stream, or the cursor has crossed a discontinuity."""
+
+
+class StreamCursor:
+    """The position of a reader in one stream.
+
+    Attributes
+    ----------
+    position
+        The cut before which everything has been received. None until a producer has answered, if
+        the reader started without a position of its own.
+    generation
+        That the position belongs to; 0 without a position.
+    epoch
+        The newest that any producer has mentioned.
+    floor_ms
+        Nothing with this timestamp or an earlier one is accepted, whatever its number.
+    repeated_tuples
+        Tuples dropped because they had been received before.
+    crossing
+        Whether it has crossed a discontinuity, and nothing from beyond has been accepted. What the
+        reader has processed is then no position of the new numbering.
+    crossed_to
+        Where it went on after the last discontinuity that it has crossed; None if it has crossed
+        none.
+    kept
+        The cut before which a sink has kept everything for good, in `generation`; None for a reader
+        that loses its state when its host ends, and before a sink has received anything.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Start over, without a position."""
+        self.position: Position | None = None
+        self.generation = 0
+        self.epoch = 0
+        self.floor_ms = NO_WATERMARK
+        self.repeated_tuples = 0
+        self.provisional = False
+        self.kept: Position | None = None
+        self.crossed_to: Position | None = None
+        self.crossing = self._moved = False
+
+    @property
+    def needs_from(self) -> Position | None:
+        """Where producers must keep output from: they send what was received once more."""
+        return self.position if self.kept is None else self.kept
+
+    @property
+    def complete_ms(self) -> int:
+        """Up to where the stream is complete for the reader, whatever generation it came from."""
+        received_ms = NO_WATERMARK if self.position is None else self.position.watermark_ms
+        return max(received_ms, self.floor_ms)
+
+    @property
+    def placed_at(self) -> Position | None:
+        """Where the reader was placed, as long as it has accepted nothing from there."""
+        return self.position if self._moved and not self.crossing else None
+
+    def start(self, position: Position, generation: int, *, provisional: bool = False) -> None:
+        """Move to `position` of `generation`, as a snapshot or a producer's answer has it.
+
+        A producer's answer is `provisional` until data arrives: another replica's log may begin
+        later.
+        """
+        self.position = position
+        self.provisional = provisional
+        self.generation = generation
+        self.kept = self.crossed_to = None
+        self.crossing = False
+        self._moved = True
+
+    def resume(self, position: Position, generation: int) -> None:
+        """Continue after `position`, up to which the reader has processed everything."""
+        self.start(position, generation)
+        self._moved = False
+
+    def cross(self, position: Position, generation: int) -> None:
+        """Continue with a new generation, whose output begins at `position` or is kept from there.
+
+        Timestamps that were complete in the old generation stay complete.
+        """
+        if self.position is not None:
+            self.floor_ms = max(self.floor_ms, self.position.watermark_ms)
+        self.start(position, generation)
+        self.crossed_to = position
+        self.crossing = True
+
+    @property
+    def has_filtered_all(self) -> bool:
+        """Whether it has crossed a discontinuity and filtered everything that was complete before.
+
+        Nothing new may ever follow: the stream may be at its end.
+        """
+        return (
+            self.crossing
+            and self.position is not None
+            and self.position.watermark_ms >= self.floor_ms
+        )
+
+    def arrive(self) -> Position:
+        """Count the crossing as over: returns where the reader goes on in the new numbering."""
+        assert self.position is not None
+        self.crossing = self._moved = False
+        return self.position
+
+    def skip_to(self, chunk: Chunk) -> int:
+        """Cross a hole: move to just before `chunk`, and return the number of tuples skipped.
+
+        For tuples that no producer keeps any more.
+        """
+        before = self.position or Position()
+        self.position = Position(next_seq=chunk.first_seq, watermark_ms=before.watermark_ms)
+        self.crossed_to = self.position
+        self.crossing = self._moved = True
+        return chunk.first_seq - before.next_seq
+
+    def receive(self, data: Data) -> Received:
+        """Receive the part of `data` that is new."""
+        position = self.position
+        if position is None:
+            return Received(receipt=Receipt.GAP)
+        if data.generation != self.generation:
+            stale = data.generation < self.generation
+            return Received(receipt=Receipt.STALE if stale else Receipt.RESET)
+        self.epoch = max(self.epoch, data.epoch)
+        chunk = data.chunk.after(position)
+        repeated = min(max(position.next_seq - data.chunk.first_seq, 0), data.chunk.rows.num_rows)
+        self.repeated_tuples += repeated
+        if chunk is None:
+            return Received(receipt=Receipt.DUPLICATE)
+        if chunk.first_seq != position.next_seq:
+            return Received(receipt=Receipt.GAP)
+        self.position = chunk.end
+        self.provisional = False
+        if (rest := past(chunk, self.floor_ms)) is None:
+            return Received(receipt=Receipt.DUPLICATE)
+        moved = self._moved or rest is not chunk
+        self.crossing = self._moved = False
+        return Received(receipt=Receipt.ACCEPTED, chunk=rest, moved=moved)
+
+
+def past(chunk: Chunk, floor_ms: int) -> Chunk | None:
+    """The part of a chunk with timestamps after `floor_ms`; None if there is none."""
+    if floor_ms < chunk.watermarks_ms[0] and (
+        not chunk.rows.num_rows or floor_ms < chunk.timestamps[0]
+    ):
+        return chunk
+    known = int(np.searchsorted(chunk.timestamps, floor_ms, side="right"))
+    return chunk.after(Position(next_seq=chunk.first_seq + known, watermark_ms=floor_ms))
