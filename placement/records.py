@@ -62,6 +62,32 @@ class Secondary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyChoice:
+    """What a secondary is sent.
+
+    Attributes
+    ----------
+    batch, checkpoint_ms
+        B and T (`placement.standby_schemes`).
+    bytes_s
+        What is sent because of it; nothing of what flows to its node anyway.
+    active_bytes_s
+        All of its input.
+    usage
+        Network usage of what is sent because of it, bytes.
+    why
+        The reason, for people.
+    """
+
+    batch: int
+    checkpoint_ms: float
+    bytes_s: float
+    active_bytes_s: float
+    usage: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedOperator:
     """Where one operator runs, and the recovery time of its secondary (`Recovery`).
 
@@ -71,6 +97,8 @@ class PlacedOperator:
         Empty while none runs; the recovery time is infinite then.
     point_ms
         Its point if nodes were everywhere; empty for a placement that was not chosen by it.
+    standby
+        How its secondary is fed; None if that was not asked.
     """
 
     query: str
@@ -82,6 +110,7 @@ class PlacedOperator:
     reprocess_ms: float
     recovery_ms: float
     point_ms: tuple[float, ...]
+    standby: StandbyChoice | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,10 @@ upstream primary. The bound is on R with detection, which under Active Standby i
 the latency as in the text; inputs beyond two are treated the same way.
 
 *Cheapest* replaces it. Of all nodes that keep the bound, it takes the one where traffic from the
-upstream primaries and load price (`placement.evaluation.load`) cost least together. The node must
-have room, and must lie in another failure domain than the primary where the hosts lie in several.
+upstream primaries and load price (`placement.evaluation.load`) cost least together. The traffic is
+that of Active Standby, or what the caller says (`StandbyTraffic`): a secondary that is fed
+otherwise is sent less, and how much less depends on where it stands. The node must have room, and
+must lie in another failure domain than the primary where the hosts lie in several.
 Secondaries are placed in topological order, because a neighbour that dies with the primary is
 recovered from too (`placement.evaluation.evaluator`).
 """
@@ -21,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Protocol
 
 import numpy as np
 
@@ -41,6 +44,20 @@ class SecondarySearch(Enum):
     CHEAPEST = auto()
 
 
+class StandbyTraffic(Protocol):
+    """Prices the feeding of secondaries."""
+
+    def __call__(self, operator: str, nodes: IntArray, transfer_ms: FloatArray) -> FloatArray:
+        """Network usage (2) of feeding an operator's secondary on each of some nodes, bytes.
+
+        Parameters
+        ----------
+        nodes, transfer_ms
+            Indices of nodes that keep the bound under Active Standby, and max K there.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbyTask:
     """The part of a planning problem that secondaries are chosen for.
@@ -53,6 +70,8 @@ class StandbyTask:
         Time to notice a death, and R', the query's recovery bound.
     batch_size
         B of the standby scheme, ≥ 1.
+    traffic
+        None: that of Active Standby.
     """
 
     graph: QueryGraph
@@ -62,6 +81,7 @@ class StandbyTask:
     bound_ms: float
     search: SecondarySearch = SecondarySearch.CHEAPEST
     batch_size: int = 1
+    traffic: StandbyTraffic | None = None
 
     def survivors(self, operator: str) -> BoolArray:
         """Nodes that need not die with the operator's primary, shape (n,)."""
@@ -166,27 +186,35 @@ def _search(
         (node,) = task.view.names(hosts[[fastest]])
         raise _unattainable(task, operator, node, recovery)
     # Beyond the bound is beyond choice; the legal nodes are compared by the search's own measure.
-    measure = _distance_ms(task, operator, load) if outwards else _cost(task, operator, load)
-    best = int(np.where(legal, measure, np.inf).argmin())
-    return int(hosts[best]), chain.of(operator, float(transfer_ms[best]))
+    nodes, transfer_ms = hosts[legal], transfer_ms[legal]
+    measure = (
+        _distance_ms(task, operator, load, nodes)
+        if outwards
+        else _cost(task, operator, load, nodes, transfer_ms)
+    )
+    best = int(measure.argmin())
+    return int(nodes[best]), chain.of(operator, float(transfer_ms[best]))
 
 
-def _distance_ms(task: StandbyTask, operator: str, load: Load) -> FloatArray:
-    """Distance from the start point with the CPU axis, by host, ms."""
+def _distance_ms(task: StandbyTask, operator: str, load: Load, nodes: IntArray) -> FloatArray:
+    """Distance of nodes from the start point with the CPU axis, ms."""
     view = task.view
     main = max(task.graph.inputs[operator], key=_rate)
     start = view.node(task.primaries[main.source]).position_ms
-    apart_ms = np.linalg.norm(view.positions_ms[view.host_indices] - start, axis=1)
-    return np.hypot(apart_ms, load.axis_ms()[view.host_indices])
+    apart_ms = np.linalg.norm(view.positions_ms[nodes] - start, axis=1)
+    return np.hypot(apart_ms, load.axis_ms()[nodes])
 
 
-def _cost(task: StandbyTask, operator: str, load: Load) -> FloatArray:
-    """Standby traffic and load price, by host, bytes."""
+def _cost(
+    task: StandbyTask, operator: str, load: Load, nodes: IntArray, transfer_ms: FloatArray
+) -> FloatArray:
+    """Standby traffic and load price on nodes, bytes."""
     graph, view = task.graph, task.view
-    hosts = view.host_indices
-    cost = load.price_bytes(graph.input_rate(operator))[hosts]
+    cost = load.price_bytes(graph.input_rate(operator))[nodes]
+    if task.traffic is not None:
+        return cost + task.traffic(operator, nodes, transfer_ms)
     for link in graph.inputs[operator]:
-        delay_ms = view.one_way_of(np.array([view.index[task.primaries[link.source]]]), hosts)
+        delay_ms = view.one_way_of(np.array([view.index[task.primaries[link.source]]]), nodes)
         cost = cost + link.rate_bytes_s * delay_ms / 1e3
     return cost
 

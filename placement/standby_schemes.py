@@ -5,21 +5,25 @@ primary and secondary at once. Under *Semi-Active Standby* (SAS) it keeps them a
 secondary batches of B; a tuple that is covered before its batch is full is trimmed and never sent.
 B = 1 is Active Standby, B = ∞ upstream backup.
 
-A tuple is covered by a checkpoint (`ha.checkpoint`). Cuts are taken every T, and cover d later what
-came before them: consumers have acknowledged the output up to the cut, and the secondary its input.
-Consumers that are secondaries themselves acknowledge when a checkpoint of theirs has covered the
-output, so d and T count once for each of the L fragments from here to the last output. So up to
-λL(T + d) tuples wait. Checkpoints take traffic
-themselves, as does what has changed of the state, and recovery takes a round trip, because the
-secondary has to ask for what was kept back:
+A tuple is covered by a checkpoint (`ha.checkpoint`). Cuts are taken every T, and the next only when
+consumers have acknowledged the output up to the last one, A after it was taken; then the secondary
+gets it. So a tuple that comes just after a cut waits for the next one, and for that to be
+acknowledged. Consumers that are secondaries themselves acknowledge when a checkpoint of theirs has
+covered the output, so A depends on the L fragments from here to the last output:
+
+    C_0 = 0,    A_l = C_(l−1) + d,    C_l = max(T, A_l) + A_l
+
+So up to λC_L tuples wait. Checkpoints take traffic themselves, as does what has changed of the
+state, and recovery takes a round trip, because the secondary has to ask for what was kept back:
 
     R = detection + K + Q·p              B = 1, Q = 0
-    R = detection + 2K + Σ Q·p           B > 1, Q = min(B − 1, λL(T + d))
-    traffic = sent(B)·DR + c / T + s
+    R = detection + 2K + Σ Q·p           B > 1, Q = min(B − 1, λC)
+    traffic = sent(B)·DR + c / max(T, A) + s
 
-A batch that is full before a covering comes is sent. So of λL(T + d) tuples only those beyond the
-last full batch are trimmed, fewer than B. Where B is small that saves less than the checkpoints
-take, and there are none (`frugal`): every tuple is sent then, and Q = B − 1.
+A batch that is full before a covering comes is sent. What is younger than A is never covered, so
+batches that fill within A send everything; larger ones leave the rest of the last interval unsent,
+fewer than B tuples. Where B is small that saves less than the checkpoints take, and there are none
+(`frugal`): every tuple is sent then, and Q = B − 1.
 
 One of the 2K is the secondary's request. The paper's (1) has no such way: there the upstreams learn
 of the death by themselves and send at once (`is_asked`).
@@ -33,9 +37,10 @@ symbol     name here           meaning
 =========  ==================  ===================================================
 B          batch               tuples that are sent at once
 T          checkpoint_ms       between two checkpoints
-d          delay_ms            from taking a cut until the producers have trimmed
+d          delay_ms            from taking a cut until consumers that live have acknowledged it
 L          levels              fragments on the longest way to an output, with this one
-L(T + d)   covered_ms          until a tuple is covered, at most
+A          Covering.waits_ms   from taking a cut until all consumers have acknowledged it
+C          covered_ms          until a tuple is covered, at most
 c          checkpoint_bytes    of one checkpoint on the wire, without state
 s          changes_bytes_s     changes of the state
 λ          tuples_s            rate of an input
@@ -91,6 +96,30 @@ def sent_share(tuples_s: float, covered_ms: float, batch: int) -> float:
     return batches * batch / expected
 
 
+@dataclass(frozen=True, slots=True)
+class Covering:
+    """When tuples are covered by checkpoints.
+
+    Attributes
+    ----------
+    waits_ms, covered_ms
+        A and C.
+    period_ms
+        Between two cuts: max(T, A).
+    """
+
+    waits_ms: float
+    covered_ms: float
+    period_ms: float
+
+    def sent_share(self, tuples_s: float, batch: int) -> float:
+        """Share of a stream that a secondary is sent in batches, in [0, 1]."""
+        if batch > tuples_s * self.covered_ms / 1e3 + 1 and tuples_s > 0:
+            return 0.0
+        # Without a wait this is the paper's trimming. With one nearly every batch is filled.
+        return sent_share(tuples_s, self.covered_ms, batch) if self.waits_ms == 0 else 1.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
     """One input of a secondary.
@@ -120,8 +149,8 @@ class Feeding:
     checkpoint_ms
         T; `NO_CHECKPOINTS` if every tuple is sent.
     covered_ms
-        L(T + d), or until a batch has gathered if there are no checkpoints: how far the secondary
-        is behind at most. 0 under Active Standby.
+        C, or until a batch has gathered if there are no checkpoints: how far the secondary is
+        behind at most. 0 under Active Standby.
     bytes_s
         Traffic to the secondary.
     recovery_ms
@@ -173,18 +202,23 @@ class Fed:
         """Until tuples that were kept back arrive: K, after the request if there is one."""
         return (1 + self.is_asked) * self.transfer_ms
 
-    def covered_ms(self, checkpoint_ms: float) -> float:
-        """How long a tuple waits until it is covered, at most."""
-        return self.levels * (checkpoint_ms + self.delay_ms)
+    def covering(self, checkpoint_ms: float) -> Covering:
+        """When tuples are covered, with cuts every T."""
+        waits_ms = covered_ms = 0.0
+        for _ in range(self.levels):
+            waits_ms = covered_ms + self.delay_ms
+            covered_ms = max(checkpoint_ms, waits_ms) + waits_ms
+        return Covering(waits_ms, covered_ms, max(checkpoint_ms, waits_ms))
 
     def sent_bytes_s(self, feeding: Feeding) -> list[float]:
         """How much of each input the secondary is sent; nothing of what flows anyway."""
+        covering = self.covering(feeding.checkpoint_ms)
         return [
             0.0
             if each.is_free
             else each.bytes_s
             if feeding.checkpoint_ms == NO_CHECKPOINTS
-            else each.bytes_s * sent_share(each.tuples_s, feeding.covered_ms, feeding.batch)
+            else each.bytes_s * covering.sent_share(each.tuples_s, feeding.batch)
             for each in self.inputs
         ]
 
@@ -201,14 +235,16 @@ class Fed:
             )
         if checkpoint_ms == NO_CHECKPOINTS:
             return self._without_checkpoints(batch, paid)
-        covered_ms = self.covered_ms(checkpoint_ms)
+        covering = self.covering(checkpoint_ms)
+        covered_ms = covering.covered_ms
         kept = sum(min(batch - 1.0, each.tuples_s * covered_ms / 1e3) for each in paid)
-        sent = sum(each.bytes_s * sent_share(each.tuples_s, covered_ms, batch) for each in paid)
+        sent = sum(each.bytes_s * covering.sent_share(each.tuples_s, batch) for each in paid)
+        checkpoints_bytes_s = self.checkpoint_bytes * 1e3 / covering.period_ms
         return Feeding(
             batch=batch,
             checkpoint_ms=checkpoint_ms,
             covered_ms=covered_ms,
-            bytes_s=sent + self.checkpoint_bytes * 1e3 / checkpoint_ms + self.changes_bytes_s,
+            bytes_s=sent + checkpoints_bytes_s + self.changes_bytes_s,
             recovery_ms=self.detection_ms + self.resend_ms + kept * self.cost_us / 1e3,
         )
 
@@ -261,10 +297,7 @@ class Fed:
             What runs. It is kept unless it breaks the bound, or another saves `HYSTERESIS`.
         """
         active = self.with_batch(1, 0.0)
-        choices = [active, self.largest(bound_ms, self.ack_interval_ms)]
-        for multiple in INTERVALS:
-            t_ms = multiple * self.ack_interval_ms
-            choices += [self.with_batch(b, t_ms) for b in (NEVER, *self._batches(t_ms))]
+        choices = [*self.choices(), self.largest(bound_ms, self.ack_interval_ms)]
         if running is None:
             return _least(choices, bound_ms) or active
         now = self.with_batch(running.batch, running.checkpoint_ms)
@@ -273,10 +306,24 @@ class Fed:
         keeps = now.recovery_ms <= bound_ms
         return now if keeps and best.bytes_s >= (1 - HYSTERESIS) * now.bytes_s else best
 
+    def choices(self) -> list[Feeding]:
+        """The B and T among which ours chooses whatever the bound; Active Standby comes first."""
+        found = [self.with_batch(1, 0.0)]
+        for multiple in INTERVALS:
+            t_ms = multiple * self.ack_interval_ms
+            found += [self.with_batch(b, t_ms) for b in (NEVER, *self._batches(t_ms))]
+        return found
+
     def _batches(self, checkpoint_ms: float) -> list[int]:
-        """Sizes between which traffic falls: just beyond n/k for a few k."""
+        """Sizes between which traffic falls: just beyond n/k for a few k.
+
+        If acknowledgements take time, batches send everything, or as little as none at all.
+        """
         fastest = max((each.tuples_s for each in self.inputs if not each.is_free), default=0.0)
-        waiting = fastest * self.covered_ms(checkpoint_ms) / 1e3
+        covering = self.covering(checkpoint_ms)
+        if covering.waits_ms > 0:
+            return []
+        waiting = fastest * covering.covered_ms / 1e3
         sizes = {math.floor(waiting / k) + 1 for k in range(1, 9)}
         return sorted(size for size in sizes if size > 1)
 

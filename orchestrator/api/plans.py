@@ -26,6 +26,8 @@ class FragmentPlan(msgspec.Struct, frozen=True, kw_only=True):
         Whether it is at these places now.
     domains
         Failure domains of primary and secondary; empty if all nodes lie in one.
+    standby_bytes_s, standby_why
+        What is sent because of the secondary, and why that; None while none runs.
     """
 
     query: str
@@ -39,6 +41,8 @@ class FragmentPlan(msgspec.Struct, frozen=True, kw_only=True):
     bound_ms: float
     runs: bool
     domains: tuple[str, ...] = ()
+    standby_bytes_s: float | None = None
+    standby_why: str | None = None
 
 
 class QueryPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +132,8 @@ def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
             domains=tuple(
                 domains.get(node, "") for node in (placed.primary, placed.secondary) if several
             ),
+            standby_bytes_s=None if placed.standby is None else placed.standby.bytes_s,
+            standby_why=None if placed.standby is None else placed.standby.why,
         )
 
     return PlanDocument(

@@ -23,6 +23,9 @@ def command(
     map_file: Annotated[
         Path | None, typer.Option("--map", help="Draw the coordinate map into this file.")
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what secondaries are sent, and why.")
+    ] = False,
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -42,7 +45,7 @@ def command(
 
         draw(drawn, map_file)
         document = msgspec.structs.replace(document, map=str(map_file))
-    show(document, as_json, lambda: plan_view(document))
+    show(document, as_json, lambda: plan_view(document, explain=explain))
 
 
 def _check(map_file: Path) -> None:

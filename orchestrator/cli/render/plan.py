@@ -13,13 +13,22 @@ from orchestrator.cli.render.figures import against, bytes_text, ms, short_domai
 from orchestrator.cli.render.loads import loads_table
 
 
-def plan_view(document: api.PlanDocument) -> RenderableType:
-    """A table of fragments and one of queries."""
+def plan_view(document: api.PlanDocument, *, explain: bool = False) -> RenderableType:
+    """A table of fragments and one of queries.
+
+    Parameters
+    ----------
+    explain
+        Whether to say what secondaries are sent, and why.
+    """
     if not document.queries and not document.waiting:
         return Text("No query runs here; `vivace apply -f …` brings one.")
     parts: list[RenderableType] = []
     if document.queries:
-        parts += [_fragments(document), _queries(document)]
+        parts.append(_fragments(document))
+        if explain:
+            parts.append(_standbys(document))
+        parts.append(_queries(document))
         if document.loads:
             parts.append(loads_table(document.loads))
     for query, why in document.waiting.items():
@@ -45,6 +54,23 @@ def _fragments(document: api.PlanDocument) -> Table:
             f"{ms(each.detection_ms)} + {ms(each.transfer_ms)} + {ms(each.reprocess_ms)}",
             "" if each.runs else "[yellow]new[/]",
         )
+    return table
+
+
+def _standbys(document: api.PlanDocument) -> Table:
+    table = Table(title="\nSecondaries", title_justify="left", title_style="bold", box=None)
+    for column in ("fragment", "secondary"):
+        table.add_column(column)
+    table.add_column("sent for it", justify="right")
+    table.add_column("why")
+    for each in document.fragments:
+        if each.secondary is not None and each.standby_bytes_s is not None:
+            table.add_row(
+                f"[dim]{each.query}.[/]{each.fragment}",
+                each.secondary,
+                f"{bytes_text(each.standby_bytes_s)}/s",
+                each.standby_why,
+            )
     return table
 
 

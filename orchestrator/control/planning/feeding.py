@@ -7,17 +7,26 @@ by `placement.standby_schemes`, from the rates, costs and latencies that the pla
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 import msgspec
 
+from orchestrator.control.planning.dying_together import Offer, Together
 from orchestrator.control.planning.task import QueryTask, RunningFragment
 from orchestrator.control.planning.workload import Basis, FragmentWork
 from orchestrator.records import RecoverySplit, Scheme, Timing
 from placement.records import Secondary
-from placement.standby_schemes import NEVER, NO_CHECKPOINTS, Fed, Feeding, Input
+from placement.standby_schemes import (
+    HYSTERESIS,
+    MARGIN,
+    NEVER,
+    NO_CHECKPOINTS,
+    Fed,
+    Feeding,
+    Input,
+)
 from streams.compiler import compile_statement
 from streams.language import parse
 
@@ -38,56 +47,7 @@ STATED_INTERVALS = 4.0
 """T of schemes that are not adaptive, in acknowledgement intervals."""
 
 _UNDECIDED = Timing(cost_ms=0.0, sub_deadline_ms=0.0, standby_lag_ms=0.0, batch=NEVER)
-"""Of a fragment whose feeding is yet to be chosen: nobody may rely on every tuple flowing to it."""
-
-
-@dataclass(slots=True)
-class _Together:
-    """What fragments of a query that die together cost each other at recovery.
-
-    Fragments whose primaries share a node die together, and each waits for those before it.
-
-    Attributes
-    ----------
-    standbys
-        The secondaries, with their recovery under Active Standby.
-    primaries
-        Fragment → node of its primary.
-    added_ms
-        Fragment → what its feeding adds to its recovery.
-    """
-
-    task: QueryTask
-    standbys: Mapping[str, Secondary]
-    primaries: Mapping[str, str]
-    added_ms: dict[str, float] = field(default_factory=dict[str, float])
-
-    def bound_ms(self, fragment: str) -> float:
-        """How long the fragment itself may recover, so that all that wait for it keep the bound."""
-        self.added_ms[fragment] = 0.0
-        later_ms, spare_ms = self._later_ms(), math.inf
-        waiting = [fragment]
-        while waiting:
-            name = waiting.pop()
-            if (standby := self.standbys.get(name)) is not None:
-                own_ms = standby.recovery.total_ms + later_ms[name]
-                spare_ms = min(spare_ms, self.task.query.recovery_bound_ms - own_ms)
-            links = self.task.graph.outputs[name]
-            waiting += [link.target for link in links if self._fall(link.target, name)]
-        return self.standbys[fragment].recovery.total_ms + spare_ms
-
-    def _later_ms(self) -> dict[str, float]:
-        """By how much each fragment recovers later than under Active Standby."""
-        graph, later_ms = self.task.graph, dict[str, float]()
-        for name in graph.to_place:
-            sources = [link.source for link in graph.inputs[name]]
-            awaited = [later_ms[each] for each in sources if self._fall(each, name)]
-            later_ms[name] = self.added_ms.get(name, 0.0) + max(awaited, default=0.0)
-        return later_ms
-
-    def _fall(self, one: str, other: str) -> bool:
-        """Whether the primaries of two fragments share a node."""
-        return one in self.primaries and self.primaries[one] == self.primaries.get(other)
+"""Of a fragment whose timing is yet to be chosen."""
 
 
 def feedings(
@@ -99,8 +59,8 @@ def feedings(
     """How the secondaries of a query are to be fed, by its owner's scheme.
 
     A batch that the owner states is made smaller if the recovery bound asks for that. Where
-    fragments die together they share the time that the bound leaves; the one that saves most
-    traffic takes its part first.
+    fragments die together they share the time that the bound leaves
+    (`orchestrator.control.planning.dying_together`).
 
     Parameters
     ----------
@@ -111,30 +71,124 @@ def feedings(
     running
         What runs. An adaptive scheme changes only if that is worth its while.
     """
-    if task.query.standby.scheme is Scheme.ACTIVE:
+    scheme = task.query.standby.scheme
+    if scheme is Scheme.ACTIVE:
         return {n: fed(task, n, each).with_batch(1, NO_CHECKPOINTS) for n, each in standbys.items()}
-    together = _Together(task, standbys, primaries)
-    undecided = {
-        name: RunningFragment(
-            primary=node,
-            secondary=None if name not in standbys else standbys[name].node,
-            timing=_UNDECIDED,
-        )
-        for name, node in primaries.items()
-    }
-    around = replace(task, running={**task.running, **undecided})
-    worth = {name: _saved(around, fed(around, name, each)) for name, each in standbys.items()}
+    if scheme is not Scheme.ADAPTIVE:
+        return _in_turn(task, Together(task, standbys, primaries), None)
+    if running is None or not standbys.keys() <= running.keys():
+        return _least(task, standbys, primaries, 0.0)
+    now = Together(task, standbys, primaries)
+    for name, standby in standbys.items():
+        runs = fed(task, name, standby).with_batch(running[name].batch, running[name].checkpoint_ms)
+        now.added_ms[name] = runs.recovery_ms - standby.recovery.total_ms
+    kept = _in_turn(task, now, running)
+    anew = _least(task, standbys, primaries, MARGIN)
+    return kept if _sent(anew) >= (1 - HYSTERESIS) * _sent(kept) else anew
+
+
+def _least(
+    task: QueryTask,
+    standbys: Mapping[str, Secondary],
+    primaries: Mapping[str, str],
+    margin: float,
+) -> dict[str, Feeding]:
+    """The feedings that send least of those found from several divisions of the time.
+
+    These are: as the paper's rule divides it; whoever saves most takes first what it can use; and
+    as `Together.share` divides it, once with all fragments free to choose, and once for each level
+    of fragments that are sent every tuple. Those acknowledge at once, so the fragments before them
+    are covered sooner.
+    """
+    first = Together(task, standbys, primaries, margin)
+    paper = msgspec.structs.replace(task.query.standby, scheme=Scheme.LARGEST)
+    asked = msgspec.structs.replace(task.query, standby=paper)
+    largest = Together(task, standbys, primaries, margin)
+    _in_turn(replace(task, query=asked), largest, None)
+    found = [_in_turn(task, first, None), _in_turn(task, largest, None)]
+    around = undecided(task, primaries)
+    levels = {name: _levels(around, name) for name in standbys}
+    for level in range(max(levels.values(), default=0) + 1):
+        whole = {name for name in standbys if levels[name] == level}
+        shared = Together(task, standbys, primaries, margin)
+        shared.share(_offers(around, standbys, whole))
+        found.append(_in_turn(task, shared, None, whole))
+    return min(found, key=_sent)
+
+
+def _offers(
+    task: QueryTask, standbys: Mapping[str, Secondary], whole: Collection[str]
+) -> dict[str, list[Offer]]:
+    """What each secondary may be sent, if some are sent every tuple."""
+    for name in whole:
+        active = fed(task, name, standbys[name]).with_batch(1, NO_CHECKPOINTS)
+        task = decided(task, name, standbys[name].node, active)
+    offers: dict[str, list[Offer]] = {}
+    for name, standby in standbys.items():
+        choices = fed(task, name, standby).choices()
+        offers[name] = [
+            Offer(each.bytes_s, max(each.recovery_ms - standby.recovery.total_ms, 0.0))
+            for each in (choices[:1] if name in whole else choices)
+        ]
+    return offers
+
+
+def _in_turn(
+    task: QueryTask,
+    together: Together,
+    running: Mapping[str, Timing] | None,
+    whole: Collection[str] | None = None,
+) -> dict[str, Feeding]:
+    """The secondaries' feedings, chosen one after the other.
+
+    Parameters
+    ----------
+    together
+        With the time that the others are taken to need until their turn comes.
+    whole
+        Those that are sent every tuple; consumers choose before their producers then. If None,
+        those choose first that save most traffic.
+    """
+    standbys, around = together.standbys, undecided(task, together.primaries)
+    if whole is None and running is None:
+        worth = {name: _saved(around, fed(around, name, each)) for name, each in standbys.items()}
+        order = sorted(standbys, key=lambda each: (-worth[each], each))
+    else:
+        order = [name for name in reversed(task.graph.to_place) if name in standbys]
     found: dict[str, Feeding] = {}
-    for name in sorted(standbys, key=lambda each: (-worth[each], each)):
+    for name in order:
         model = fed(around, name, standbys[name])
         before = None if running is None else running.get(name)
         now = None if before is None else model.with_batch(before.batch, before.checkpoint_ms)
-        found[name] = _chosen(task, model, together.bound_ms(name), now)
+        found[name] = (
+            model.with_batch(1, NO_CHECKPOINTS)
+            if name in (whole or ())
+            else chosen(task, model, together.bound_ms(name), now)
+        )
         together.added_ms[name] = found[name].recovery_ms - standbys[name].recovery.total_ms
-        timing = msgspec.structs.replace(_UNDECIDED, batch=found[name].batch)
-        decided = replace(undecided[name], timing=timing)
-        around = replace(around, running={**around.running, name: decided})
+        around = decided(around, name, standbys[name].node, found[name])
     return found
+
+
+def _sent(found: Mapping[str, Feeding]) -> float:
+    """The traffic of all secondaries, bytes/s."""
+    return sum(each.bytes_s for each in found.values())
+
+
+def undecided(task: QueryTask, primaries: Mapping[str, str]) -> QueryTask:
+    """The problem with the primaries of the query's fragments, and with no secondary of theirs."""
+    alone = {
+        name: RunningFragment(primary=node, secondary=None, timing=_UNDECIDED)
+        for name, node in primaries.items()
+    }
+    return replace(task, running={**task.running, **alone})
+
+
+def decided(task: QueryTask, fragment: str, node: str, feeding: Feeding) -> QueryTask:
+    """The problem with the secondary of one fragment on a node, fed so."""
+    timing = msgspec.structs.replace(_UNDECIDED, batch=feeding.batch)
+    running = replace(task.running[fragment], secondary=node, timing=timing)
+    return replace(task, running={**task.running, fragment: running})
 
 
 def fed_timing(
@@ -150,7 +204,7 @@ def fed_timing(
         What runs.
     """
     primaries = {name: nodes[0] for name, nodes in task.kept.items()}
-    together = _Together(task, standbys, primaries)
+    together = Together(task, standbys, primaries)
     for name, standby in standbys.items():
         if name != fragment and name in task.running:
             before = task.running[name].timing
@@ -158,7 +212,7 @@ def fed_timing(
             together.added_ms[name] = runs.recovery_ms - standby.recovery.total_ms
     model = fed(task, fragment, standbys[fragment])
     now = model.with_batch(timing.batch, timing.checkpoint_ms)
-    found = _chosen(task, model, together.bound_ms(fragment), now)
+    found = chosen(task, model, together.bound_ms(fragment), now)
     return with_feeding(timing, found, standbys[fragment])
 
 
@@ -179,7 +233,7 @@ def with_feeding(timing: Timing, found: Feeding, standby: Secondary) -> Timing:
     )
 
 
-def _chosen(task: QueryTask, model: Fed, bound_ms: float, running: Feeding | None) -> Feeding:
+def chosen(task: QueryTask, model: Fed, bound_ms: float, running: Feeding | None) -> Feeding:
     """What the owner's scheme comes to for one secondary."""
     asked, stated_ms = task.query.standby, STATED_INTERVALS * task.ack_interval_ms
     match asked.scheme:
@@ -198,7 +252,7 @@ def _chosen(task: QueryTask, model: Fed, bound_ms: float, running: Feeding | Non
 
 def _saved(task: QueryTask, model: Fed) -> float:
     """The traffic that a secondary can do without if time does not matter, bytes/s."""
-    least = _chosen(task, model, math.inf, None)
+    least = chosen(task, model, math.inf, None)
     return model.with_batch(1, NO_CHECKPOINTS).bytes_s - least.bytes_s
 
 
@@ -248,7 +302,7 @@ def fed(task: QueryTask, fragment: str, standby: Secondary) -> Fed:
         inputs=[
             Input(
                 tuples_s=rates[stream].tuples_s,
-                bytes_s=rates[stream].bytes_s + CHUNK_BYTES * rates[stream].arrivals_s,
+                bytes_s=rates[stream].bytes_s + CHUNK_BYTES * _arrivals_s(task, stream),
                 is_free=_flows_anyway(task, stream, standby.node, fragment),
             )
             for stream in work.fragment.inputs
@@ -264,15 +318,27 @@ def fed(task: QueryTask, fragment: str, standby: Secondary) -> Fed:
     )
 
 
+def _arrivals_s(task: QueryTask, stream: str) -> float:
+    """How often something of a stream comes: as often as its fragment is evaluated."""
+    made = task.work.fragments.get(stream)
+    return task.work.rates[stream].arrivals_s if made is None else made.evaluations_s
+
+
 def _per_tuple_us(work: FragmentWork) -> float:
     """p: as measured, if it was."""
     return work.cost.per_tuple_us if work.cost.basis is Basis.MEASURED else work.cost_us
 
 
 def _levels(task: QueryTask, fragment: str) -> int:
-    """Fragments on the longest way from this one to an output, with it."""
+    """Fragments on the longest way from this one to an output, with it.
+
+    The way ends before a reader whose secondary is sent every tuple: it acknowledges at once.
+    """
     readers = [
-        name for name in task.work.fragments[fragment].readers_ms if name in task.work.fragments
+        name
+        for name in task.work.fragments[fragment].readers_ms
+        if name in task.work.fragments
+        and (name not in task.running or task.running[name].timing.batch != 1)
     ]
     return 1 + max((_levels(task, name) for name in readers), default=0)
 

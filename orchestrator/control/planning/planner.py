@@ -16,6 +16,7 @@ from orchestrator.control.planning.replicas import (
     choose_secondary,
     standby_lag_ms,
 )
+from orchestrator.control.planning.standby_reasons import standby_choices, with_choices
 from orchestrator.control.planning.sub_deadlines import (
     best_effort,
     deadline_task,
@@ -340,7 +341,12 @@ class Planning:
         hop_overhead_ms = task.settings.hop_overhead_ms
         told = fed_standbys(task, primaries, standbys, self.running)
         placed, figures = described(asked, places, told, task.network, hop_overhead_ms)
-        return Plan(placements=tuple(placed), queries=(figures,))
+        choices = standby_choices(task, primaries, standbys, self.running)
+        figures = with_choices(task, figures, primaries, choices.values(), self.running)
+        return Plan(
+            placements=tuple(replace(each, standby=choices.get(each.operator)) for each in placed),
+            queries=(figures,),
+        )
 
     def _check_ends(self, record: QueryRecord) -> None:
         sites = {n: node for n, node in self.view.hosts.items() if node.kind is NodeKind.SITE}

@@ -1,5 +1,8 @@
 """Steps 1 and 3: the cheapest primaries, and who stands by for primaries within the recovery bound.
 
+Secondaries are priced together with the schemes by which they are fed
+(`orchestrator.control.planning.standby_prices`). Step 1 prices them as if every tuple were sent.
+
 In step 1 the planner (`placement.planner`) weighs the traffic between primaries, the traffic to the
 nodes that can stand by for them, and the load of nodes; it reports when no secondary can keep the
 bound. The nodes near the points at which relaxation would put the query's fragments are the
@@ -13,8 +16,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from orchestrator.control.planning.standby_prices import StandbyPrices
 from orchestrator.control.planning.task import QueryTask
-from placement.errors import BoundUnattainable
+from placement.errors import BoundUnattainable, PlacementError
 from placement.evaluation.load import Load
 from placement.planner import plan
 from placement.records import Secondary
@@ -63,7 +67,7 @@ def cheapest_primaries(task: QueryTask) -> dict[str, Sequence[str]]:
     return candidates
 
 
-def choose_secondaries(task: QueryTask, primaries: Mapping[str, str]) -> dict[str, Secondary]:
+def choose_secondaries(task: QueryTask, primaries: Mapping[str, str]) -> Mapping[str, Secondary]:
     """Choose secondaries for a query's primaries; those that run stay if they keep the bound.
 
     Raises
@@ -103,7 +107,8 @@ def choose_secondary(
 
 def _placed(
     task: QueryTask, primaries: Mapping[str, str], keep: Mapping[str, str | None]
-) -> dict[str, Secondary]:
+) -> Mapping[str, Secondary]:
+    """The secondaries that cost least with their schemes; see `standby_prices`."""
     network, settings = task.network, task.settings
     load = Load(network, operator_load=settings.operator_load, cpu=settings.cpu)
     for name, node in primaries.items():
@@ -118,7 +123,15 @@ def _placed(
         batch_size=settings.batch_size,
     )
     still = {name: node if node in network.index else None for name, node in keep.items()}
-    return place_secondaries(standby_task, load, still)
+    active = place_secondaries(standby_task, load, still)
+    if active.keys() == still.keys() and all(still[n] == active[n].node for n in active):
+        return active
+    prices = StandbyPrices.of(task, primaries)
+    try:
+        joint = place_secondaries(replace(standby_task, traffic=prices), load, still)
+    except PlacementError:
+        return active
+    return prices.cheaper((joint, active), load)
 
 
 def standby_lag_ms(task: QueryTask, standby: Secondary, sub_deadline_ms: float) -> float:

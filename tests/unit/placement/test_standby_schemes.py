@@ -58,8 +58,10 @@ def test_changes_of_the_state_count() -> None:
 def test_chains_of_fragments_are_behind_by_all_their_intervals() -> None:
     deep = replace(FED, levels=3, delay_ms=100.0)
     found = deep.with_batch(NEVER, 200.0)
-    assert found.covered_ms == 900.0
-    assert found.recovery_ms == pytest.approx(2 * 10.0 + 90 * 1.0)
+    # Cuts every 200 ms are acknowledged after 100, then every 400 after 400, every 900 after 900.
+    assert found.covered_ms == 1800.0
+    assert found.recovery_ms == pytest.approx(2 * 10.0 + 180 * 1.0)
+    assert found.bytes_s == pytest.approx(50.0 / 0.9)
 
 
 @pytest.mark.parametrize("bound_ms", [10.0, 20.0, 21.0, 30.5, 39.0, 40.0, 41.0, 100.0])
