@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -63,3 +64,17 @@ def await_end(store: Store, manifests: Manifests, progress: Progress) -> None:
         if time.monotonic() > give_up:
             raise VivaceError(f"the recording has not come to its end, but to {slowest_ms} ms")
         time.sleep(1.0)
+
+
+def counters(store: Store) -> dict[str, Counter[str]]:
+    """Counters of every host, by incarnation."""
+    nodes = read_view(store).nodes.values()
+    return {each.record.incarnation: Counter(each.record.counters) for each in nodes}
+
+
+def grown(before: Mapping[str, Counter[str]], after: Mapping[str, Counter[str]]) -> Counter[str]:
+    """What the hosts have counted since; those that started since count from 0."""
+    grown: Counter[str] = Counter()
+    for incarnation, counters in after.items():
+        grown += counters - before.get(incarnation, Counter())
+    return grown

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from bench.cluster import running
+from bench.cluster import counters, grown, running
 from bench.ours_failover import faults
 from bench.silence import STEADY_S
 from orchestrator.clock import now_us
@@ -130,10 +130,10 @@ def measure_large_state(folder: Path, say: Say, *, quick: bool) -> Mapping[str, 
             time.sleep(rows / TUPLES_PER_S + STEADY_S)
             for run in range(QUICK_RUNS if quick else RUNS):
                 say(f"large_state: kill {run + 1}")
-                before = _counters(cluster.store)
+                before = counters(cluster.store)
                 warm_s.append(_kill_secondary(cluster.store))
                 time.sleep(STEADY_S)
-                counted = _grown(before, _counters(cluster.store))
+                counted = grown(before, counters(cluster.store))
                 sizes_mb.append(counted["bulk_bytes_sent"] / 1e6)
                 totals += counted
             events = Counter(entry.event.kind for entry in cluster.store.history())
@@ -235,17 +235,3 @@ def _described(view: ClusterView) -> str:
     for name, node in view.executors.items():
         said += [f"{name}: {node.replicas}, {node.counters}, {', '.join(node.problems)}"]
     return "; ".join(said)
-
-
-def _counters(store: Store) -> dict[str, Counter[str]]:
-    """Counters of every host, by incarnation."""
-    nodes = read_view(store).nodes.values()
-    return {each.record.incarnation: Counter(each.record.counters) for each in nodes}
-
-
-def _grown(before: Mapping[str, Counter[str]], after: Mapping[str, Counter[str]]) -> Counter[str]:
-    """What the hosts have counted since; those that started since count from 0."""
-    grown: Counter[str] = Counter()
-    for incarnation, counters in after.items():
-        grown += counters - before.get(incarnation, Counter())
-    return grown
