@@ -34,7 +34,10 @@ from orchestrator.store.zookeeper import ZooKeeperStore
 from streams.bounds import MAX_NAME
 from topology.suggestions import nearest
 
-_texts = ("cluster", "zookeeper", "site", "region", "domain", "application", "bind", "sparkMaster")
+_texts = (
+    "cluster", "zookeeper", "site", "region", "domain", "application", "bind", "advertise",
+    "sparkMaster",
+)  # fmt: skip
 _paths = ("manifest", "secretFile", "archive", "work")
 
 SECRET_VARIABLE = "VIVACE_SECRET"
@@ -68,6 +71,8 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Which of the manifest's Spark applications a host pool is, from 1 on; 0: the only one.
     bind
         Address on which hosts listen; `0.0.0.0` where hosts are on several machines.
+    advertise
+        Address that other hosts are told, if it is another (`orchestrator.host.addresses`).
     archive
         Folder in which a site keeps its outputs; a site without one only measures them.
     work
@@ -86,6 +91,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     domain: str = ""
     application: int = 0
     bind: str = LOOPBACK
+    advertise: str = ""
     archive: Path | None = None
     work: Path | None = None
     spark_master: str | None = None
@@ -135,6 +141,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             zookeeper=self.zookeeper,
             secret=self.secret,
             bind=self.bind,
+            advertise=self.advertise,
             archive=str(self.archive) if kind is NodeKind.SITE and self.archive else None,
         )
 

@@ -20,6 +20,7 @@ from ha.messages import Data, Heartbeat, Message, Snapshot, SnapshotRequest
 from orchestrator.clock import anchor_us, machine, monotonic_us, now_us, thread_us
 from orchestrator.errors import InvalidInput
 from orchestrator.folders import FolderClaim
+from orchestrator.host.addresses import advertised_address
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Event, MessageArrived, PeerLost
 from orchestrator.host.garbage import FullCollections
@@ -114,7 +115,10 @@ class HostProcess:
         keys = Keys.generate()
         # Bundles are stamped for the link shaper, which only delays what stays on one machine.
         budget = MemoryBudget(found.record.memory_bytes)
-        self._transport = Transport(spec.node, keys, spec.bind, monotonic_us, budget=budget)
+        advertised = advertised_address(spec.bind, spec.advertise, spec.zookeeper)
+        self._transport = Transport(
+            spec.node, keys, spec.bind, monotonic_us, budget=budget, advertised=advertised
+        )
         self._arrived: deque[FramesArrived | PeerLost] = deque()
         self._full_collections = FullCollections(now_us())
         self._kernels = KernelLoader()

@@ -62,8 +62,6 @@ have the processor does not count: a state would hardly move on a machine that i
 PART_FLAG = 1 << 31
 """Added to the number of frames of a message in a bundle that is a part of a larger one."""
 
-ANY_ADDRESS = "0.0.0.0"
-
 HIGH_WATER_MARK = 50_000
 """Most bundles queued for one peer, then bundles are dropped. Data is bounded in bytes before: this
 bounds the control messages for a peer that has stopped, of many minutes."""
@@ -151,14 +149,15 @@ class Transport:
     keys
         Its key pair.
     address
-        Interface to bind to. With `ANY_ADDRESS`, peers are told the address that the machine's
-        name stands for.
+        Interface to bind to.
     clock_us
         The machine's monotonic clock. Emulated links lead to hosts of the same machine.
     used_us
         The processor time that this thread has used, µs.
     budget
         Of the host's queues.
+    advertised
+        The address that peers are told (`orchestrator.host.addresses`); by default `address`.
 
     Attributes
     ----------
@@ -174,6 +173,7 @@ class Transport:
         clock_us: Callable[[], int],
         used_us: Callable[[], int] = thread_us,
         budget: MemoryBudget = DEFAULT_BUDGET,
+        advertised: str | None = None,
     ) -> None:
         self.node = node
         self.transit_bytes = 0
@@ -203,9 +203,7 @@ class Transport:
         self._router.curve_publickey = keys.public
         self._router.curve_secretkey = keys.secret
         port = self._router.bind_to_random_port(f"tcp://{address}")
-        if address == ANY_ADDRESS:
-            address = socket.gethostbyname(socket.gethostname())
-        self.endpoint = f"tcp://{address}:{port}"
+        self.endpoint = f"tcp://{advertised or address}:{port}"
         self._poller = zmq.Poller()
         for ear in (self._zap, self._router):
             self._poller.register(ear, zmq.POLLIN)

@@ -130,6 +130,7 @@ class Member:
             "work": str(config.work_folder() / name),
             "sparkMaster": config.spark_master,
             "bind": config.bind,
+            "advertise": config.advertise or None,
         }
         given = {**_shared(config, secret_file), **own}
         variables = {JAVA_VARIABLE: str(java.home)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -34,10 +33,18 @@ DATA = [bytes([WIRE_VERSION, 0x95, 0]), bytes(2**20)]
 class Host:
     """A transport and all that it has received."""
 
-    def __init__(self, name: str, memory_bytes: int = MEMORY_BYTES) -> None:
+    def __init__(
+        self,
+        name: str,
+        memory_bytes: int = MEMORY_BYTES,
+        address: str = "127.0.0.1",
+        advertised: str | None = None,
+    ) -> None:
         self.keys = Keys.generate()
         budget = MemoryBudget(memory_bytes)
-        self.transport = Transport(name, self.keys, "127.0.0.1", now_us, budget=budget)
+        self.transport = Transport(
+            name, self.keys, address, now_us, budget=budget, advertised=advertised
+        )
         self.received: list[FramesArrived | PeerLost] = []
 
     def peer(self, delay_ms: float = 0.0, incarnation: str = "1") -> Peer:
@@ -66,8 +73,13 @@ def hosts() -> Iterator[Hosts]:
     """Makes hosts that end with the test."""
     with ExitStack() as stack:
 
-        def make(*names: str, memory_bytes: int = MEMORY_BYTES) -> list[Host]:
-            made = [Host(name, memory_bytes) for name in names]
+        def make(
+            *names: str,
+            memory_bytes: int = MEMORY_BYTES,
+            address: str = "127.0.0.1",
+            advertised: str | None = None,
+        ) -> list[Host]:
+            made = [Host(name, memory_bytes, address, advertised) for name in names]
             for host in made:
                 stack.enter_context(closing(host.transport))
             return made
@@ -433,10 +445,29 @@ def test_messages_that_wait_for_a_closed_link_are_counted(hosts: Hosts) -> None:
     assert one.transport.counters["sends_to_unknown_peer"] == 2
 
 
-def test_host_on_all_interfaces_tells_peers_the_address_of_its_machine() -> None:
-    with closing(Transport("one", Keys.generate(), "0.0.0.0", now_us)) as transport:
-        address = socket.gethostbyname(socket.gethostname())
-        assert transport.endpoint.startswith(f"tcp://{address}:")
+def test_host_on_all_interfaces_tells_peers_the_address_that_it_is_given() -> None:
+    keys = Keys.generate()
+    with closing(Transport("one", keys, "0.0.0.0", now_us, advertised="10.1.2.3")) as transport:
+        assert transport.endpoint.startswith("tcp://10.1.2.3:")
+
+
+def test_hosts_on_different_addresses_reach_each_other(hosts: Hosts, wait_until: WaitUntil) -> None:
+    """All of 127.0.0.0/8 is this machine (Linux)."""
+    (one,) = hosts("one", address="127.0.0.2")
+    (other,) = hosts("other", address="127.0.0.3")
+    (everywhere,) = hosts("everywhere", address="0.0.0.0", advertised="127.0.0.4")
+    meet(one, other, everywhere)
+    told = [each.transport.endpoint.rpartition(":")[0] for each in (one, other, everywhere)]
+    assert told == ["tcp://127.0.0.2", "tcp://127.0.0.3", "tcp://127.0.0.4"]
+    for sender in (one, other, everywhere):
+        for to in ("one", "other", "everywhere"):
+            sender.transport.send(to, [sender.transport.node.encode()])
+
+    def all_there() -> bool:
+        turn(one, other, everywhere)
+        return all(len(each.arrived) == 2 for each in (one, other, everywhere))
+
+    wait_until(all_there)
 
 
 def test_wake_ends_a_wait(hosts: Hosts) -> None:

@@ -52,6 +52,7 @@ def test_environment_variables_win_over_the_file(tmp_path: Path) -> None:
         "VIVACE_REGION": "Germany North",
         "VIVACE_DOMAIN": "rack-2",
         "VIVACE_BIND": "0.0.0.0",
+        "VIVACE_ADVERTISE": "10.1.2.3",
         "VIVACE_SPARK_MASTER": "spark://master:7077",
         "VIVACE_WORK": "work",
     }
@@ -62,6 +63,7 @@ def test_environment_variables_win_over_the_file(tmp_path: Path) -> None:
     assert (spec.cluster, spec.zookeeper) == ("second", "other:2181")
     assert (spec.node, spec.region, spec.domain) == ("mast", "Germany North", "rack-2")
     assert (spec.secret, spec.bind) == ("from the environment", "0.0.0.0")
+    assert spec.advertise == "10.1.2.3"
 
 
 def test_spark_settings_keep_their_dotted_names(tmp_path: Path) -> None:
