@@ -50,7 +50,7 @@ kind: Stream
 name: numbers
 site: edge
 columns: {{key: int, value: int}}
-rate: {rate} MB/s
+rate: {rate} KB/s
 from:
   replay:
     path: {recording}
@@ -127,7 +127,7 @@ def write_input(folder: Path) -> Path:
     manifests = folder / "large-groups.yaml"
     manifests.write_text(
         MANIFESTS.format(
-            rate=ROW_BYTES * TUPLES * 1000 // INTERVAL_MS // 1_000_000,
+            rate=ROW_BYTES * TUPLES * 1000 // INTERVAL_MS // 1000,
             recording=path.name,
             last=(GROUPS - 1) * INTERVAL_MS,
             interval=INTERVAL_MS,
