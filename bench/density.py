@@ -217,6 +217,9 @@ def _loads(cluster: LocalCluster) -> dict[str, float]:
         figures[f"{name}.predicted_cores"] = load.predicted_cores
         if load.measured_cores is not None:
             figures[f"{name}.measured_cores"] = load.measured_cores
+        if load.is_machine:
+            figures |= {f"{kind}_cores": cores for kind, cores in load.services.items()}
+            figures["takeover_cores"] = load.takeover_cores
     return figures
 
 

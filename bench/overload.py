@@ -4,6 +4,8 @@ A host evaluates two streams at 1 ms a tuple (emulated): *alarms*, whose output 
 100 ms, and *readings*. Together they are twice the host's capacity. The load shedder of the
 readings admits the most valuable tuples of each interval, so many that a tenth of the host stays
 free. Every tuple must be accounted for: tuples of the recording = shed + delivered.
+
+Kind `unshed` has no load shedder (`bench.overload_unshed`).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from bench.cluster import await_end, running
+from bench.overload_unshed import unshed
 from bench.registry import Settings, benchmark
 from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import sequence_faults
@@ -80,9 +83,17 @@ statements: |
 """
 
 
-@benchmark("overload")
+@benchmark("overload", kinds=("shed", "unshed"))
 def overload(settings: Settings) -> Mapping[str, float]:
-    """Deadline misses and tuples shed at twice the capacity of a host."""
+    """Twice the capacity of a host: deadline misses with a load shedder, back-pressure without."""
+    runs = {"shed": _shed, "unshed": unshed}
+    found: dict[str, float] = {}
+    for kind in settings.only or runs:
+        found |= runs[kind](settings)
+    return found
+
+
+def _shed(settings: Settings) -> dict[str, float]:
     seconds = QUICK_S if settings.quick else DURATION_S
     with tempfile.TemporaryDirectory(prefix="vivace-bench-") as folder:
         manifests = load([write_input(Path(folder), seconds)])

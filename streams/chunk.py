@@ -111,6 +111,7 @@ class Chunk:
     ingestion_times_us: IntArray
     _size_bytes: int = field(default=0, init=False, repr=False, compare=False)
     _timestamps: IntArray | None = field(default=None, init=False, repr=False, compare=False)
+    _sound: bool = field(default=False, init=False, repr=False, compare=False)
 
     @property
     def size_bytes(self) -> int:
@@ -149,6 +150,8 @@ class Chunk:
     def check(self, schema: pa.Schema) -> None:
         """Check the promises above.
 
+        All readers of a host check the same chunk; only its schema is compared again.
+
         Raises
         ------
         ChunkError
@@ -156,6 +159,11 @@ class Chunk:
         """
         if not self.rows.schema.equals(schema):
             raise ChunkError(f"rows have schema {self.rows.schema}, the stream has {schema}")
+        if not self._sound:
+            self._check()
+            object.__setattr__(self, "_sound", True)
+
+    def _check(self) -> None:
         if self.first_seq < 0:
             raise ChunkError(f"first sequence number {self.first_seq} is negative")
         if len(self.watermarks_ms) == 0 or len(self.watermarks_ms) != len(self.ingestion_times_us):

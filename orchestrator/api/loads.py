@@ -24,7 +24,11 @@ class PlaceLoad(msgspec.Struct, frozen=True, kw_only=True):
     predicted_cores
         By rates and costs of the fragments there, primaries and secondaries.
     measured_cores
-        Over the last ten seconds or so; None if it was not measured.
+        Of hosts, over the last ten seconds or so; None if it was not measured.
+    services
+        What coordinator, Spark and ZooKeeper have taken there over the same time.
+    services_cores, takeover_cores
+        What they will take, and what must stay free for a takeover.
     """
 
     name: str
@@ -34,6 +38,9 @@ class PlaceLoad(msgspec.Struct, frozen=True, kw_only=True):
     limit_cores: float
     predicted_cores: float
     measured_cores: float | None
+    services: dict[str, float] = {}
+    services_cores: float = 0.0
+    takeover_cores: float = 0.0
 
 
 class FragmentCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +86,9 @@ def place_loads(places: Iterable[Place]) -> tuple[PlaceLoad, ...]:
             limit_cores=place.limit_cores,
             predicted_cores=place.predicted_cores,
             measured_cores=place.measured_cores,
+            services=dict(place.services),
+            services_cores=place.services_cores,
+            takeover_cores=place.takeover_cores,
         )
         for place in places
     )

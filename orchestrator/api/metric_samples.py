@@ -88,6 +88,8 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
     yield from _tabled(document.loads, "place", ("name",), (
         ("measured_cores", "Processors that its hosts have taken lately.", "measured_cores", 1),
         ("predicted_cores", "Processors that its hosts should take.", "predicted_cores", 1),
+        ("services_cores", "Processors of Spark, ZooKeeper, coordinator.", "services_cores", 1),
+        ("takeover_cores", "Processors that stay free for a takeover.", "takeover_cores", 1),
         ("limit_cores", "Processors up to which queries are admitted.", "limit_cores", 1),
     ))  # fmt: skip
     yield from _tabled(document.fragments, "fragment", ("query", "fragment"), (

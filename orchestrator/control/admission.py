@@ -263,7 +263,7 @@ def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, 
     parts = sorted(error.fragments.items(), key=lambda part: -part[1])
     problem = (
         f"of its {place.capacity_cores:g} processors, {shared}{place.used_cores:.2f} are in use "
-        f"(predicted {place.predicted_cores:.2f}, measured {_cores(place.measured_cores)}), the "
+        f"({_used(place)}), the "
         f"query adds {error.added_cores:.2f}, and the limit is {place.limit_cores:.2f}; it adds "
         + ", ".join(f"{cores:.2f} by {_cost(planning, name)}" for name, cores in parts)
     )
@@ -279,6 +279,8 @@ def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, 
         "used_cores": place.used_cores,
         "predicted_cores": place.predicted_cores,
         "coming_cores": place.coming_cores,
+        "services_cores": place.services_cores,
+        "takeover_cores": place.takeover_cores,
         **({} if place.measured_cores is None else {"measured_cores": place.measured_cores}),
         "added_cores": error.added_cores,
         "limit_cores": place.limit_cores,
@@ -287,8 +289,16 @@ def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, 
     return problem, remedy, figures
 
 
-def _cores(cores: float | None) -> str:
-    return "nothing" if cores is None else f"{cores:.2f}"
+def _used(place: Place) -> str:
+    """What the used part of a place consists of."""
+    measured = "nothing" if place.measured_cores is None else f"{place.measured_cores:.2f}"
+    parts = [f"predicted {place.predicted_cores:.2f}", f"measured {measured}"]
+    if place.services:
+        named = ", ".join(f"{name} {cores:.2f}" for name, cores in sorted(place.services.items()))
+        parts.append(f"services {place.services_cores:.2f}: {named}")
+    if place.takeover_cores:
+        parts.append(f"kept free for a takeover {place.takeover_cores:.2f}")
+    return "; ".join(parts)
 
 
 def _cost(planning: Planning, fragment: str) -> str:

@@ -114,9 +114,9 @@ def _skipped(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str
 def _overload(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:
     """Nodes and machines that have become busier than they may be, or are so no longer."""
     emulated = after.settings.emulate_costs
-    for place in measured_places(after.hosts, emulated=emulated):
+    for place in measured_places(after.hosts, after.service_records, emulated=emulated):
         was, is_now = (place.subject in view.overloaded for view in (before, after))
-        detail = f"its hosts take {place.measured_cores or 0.0:.2f} of {place.capacity_cores:g} "
+        detail = f"{place.takers} take {place.busy_cores:.2f} of {place.capacity_cores:g} "
         detail += f"cores, the limit is {place.limit_cores:.2f}"
         if is_now and not was:
             yield "overloaded", place.subject, detail

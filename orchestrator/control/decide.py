@@ -160,8 +160,8 @@ def _name_overload(pending: PendingDecision) -> None:
         if place.subject in pending.view.overloaded:
             remedy = advice(place, largest(place, pending.planning.work), found)
             pending.problems.append(
-                f"{place.subject} is overloaded: its hosts take more than {place.limit_cores:.2f} "
-                f"of {place.capacity_cores:g} cores. {remedy}"
+                f"{place.subject} is overloaded: {place.takers} take more than "
+                f"{place.limit_cores:.2f} of {place.capacity_cores:g} cores. {remedy}"
             )
 
 

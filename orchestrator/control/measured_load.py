@@ -2,23 +2,25 @@
 
 A host works on one thread, so a node has one processor for itself. Several hosts may share a
 machine, though, and together they have no more than its processors; Spark, ZooKeeper and the
-coordinator need some of these too. So there are two kinds of places: nodes (and sites), and
-machines with several hosts.
+coordinator, the *services*, may take some of these too. So there are two kinds of places: nodes
+(and sites), and machines with several hosts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from orchestrator.records import NodeRecord
+from orchestrator.records import NodeRecord, ServicesRecord
 
 NODE_SHARE = 0.95
 """Share of a processor up to which a host may be busy: bursts wait for each other beyond it."""
 
 MACHINE_SHARE = 0.85
-"""Share of a machine's processors that its hosts may take; Spark, ZooKeeper and the coordinator
-have the rest."""
+"""Share of a machine's processors that hosts and services may take together. On two processors,
+work that arrives at random waits at 0.85 for 2.6 times as long as it takes itself, at 0.95 for 9
+times (M/M/2: ρ² / (1 − ρ²)); a host's turn takes up to 10 ms."""
 
 RELIEVED_SHARE = 0.9
 """Share of its limit below which a place no longer counts as overloaded, so that one at its limit
@@ -34,9 +36,11 @@ class MeasuredPlace:
     hosts
         Those that share its capacity.
     capacity_cores, limit_cores
-        What it has, and how much of that its hosts may take.
+        What it has, and how much of that its hosts and the services may take.
     measured_cores
-        What those of them that are measured have taken lately; None: none is.
+        What those of its hosts that are measured have taken lately; None: none is.
+    services
+        Kind of service on the machine → what it has taken lately.
     """
 
     name: str
@@ -44,6 +48,17 @@ class MeasuredPlace:
     capacity_cores: float
     limit_cores: float
     measured_cores: float | None
+    services: Mapping[str, float]
+
+    @property
+    def busy_cores(self) -> float:
+        """What hosts and services have taken lately."""
+        return (self.measured_cores or 0.0) + sum(self.services.values())
+
+    @property
+    def takers(self) -> str:
+        """Who has taken it."""
+        return ", ".join(["its hosts", *sorted(self.services)])
 
     @property
     def is_machine(self) -> bool:
@@ -57,7 +72,7 @@ class MeasuredPlace:
 
 
 def measured_places(
-    hosts: Mapping[str, NodeRecord], *, emulated: bool
+    hosts: Mapping[str, NodeRecord], services: Collection[ServicesRecord], *, emulated: bool
 ) -> tuple[MeasuredPlace, ...]:
     """All nodes and sites, then all machines with several hosts; by name.
 
@@ -65,6 +80,8 @@ def measured_places(
 
     Parameters
     ----------
+    services
+        Loads of processes that are no hosts.
     emulated
         Whether costs are emulated: then evaluations sleep. They take a node's time and no
         processor, and what was measured tells nothing of them.
@@ -74,7 +91,13 @@ def measured_places(
     for name, own in known.items():
         machines.setdefault(own.shared, []).append(name)
 
-    def place(name: str, members: list[str], capacity: float, share: float) -> MeasuredPlace:
+    beside: dict[str, Counter[str]] = {}
+    for each in services:
+        beside.setdefault(each.processors.shared, Counter()).update(each.cores)
+
+    def place(
+        name: str, members: list[str], capacity: float, share: float, services: Mapping[str, float]
+    ) -> MeasuredPlace:
         loads = [load.cores for host in members if (load := hosts[host].load) is not None]
         is_measured = bool(loads) and not emulated
         return MeasuredPlace(
@@ -83,26 +106,34 @@ def measured_places(
             capacity_cores=capacity,
             limit_cores=share * capacity,
             measured_cores=sum(loads) if is_measured else None,
+            services=services,
         )
 
-    nodes = [place(name, [name], min(own.count, 1.0), NODE_SHARE) for name, own in known.items()]
-    shared = [
+    nodes = [
+        place(name, [name], min(own.count, 1.0), NODE_SHARE, {}) for name, own in known.items()
+    ]
+    together = [
         place(
             known[members[0]].machine,
             members,
             max(known[host].count for host in members),
             MACHINE_SHARE,
+            beside.get(shared, {}),
         )
-        for members in machines.values()
+        for shared, members in machines.items()
         if len(members) > 1 and not emulated
     ]
-    return (*nodes, *shared)
+    return (*nodes, *together)
 
 
 def overloaded(
-    hosts: Mapping[str, NodeRecord], before: frozenset[str], *, emulated: bool
+    hosts: Mapping[str, NodeRecord],
+    services: Collection[ServicesRecord],
+    before: frozenset[str],
+    *,
+    emulated: bool,
 ) -> frozenset[str]:
-    """Subjects of the places whose hosts have taken more than they may.
+    """Subjects of the places whose hosts and services have taken more than they may.
 
     Parameters
     ----------
@@ -111,7 +142,7 @@ def overloaded(
     """
     return frozenset(
         place.subject
-        for place in measured_places(hosts, emulated=emulated)
-        if (place.measured_cores or 0.0)
+        for place in measured_places(hosts, services, emulated=emulated)
+        if place.busy_cores
         > place.limit_cores * (RELIEVED_SHARE if place.subject in before else 1.0)
     )

@@ -20,6 +20,7 @@ from orchestrator.store.protocol import (
     MOVES,
     PLANS,
     QUERIES,
+    SERVICES,
     STREAMS,
     Folder,
     Key,
@@ -31,7 +32,7 @@ from orchestrator.store.protocol import (
 R = TypeVar("R", bound=Record)
 
 
-RARELY_CHANGING = (FRAGMENTS, ASSIGNMENTS, QUERIES, PLANS, STREAMS, CORDONS, MOVES)
+RARELY_CHANGING = (FRAGMENTS, ASSIGNMENTS, QUERIES, PLANS, STREAMS, CORDONS, MOVES, SERVICES)
 """Folders worth keeping. Nodes report several times a second."""
 
 

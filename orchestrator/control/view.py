@@ -26,6 +26,7 @@ from orchestrator.records import (
     ReplicaId,
     ReplicaLoad,
     ReplicaStatus,
+    ServicesRecord,
     StreamRecord,
 )
 from orchestrator.store.protocol import (
@@ -38,6 +39,7 @@ from orchestrator.store.protocol import (
     NODES,
     PLANS,
     QUERIES,
+    SERVICES,
     STREAMS,
     Folder,
     Key,
@@ -70,6 +72,8 @@ class ClusterView:
         By node.
     moves
         Plans of moves by name.
+    services
+        Loads of processes that are no hosts.
     invalid
         Records that could not be decoded or contradict themselves.
     settings_readable, clocks_readable
@@ -98,6 +102,7 @@ class ClusterView:
     assignments: Mapping[str, Versioned[Assignment]] = field(default_factory=_nothing)
     cordons: Mapping[str, Versioned[CordonRecord]] = field(default_factory=_nothing)
     moves: Mapping[str, Versioned[MovePlan]] = field(default_factory=_nothing)
+    services: Mapping[str, Versioned[ServicesRecord]] = field(default_factory=_nothing)
     invalid: tuple[RecordInvalid, ...] = ()
     clocks: Versioned[ClocksRecord] | None = None
     settings_readable: bool = True
@@ -150,6 +155,11 @@ class ClusterView:
     def query_records(self) -> dict[str, QueryRecord]:
         """Queries without versions."""
         return {name: found.record for name, found in self.queries.items()}
+
+    @property
+    def service_records(self) -> list[ServicesRecord]:
+        """Loads of processes that are no hosts."""
+        return [found.record for found in self.services.values()]
 
     @property
     def retiring(self) -> set[str]:
@@ -340,6 +350,7 @@ def read_view(store: Reader) -> ClusterView:
         moves=_sound(store, MOVES, invalid, lambda record: record.name),
         streams=_sound(store, STREAMS, invalid, lambda record: record.name, _stream_fault),
         nodes=_sound(store, NODES, invalid, lambda record: record.node),
+        services=_sound(store, SERVICES, invalid),
         invalid=tuple(invalid),
         settings_readable=settings_readable,
         clocks=clocks,
@@ -441,6 +452,7 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
         unprotected_since_us=unprotected,
         overloaded=overloaded(
             view.hosts,
+            view.service_records,
             frozenset[str]() if before is None else before.overloaded,
             emulated=view.settings.emulate_costs,
         ),

@@ -296,6 +296,7 @@ class Dispatcher:
             evaluations_s=evaluations_s,
             timestamps_s=timestamps_s,
             tuples_s=tuples_s,
+            window_share=self._loads[fragment].window_share,
         )
 
     def _primaries(self) -> list[_Task]:

@@ -54,7 +54,11 @@ from orchestrator.store.protocol import Store
 from streams.chunk import Chunk
 
 PUBLISH_US = 1_000_000
-"""Interval between two versions of a host's record, unless its readiness changes earlier."""
+PUBLISH_EACH_US = 15_000
+RAREST_PUBLISH_US = 2_000_000
+"""Interval between two versions of a host's record, unless its readiness changes earlier. It is
+longer with many replicas and sinks: the record says something of each, and its host, ZooKeeper and
+the coordinator work through all of it."""
 
 _REGULAR = Control, Heartbeat
 
@@ -281,7 +285,9 @@ class HostLoop:
         if now_us < self._next_publish_us and ready == self._published:
             return
         self._published = ready
-        self._next_publish_us = now_us + PUBLISH_US
+        manager = self.core.replica_manager
+        many_us = PUBLISH_EACH_US * (len(manager.replicas) + len(manager.sinks))
+        self._next_publish_us = now_us + min(max(PUBLISH_US, many_us), RAREST_PUBLISH_US)
         if (load := self._surroundings.cpu_load(now_us)) is not None:
             self._handle(CpuMeasured(load=load))
         for subject in [s for s, end_us in self._problems_end_us.items() if end_us <= now_us]:

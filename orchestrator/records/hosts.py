@@ -66,6 +66,8 @@ class ReplicaLoad(Record, frozen=True, kw_only=True):
     timestamps_s: float
     tuples_s: float
     """Input tuples."""
+    window_share: float = 1.0
+    """How much of the time over which the load of its host is taken it has run, 0 to 1."""
 
 
 class Processors(Record, frozen=True, kw_only=True):
@@ -86,6 +88,14 @@ class HostLoad(Record, frozen=True, kw_only=True):
     """Processor time of all its threads."""
     evaluating_cores: float
     """The part of it in which statements were evaluated."""
+
+
+class ServicesRecord(Record, frozen=True, kw_only=True):
+    """What processes of the cluster that are no hosts have taken of their machine lately."""
+
+    processors: Processors
+    cores: dict[str, float] = {}
+    """By kind: coordinator, spark, zookeeper."""
 
 
 class RecoveryStatus(Record, frozen=True, kw_only=True):

@@ -17,8 +17,8 @@ from orchestrator.records import DriverSpec, SinkAssignment
 from orchestrator.sinks.driver import OpenSink
 
 FLUSH_EVERY_US = 200_000
-FLUSHES_S = 100
-RAREST_FLUSH_US = 1_000_000
+FLUSHES_S = 50
+RAREST_FLUSH_US = 2_000_000
 """How often readers see more of the outputs, and producers may drop what they have kept for them.
 Latencies are measured at arrival, whenever a sink is flushed. Many sinks are flushed more rarely: a
 flush has the disk write (fsync), and costs hardly less for one tuple than for many."""

@@ -7,6 +7,7 @@ The paths below `/vivace/<cluster>`:
     leader                   LeaderRecord         ephemeral: the coordinator that leads
     problems                 ProblemsRecord       ephemeral: what hinders the one that leads
     nodes/<node>             NodeRecord           ephemeral: a live host
+    services/<name>          ServicesRecord       ephemeral: what Spark, ZooKeeper take
     streams/<name>           StreamRecord
     queries/<name>           QueryRecord
     plans/<query>            PlanRecord           until the leader has carried it out
@@ -60,6 +61,7 @@ from orchestrator.records import (
     PlanRecord,
     QueryRecord,
     Record,
+    ServicesRecord,
     StreamRecord,
 )
 
@@ -124,6 +126,7 @@ CLOCKS = Key("clocks", ClocksRecord)
 LEADER = Key("leader", LeaderRecord)
 PROBLEMS = Key("problems", ProblemsRecord)
 NODES = Folder("nodes", NodeRecord)
+SERVICES = Folder("services", ServicesRecord)
 STREAMS = Folder("streams", StreamRecord)
 QUERIES = Folder("queries", QueryRecord)
 PLANS = Folder("plans", PlanRecord)

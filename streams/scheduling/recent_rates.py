@@ -57,3 +57,8 @@ class RecentRates:
             self._pending = [0.0] * len(self._pending)
             self._read_us = now_us
         return tuple(total / self._seconds if self._seconds else 0.0 for total in self._sums)
+
+    @property
+    def window_share(self) -> float:
+        """How much of its window the last reading rests on, 0 to 1: little at first."""
+        return min(self._seconds * 1e6 / WINDOW_US, 1.0)

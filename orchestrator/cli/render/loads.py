@@ -16,17 +16,24 @@ CORES = "cores: measured / predicted / limit"
 def cores(load: api.PlaceLoad) -> Text:
     """What a place has taken, what it should take, and what it may."""
     measured = "–" if load.measured_cores is None else f"{load.measured_cores:.2f}"
-    most = max(load.measured_cores or 0.0, load.predicted_cores)
+    most = max(load.measured_cores or 0.0, load.predicted_cores) + load.services_cores
     style = "bold red" if most > load.limit_cores else ""
     return Text(f"{measured} / {load.predicted_cores:.2f} / {load.limit_cores:.2f}", style=style)
 
 
 def machines_table(loads: Sequence[api.PlaceLoad]) -> Table:
     """Machines that several hosts share."""
-    made = table("\nMachines", ("machine",), ("hosts", "processors", CORES))
+    made = table("\nMachines", ("machine",), ("hosts", "processors", CORES, "services", "takeover"))
     for load in loads:
         if load.is_machine:
-            made.add_row(load.name, str(len(load.hosts)), f"{load.processors:g}", cores(load))
+            figures = (load.services_cores, load.takeover_cores)
+            made.add_row(
+                load.name,
+                str(len(load.hosts)),
+                f"{load.processors:g}",
+                cores(load),
+                *(f"{each:.2f}" for each in figures),
+            )
     return made
 
 

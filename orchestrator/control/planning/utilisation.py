@@ -6,7 +6,13 @@ alike (`workload`), and of what it takes without any. What it has taken lately, 
 may be a quiet hour. What was measured is of a moment ago: replicas that have not taken their share
 yet, because they were placed just now or their streams have yet to start, are added to it as
 predicted, and those that are gone are taken off. So it makes no difference whether queries are
-applied together, quickly one after the other, or slowly.
+applied together, quickly one after the other, or slowly. What other processes of the cluster take
+of a machine, its services, is measured too, and grows with the replicas.
+
+Some of a place must stay free for a *takeover*. When a node fails, the secondaries of its primaries
+have the rest of the recovery bound, after detection, to evaluate what they lag behind and to take
+over. So the place must have, beside all that runs, the processor time of that work divided by that
+time; of all failures, that of the node counts whose secondaries there need most.
 
 The demand test of sub-deadlines (`placement.deadline.demand`) asks whether a node can do the work
 of one burst in time. It assumes that a burst is done before the next one comes, which holds only
@@ -20,7 +26,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from orchestrator.control.measured_load import MeasuredPlace, measured_places
-from orchestrator.control.planning.task import RunningFragment
+from orchestrator.control.planning.task import RunningFragment, detection_ms
 from orchestrator.control.planning.workload import (
     HOST_CORES,
     LEAST_EVALUATIONS_S,
@@ -34,6 +40,15 @@ from placement.errors import PlacementError
 SITE_US = 150.0
 """Processor time of a site for a chunk that it brings in, sends to a host, or writes, while none
 was measured: what benchmark `density` shows."""
+
+SERVICE_US = 450.0
+"""Processor time a second of coordinator and ZooKeeper for a replica that is placed and not
+reported yet: what benchmark `density` shows (`<service>_cores`)."""
+
+TAKEOVER_US = 2_000.0
+"""Processor time of taking over one fragment, beside catching up: telling consumers and the store,
+sending again. More could be seen in what hosts take in the half second after a kill, with eighty
+queries."""
 
 SITE_SPREAD = 3.0
 """By which factor a site's measured time for a chunk may differ from `SITE_US`; more would be that
@@ -55,18 +70,29 @@ class Place(MeasuredPlace):
         What its hosts should take.
     coming_cores
         What they will take beyond what was measured, less what has ended since.
+    services_cores
+        What the services take and will take.
+    takeover_cores
+        What must stay free for a takeover.
     fragments
         What the replicas of each fragment, and each stream, should take there, cores.
     """
 
     predicted_cores: float
     coming_cores: float
+    services_cores: float
+    takeover_cores: float
     fragments: Mapping[str, float]
 
     @property
-    def used_cores(self) -> float:
+    def hosts_cores(self) -> float:
         """The greater of prediction and measurement, the latter brought up to date."""
         return max(self.predicted_cores, (self.measured_cores or 0.0) + self.coming_cores)
+
+    @property
+    def used_cores(self) -> float:
+        """All that cannot be given to a further query."""
+        return self.hosts_cores + self.services_cores + self.takeover_cores
 
 
 @dataclass(eq=False)
@@ -139,7 +165,8 @@ def coming_cores(view: ClusterView, work: Workload, taken: Mapping[str, float], 
         return HOST_CORES + sum(taken.values())
     coming = sum(cores * (1 - _share(node, work, name)) for name, cores in taken.items())
     ended = [
-        status.load.cores + status.load.evaluations_s * work.overhead_us / 1e6
+        (status.load.cores + status.load.evaluations_s * work.overhead_us / 1e6)
+        * status.load.window_share
         for name, status in node.replicas.items()
         if name not in taken and status.load is not None
     ]
@@ -150,7 +177,8 @@ def _share(node: NodeRecord, work: Workload, name: str) -> float:
     """The part of what a fragment or stream should take of a host that it takes already.
 
     A busy host makes fewer evaluations of more tuples, and in a quiet hour there are fewer tuples:
-    only where there is less of both than expected, more is to come.
+    only where there is less of both than expected, more is to come. What the host takes is a mean
+    over some seconds, in most of which a replica that has just been placed did not run.
     """
     if node.kind is NodeKind.SITE:
         source, sink = node.sources.get(name), node.sinks.get(name)
@@ -171,7 +199,7 @@ def _share(node: NodeRecord, work: Workload, name: str) -> float:
         )
         if expected_s > 0
     ]
-    return min(max(shares, default=1.0), 1.0)
+    return min(max(shares, default=1.0), 1.0) * status.load.window_share
 
 
 def _site_us(view: ClusterView, site: str, counts_s: Mapping[str, float]) -> float:
@@ -193,10 +221,11 @@ def places(
     """All nodes and sites, then all machines with several hosts; see `measured_places`."""
     taken = host_cores(view, work, running)
     emulated = view.settings.emulate_costs
+    needed = {} if emulated else takeover_cores(view, work, running)
     # The rest of what a host does fits into the time that emulated costs take.
     host = 0.0 if emulated else HOST_CORES
     found: list[Place] = []
-    for measured in measured_places(view.hosts, emulated=emulated):
+    for measured in measured_places(view.hosts, view.service_records, emulated=emulated):
         fragments: defaultdict[str, float] = defaultdict(float)
         for name in measured.hosts:
             for fragment, cores in taken[name].items():
@@ -208,14 +237,55 @@ def places(
                 capacity_cores=measured.capacity_cores,
                 limit_cores=measured.limit_cores,
                 measured_cores=measured.measured_cores,
+                services=measured.services,
                 predicted_cores=host * len(measured.hosts) + sum(fragments.values()),
                 coming_cores=0.0
                 if emulated
                 else sum(coming_cores(view, work, taken[name], name) for name in measured.hosts),
+                services_cores=_services_cores(view, measured, taken),
+                takeover_cores=max(
+                    (sum(on.get(host, 0.0) for host in measured.hosts) for on in needed.values()),
+                    default=0.0,
+                ),
                 fragments=dict(fragments),
             )
         )
     return tuple(found)
+
+
+def takeover_cores(
+    view: ClusterView, work: Workload, running: Mapping[str, RunningFragment]
+) -> dict[str, dict[str, float]]:
+    """Node or failure domain → host → what taking over from it needs there, cores."""
+    detected_ms = detection_ms(view.settings)
+    needed: dict[str, dict[str, float]] = {}
+    for name, found in running.items():
+        each = work.fragments.get(name)
+        primary, secondary = view.hosts.get(found.primary), view.hosts.get(found.secondary or "")
+        if each is None or primary is None or secondary is None:
+            continue
+        left_ms = each.bound_ms - detected_ms
+        if left_ms <= 0:
+            continue
+        behind_ms = each.cores * found.timing.standby_lag_ms
+        cores = (behind_ms + TAKEOVER_US / 1e3) / left_ms
+        failing = [f"node {primary.node}"]
+        if primary.domain != secondary.domain:
+            failing.append(f"domain {primary.domain}")
+        for what in failing:
+            on = needed.setdefault(what, {})
+            on[secondary.node] = on.get(secondary.node, 0.0) + cores
+    return needed
+
+
+def _services_cores(
+    view: ClusterView, measured: MeasuredPlace, taken: Mapping[str, Mapping[str, float]]
+) -> float:
+    """What services take of a place, with what replicas cause that hosts have yet to report."""
+    if not measured.services:
+        return 0.0
+    coming = sum(len(taken[name]) - len(node.replicas) for name, node in view.executors.items())
+    return max(sum(measured.services.values()) + coming * SERVICE_US / 1e6, 0.0)
 
 
 def room_cores(found: Collection[Place]) -> dict[str, float]:
@@ -244,7 +314,12 @@ def overload(
     own = {each.name for each in work.of(query)}
     worst: tuple[float, Overload] | None = None
     for now, then in zip(before, after, strict=True):
-        added = then.predicted_cores - now.predicted_cores
+        added = (
+            then.predicted_cores
+            - now.predicted_cores
+            + max(then.services_cores - now.services_cores, 0.0)
+            + max(then.takeover_cores - now.takeover_cores, 0.0)
+        )
         excess = now.used_cores + added - now.limit_cores
         if (
             added > ROUNDING_CORES

@@ -141,6 +141,8 @@ class FragmentWork:
         Processor time that a replica takes for its evaluations, and for everything.
     allowed
         Nodes that its primary may take; any if empty.
+    bound_ms
+        Recovery bound of its query.
     deadline_ms, sink
         End-to-end deadline of its stream, and the site it is delivered to; None if to none.
     readers_ms
@@ -157,6 +159,7 @@ class FragmentWork:
     evaluating_cores: float
     cores: float
     allowed: tuple[str, ...]
+    bound_ms: float
     deadline_ms: float
     sink: str | None
     readers_ms: Mapping[str, float]
@@ -306,6 +309,7 @@ def workload(
             evaluating_cores=evaluating_us_s / 1e6,
             cores=(evaluating_us_s + evaluations_s[name] * overhead) / 1e6,
             allowed=query.primaries.get(name, ()),
+            bound_ms=query.recovery_bound_ms,
             deadline_ms=query.deadline_of(name),
             sink=query.outputs.get(name),
             readers_ms=readers_ms[name],

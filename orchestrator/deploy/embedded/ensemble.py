@@ -75,6 +75,11 @@ class ZooKeeperServers:
         """Whether no server has ended."""
         return all(server.runs for server in self.servers)
 
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes that supervise the servers which run."""
+        return [s.process.pid for s in self.servers if s.process is not None and s.runs]
+
     def start(self) -> None:
         """Start the servers that do not run, and wait until all serve.
 

@@ -27,12 +27,13 @@ from orchestrator.deploy.embedded.ensemble import ZooKeeperServers
 from orchestrator.deploy.embedded.java import Java, find_java
 from orchestrator.deploy.local.members import Member
 from orchestrator.deploy.local.readiness import LOOK_EVERY_S, await_ready
+from orchestrator.deploy.local.services import ServiceMeter
 from orchestrator.errors import Unreachable
 from orchestrator.folders import private_folder
 from orchestrator.manifest import ClusterManifest
 from orchestrator.progress import Progress, silent
 from orchestrator.records import Record
-from orchestrator.store.protocol import LEADER, NODES, Key, RecordMissing, Store
+from orchestrator.store.protocol import LEADER, NODES, SERVICES, Key, RecordMissing, Store
 from orchestrator.store.zookeeper import ZooKeeperStore
 
 SUPERVISE_EVERY_S = 0.2
@@ -235,13 +236,24 @@ class LocalCluster:
 
     def _supervise(self) -> None:
         """Start ZooKeeper and members again that ended, as Spark does with executors."""
+        meter = ServiceMeter(self.store, self._services)
+        tasks = (self._mend_zookeeper, meter.attend, *(member.mend for member in self._members))
         while not self._stopping.wait(SUPERVISE_EVERY_S):
-            for mend in (self._mend_zookeeper, *(member.mend for member in self._members)):
+            for mend in tasks:
                 try:
                     mend()
                 # The supervisor must outlive whatever goes wrong with one process.
                 except Exception as error:  # noqa: BLE001
                     _log.warning("%s: %s", type(error).__name__, error)
+
+    def _services(self) -> dict[str, list[int]]:
+        """Kind of process that is no host → the parents of those that run."""
+        kinds = {"coordinator": self._coordinators, "spark": self._applications}
+        found = {
+            kind: [pid for member in members if (pid := member.pid) is not None]
+            for kind, members in kinds.items()
+        }
+        return found | {"zookeeper": self._zookeeper.pids if self._zookeeper else []}
 
     def _mend_zookeeper(self) -> None:
         if self._zookeeper is not None and not self._zookeeper.all_run:
@@ -261,6 +273,7 @@ def remove_former_processes(store: Store) -> None:
     left: list[tuple[Key[Record], int]] = [
         (NODES.key(name), found.version) for name, found in store.list(NODES).records.items()
     ]
+    left += [(SERVICES.key(name), f.version) for name, f in store.list(SERVICES).records.items()]
     if (leader := store.get(LEADER)) is not None:
         left.append((LEADER, leader.version))
     for key, version in left:

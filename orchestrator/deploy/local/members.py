@@ -161,6 +161,11 @@ class Member:
             )
 
     @property
+    def pid(self) -> int | None:
+        """Of the process that supervises it, the parent of all others; None while it is stopped."""
+        return None if self._process is None else self._process.pid
+
+    @property
     def ended(self) -> int | None:
         """Exit status, None while it runs or after `stop`."""
         return None if self._process is None else self._process.poll()

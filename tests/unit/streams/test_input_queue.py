@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streams.chunk import ChunkError, Position
+from streams.chunk import ChunkError, Position, stream_schema
 from streams.input_queue import InputQueue
 from tests.streams_of_numbers import chunk, cut, schema
+from topology.arrays import IntArray
 
 TIMESTAMP_GROUPS = [(10, 2), (20, 0), (30, 3), (40, 1)]
 
@@ -106,3 +107,25 @@ def test_a_skip_never_lowers_the_watermark() -> None:
     queue.skip_to(Position(next_seq=0, watermark_ms=20))
     with pytest.raises(ChunkError, match="brings 40 ms, after the watermark 40 ms"):
         queue.offer(chunk(0, [(40, 1)]))
+
+
+def test_a_chunk_that_many_read_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[object] = []
+
+    def rises(values: IntArray, _compare: object) -> bool:
+        looked.append(values)
+        return True
+
+    monkeypatch.setattr("streams.chunk._rise", rises)
+    one = chunk(0, [(10, 1)])
+    for _ in range(33):
+        one.check(schema)
+    # Its watermarks and its timestamps.
+    assert len(looked) == 2
+
+
+def test_a_chunk_that_was_sound_for_one_reader_may_have_the_wrong_columns_for_another() -> None:
+    one = chunk(0, [(10, 1)])
+    one.check(schema)
+    with pytest.raises(ChunkError, match="schema"):
+        one.check(stream_schema({"other": "string"}))

@@ -337,7 +337,17 @@ def test_a_query_that_takes_its_share_is_not_counted_twice(cluster: ObedientClus
     first_takes(cluster, ReplicaLoad(cores=0.1, evaluations_s=30, timestamps_s=100, tuples_s=3125))
     found = place(admit(cluster.view()), "machine-0")
     assert found.coming_cores == pytest.approx(0.0)
-    assert found.used_cores == pytest.approx(max(1.26, found.predicted_cores))
+    assert found.hosts_cores == pytest.approx(max(1.26, found.predicted_cores))
+
+
+def test_a_query_that_has_just_begun_to_take_its_share_is_hardly_in_what_its_host_takes(
+    cluster: ObedientCluster,
+) -> None:
+    apply_first(cluster)
+    full = ReplicaLoad(cores=0.1, evaluations_s=100, timestamps_s=100, tuples_s=3125)
+    first_takes(cluster, msgspec.structs.replace(full, window_share=0.2))
+    found = place(admit(cluster.view()), "machine-0")
+    assert found.coming_cores == pytest.approx(0.8 * found.fragments["first_out"], rel=0.1)
 
 
 def test_what_a_deleted_query_took_is_free_before_it_is_no_longer_measured(
@@ -348,13 +358,13 @@ def test_what_a_deleted_query_took_is_free_before_it_is_no_longer_measured(
     for host in cluster.hosts.values():
         host.tell(load=HostLoad(cores=0.15, evaluating_cores=0.05))
     before = place(admit(cluster.view()), "machine-0")
-    assert before.used_cores == pytest.approx(1.35)
+    assert before.hosts_cores == pytest.approx(1.35)
     found = cluster.store.get(QUERIES.key("first"))
     assert found is not None
     cluster.store.delete(QUERIES.key("first"), found.version)
     cluster.settle_coordinator()
     after = place(admit(cluster.view()), "machine-0")
-    assert after.used_cores < 1.35 - 2 * 0.2
+    assert after.hosts_cores < 1.35 - 2 * 0.2
 
 
 def test_a_refused_query_stands_in_no_other_s_way(cluster: ObedientCluster) -> None:

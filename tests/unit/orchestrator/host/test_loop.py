@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ from orchestrator.records import (
     ClusterRecord,
     HostSpec,
     NodeKind,
+    NodeRecord,
     ReplicaId,
+    SinkAssignment,
     SourceAssignment,
 )
 from orchestrator.simulation.memory_store import MemoryServer
@@ -143,3 +146,28 @@ def test_a_host_that_sends_a_state_expects_to_be_late(host: Host) -> None:
     host.sends_states = False
     host.loop.turn(())
     assert host.loop.core.detector.stated_lag_us == 0
+
+
+@pytest.mark.parametrize(
+    ("sinks", "interval_us"), [(0, 1_000_000), (10, 1_000_000), (500, 2_000_000)]
+)
+def test_a_host_of_many_sinks_renews_its_record_more_rarely(sinks: int, interval_us: int) -> None:
+    host = Host()
+    assigned = tuple(
+        SinkAssignment(stream=f"s{n}", columns={"number": "int"}, deadline_ms=1000.0)
+        for n in range(sinks)
+    )
+    host.store.create(ASSIGNMENTS.key("desk"), Assignment(incarnation="1", sinks=assigned))
+    host.loop.link.exchange()
+    host.loop.turn(())
+    published: list[int] = []
+
+    def publish(record: NodeRecord) -> None:
+        published.append(host.now_us)
+
+    host.loop.link.publish = publish
+    for _ in range(60):
+        host.now_us += 100_000
+        host.loop.turn(())
+    gaps = {after - before for before, after in pairwise(published)}
+    assert gaps == {interval_us}

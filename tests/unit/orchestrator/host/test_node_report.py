@@ -133,6 +133,6 @@ def test_processor_time_of_host_and_replicas_is_reported() -> None:
     record = told(core, later_us)
     assert record.load == HostLoad(cores=0.25, evaluating_cores=0.002)
     assert record.replicas["f"].load == ReplicaLoad(
-        cores=0.002, evaluations_s=0.5, timestamps_s=0.5, tuples_s=2.0
+        cores=0.002, evaluations_s=0.5, timestamps_s=0.5, tuples_s=2.0, window_share=0.2
     )
     assert record.processors == PROCESSORS

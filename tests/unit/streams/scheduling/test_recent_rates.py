@@ -49,3 +49,12 @@ def test_without_time_there_is_no_rate() -> None:
     assert rates.read(5) == (0.0,)
     assert rates.read(4) == (0.0,)
     assert rates.read(SECOND_US + 5) == (7.0,)
+
+
+def test_the_window_fills_with_time() -> None:
+    rates = RecentRates(1, now_us=0)
+    rates.read(SECOND_US)
+    assert 0.0 < rates.window_share < 0.15
+    for second in range(2, 60):
+        rates.read(second * SECOND_US)
+    assert rates.window_share > 0.95

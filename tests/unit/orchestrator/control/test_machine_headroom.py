@@ -1,0 +1,101 @@
+"""Admission counts the services of a machine, and keeps free what a takeover needs."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from orchestrator.control.admission import admit
+from orchestrator.control.planning.utilisation import SERVICE_US, TAKEOVER_US, Place
+from orchestrator.errors import Refused
+from orchestrator.manifest import Manifests
+from orchestrator.records import HostLoad, Processors, ServicesRecord
+from orchestrator.store.ephemeral import EphemeralRecord
+from orchestrator.store.protocol import SERVICES
+from tests.obedient_cluster import ObedientCluster
+from tests.unit.orchestrator.control.test_load_admission import FIRST, STREAMS, costing, on_machines
+
+SHARED = Processors(machine="machine-0", shared="boot-0", count=2.0)
+
+
+@pytest.fixture
+def cluster() -> ObedientCluster:
+    cluster = ObedientCluster()
+    on_machines(cluster, 1)
+    return cluster
+
+
+def take(cluster: ObedientCluster, cores: float, own: Processors = SHARED) -> None:
+    """Have ZooKeeper take so much of a machine."""
+    record = ServicesRecord(processors=own, cores={"zookeeper": cores})
+    EphemeralRecord(cluster.store, SERVICES.key("local-1")).publish(record)
+
+
+def machine(cluster: ObedientCluster) -> Place:
+    return next(each for each in admit(cluster.view()).places if each.is_machine)
+
+
+def test_query_for_which_the_services_leave_no_room_is_refused_with_their_figures(
+    cluster: ObedientCluster,
+) -> None:
+    for host in cluster.hosts.values():
+        host.tell(load=HostLoad(cores=0.12, evaluating_cores=0.0))
+    assert admit(cluster.view(), STREAMS, [FIRST]).submissions
+    take(cluster, 0.4)
+    with pytest.raises(Refused) as caught:
+        admit(cluster.view(), STREAMS, [FIRST])
+    # With what the coordinator and ZooKeeper will take for the query is no part of `used`.
+    assert caught.value.figures["services_cores"] == pytest.approx(0.4)
+    assert "zookeeper 0.40" in str(caught.value)
+
+
+def test_services_of_another_machine_take_nothing_of_this_one(cluster: ObedientCluster) -> None:
+    take(cluster, 0.4, Processors(machine="far", shared="boot-far", count=2.0))
+    assert machine(cluster).services_cores == 0.0
+
+
+def test_services_take_more_for_replicas_that_nobody_has_reported_yet(
+    cluster: ObedientCluster,
+) -> None:
+    take(cluster, 0.1)
+    found = admit(cluster.view(), STREAMS, [costing(5.0)])
+    (place,) = (each for each in found.places if each.is_machine)
+    replicas = 2 * len(found.plan.placements)
+    assert place.services_cores == pytest.approx(0.1 + replicas * SERVICE_US / 1e6)
+
+
+def test_machine_is_overloaded_by_its_services_too(cluster: ObedientCluster) -> None:
+    for host in cluster.hosts.values():
+        host.tell(load=HostLoad(cores=0.15, evaluating_cores=0.0))
+    cluster.settle()
+    assert not cluster.coordination.problems
+    take(cluster, 0.5)
+    cluster.settle()
+    (problem,) = cluster.coordination.problems
+    assert "its hosts, zookeeper take more than 1.70" in problem
+
+
+def test_what_the_worst_takeover_needs_stays_free(cluster: ObedientCluster) -> None:
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(5.0),)))
+    cluster.settle()
+    view = cluster.view()
+    by_primary: dict[str, int] = {}
+    for found in view.fragments.values():
+        node = found.record.primary.node
+        by_primary[node] = by_primary.get(node, 0) + 1
+    (query,) = view.query_records.values()
+    settings = view.settings
+    left_ms = query.recovery_bound_ms - settings.suspect_after_ms - settings.heartbeat_ms
+    least = max(by_primary.values()) * TAKEOVER_US / 1e3 / left_ms
+    assert least <= machine(cluster).takeover_cores < 3 * least
+
+
+def test_a_tighter_recovery_bound_needs_more_room(cluster: ObedientCluster) -> None:
+    def takeover_cores(bound_ms: float) -> float:
+        query = costing(5.0)
+        record = msgspec.structs.replace(query.record, recovery_bound_ms=bound_ms)
+        applied = msgspec.structs.replace(query, record=record)
+        places = admit(cluster.view(), STREAMS, [applied]).places
+        return max(each.takeover_cores for each in places)
+
+    assert takeover_cores(400.0) > takeover_cores(4000.0) > 0.0
