@@ -138,6 +138,11 @@ CLAIMS = Folder("claims", NameClaim)
 HISTORY = Folder("history", HistoryEvent)
 
 
+UNTRIMMED_SHARE = 1 / 20
+"""By how much of its bound one writer lets the history grow beyond it. Dropping events begins with
+listing all of them, and a failure makes events by the hundred."""
+
+
 def fragment_key(query: str, fragment: str) -> Key[FragmentRecord]:
     """Key of a fragment's record."""
     return FRAGMENTS.key(f"{query}.{fragment}")
@@ -284,6 +289,7 @@ class Store(ABC):
     def __init__(self, root: str, history_limit: int) -> None:
         self._root = root
         self._history_limit = history_limit
+        self._untrimmed = history_limit
         self.state = SessionState.LOST
         self.session = 0
         self._listeners: list[Callable[[SessionState], None]] = []
@@ -369,9 +375,16 @@ class Store(ABC):
         self._delete(path, version, self._condition(precondition))
 
     def append_history(self, event: HistoryEvent) -> int:
-        """Append to the audit trail, drop the oldest events beyond its bound; sequence number."""
+        """Append to the audit trail; now and then, drop the oldest events beyond its bound.
+
+        Returns the event's sequence number.
+        """
         folder = self._path(HISTORY)
         created = self._create(f"{folder}/e-", encode(event), sequence=True)
+        self._untrimmed += 1
+        if self._untrimmed < self._history_limit * UNTRIMMED_SHARE:
+            return _sequence(created)
+        self._untrimmed = 0
         for name in self._names(folder)[: -self._history_limit]:
             # Entries are never updated: their version is 0. Another writer may have dropped it.
             with suppress(RecordMissing):
