@@ -335,11 +335,12 @@ def _sites(section: Section, source: SourceSpec | None, is_shed: bool) -> tuple[
     sites = [item.slug() for item in named.items()]
     if len(sites) != 2 or sites[0] == sites[1]:
         named.refuse("does not name two sites", "Write `sites: [a, b]`; for one, `site: a`.")
-    if source is None or not source.read_alike:
-        what = "a stream without a source" if source is None else f"`from: {source.driver}`"
+    unlike = "there is none" if source is None else sources.restore(source).unlike
+    if unlike is not None:
+        what = "`from`" if source is None else f"`from: {source.driver}`"
         named.refuse(
-            f"needs a source that both sites read alike, and {what} is none",
-            "Write `site: …`. A site that is started again goes on after its journal.",
+            f"needs a source that both sites number alike; {what}: {unlike}",
+            "Or write `site: …`; a site that is started again goes on after its journal.",
         )
     if is_shed:
         named.refuse(

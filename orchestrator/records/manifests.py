@@ -31,11 +31,8 @@ class SourceSpec(DriverSpec, frozen=True, kw_only=True):
     """Whether nothing is lost while consumers hold it up."""
     journaled: bool = False
     """Whether it can be read again because its site keeps a journal."""
-
-    @property
-    def read_alike(self) -> bool:
-        """Whether two sites that read it at the same time number it alike."""
-        return self.resumable and not self.journaled
+    read_alike: bool = False
+    """Whether two sites that read it at the same time number it alike."""
 
 
 class Shed(Record, frozen=True, kw_only=True):

@@ -50,6 +50,7 @@ def spec_of(name: str, driver: SourceDriver) -> SourceSpec:
         resumable=driver.resumable,
         waits=driver.waits,
         journaled=driver.journaled,
+        read_alike=driver.unlike is None,
     )
 
 

@@ -173,6 +173,12 @@ class SourceDriver(Driver, frozen=True, kw_only=True):
         return False
 
     @property
+    def unlike(self) -> str | None:
+        """Why two sites that read it at the same time may number it differently; None: they never
+        do."""
+        return None if self.resumable and not self.journaled else "it is read once"
+
+    @property
     def together_ms(self) -> float:
         """Time, on the cluster's clock, whose tuples enter at once; plans allow for such bursts."""
         return 0.0

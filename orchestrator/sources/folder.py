@@ -60,6 +60,11 @@ class Folder(LiveSource, frozen=True, kw_only=True):
         """The manifest's `from: {folder: …}`."""
         return cls(path=str(section.need("path").path()), **cls.given(section))
 
+    @property
+    def unlike(self) -> str | None:
+        """Which files are refused depends on when a site looks."""
+        return "a site may look into the folder before a file is there that another one finds"
+
     def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSource:
         """Begin to read."""
         path = Path(self.path)

@@ -5,6 +5,10 @@ group. Offsets are kept with the tuples, in the site's journal, and never commit
 a site that is killed goes on after the last message that its journal has. Partitions are merged by
 (timestamp, partition, offset); see `orchestrator.sources.partitions`.
 
+Two sites that read a topic number its messages alike if nothing depends on when they do: no
+partition becomes idle, no timestamp is too far ahead, and they begin with the first message of the
+same partitions (`Kafka.unlike`).
+
 A partition that is far ahead of others is paused until they follow. While consumers do not follow,
 the thread waits, and librdkafka fetches no more than `queued.max.messages.kbytes`.
 """
@@ -61,12 +65,15 @@ class Kafka(LiveSource, frozen=True, kw_only=True):
         Whether the timestamp is the message's.
     earliest
         Whether a stream that begins takes what the topic has; else, only what comes.
+    partitions
+        How many partitions the topic must have, which two sites need to know; None: any number.
     """
 
     source: Topic
     format: Format = Format.JSON
     message_time: bool = False
     earliest: bool = True
+    partitions: int | None = None
 
     own_options: ClassVar[Options] = {
         "format": (
@@ -78,6 +85,7 @@ class Kafka(LiveSource, frozen=True, kw_only=True):
             "startingOffsets",
             lambda field: field.choice(["earliest", "latest"]) == "earliest",
         ),
+        "partitions": ("partitions", Field.count),
     }
 
     @classmethod
@@ -91,6 +99,21 @@ class Kafka(LiveSource, frozen=True, kw_only=True):
     def by_arrival(self) -> bool:
         """Whether neither a column nor the message has the timestamp."""
         return super().by_arrival and not self.message_time
+
+    @property
+    def unlike(self) -> str | None:
+        """What of its options depends on when a site reads."""
+        wanted = {
+            "`partitions`, the number of the topic's": self.partitions is not None,
+            "`idleAfter: off`": self.idle_after_ms is None,
+            "`maxAhead: off`": self.max_ahead_ms is None,
+            "`startingOffsets: earliest`": self.earliest,
+            "a timestamp that is not the arrival": not self.by_arrival,
+            "a journal": self.journaled,
+            "neither `late` nor `rejected`": not (self.late or self.rejected),
+        }
+        missing = [option for option, has in wanted.items() if not has]
+        return f"it also needs {', '.join(missing)}" if missing else None
 
     def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSource:
         """Begin to read; brokers are spoken to by the reader's thread alone."""
@@ -119,6 +142,7 @@ class Reader:
             form.schema,
             waits=not options.by_arrival,
             idle_after_us=None if idle_after_ms is None else idle_after_ms * 1000,
+            by_key=options.unlike is None,
         )
         self._paused: set[int] = set()
         self._ends = threading.Event()
@@ -174,6 +198,9 @@ class Reader:
         known = consumer.list_topics(topic, timeout=REACH_S).topics[topic]
         if known.error is not None or not known.partitions:
             raise DriverError(f"topic {topic}: {known.error or 'it has no partitions'}")
+        wanted = self._options.partitions
+        if wanted not in (None, len(known.partitions)):
+            raise DriverError(f"topic {topic} has {len(known.partitions)} partitions, not {wanted}")
         places = {p: self._input.last(_name(p)) for p in sorted(known.partitions)}
         # Once a stream has begun, it takes in all of a partition that is added.
         earliest = self._options.earliest or any(place is not None for place in places.values())
@@ -183,6 +210,11 @@ class Reader:
                 kafka.TopicPartition(topic, partition), timeout=REACH_S
             )
             if place is None:
+                if low > 0 and self._options.unlike is None:
+                    raise DriverError(
+                        f"topic {topic}: partition {partition} begins at offset {low}: two sites "
+                        "number it alike only from its first message on. Name one site"
+                    )
                 place = low if earliest else high
             elif place < low:
                 raise DriverError(

@@ -102,6 +102,11 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         return self.resumable
 
     @property
+    def unlike(self) -> str | None:
+        """Whoever sends to a site sends to that one alone."""
+        return "what is sent to one site does not come to the other"
+
+    @property
     def paced(self) -> bool:
         """Its tuples come when others send them."""
         return False
@@ -138,6 +143,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
             slack_ms=self.slack_ms,
             idle_after_ms=self.idle_after_ms,
             max_ahead_ms=self.max_ahead_ms,
+            one_by_one=self.unlike is None,
         )
         folder = context.folder
         if folder is not None:

@@ -12,6 +12,10 @@ A source that is silent for `idle_after` must not hold up what is joined with it
 advances with the clock, from where the newest tuple left it. By arrival, it always does. While the
 site was away, nobody could speak: silence begins when the source is opened.
 
+Tuples that come together are late by what came before all of them. If two sites must judge alike,
+which get the same tuples in different portions, each tuple is late by those before it alone
+(`one_by_one`).
+
 This is plain code without clock or thread. What it emits depends only on its input and the times
 that are passed.
 """
@@ -47,12 +51,15 @@ class EventTime:
         Silence after which the clock advances the watermark; None: never.
     max_ahead_ms
         How far a timestamp may lie ahead of the clock; None: as far as it likes.
+    one_by_one
+        Whether lateness must not depend on how many tuples come together.
     """
 
     by_arrival: bool = True
     slack_ms: int = 0
     idle_after_ms: int | None = 1000
     max_ahead_ms: int | None = 60_000
+    one_by_one: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +140,7 @@ class Orderer:
             rows = _stamped(rows, np.full(rows.num_rows, stamp, dtype=np.int64), self.schema)
             return self._wait(rows, stamp, arrived_us), Refusals()
         timestamps: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
-        late: BoolArray = timestamps <= max(self.watermark_ms, EARLIEST_MS)
+        late: BoolArray = timestamps <= self._complete_ms(timestamps)
         ahead: BoolArray = np.zeros(len(timestamps), dtype=np.bool_)
         if self.time.max_ahead_ms is not None:
             ahead = timestamps > arrived_us // 1000 + self.time.max_ahead_ms
@@ -167,6 +174,15 @@ class Orderer:
             rows=rows.slice(0, count),
             watermarks_ms=_watermarks_ms(timestamps[:count], target_ms),
         )
+
+    def _complete_ms(self, timestamps: IntArray) -> IntArray | int:
+        """Up to where timestamps are complete: for each tuple, or for all that come together."""
+        known_ms = max(self.watermark_ms, EARLIEST_MS)
+        if not self.time.one_by_one:
+            return known_ms
+        newest_ms = np.maximum.accumulate(np.append(self.newest_ms, timestamps))[:-1]
+        least_ms = EARLIEST_MS + self.time.slack_ms + 1
+        return np.maximum(np.maximum(newest_ms, least_ms) - self.time.slack_ms - 1, known_ms)
 
     def _wait(self, rows: pa.RecordBatch, newest_ms: int, arrived_us: int) -> pa.RecordBatch:
         self.newest_ms = max(self.newest_ms, newest_ms)

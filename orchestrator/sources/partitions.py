@@ -8,6 +8,9 @@ read to its end, and has had nothing new for `idle_after`, is not waited for.
 Within a partition, tuples keep their order. One that is older than its predecessor waits for that
 one; one that lies too far ahead of the clock waits for nothing, and holds nothing up.
 
+Two readers of a topic may get its messages in different portions. With `by_key`, each tuple is
+ordered by the newest timestamp up to it in its partition, which portions do not change.
+
 This is plain code without clock or thread.
 """
 
@@ -66,10 +69,15 @@ class PartitionMerge:
         Whether partitions wait for each other; not if time goes by arrival.
     idle_after_us
         Silence after which a partition that is read to its end is not waited for; None: never.
+    by_key
+        Whether the order must be the same however much is read at once.
     """
 
-    def __init__(self, schema: pa.Schema, *, waits: bool, idle_after_us: int | None) -> None:
+    def __init__(
+        self, schema: pa.Schema, *, waits: bool, idle_after_us: int | None, by_key: bool = False
+    ) -> None:
         self._schema = schema
+        self._by_key = by_key
         self._waits = waits
         self._idle_after_us = idle_after_us
         self._partitions: dict[int, _Partition] = {}
@@ -121,13 +129,13 @@ class PartitionMerge:
     def take(self, now_us: int) -> Merged | None:
         """Tuples that need not wait any more, or the places after what held none; None: nothing."""
         frontier = self._frontier(now_us)
-        found: list[tuple[int, pa.RecordBatch, IntArray]] = []
+        found: list[tuple[int, _Bunch]] = []
         places: dict[int, int] = {}
         for number, each in sorted(self._partitions.items()):
-            for rows, offsets, place in _released(each, frontier):
-                places[number] = place
-                if rows.num_rows:
-                    found.append((number, rows, offsets))
+            for bunch in _released(each, frontier):
+                places[number] = bunch.next_offset
+                if bunch.rows.num_rows:
+                    found.append((number, bunch))
         if not places:
             return None
         return Merged(rows=self._ordered(found), places=places)
@@ -144,21 +152,22 @@ class PartitionMerge:
             return False
         return now_us - each.moved_us >= self._idle_after_us
 
-    def _ordered(self, found: list[tuple[int, pa.RecordBatch, IntArray]]) -> pa.RecordBatch:
+    def _ordered(self, found: list[tuple[int, _Bunch]]) -> pa.RecordBatch:
         if not found:
             return pa.RecordBatch.from_pylist([], schema=self._schema)
-        rows = pa.concat_batches([rows for _, rows, _ in found])
+        rows = pa.concat_batches([bunch.rows for _, bunch in found])
         stamps: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
-        partitions = np.repeat([number for number, _, _ in found], [len(o) for _, _, o in found])
-        offsets = np.concatenate([offsets for _, _, offsets in found])
+        if self._by_key:
+            stamps = np.concatenate([bunch.keys for _, bunch in found])
+        counts = [len(bunch.offsets) for _, bunch in found]
+        partitions = np.repeat([number for number, _ in found], counts)
+        offsets = np.concatenate([bunch.offsets for _, bunch in found])
         order = np.lexsort((offsets, partitions, stamps))
         return rows.take(pa.array(order))
 
 
-def _released(
-    each: _Partition, frontier: int | None
-) -> Iterable[tuple[pa.RecordBatch, IntArray, int]]:
-    """What a partition gives up: rows, their offsets, and the offset after them."""
+def _released(each: _Partition, frontier: int | None) -> Iterable[_Bunch]:
+    """What a partition gives up."""
     while each.waiting:
         bunch = each.waiting[0]
         count = len(bunch.keys)
@@ -167,7 +176,7 @@ def _released(
         if count == len(bunch.keys):
             each.waiting.popleft()
             each.held_bytes -= bunch.rows.nbytes
-            yield bunch.rows, bunch.offsets, bunch.next_offset
+            yield bunch
             continue
         if count:
             each.held_bytes -= bunch.rows.nbytes
@@ -179,5 +188,6 @@ def _released(
             )
             each.waiting[0] = rest
             each.held_bytes += rest.rows.nbytes
-            yield bunch.rows.slice(0, count), bunch.offsets[:count], int(bunch.offsets[count])
+            begun = bunch.rows.slice(0, count), bunch.keys[:count], bunch.offsets[:count]
+            yield _Bunch(*begun, int(bunch.offsets[count]))
         return

@@ -91,7 +91,7 @@ def test_up_apply_status_tail_drill_down(
     pairs = recording.write(manifests, repeat=True, standby="upstream")
     cluster = tmp_path / "manifests" / "cluster.yaml"
     _, rest = pairs.read_text().split("---\n", 1)
-    pairs.write_text(rest)
+    pairs.write_text(rest.replace("site: west-site", "sites: [west-site, east-site]"))
     cluster.write_text(CLUSTER)
 
     ok(vivace, "up", "--file", cluster, "--data", data)
@@ -131,6 +131,8 @@ def test_up_apply_status_tail_drill_down(
         kill(data, *(f"site-{site}" for site in sites))
         before = min(row["watermark_ms"] or 0 for row in sinks(vivace))
         wait_until(lambda before=before: resumed(vivace, before))
+    wait_until(lambda: stands_by(vivace))
+    assert "source taken over" in ok(vivace, "history", "--limit", 1000)
 
     ok(vivace, "down")
     assert processes(data) == []
@@ -198,6 +200,16 @@ def is_program(process: psutil.Process, first: str, last: str) -> bool:
         command = process.cmdline()
         return command[1:2] == [first] and command[-1] == last
     return False
+
+
+def stands_by(vivace: Vivace) -> bool:
+    """Whether west, whose site was killed, enters at the other one, and the former stands by."""
+    (west,) = (each for each in streams(vivace) if each["stream"] == "west")
+    return (west["site"], west["standby"], west["stands_by"]) == ("east-site", "west-site", True)
+
+
+def streams(vivace: Vivace) -> list[dict[str, Any]]:
+    return json.loads(ok(vivace, "status", "--json"))["streams"]
 
 
 def resumed(vivace: Vivace, before_ms: int) -> bool:

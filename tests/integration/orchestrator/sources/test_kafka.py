@@ -237,3 +237,39 @@ def test_manifests(tmp_path: Path) -> None:
         source("kafka: {brokers: 'a:1'}")
     with pytest.raises(InvalidInput, match="startingOffsets"):
         source("kafka: {brokers: 'a:1', topic: t, startingOffsets: first}")
+
+
+def test_two_sites_number_a_topic_alike(cluster: MockKafka, site: Site, tmp_path: Path) -> None:
+    """One reads messages as they come, the other one all at once, and one is restarted."""
+    topic = site.options.source.name
+    other = Site(tmp_path / "other", cluster.brokers, topic)
+    for each in (site, other):
+        each.options = msgspec.structs.replace(
+            each.options, idle_after_ms=None, slack_ms=150_000, partitions=PARTITIONS
+        )
+    assert site.options.unlike is None
+    order = [n + (-3 if n % 7 == 0 else 0) for n in range(200)]
+    source = site.open()
+    for n in order[:100]:
+        cluster.send(topic, n % PARTITIONS, [message(n)])
+    until(lambda: taken_in(source) > 50)
+    site.close()
+    source = site.open()
+    for n in [*order[100:], *range(200, 200 + PARTITIONS)]:
+        cluster.send(topic, n % PARTITIONS, [message(n)])
+    late = other.open()
+    until(lambda: taken_in(source) == taken_in(late) > 150)
+    count = taken_in(late)
+    assert entered(source, count) == entered(late, count)
+    other.close()
+
+
+def test_two_sites_need_the_whole_topic_and_know_its_partitions(
+    cluster: MockKafka, site: Site
+) -> None:
+    site.options = msgspec.structs.replace(
+        site.options, idle_after_ms=None, partitions=PARTITIONS + 1
+    )
+    source = site.open()
+    with pytest.raises(DriverError, match=f"{PARTITIONS} partitions, not {PARTITIONS + 1}"):
+        until(lambda: source.next_due_us(0) == NOW_US)

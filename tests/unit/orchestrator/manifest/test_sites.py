@@ -48,13 +48,13 @@ def test_the_second_site_stands_by(tmp_path: Path) -> None:
         (stream("site: a\nsites: [a, b]"), "site: 'a' is there beside `sites`"),
         (
             stream("sites: [a, b]", "from: {tcp: {timestamp: arrival, format: json}}"),
-            "needs a source that both sites read alike, and `from: tcp` is none",
+            "both sites number alike; `from: tcp`: what is sent to one site does not come to",
         ),
         (
             stream("sites: [a, b]", "from: {kafka: {brokers: 'h:1', topic: t}}"),
-            "and `from: kafka` is none",
+            "`from: kafka`: it also needs `partitions`, the number of the topic's, `idleAfter",
         ),
-        (stream("sites: [a, b]", ""), "and a stream without a source is none"),
+        (stream("sites: [a, b]", ""), "`from`: there is none"),
         (
             stream("sites: [a, b]", more="shed: {tuples: 1, per: 1 s}\n"),
             "a load shedder decides by when they come",
