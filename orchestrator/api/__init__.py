@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         drill,
         drill_records,
         drills,
-        run_all,
+        run_series,
     )
     from orchestrator.api.lifecycle import DownDocument, UpDocument, down, serve, up
     from orchestrator.api.loads import FragmentCost, PlaceLoad
@@ -107,7 +107,7 @@ MODULES = {
     "api.demo": ("Demo", "Example", "Verdict"),
     "api.drilling": (
         *("DrillDocument", "DrillRecord", "DrillReport", "DrillRun"),
-        *("drill", "drill_records", "drills", "run_all"),
+        *("drill", "drill_records", "drills", "run_series"),
     ),
     "api.lifecycle": ("DownDocument", "UpDocument", "down", "serve", "up"),
     "api.metric_samples": ("MetricsDocument", "Sample", "exposition", "metrics"),

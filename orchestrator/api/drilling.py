@@ -203,9 +203,7 @@ def drill(
     DrillFailed
         The outputs do not flow, nobody takes over, or redundancy is not restored in time.
     """
-    if name not in DRILLS:
-        raise InvalidInput("command line", "NAME", name, "is no drill", nearest(name, DRILLS))
-    chosen = DRILLS[name]
+    chosen = _known(name)
     if isinstance(chosen, Way):
         view = read_view(cluster.store)
         if (why := chosen.unfit(view)) is not None:
@@ -240,6 +238,12 @@ def drill(
     )
     _note(cluster, FAILED if report.failures else PASSED, name, detail)
     return report
+
+
+def _known(name: str) -> Way | Disturbance:
+    if name not in DRILLS:
+        raise InvalidInput("command line", "NAME", name, "is no drill", nearest(name, DRILLS))
+    return DRILLS[name]
 
 
 def _note(cluster: Cluster, kind: str, name: str, detail: str) -> None:
@@ -447,17 +451,32 @@ class DrillRun(msgspec.Struct, frozen=True, kw_only=True):
         return self.report is not None and not self.report.failures
 
 
-def run_all(
-    cluster: Cluster, on_progress: Progress = silent, *, force: bool = False
+def run_series(
+    cluster: Cluster,
+    names: Sequence[str] = tuple(DRILLS),
+    target: str | None = None,
+    on_progress: Progress = silent,
+    *,
+    times: int = 1,
+    force: bool = False,
 ) -> tuple[DrillRun, ...]:
-    """Run every drill, one after the other; one that is refused or fails stops none."""
+    """Run drills one after the other, and all of them so many times.
+
+    One that is refused or fails stops none.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such drill.
+    """
+    for name in names:
+        _known(name)
     runs: list[DrillRun] = []
-    for name in DRILLS:
-        on_progress("drill", name)
+    for number, name in enumerate([*names] * times, start=1):
+        on_progress("drill", f"{name}, {number} of {len(names) * times}")
         try:
-            runs.append(
-                DrillRun(drill=name, report=drill(cluster, name, None, on_progress, force=force))
-            )
+            found = drill(cluster, name, target, on_progress, force=force)
+            runs.append(DrillRun(drill=name, report=found))
         except Inapplicable as error:
             runs.append(DrillRun(drill=name, inapplicable=error.why))
         except (VivaceError, StoreError) as error:

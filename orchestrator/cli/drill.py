@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Group
 from rich.table import Table
 
 from orchestrator import api
 from orchestrator.cli.invocation import EXIT_FAILED, ClusterOption, JsonOption, progress, show
-from orchestrator.cli.render.drills import records_view, report_view, run_view
+from orchestrator.cli.render.drills import records_view, report_view, series_view
 
 app = typer.Typer(help="Failure drills: something fails on purpose, and is measured.")
 
@@ -49,6 +48,9 @@ def run(
             "Default: a join, or the first site."
         ),
     ] = None,
+    times: Annotated[
+        int, typer.Option(min=1, help="How often, each after redundancy is restored.")
+    ] = 1,
     force: ForceOption = False,
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
@@ -63,18 +65,15 @@ def run(
             "Write the name of a drill, or --all alone.",
         )  # fmt: skip
     with api.connect(cluster) as connected, progress("Drill") as line:
-        if name is not None:
+        if name is not None and times == 1:
             report = api.drill(connected, name, target, line.tell, force=force)
-            runs = None
+            show(report, as_json, lambda: report_view(report))
+            failed = bool(report.failures)
         else:
-            report, runs = None, api.run_all(connected, line.tell, force=force)
-    if report is not None:
-        show(report, as_json, lambda: report_view(report))
-        failed = bool(report.failures)
-    else:
-        assert runs is not None, "one drill was run, or all"
-        show(runs, as_json, lambda: Group(*map(run_view, runs)))
-        failed = not all(each.passed or each.inapplicable for each in runs)
+            names = [each.name for each in api.drills()] if name is None else [name]
+            runs = api.run_series(connected, names, target, line.tell, times=times, force=force)
+            show(runs, as_json, lambda: series_view(runs))
+            failed = not all(each.passed or each.inapplicable for each in runs)
     if failed:
         raise typer.Exit(EXIT_FAILED)
 

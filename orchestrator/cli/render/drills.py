@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -43,7 +44,28 @@ def report_view(report: api.DrillReport) -> RenderableType:
     return Group(table, Text("✓ Nothing lost, nothing repeated, within the bound.", style="green"))
 
 
-def run_view(run: api.DrillRun) -> RenderableType:
+def series_view(runs: Sequence[api.DrillRun]) -> RenderableType:
+    """The drills of a series, and a line of figures for each kind."""
+    table = Table(box=None, pad_edge=False, title_justify="left", title="Series")
+    for column in ("drill", "passed", "recovery, median", "recovery, longest", "bound"):
+        table.add_column(column, justify="left" if column == "drill" else "right")
+    for name in dict.fromkeys(run.drill for run in runs):
+        fitting = [run for run in runs if run.drill == name and run.inapplicable is None]
+        passed = sum(run.passed for run in fitting)
+        style = "green" if passed == len(fitting) else "bold red"
+        found = [run.report for run in fitting if run.report is not None]
+        times_ms = [each.recovery_ms for each in found]
+        table.add_row(
+            name,
+            Text(f"{passed} of {len(fitting)}" if fitting else "–", style=style),
+            ms(median(times_ms) if times_ms else None),
+            ms(max(times_ms, default=None)),
+            ms(min((each.bound_ms for each in found), default=None)),
+        )
+    return Group(*map(_run_view, runs), table)
+
+
+def _run_view(run: api.DrillRun) -> RenderableType:
     """One drill of a series: its report, or why there is none."""
     if run.report is not None:
         return Group(report_view(run.report), Text())

@@ -185,6 +185,8 @@ def test_unknown_stream_and_drill_are_refused(running: ObedientCluster) -> None:
         api.tail(connected(running), "nothing")
     with pytest.raises(api.InvalidInput, match="Did you mean kill-executor"):
         api.drill(connected(running), "kill-executer")
+    with pytest.raises(api.InvalidInput, match="Did you mean kill-executor"):
+        api.run_series(connected(running), ["hang", "kill-executer"])
 
 
 def test_results_are_documents(running: ObedientCluster) -> None:

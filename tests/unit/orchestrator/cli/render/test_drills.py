@@ -1,0 +1,49 @@
+"""A series of drills as people read it."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from orchestrator import api
+from orchestrator.cli.render.drills import series_view
+from orchestrator.drills.blast import Blast
+
+
+def run(drill: str, recovery_ms: float) -> api.DrillRun:
+    report = api.DrillReport(
+        drill=drill,
+        killed_node="paris",
+        detection_ms=3.0,
+        recovery_ms=recovery_ms,
+        gap_ms=recovery_ms,
+        bound_ms=300.0,
+        lost=0,
+        repeated=0,
+        completed_timestamps=10,
+        redundancy_restored_s=1.5,
+        fragments=("f",),
+        causes=("silent",),
+        outputs=("out",),
+        tuples=20,
+        blast=Blast(bound_ms=300.0),
+    )
+    return api.DrillRun(drill=drill, report=report)
+
+
+def lines(runs: list[api.DrillRun]) -> list[list[str]]:
+    console = Console(width=160)
+    with console.capture() as shown:
+        console.print(series_view(runs))
+    table = shown.get().split("Series")[1]
+    return [line.split() for line in table.splitlines() if line.strip()][1:]
+
+
+def test_each_drill_of_a_series_is_summed_up() -> None:
+    runs = [run("hang", 100.0), run("hang", 220.0), run("hang", 400.0)]
+    refused = api.DrillRun(drill="kill-executor", problem="nobody takes over")
+    unfit = api.DrillRun(drill="kill-driver", inapplicable="there is one application")
+    assert lines([*runs, refused, unfit]) == [
+        ["hang", "2", "of", "3", "220", "ms", "400", "ms", "300", "ms"],
+        ["kill-executor", "0", "of", "1", "–", "–", "–"],
+        ["kill-driver", "–", "–", "–", "–"],
+    ]
