@@ -74,7 +74,7 @@ class StandbyChoice:
     active_bytes_s
         All of its input.
     usage
-        Network usage of what is sent because of it, bytes.
+        Network usage of what is sent because of it, bytes, weighed like that of primaries.
     why
         The reason, for people.
     """

@@ -318,6 +318,19 @@ def fed(task: QueryTask, fragment: str, standby: Secondary) -> Fed:
     )
 
 
+def payload_share(task: QueryTask, fragment: str) -> float:
+    """Share of tuples in what a fragment is sent; the rest surrounds them.
+
+    Plans price links by the tuples alone. Network usage of a secondary is multiplied by this share,
+    so that it is weighed like that of primaries, however it is fed.
+    """
+    streams = task.work.fragments[fragment].fragment.inputs
+    tuples_bytes_s = sum(task.work.rates[each].bytes_s for each in streams)
+    around_bytes_s = sum(CHUNK_BYTES * _arrivals_s(task, each) for each in streams)
+    whole = tuples_bytes_s + around_bytes_s
+    return tuples_bytes_s / whole if whole else 1.0
+
+
 def _arrivals_s(task: QueryTask, stream: str) -> float:
     """How often something of a stream comes: as often as its fragment is evaluated."""
     made = task.work.fragments.get(stream)

@@ -17,7 +17,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from orchestrator.control.planning.feeding import chosen, decided, fed, feedings, undecided
+from orchestrator.control.planning.feeding import (
+    chosen,
+    decided,
+    fed,
+    feedings,
+    payload_share,
+    undecided,
+)
 from orchestrator.control.planning.task import QueryTask, RunningFragment
 from placement.evaluation.load import Load
 from placement.records import Recovery, Secondary
@@ -93,7 +100,8 @@ class StandbyPrices:
         streams = self.task.work.fragments[operator].fragment.inputs
         flows = [*zip((self.primaries[each] for each in streams), sent, strict=True)]
         flows.append((self.primaries[operator], feeding.bytes_s - sum(sent)))
-        return sum(bytes_s * network.one_way_ms(source, node) / 1e3 for source, bytes_s in flows)
+        usage = sum(bytes_s * network.one_way_ms(source, node) / 1e3 for source, bytes_s in flows)
+        return payload_share(self.task, operator) * usage
 
     def total(self, standbys: Mapping[str, Secondary], load: Load) -> float:
         """Network usage of a query's secondaries as they are to be fed, and their load price.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from orchestrator.control.planning.feeding import fed
+from orchestrator.control.planning.feeding import fed, payload_share
 from orchestrator.control.planning.task import QueryTask, RunningFragment
 from orchestrator.records import Scheme
 from placement.records import QueryFigures, Secondary, StandbyChoice
@@ -95,7 +95,7 @@ def standby_choices(
             checkpoint_ms=feeding.checkpoint_ms,
             bytes_s=sum(sent) + own,
             active_bytes_s=sum(each.bytes_s for each in model.inputs),
-            usage=_usage(task, flows, standby.node),
+            usage=payload_share(task, name) * _usage(task, flows, standby.node),
             why=_why(task, model, feeding, standby.node),
         )
     return found
