@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
@@ -54,7 +54,11 @@ CAST_TYPES = ("int", "float", "string")
 
 LARGEST_INTEGER = 2**63 - 1
 
+REMEMBERED = 64
+"""Texts that need not be parsed again: replicas come and go, and plans name the same statements."""
 
+
+@lru_cache(maxsize=REMEMBERED)
 def parse(text: str) -> tuple[Statement, ...]:
     """Understand statements, in their order.
 

@@ -75,6 +75,13 @@ def test_what_was_restored_has_nothing_waiting() -> None:
     assert (queue.waiting, counts(queue, 50)) == (2, [2])
 
 
+def test_a_chunk_that_breaks_its_promises_is_refused() -> None:
+    queue = InputQueue("s", stream_schema({"other": "int"}))
+    with pytest.raises(ChunkError):
+        queue.offer(chunk(0, [(10, 1)]))
+    assert queue.waiting == 0
+
+
 def test_rows_keep_their_count_when_numbers_fall() -> None:
     queue = filled()
     queue.skip_to(Position(next_seq=1))

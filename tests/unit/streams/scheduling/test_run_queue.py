@@ -137,6 +137,31 @@ def test_standby_waits_for_a_primary_that_is_late_anyway() -> None:
     assert order(queue, now_us=20) == ["a", "s"]
 
 
+def test_primary_that_comes_takes_slack_from_standbys() -> None:
+    queue = queue_of(
+        Policy.EDF,
+        instance("p", cost=10),
+        instance("s", deadline=50, standby=True, cost=20),
+    )
+    assert (running := queue.pop(0)) is not None
+    assert running.task == "s"
+    queue.put(instance("q", cost=85))
+    queue.put(running)
+    assert order(queue) == ["p", "q", "s"]
+
+
+def test_primary_that_is_done_gives_slack_to_standbys() -> None:
+    queue = queue_of(
+        Policy.EDF,
+        instance("p", cost=10),
+        instance("q", cost=70),
+        instance("s", deadline=50, standby=True, cost=25),
+    )
+    assert (running := queue.pop(0)) is not None
+    assert running.task == "p"
+    assert order(queue) == ["s", "q"]
+
+
 def test_small_standby_goes_first_where_a_more_urgent_one_does_not_fit() -> None:
     queue = queue_of(
         Policy.EDF,

@@ -6,7 +6,6 @@ import http.client
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +36,6 @@ def settings(java: Java, work: Path, **extra: str) -> SessionSettings:
         java=java,
         extra={name.replace("_", "."): value for name, value in extra.items()},
     )
-
-
-@pytest.fixture
-def session(java: Java, tmp_path: Path) -> Iterator[SparkSession]:
-    made = start_session(settings(java, tmp_path))
-    try:
-        assert made.range(10).count() == 10
-        yield made
-    finally:
-        stop_session(made)
 
 
 def java_processes() -> list[psutil.Process]:
@@ -93,35 +82,37 @@ def page(port: int) -> int | None:
         return None
 
 
-def test_without_a_secret_every_user_of_the_machine_reaches_the_master(
+def test_only_without_secrets_a_stranger_reaches_a_master_or_a_page(
     java: Java, tmp_path: Path
 ) -> None:
-    """Shows that the probe of the next test would find an open master."""
+    """The first session shows that the probes would find an open master."""
     unsafe = {"spark_authenticate": "false", "spark_network_crypto_enabled": "false"}
-    session = start_session(settings(java, tmp_path, **unsafe, spark_ui_filters=""))
+    session = start_session(settings(java, tmp_path / "open", **unsafe, spark_ui_filters=""))
     try:
         jvm = vars(SparkContext)["_jvm"]
         assert any(finds_master(jvm, port) for port in ports())
         assert 200 in map(page, ports())
     finally:
         stop_session(session)
+    work = tmp_path / "safe"
+    session = start_session(settings(java, work))
+    try:
+        assert session.range(10).count() == 10
+        jvm = vars(SparkContext)["_jvm"]
+        assert not any(finds_master(jvm, port) for port in ports())
+        assert {page(port) for port in ports()} <= {None, 403, 500}
+        secrets_are_neither_in_arguments_nor_in_files(session, work)
+    finally:
+        stop_session(session)
 
 
-def test_a_stranger_reaches_no_master_and_no_page(session: SparkSession) -> None:
-    jvm = vars(SparkContext)["_jvm"]
-    assert not any(finds_master(jvm, port) for port in ports())
-    assert {page(port) for port in ports()} <= {None, 403, 500}
-
-
-def test_secrets_are_neither_in_arguments_nor_in_files(
-    session: SparkSession, tmp_path: Path
-) -> None:
+def secrets_are_neither_in_arguments_nor_in_files(session: SparkSession, work: Path) -> None:
     known = session.sparkContext.getConf()
     values = [known.get(name) for name in SECRETS]
     assert all(values)
     for process in java_processes():
         assert not [v for v in values if v and v in " ".join(process.cmdline())]
-    for file in tmp_path.rglob("*"):
+    for file in work.rglob("*"):
         if file.is_file() and not file.is_symlink():
             content = file.read_bytes()
             assert not [v for v in values if v and v.encode() in content], file

@@ -17,36 +17,36 @@ from tests.conftest import PATIENCE_S
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("no_session")]
 
 
-def test_session_can_be_started_again_and_leaves_no_trace(
+def test_session_leaves_no_trace(
     java: Java, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`test_security` starts a second one in the same process."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     interrupt = signal.getsignal(signal.SIGINT)
     before = dict(os.environ)
-    for name in ("first", "second"):
-        settings = SessionSettings(
-            name=name,
-            work_dir=tmp_path / f"the {name}",
-            executors=1,
-            java=java,
-            # As `bench.failover` does: options of one's own must not move the temporary files.
-            extra={"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"},
-        )
-        scratch = settings.work_dir / "scratch"
-        session = start_session(settings)
-        assert session.sparkContext.appName == name
-        assert session.range(10).count() == 10
-        below = psutil.Process().children(recursive=True)
-        assert list(scratch.glob("liblz4*"))
-        alive = [process for process in below if process.status() != psutil.STATUS_ZOMBIE]
-        java_commands = [process.cmdline() for process in alive if process.name() == "java"]
-        assert len(java_commands) == 2
-        assert all(f"-Djava.io.tmpdir={scratch}" in command for command in java_commands)
-        assert signal.getsignal(signal.SIGINT) is interrupt
-        stop_session(session)
-        assert not psutil.wait_procs(below, PATIENCE_S)[1]
-        assert not scratch.exists()
+    settings = SessionSettings(
+        name="first",
+        work_dir=tmp_path / "the first",
+        executors=1,
+        java=java,
+        # As `bench.failover` does: options of one's own must not move the temporary files.
+        extra={"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"},
+    )
+    scratch = settings.work_dir / "scratch"
+    session = start_session(settings)
+    assert session.sparkContext.appName == "first"
+    assert session.range(10).count() == 10
+    below = psutil.Process().children(recursive=True)
+    assert list(scratch.glob("liblz4*"))
+    alive = [process for process in below if process.status() != psutil.STATUS_ZOMBIE]
+    java_commands = [process.cmdline() for process in alive if process.name() == "java"]
+    assert len(java_commands) == 2
+    assert all(f"-Djava.io.tmpdir={scratch}" in command for command in java_commands)
+    assert signal.getsignal(signal.SIGINT) is interrupt
+    stop_session(session)
+    assert not psutil.wait_procs(below, PATIENCE_S)[1]
+    assert not scratch.exists()
     assert {name for name in os.environ if os.environ[name] != before.get(name)} <= {
         # Set by Spark for the Python processes it starts.
         "SPARK_AUTH_SOCKET_TIMEOUT",
