@@ -45,7 +45,9 @@ INTERVAL_S = 0.2
 
 RESTS = 9
 """So many times as long as a step takes, the next one waits: with many queries on few processors,
-deciding may not take the time of those that evaluate. Changes by people and hosts do not wait."""
+deciding may not take the time of those that evaluate. After a change by people or hosts it waits
+only as long as the step took: a failure makes changes by the dozen, and those that come meanwhile
+are decided together."""
 
 LONGEST_REST_S = 1.0
 """Hosts report their figures as often."""
@@ -295,6 +297,11 @@ def rest_s(took_s: float) -> float:
     return min(max(INTERVAL_S, RESTS * took_s), LONGEST_REST_S)
 
 
+def least_rest_s(took_s: float) -> float:
+    """How long to wait after a step that took so long, even if somebody wakes the coordinator."""
+    return min(max(took_s, 0.0), LONGEST_REST_S / 2)
+
+
 class Coordinator:
     """A candidate that runs in a thread of its own until stopped.
 
@@ -375,8 +382,9 @@ class Coordinator:
         took_s = 0.0
         try:
             while not self._stopping.is_set():
-                self._stopping.wait(coordination.retry_s)
-                self._wake.wait(rest_s(took_s))
+                least_s = least_rest_s(took_s)
+                self._stopping.wait(max(coordination.retry_s, least_s))
+                self._wake.wait(rest_s(took_s) - least_s)
                 self._wake.clear()
                 began_us = self._now_us()
                 if coordination.run_once(began_us):

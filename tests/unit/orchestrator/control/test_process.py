@@ -11,7 +11,13 @@ from orchestrator.control import placing
 from orchestrator.control import process as loop
 from orchestrator.control.decision import PendingDecision
 from orchestrator.control.healing import heal
-from orchestrator.control.process import INTERVAL_S, LONGEST_RETRY_S, Coordination, rest_s
+from orchestrator.control.process import (
+    INTERVAL_S,
+    LONGEST_RETRY_S,
+    Coordination,
+    least_rest_s,
+    rest_s,
+)
 from orchestrator.records import Record
 from orchestrator.simulation.memory_store import MemoryStore
 from orchestrator.store.protocol import LEADER, PROBLEMS, QUERIES, Key, LeaderRecord
@@ -230,3 +236,11 @@ def test_bug_of_the_compiler_concerns_one_query(monkeypatch: pytest.MonkeyPatch)
 )
 def test_deciding_takes_a_tenth_of_a_processor_at_most(took_s: float, waits_s: float) -> None:
     assert rest_s(took_s) == pytest.approx(waits_s)
+
+
+@pytest.mark.parametrize(
+    ("took_s", "waits_s"), [(-0.5, 0.0), (0.004, 0.004), (0.1, 0.1), (9.0, 0.5)]
+)
+def test_a_change_waits_as_long_as_the_last_step_took(took_s: float, waits_s: float) -> None:
+    assert least_rest_s(took_s) == pytest.approx(waits_s)
+    assert least_rest_s(took_s) <= rest_s(took_s)
