@@ -143,7 +143,8 @@ def test_primary_that_comes_takes_slack_from_standbys() -> None:
         instance("p", cost=10),
         instance("s", deadline=50, standby=True, cost=20),
     )
-    assert (running := queue.pop(0)) is not None
+    running = queue.pop(0)
+    assert running is not None
     assert running.task == "s"
     queue.put(instance("q", cost=85))
     queue.put(running)
@@ -157,7 +158,8 @@ def test_primary_that_is_done_gives_slack_to_standbys() -> None:
         instance("q", cost=70),
         instance("s", deadline=50, standby=True, cost=25),
     )
-    assert (running := queue.pop(0)) is not None
+    running = queue.pop(0)
+    assert running is not None
     assert running.task == "p"
     assert order(queue) == ["s", "q"]
 
