@@ -1,7 +1,8 @@
 """Benchmark `failover`: what users of a stream see of the death of a machine.
 
 Each system runs a keyed, stateful query under the same load on executors of this machine; an
-executor that is working on it is killed (SIGKILL), again and again. Measured is the longest time
+executor that is working on it is killed (SIGKILL), again and again; of ours, also the site where
+the stream enters. Measured is the longest time
 in which nothing arrives at the sink, from the last output before the kill on; in `undisturbed`,
 the same over a stretch without a kill.
 """
@@ -61,9 +62,17 @@ def measure_ours(runs: int, settings: Settings) -> Measurement:
     return measure_vivace(settings.folder, EXECUTORS, runs, settings.say)
 
 
+def measure_site(runs: int, settings: Settings) -> Measurement:
+    """A site of ours, on clusters of its own; see `bench.site_failover`."""
+    from bench.site_failover import measure_sites
+
+    return measure_sites(settings.folder, max(runs // 2, 1), settings.say)
+
+
 SYSTEMS: Mapping[str, Callable[[int, Settings], Measurement]] = {
     "ours": measure_ours,
     "spark": measure_structured_streaming,
+    "site": measure_site,
 }
 """What is compared, in the order it is run in: first part of the figures' keys → how to measure."""
 

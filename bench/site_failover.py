@@ -1,0 +1,183 @@
+"""Part `site` of benchmark `failover`: a stream's site is killed for which another one stands by.
+
+The workload is that of Vivace's half (`bench.ours_failover`), once replayed from a file and once
+out of a topic of Kafka, for which librdkafka's mock cluster stands in. The stream enters at `edge`
+or `spare`, and the output leaves at a site of its own. The site that feeds the query is killed,
+again and again; the next kill waits until it stands by for the other one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from bench.cluster import running
+from bench.ours_failover import (
+    BURST_TUPLES,
+    FRAGMENT,
+    INTERVAL_MS,
+    ROUND_MS,
+    ROUND_TUPLES,
+    Say,
+    faults,
+    write_input,
+)
+from bench.silence import KEYS, STEADY_S, Measurement, longest_silence_ms
+from ha.roles import ReplicaRole
+from orchestrator.control.clocks import cluster_now_us
+from orchestrator.control.view import read_view
+from orchestrator.drills.processes import host_process
+from orchestrator.errors import VivaceError
+from orchestrator.manifest import load
+from orchestrator.sinks import read_back
+from orchestrator.store.protocol import Store
+
+EXECUTORS = 2
+STREAM, TOPIC, PARTITIONS = "numbers", "numbers", 4
+BACK_S = 60.0
+"""How long a site may take to be back."""
+
+NO_ROUNDS_MS = 2**62
+"""Length of the only round of a stream that does not repeat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kill:
+    killed_us: int
+    over_us: int
+
+
+def measure_sites(folder: Path, runs: int, say: Say) -> Measurement:
+    """Kill the feeding site `runs` times for each kind of source, and measure the silences."""
+    file = _series(
+        folder, at_two_sites(write_input(folder, EXECUTORS, "exit")), runs, say, kafka=False
+    )
+    with _topic() as brokers:
+        text = from_kafka(manifests.read_text(), brokers)
+        manifests = folder / "site-kafka.yaml"
+        manifests.write_text(text)
+        kafka = _series(folder, manifests, runs, say, kafka=True)
+    lost = file.counts["lost"] + kafka.counts["lost"]
+    repeated = file.counts["repeated"] + kafka.counts["repeated"]
+    return Measurement(
+        gaps_ms=[*file.gaps_ms, *kafka.gaps_ms],
+        counts={
+            "lost": lost,
+            "repeated": repeated,
+            "file_gap_ms_median": float(np.median(file.gaps_ms)),
+            "kafka_gap_ms_median": float(np.median(kafka.gaps_ms)),
+        },
+    )
+
+
+def at_two_sites(manifests: Path) -> Path:
+    """The manifests of our half with two sites for the stream."""
+    text = manifests.read_text()
+    text = text.replace("sites: [edge, exit]", "sites: [edge, spare, exit]")
+    text = text.replace("site: edge\n", "sites: [edge, spare]\n")
+    path = manifests.parent / "site-file.yaml"
+    path.write_text(text)
+    return path
+
+
+def from_kafka(text: str, brokers: str) -> str:
+    """The manifests with the stream out of a topic."""
+    begin, end = text.index("  replay:"), text.index("---\nkind: Query")
+    options = [
+        "  kafka:",
+        f'    brokers: "{brokers}"',
+        f"    topic: {TOPIC}",
+        "    timestamp: {column: at, format: ms}",
+        f"    partitions: {PARTITIONS}",
+        "    idleAfter: off",
+        "    maxAhead: off",
+    ]
+    return text[:begin] + "\n".join(options) + "\n" + text[end:]
+
+
+def _series(folder: Path, manifests: Path, runs: int, say: Say, *, kafka: bool) -> Measurement:
+    kind = "kafka" if kafka else "file"
+    with tempfile.TemporaryDirectory(prefix="vivace-bench-") as work:
+        with running(
+            load([manifests]), Path(work), lambda step, what: say(f"site {kind}: {step}: {what}")
+        ) as cluster:
+            time.sleep(STEADY_S)
+            kills: list[_Kill] = []
+            for run in range(1, runs + 1):
+                say(f"site {kind}: {run} of {runs}")
+                kills.append(_kill(cluster.store))
+        delivered = read_back(cluster.archive, FRAGMENT)
+    rounds = (NO_ROUNDS_MS, 0) if kafka else (ROUND_MS, ROUND_TUPLES)
+    found = faults(delivered, *rounds)
+    arrivals_s = np.sort(delivered.completed_column("arrived_us")) / 1e6
+    return Measurement(
+        gaps_ms=[
+            longest_silence_ms(arrivals_s, kill.killed_us / 1e6, kill.over_us / 1e6)
+            for kill in kills
+        ],
+        counts={"lost": found.lost, "repeated": found.repeated},
+    )
+
+
+def _kill(store: Store) -> _Kill:
+    """Kill the site that feeds the query, and wait until it stands by."""
+    view = read_view(store)
+    site = view.stream_records[STREAM].feeding_site
+    killed_us = cluster_now_us(view.cluster_clocks)
+    host_process(view, site).kill()
+    give_up = time.monotonic() + BACK_S
+    while not _stands_by(store, site):
+        if time.monotonic() > give_up:
+            raise VivaceError(f"site {site} does not stand by {BACK_S:.0f} s after it was killed")
+        time.sleep(0.2)
+    time.sleep(STEADY_S)
+    return _Kill(killed_us=killed_us, over_us=cluster_now_us(view.cluster_clocks))
+
+
+def _stands_by(store: Store, site: str) -> bool:
+    view = read_view(store)
+    found = view.nodes.get(site)
+    status = None if found is None else found.record.sources.get(STREAM)
+    feeds_elsewhere = view.stream_records[STREAM].feeding_site != site
+    return feeds_elsewhere and status is not None and status.role is ReplicaRole.STANDBY
+
+
+@contextmanager
+def _topic() -> Generator[str]:
+    """A topic to which numbered tuples are sent, as many as a replay plays; its brokers."""
+    from confluent_kafka import Producer
+
+    from tests.mock_kafka import MockKafka
+
+    cluster = MockKafka()
+    cluster.create(TOPIC)
+    producer = Producer({"bootstrap.servers": cluster.brokers, "linger.ms": 1})
+    ended = threading.Event()
+
+    def send() -> None:
+        first, due_s = 0, time.monotonic()
+        while not ended.wait(max(due_s - time.monotonic(), 0.0)):
+            at = time.time_ns() // 1_000_000
+            for number in range(first, first + BURST_TUPLES):
+                row = {"at": at, "key": number % KEYS, "number": number}
+                partition = number % PARTITIONS
+                producer.produce(TOPIC, msgspec.json.encode(row), partition=partition)
+            first += BURST_TUPLES
+            producer.poll(0)
+            due_s += INTERVAL_MS / 1000
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    try:
+        yield cluster.brokers
+    finally:
+        ended.set()
+        thread.join()
