@@ -57,9 +57,8 @@ class _Kill:
 
 def measure_sites(folder: Path, runs: int, say: Say) -> Measurement:
     """Kill the feeding site `runs` times for each kind of source, and measure the silences."""
-    file = _series(
-        folder, at_two_sites(write_input(folder, EXECUTORS, "exit")), runs, say, kafka=False
-    )
+    manifests = at_two_sites(write_input(folder, EXECUTORS, "exit"))
+    file = _series(folder, manifests, runs, say, kafka=False)
     with _topic() as brokers:
         text = from_kafka(manifests.read_text(), brokers)
         manifests = folder / "site-kafka.yaml"

@@ -191,6 +191,7 @@ class HostLoop:
         budget = MemoryBudget(settings.memory_bytes)
         context = dataclasses.replace(
             surroundings.sources,
+            site=identity.node,
             clock_us=lambda: clock.at(clock_us()),
             buffer_bytes=min(budget.source_bytes, surroundings.sources.buffer_bytes),
         )

@@ -48,7 +48,10 @@ class SourceContext:
     Attributes
     ----------
     folder
-        The site's own, for sources that keep files; None where nothing may be kept.
+        For sources that keep files; None where nothing may be kept. Sites of one machine may share
+        it.
+    site
+        The site's name.
     clock_us
         The cluster's clock, for any thread.
     wake
@@ -62,6 +65,7 @@ class SourceContext:
     """
 
     folder: Path | None = None
+    site: str = ""
     clock_us: Callable[[], int] = _no_clock
     wake: Callable[[], None] = lambda: None
     buffer_bytes: int = BUFFER_BYTES

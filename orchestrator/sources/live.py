@@ -146,9 +146,14 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
             one_by_one=self.unlike is None,
         )
         folder = context.folder
-        if folder is not None:
-            private_folder(folder)
         try:
+            if folder is not None:
+                private_folder(folder)
+                if assignment.peer_site is not None:
+                    # Each of two sites keeps a journal of its own, also where they share a folder.
+                    folder = private_folder(
+                        private_folder(folder / "sites") / path_part(context.site)
+                    )
             journal = self._journal(assignment, folder)
         except OSError as error:
             raise DriverError(f"the journal cannot be opened: {error}") from None

@@ -273,3 +273,24 @@ def test_two_sites_need_the_whole_topic_and_know_its_partitions(
     source = site.open()
     with pytest.raises(DriverError, match=f"{PARTITIONS} partitions, not {PARTITIONS + 1}"):
         until(lambda: source.next_due_us(0) == NOW_US)
+
+
+def test_two_sites_of_one_machine_may_share_a_folder(
+    cluster: MockKafka, site: Site, tmp_path: Path
+) -> None:
+    assigned = SourceAssignment(
+        stream="north",
+        columns={"number": "int"},
+        source=SourceSpec(driver="kafka", resumable=True, waits=True),
+        start_at_us=None,
+    )
+    folder = tmp_path / "shared"
+    opened = [
+        site.options.open(
+            msgspec.structs.replace(assigned, peer_site=other),
+            SourceContext(folder=folder, site=name),
+        )
+        for name, other in (("a", "b"), ("b", "a"))
+    ]
+    for each in opened:
+        each.close()
