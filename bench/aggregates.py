@@ -11,6 +11,9 @@ Python's allocator counts it.
 `sliding` measures windows of 10 to 1,000,000 tuples that slide by a tenth of their length
 (`panes`), and by one tuple (`each`, evaluated stepwise): the cost of a tuple.
 
+`partial` compares the bytes over a link with and without partial aggregation at the producer
+(`bench.aggregates_partial`).
+
 The results of both ways are compared with each other, and with DuckDB's if it is installed.
 """
 
@@ -26,6 +29,7 @@ from importlib.util import find_spec
 import numpy as np
 import pyarrow as pa
 
+from bench.aggregates_partial import partials
 from bench.registry import Figures, Settings, benchmark
 from bench.throughput import DifferentResults
 from streams.chunk import Chunk, stream_schema
@@ -77,7 +81,7 @@ class Window:
     rows: list[dict[str, object]]
 
 
-@benchmark("aggregates", kinds=("fig5", "fig6", "sliding"))
+@benchmark("aggregates", kinds=("fig5", "fig6", "sliding", "partial"))
 def aggregates(settings: Settings) -> Figures:
     """Aggregates pushed down against naive ones; cost of a tuple in windows of any size."""
     kernels.load()
@@ -90,6 +94,8 @@ def aggregates(settings: Settings) -> Figures:
             flat |= _compared(figure, texts, count)
     if not settings.only or "sliding" in settings.only:
         flat |= _sliding(settings)
+    if not settings.only or "partial" in settings.only:
+        flat |= partials(settings)
     return flat
 
 

@@ -381,6 +381,46 @@ _write = _of_each(_written_text, "string", 1)
 _truncated = _to_integer(np.trunc)
 
 
+def _integers(kinds: Sequence[str]) -> str | None:
+    return "int" if set(kinds) == {"int"} else None
+
+
+def _float_of_integers(kinds: Sequence[str]) -> str | None:
+    return "float" if set(kinds) == {"int"} else None
+
+
+HALF_BITS = 32
+"""Ints are high half · 2^32 + low half. Sums of 2^31 halves fit in 64 bits."""
+
+_low_bits = (1 << HALF_BITS) - 1
+
+
+def _high_half(arguments: Sequence[Vector]) -> Vector:
+    return Vector(arguments[0].values >> HALF_BITS, arguments[0].valid)
+
+
+def _low_half(arguments: Sequence[Vector]) -> Vector:
+    return Vector(arguments[0].values & _low_bits, arguments[0].valid)
+
+
+def _joined_sum(arguments: Sequence[Vector]) -> Vector:
+    """Sums of high and of low halves as one int; NULL if it does not fit in 64 bits."""
+    high, low = (argument.values for argument in arguments)
+    high = high + (low >> HALF_BITS)
+    fits: BoolArray = np.equal(high, (high << HALF_BITS) >> HALF_BITS)
+    valid = _valid_in_all(arguments)
+    values = (high << HALF_BITS) + (low & _low_bits)
+    return Vector(values, fits if valid is None else valid & fits)
+
+
+def _mean_of(high: int, low: int, count: int) -> float | None:
+    """Python divides ints of any size, and rounds once."""
+    return ((high << HALF_BITS) + low) / count if count else None
+
+
+_joined_mean = _of_each(_mean_of, "float", 3)
+
+
 def _is_null(arguments: Sequence[Vector]) -> Vector:
     return Vector(~known_of(arguments[0]), None)
 
@@ -499,6 +539,10 @@ functions: dict[str, Function] = {
         cost=10,
         overflows=True,
     ),
+    "high_half": Function("an int", 1, _integers, _high_half),
+    "low_half": Function("an int", 1, _integers, _low_half),
+    "joined_sum": Function("two ints", 2, _integers, _joined_sum, cost=10),
+    "joined_mean": Function("three ints", 3, _float_of_integers, _joined_mean, cost=20),
     "least": _choice(np.less),
     "greatest": _choice(np.greater),
 }

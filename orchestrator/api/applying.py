@@ -17,6 +17,7 @@ from orchestrator.api.cluster_status import problems
 from orchestrator.api.connection import Cluster
 from orchestrator.api.plans import PlanDocument, plan_document
 from orchestrator.api.recordings import check_recordings
+from orchestrator.api.splitting import with_splits
 from orchestrator.api.trial import with_trials
 from orchestrator.control.admission import admit
 from orchestrator.control.clocks import cluster_now_us
@@ -202,7 +203,7 @@ def apply(
     if manifests.cluster is not None:
         check_cluster(view, manifests.cluster)
     check_recordings(manifests.streams, view.streams)
-    manifests = with_trials(view, manifests)
+    manifests = with_splits(view, with_trials(view, manifests))
     admission = admit(view, manifests.streams, manifests.queries)
     made = changes(view, manifests)
     planned_again: dict[str, str] = {}

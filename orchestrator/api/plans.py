@@ -8,10 +8,12 @@ import msgspec
 
 from orchestrator.api.connection import Cluster
 from orchestrator.api.loads import PlaceLoad, place_loads
+from orchestrator.api.splitting import with_splits
 from orchestrator.api.trial import with_trials
 from orchestrator.control.admission import Admission, admit
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.manifest import Manifests
+from orchestrator.records import Split
 from placement.records import PlacedOperator
 
 
@@ -77,6 +79,8 @@ class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
         File of the coordinate map, if one was drawn.
     loads
         How busy nodes and machines would be; nothing of those that do not tell their processors.
+    splits
+        Query → fragment whose statement may be split → what was decided, and why.
     """
 
     fragments: tuple[FragmentPlan, ...]
@@ -84,6 +88,7 @@ class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
     waiting: dict[str, str]
     map: str | None = None
     loads: tuple[PlaceLoad, ...] = ()
+    splits: dict[str, dict[str, Split]] = {}
 
 
 NOTHING = Manifests(cluster=None, streams=(), queries=())
@@ -102,7 +107,7 @@ def plan(cluster: Cluster, manifests: Manifests = NOTHING) -> PlanDocument:
         No plan can give what a manifest asks for.
     """
     view = read_view(cluster.store)
-    manifests = with_trials(view, manifests)
+    manifests = with_splits(view, with_trials(view, manifests))
     return plan_document(view, admit(view, manifests.streams, manifests.queries))
 
 
@@ -153,6 +158,7 @@ def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
         ),
         waiting=dict(admission.waiting),
         loads=place_loads(admission.places),
+        splits={query: dict(found) for query, found in admission.splits.items()},
     )
 
 

@@ -216,6 +216,11 @@ def _portions(stream: StreamRecord, batch_ms: float) -> Iterator[Portion]:
     return _generated(stream, every_ms) if recorded is None else recorded
 
 
+def readable(stream: StreamRecord) -> bool:
+    """Whether a trial reads the stream's recording, and does not have to make up rows."""
+    return _recorded(stream, 1.0) is not None
+
+
 def _recorded(stream: StreamRecord, every_ms: float) -> Iterator[Portion] | None:
     """The beginning of a stream's recording; None if it cannot be read here."""
     try:

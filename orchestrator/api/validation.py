@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, dataflow, located
 from orchestrator.manifest import Manifests, cluster_record
 from orchestrator.manifest.load import check_primaries, check_sites
+from orchestrator.records import Partial
 from streams.compiler import compile_statement
 from streams.language import parse
+from streams.partial import split
 from streams.program import Program
 from streams.pushdown import pushdowns
 
@@ -25,6 +29,8 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
     pushdowns
         Query → fragment → what its aggregates are folded in, and the values that they keep
         (`streams.pushdown`); fragments without aggregates are left out.
+    splits
+        Query → fragment whose statement may be split → its partial statement (`streams.partial`).
     unchecked
         Sites and nodes that could not be checked: no Cluster manifest was among the files.
     """
@@ -34,6 +40,7 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
     queries: dict[str, dict[str, tuple[str, ...]]]
     evaluations: dict[str, dict[str, str]]
     pushdowns: dict[str, dict[str, tuple[str, ...]]]
+    splits: dict[str, dict[str, str]]
     unchecked: tuple[str, ...]
 
 
@@ -87,6 +94,12 @@ def validate(manifests: Manifests) -> ValidateDocument:
             }
             for query, compiled in programs.items()
         },
+        splits={
+            each.record.name: found
+            for each in manifests.queries
+            if (found := _splits(flow.of(each.record.name)))
+            and each.record.partial is not Partial.NEVER
+        },
         unchecked=tuple(unchecked),
     )
 
@@ -113,6 +126,16 @@ def check(manifests: Manifests) -> Dataflow:
         nodes = [node.name for node in manifests.cluster.nodes]
         check_primaries(manifests.queries, nodes, "is not a node")
     return flow
+
+
+def _splits(fragments: Iterable[Fragment]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for fragment in fragments:
+        (statement,) = parse(fragment.statement)
+        parts = split(statement, fragment.inputs)
+        if parts is not None:
+            found[fragment.name] = parts[0].text
+    return found
 
 
 def _program(fragment: Fragment) -> Program:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -35,6 +36,8 @@ def _view(document: api.ValidateDocument) -> RenderableType:
         for name, folded in document.pushdowns[query].items():
             for line in folded:
                 table.add_row("", "", "", f"[dim]{name}: {line}[/]")
+        for name, partial in document.splits.get(query, {}).items():
+            table.add_row("", "", "", f"[dim]{name}: may be split; its panes: {escape(partial)}[/]")
     if not document.unchecked:
         return table
     return Group(

@@ -20,7 +20,7 @@ from orchestrator.errors import Refused
 from orchestrator.manifest.changes import refuse_change
 from orchestrator.manifest.kinds import QueryManifest, StreamManifest
 from orchestrator.manifest.load import check_primaries, check_sites
-from orchestrator.records import NodeKind, PlanRecord, QueryRecord, StreamRecord
+from orchestrator.records import NodeKind, PlanRecord, QueryRecord, Split, StreamRecord
 from placement.deadline.errors import DeadlinesUnattainable
 from placement.errors import (
     BoundUnattainable,
@@ -47,12 +47,15 @@ class Admission:
         Query that is in the store but has no place → why.
     places
         How busy nodes and machines would be.
+    splits
+        Query that has a place → fragment whose statement may be split → what was decided.
     """
 
     plan: Plan
     submissions: tuple[PlanRecord, ...]
     waiting: Mapping[str, str]
     places: tuple[Place, ...]
+    splits: Mapping[str, Mapping[str, Split]]
 
 
 def admit(
@@ -117,6 +120,12 @@ def admit(
         submissions=tuple(submissions),
         waiting=waiting,
         places=planning.places(),
+        splits={
+            figures.query: all_queries[figures.query].splits
+            for plan in plans
+            for figures in plan.queries
+            if all_queries[figures.query].splits
+        },
     )
 
 

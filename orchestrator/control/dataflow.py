@@ -1,7 +1,8 @@
 """All queries of a cluster as one dataflow: fragments, and the streams between them.
 
-A statement gives one stream and is one fragment. Names of streams are global, so a query may read
-the streams of another one. Statements may stand in any order, within a query and across queries.
+A statement gives one stream and is one fragment, or two if it was split into a partial and a final
+one (`streams.partial`). Names of streams are global, so a query may read the streams of another
+one. Statements may stand in any order, within a query and across queries.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from orchestrator.records import QueryRecord, StreamRecord
 from streams.compiler import compile_statement
 from streams.language import QueryError, parse
 from streams.language.ast import Statement
+from streams.partial import SUFFIX, split
+from streams.program import Program
 from topology.suggestions import nearest
 
 Columns = Mapping[str, str]
@@ -72,7 +75,7 @@ def located(problem: InvalidQuery, queries: Iterable[QueryManifest]) -> InvalidI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """One statement of one query.
+    """One statement of one query, or one of the two that it was split into.
 
     Attributes
     ----------
@@ -216,6 +219,10 @@ def _compiled(streams: _StreamColumns, texts: tuple[bytes, ...]) -> Dataflow:
                     f"is the name of {owner} already",
                     "Names of streams are shared by all queries: choose another.",
                 )
+            if statement.name.endswith(SUFFIX):
+                problem = f"ends in {SUFFIX}, as the names of partial statements do"
+                remedy = "Choose another name."
+                raise InvalidQuery(query.name, "statements", statement.name, problem, remedy)
             waiting[statement.name] = (query, statement)
     fragments = _in_order(waiting, catalogue)
     for query in queries:
@@ -252,20 +259,34 @@ def _in_order(
         for name in ready:
             query, statement = waiting.pop(name)
             try:
-                program = compile_statement(statement, catalogue)
+                programs = _programs(query, statement, catalogue)
             except QueryError as error:
                 raise _in_statements(query.name, error) from None
             except Exception as error:
                 raise _bug(query.name, error) from error
-            catalogue[name] = program.columns
-            fragments[name] = Fragment(
-                query=query.name,
-                name=name,
-                statement=statement.text,
-                inputs={stream: catalogue[stream] for stream in program.inputs},
-                columns=program.columns,
-            )
+            for program in programs:
+                catalogue[program.name] = program.columns
+                fragments[program.name] = Fragment(
+                    query=query.name,
+                    name=program.name,
+                    statement=program.text,
+                    inputs={stream: catalogue[stream] for stream in program.inputs},
+                    columns=program.columns,
+                )
     return fragments
+
+
+def _programs(
+    query: QueryRecord, statement: Statement, catalogue: Mapping[str, Columns]
+) -> tuple[Program, ...]:
+    """What a statement becomes: one program, or two of which the second reads the first."""
+    whole = compile_statement(statement, catalogue)
+    decided = query.splits.get(statement.name)
+    parts = split(statement, catalogue) if decided is not None and decided.made else None
+    if parts is None:
+        return (whole,)
+    partial = compile_statement(parts[0], catalogue)
+    return partial, compile_statement(parts[1], {partial.name: partial.columns})
 
 
 def _reads(statement: Statement) -> set[str]:
@@ -287,6 +308,7 @@ def _check_names(query: QueryRecord, made: Iterable[str]) -> None:
     named += [("estimates", name) for name in query.estimates]
     named += [("primaries", name) for name in query.primaries]
     for field, name in named:
-        if name not in made:
+        of = name if field == "outputs" else name.removesuffix(SUFFIX)
+        if of not in made:
             problem = "is not made by any statement of the query"
             raise InvalidQuery(query.name, field, name, problem, nearest(name, made))

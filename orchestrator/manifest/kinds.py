@@ -20,6 +20,7 @@ from orchestrator.records import (
     ClusterRecord,
     Estimate,
     Overflow,
+    Partial,
     QueryRecord,
     Scheme,
     Shed,
@@ -29,6 +30,7 @@ from orchestrator.records import (
 )
 from streams.chunk import stream_schema, type_names
 from streams.language import QueryError
+from streams.partial import SUFFIX
 from streams.scheduling.run_queue import Policy
 from streams.scheduling.shedder import value_of
 
@@ -315,7 +317,7 @@ def _stream(document: Field, section: Section) -> StreamManifest:
         file=document.where,
         written=document.written(),
         record=StreamRecord(
-            name=section.need("name").identifier(),
+            name=_stream_name(section.need("name")),
             site=site,
             standby=standby,
             columns=columns,
@@ -348,6 +350,15 @@ def _sites(section: Section, source: SourceSpec | None, is_shed: bool) -> tuple[
             "Remove `shed`, or write `site: …`.",
         )
     return sites[0], sites[1]
+
+
+def _stream_name(field: Field) -> str:
+    name = field.identifier()
+    if name.endswith(SUFFIX):
+        field.refuse(
+            f"ends in {SUFFIX}, as the names of partial statements do", "Choose another name."
+        )
+    return name
 
 
 def _columns(field: Field) -> dict[str, str]:
@@ -451,6 +462,7 @@ def _standby(field: Field) -> Standby:
 
 _expectations: Options = {
     "standby": ("standby", _standby),
+    "partial": ("partial", lambda field: Partial(field.choice([p.value for p in Partial]))),
     "estimates": ("estimates", _by_fragment(_estimate)),
     "primaries": ("primaries", _by_fragment(_nodes)),
 }

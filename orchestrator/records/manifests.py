@@ -134,6 +134,23 @@ class Trial(Record, frozen=True, kw_only=True):
     """… and of each tuple that it takes in."""
 
 
+class Partial(Enum):
+    """Whether panes are aggregated by a fragment of their own, which may run nearer to the data."""
+
+    AUTO = "auto"
+    """Where a trial and the planner find that it saves traffic."""
+    ALWAYS = "always"
+    """Wherever the result is the same."""
+    NEVER = "never"
+
+
+class Split(Record, frozen=True, kw_only=True):
+    """What was decided of a statement that may be split into a partial and a final one."""
+
+    made: bool
+    why: str
+
+
 class Scheme(Enum):
     """Standby scheme: what secondaries are sent of their input (reliable placement, §3.1)."""
 
@@ -178,6 +195,10 @@ class QueryRecord(Record, frozen=True, kw_only=True):
     estimates: dict[str, Estimate] = {}
     trials: dict[str, Trial] = {}
     """Fragment → what a trial found; no part of what the owner wrote."""
+    partial: Partial = Partial.AUTO
+    splits: dict[str, Split] = {}
+    """Fragment whose statement may be split (`streams.partial`) → what was decided when the query
+    was applied; no part of what the owner wrote. A running query keeps it."""
     primaries: dict[str, tuple[str, ...]] = {}
     """Fragment → nodes that its primary may run on while they are there; any, if it is not named.
     """

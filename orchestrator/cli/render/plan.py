@@ -31,6 +31,11 @@ def plan_view(document: api.PlanDocument, *, explain: bool = False) -> Renderabl
         parts.append(_queries(document))
         if document.loads:
             parts.append(loads_table(document.loads))
+    parts += [
+        Text(f"{fragment} is {'split' if one.made else 'not split'}: {one.why}", style="dim")
+        for splits in document.splits.values()
+        for fragment, one in splits.items()
+    ]
     for query, why in document.waiting.items():
         parts.append(Text.assemble("Query ", (query, "bold"), f" has no place: {why}"))
     if document.map:

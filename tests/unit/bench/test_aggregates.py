@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench import aggregates
+from bench import aggregates, aggregates_partial
 from streams.compiler import compile_statement
 from streams.language import parse
 
@@ -44,3 +44,12 @@ def test_a_window_is_full_when_it_is_timed(text: str) -> None:
     if "most" in last:
         newest = aggregates.values(at_ms - 20, at_ms).column(1).to_numpy()
         assert last["most"] == np.max(newest)
+
+
+def test_partial_aggregates_of_few_groups_are_less_than_rows_and_result() -> None:
+    found = aggregates_partial.measured(groups=200, seconds=12, tuples_s=1_000, passing=True)
+    ways = {
+        way: found[f"partial.passing.200.{way}.bytes_s"] for way in ("rows", "result", "partial")
+    }
+    assert ways["partial"] < min(ways["rows"], ways["result"])
+    assert 0 < found["partial.passing.200.saved_percent"] < 100

@@ -161,6 +161,7 @@ def test_valid_manifests(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
         "queries": {"high": {"high_ones": ["positions"]}},
         "evaluations": {"high": {"high_ones": "stateless"}},
         "pushdowns": {"high": {}},
+        "splits": {},
         "unchecked": [],
     }
     assert run(["validate", "-f", folder]) == 0

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import Manifests, ZooKeeperManifest, cluster_record, load
-from orchestrator.records import ClusterRecord, DriverSpec, Estimate, Scheme, Shed, Standby
+from orchestrator.records import ClusterRecord, DriverSpec, Estimate, Partial, Scheme, Shed, Standby
 from orchestrator.sources import recorded
 from streams.scheduling.run_queue import Policy
 from topology.cpu import DEFAULT_SCALING, Linear, Power, Queueing, Scaling, Table
@@ -141,6 +141,13 @@ def test_outputs_may_have_deadlines_and_fragments_nodes_of_their_own(folder: Pat
     assert record.primaries == {"alerts": ("second", "france-central")}
 
 
+@pytest.mark.parametrize("partial", Partial)
+def test_an_owner_says_whether_statements_are_split(folder: Path, partial: Partial) -> None:
+    written = f"partial: {partial.value}\nestimates: {{"
+    (query,) = changed(folder, ("estimates: {", written)).queries
+    assert query.record.partial is partial
+
+
 @pytest.mark.parametrize(
     ("written", "standby"),
     [
@@ -194,6 +201,7 @@ def test_cpu_scaling_is_read_and_kept_in_the_store(
         ("[France Central,", "[France Central: [,", "is not YAML"),
         ("outputs: {alerts: receiver}", "outputs: [alerts]", "outputs: a list is not a mapping"),
         ("name: north", "name: 5north", "'5north' cannot be a name in a query"),
+        ("name: north", "name: north__partial", "'north__partial' ends in __partial"),
         ("name: proximity", "name: a.b", "'a.b' cannot be a name"),
         ("rate: 150 KB/s", "rate: 1 B/s\nrate: 2 B/s", "all.yaml:14: rate: 'rate' is given twice"),
         ("name: second", "name: receiver", "Cluster aircraft: name: 'receiver' is taken by"),
@@ -300,6 +308,11 @@ def test_cpu_scaling_is_read_and_kept_in_the_store(
             "estimates: {",
             "primaries: {alerts: []}\nestimates: {",
             "all.yaml:20: Query proximity: primaries.alerts: a list names no node",
+        ),
+        (
+            "estimates: {",
+            "partial: sometimes\nestimates: {",
+            "Query proximity: partial: 'sometimes' is unknown",
         ),
         (
             "estimates: {",

@@ -1,0 +1,173 @@
+"""Partial aggregation at the producer: bytes over a link with and without it.
+
+A stream of 10,000 tuples a second is counted, summed and its greatest value taken by key, over
+windows of ten seconds that slide by one. Between the stream's source and the reader of the result
+there is a wide link, and something has to cross it:
+
+- `rows`: the stream's tuples, if the statement is evaluated beyond the link,
+- `result`: its output, if it is evaluated before the link,
+- `partial`: the aggregates of panes, if the statement is split (`streams.partial`) and its parts
+  are evaluated before and beyond.
+
+Keys either last (`lasting`), so that a window has hardly more groups than a pane, or half of them
+are replaced every second (`passing`), as identifiers of sessions, orders or vehicles in sight are.
+
+Each is counted as hosts send it: frames of what enters or is evaluated in intervals of 10 ms,
+watermarks included, once the window is full. The rows of both ways are compared with each other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from bench.registry import Settings
+from bench.throughput import DifferentResults
+from ha.messages import Data
+from orchestrator.host.wire import encode
+from streams.chunk import Chunk, stream_schema
+from streams.compiler import compile_statement
+from streams.engine import FragmentEngine
+from streams.language import parse
+from streams.partial import split
+from streams.program import Program
+
+GROUPS = (10, 100, 1_000, 10_000)
+QUICK_GROUPS = (10, 1_000)
+"""Keys at any time."""
+
+TUPLES_S = 10_000
+TOGETHER_MS = 10
+"""What enters in so long travels together, as the default of a cluster's `batch` has it."""
+
+RANGE_S, SLIDE_S = 10, 1
+SECONDS, QUICK_SECONDS = 20, 12
+"""Length of the stream; the first ten seconds fill the window and are not counted."""
+
+columns = {"k": "string", "i": "int"}
+
+STATEMENT = (
+    "REGISTER QUERY q RSTREAM(SELECT k, count(*) AS n, sum(i) AS total, max(i) AS most "
+    f"FROM s [RANGE {RANGE_S} SECONDS SLIDE {SLIDE_S} SECOND] GROUP BY k);"
+)
+
+
+@dataclass(slots=True)
+class Producer:
+    """A fragment, what it has emitted, and what that is on a link."""
+
+    program: Program
+    engine: FragmentEngine = field(init=False)
+    rows: Counter[tuple[object, ...]] = field(default_factory=Counter[tuple[object, ...]])
+    bytes: int = 0
+    seconds: float = 0.0
+    seq: int = 0
+
+    def __post_init__(self) -> None:
+        self.engine = FragmentEngine(self.program)
+
+    def take(self, chunk: Chunk, *, counted: bool) -> Iterator[Chunk]:
+        """Evaluate a chunk of the only input; chunks of the output."""
+        begun = time.perf_counter()
+        self.engine.offer(self.program.inputs[0], chunk)
+        evaluated = self.engine.advance(1 << 20)
+        self.seconds += time.perf_counter() - begun if counted else 0.0
+        if evaluated is None:
+            return
+        made = Chunk(
+            first_seq=self.seq,
+            rows=evaluated.rows,
+            watermarks_ms=evaluated.watermarks_ms,
+            ingestion_times_us=evaluated.ingestion_times_us,
+        )
+        self.seq += evaluated.rows.num_rows
+        self.rows.update(tuple(row.values()) for row in evaluated.rows.to_pylist())
+        self.bytes += sent_bytes(self.program.name, made) if counted else 0
+        yield made
+
+
+def partials(settings: Settings) -> dict[str, float]:
+    """Bytes a second over the link each way, and time of a tuple at the producer."""
+    flat: dict[str, float] = {}
+    for passing in (False, True):
+        for groups in QUICK_GROUPS if settings.quick else GROUPS:
+            settings.say(f"partial: {groups} {'passing' if passing else 'lasting'} groups")
+            seconds = QUICK_SECONDS if settings.quick else SECONDS
+            flat |= measured(groups, seconds, passing=passing)
+    return flat
+
+
+def measured(
+    groups: int, seconds: int, tuples_s: int = TUPLES_S, *, passing: bool
+) -> dict[str, float]:
+    """The figures of a stream with so many keys at any time.
+
+    Raises
+    ------
+    DifferentResults
+        The statement in two gives other rows than the whole one.
+    """
+    (statement,) = parse(STATEMENT)
+    parts = split(statement, {"s": columns})
+    assert parts is not None
+    whole = Producer(compile_statement(statement, {"s": columns}))
+    first = Producer(compile_statement(parts[0], {"s": columns}))
+    final = Producer(compile_statement(parts[1], {first.program.name: first.program.columns}))
+    tuple_bytes = 0
+    for chunk in chunks(groups, seconds, tuples_s, passing=passing):
+        counted = int(chunk.watermarks_ms[-1]) > RANGE_S * 1000
+        tuple_bytes += sent_bytes("s", chunk) if counted else 0
+        for _ in whole.take(chunk, counted=counted):
+            pass
+        for partial in first.take(chunk, counted=counted):
+            for _ in final.take(partial, counted=counted):
+                pass
+    if whole.rows != final.rows:
+        raise DifferentResults(f"{groups} groups: {whole.rows.total()} and {final.rows.total()}")
+    counted_s = seconds - RANGE_S
+    timed = counted_s * tuples_s
+    before = min(tuple_bytes, whole.bytes)
+    key = f"partial.{'passing' if passing else 'lasting'}.{groups}"
+    return {
+        f"{key}.rows.bytes_s": tuple_bytes / counted_s,
+        f"{key}.result.bytes_s": whole.bytes / counted_s,
+        f"{key}.partial.bytes_s": first.bytes / counted_s,
+        f"{key}.saved_percent": 100 * (1 - first.bytes / before),
+        f"{key}.whole.us_tuple": whole.seconds / timed * 1e6,
+        f"{key}.first.us_tuple": first.seconds / timed * 1e6,
+        f"{key}.final.us_tuple": final.seconds / timed * 1e6,
+    }
+
+
+def sent_bytes(stream: str, chunk: Chunk) -> int:
+    """What a chunk is on a link."""
+    return sum(map(len, encode(Data(stream=stream, epoch=0, generation=0, chunk=chunk))))
+
+
+def chunks(
+    groups: int, seconds: int, tuples_s: int, seed: int = 1, *, passing: bool
+) -> Iterator[Chunk]:
+    """The stream, in portions of 10 ms with a watermark at each timestamp and at their end."""
+    rng = np.random.default_rng(seed)
+    count = tuples_s * TOGETHER_MS // 1000
+    for number in range(seconds * 1000 // TOGETHER_MS):
+        begin_ms = number * TOGETHER_MS
+        times_ms = np.sort(rng.integers(begin_ms + 1, begin_ms + TOGETHER_MS + 1, count))
+        first = begin_ms // 1000 * (groups // 2) if passing else 0
+        keys = [f"key-{first + key}" for key in rng.integers(0, groups, count).tolist()]
+        values = rng.integers(0, 1_000_000, count)
+        watermarks_ms = np.unique([*times_ms.tolist(), begin_ms + TOGETHER_MS])
+        yield Chunk(
+            first_seq=number * count,
+            rows=pa.RecordBatch.from_arrays(
+                [pa.array(times_ms), pa.array(keys), pa.array(values)],
+                schema=stream_schema(columns),
+            ),
+            watermarks_ms=watermarks_ms.astype(np.int64),
+            ingestion_times_us=watermarks_ms.astype(np.int64) * 1000,
+        )

@@ -1,0 +1,117 @@
+"""Syntax tree to text: the inverse of `parser`.
+
+Every operation stands in parentheses, so the text means the same whatever binds more tightly.
+"""
+
+from __future__ import annotations
+
+from streams.language.ast import Call, Column, Expression, Literal, Select, Source, Top, Window
+
+_between: dict[str, str] = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "modulo": "%",
+    "equal": "=",
+    "not_equal": "<>",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+    "and": "AND",
+    "or": "OR",
+    "like": "LIKE",
+}
+"""Operators that stand between their arguments."""
+
+
+def written_statement(name: str, to_stream: str, select: Select) -> str:
+    """A statement of one SELECT, with a semicolon."""
+    return f"REGISTER QUERY {name} {to_stream}({written_select(select)});"
+
+
+def written_select(select: Select) -> str:
+    """A SELECT with its clauses."""
+    items = [
+        written_expression(item.expression) + (f" AS {item.alias}" if item.alias else "")
+        for item in select.items
+    ]
+    text = "SELECT DISTINCT " if select.distinct else "SELECT "
+    text += ", ".join(items) or "*"
+    text += f" FROM {', '.join(map(_source, select.sources))}"
+    if select.where is not None:
+        text += f" WHERE {written_expression(select.where)}"
+    if select.group_by:
+        text += f" GROUP BY {', '.join(map(written_expression, select.group_by))}"
+    if select.having is not None:
+        text += f" HAVING {written_expression(select.having)}"
+    return text if select.top is None else f"{text} {_top(select.top)}"
+
+
+def _top(top: Top) -> str:
+    by = [written_expression(one.expression) + (" ASC" if one.ascending else "") for one in top.by]
+    text = f"TOP {top.rows} BY {', '.join(by)}"
+    if top.partition_by:
+        text += f" PARTITION BY {', '.join(map(written_expression, top.partition_by))}"
+    return text
+
+
+def _source(source: Source) -> str:
+    window = "" if source.window is None else f" {written_window(source.window)}"
+    alias = "" if source.alias == source.stream else f" AS {source.alias}"
+    return source.stream + window + alias
+
+
+def written_window(window: Window) -> str:
+    """A window in brackets."""
+    columns = ", ".join(column.name for column in window.partition_by)
+    partition = f"PARTITION BY {columns}" if columns else ""
+    if window.session_ms is not None:
+        parts = [f"SESSION {window.session_ms} MILLISECONDS", partition]
+    else:
+        parts = [
+            partition,
+            "" if window.rows is None else f"ROWS {window.rows}",
+            "" if window.range_ms is None else f"RANGE {window.range_ms} MILLISECONDS",
+            "" if window.slide_ms is None else f"SLIDE {window.slide_ms} MILLISECONDS",
+            f"OFFSET {window.offset_ms} MILLISECONDS" if window.offset_ms else "",
+        ]
+    return f"[{' '.join(part for part in parts if part) or 'UNBOUNDED'}]"
+
+
+def written_expression(expression: Expression) -> str:
+    """An expression, which may stand wherever one may."""
+    match expression:
+        case Literal(value=value):
+            return _literal(value)
+        case Column(source=source, name=name):
+            return name if source is None else f"{source}.{name}"
+        case Call():
+            return _call(expression)
+
+
+def _literal(value: float | str | bool) -> str:
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return repr(value)
+
+
+def _call(call: Call) -> str:
+    arguments = [written_expression(one) for one in call.arguments]
+    if not call.infix:
+        shown = "*" if call.star else ", ".join(arguments)
+        return f"{call.function}({'DISTINCT ' if call.distinct else ''}{shown})"
+    if call.function in _between:
+        return f"({f' {_between[call.function]} '.join(arguments)})"
+    if call.function == "case":
+        pairs = zip(arguments[::2], arguments[1::2], strict=False)
+        branches = [f"WHEN {condition} THEN {value}" for condition, value in pairs]
+        last = [f"ELSE {arguments[-1]}"] if len(arguments) % 2 else []
+        return " ".join(["CASE", *branches, *last, "END"])
+    if call.function.startswith("cast_"):
+        return f"CAST({arguments[0]} AS {call.function.removeprefix('cast_')})"
+    shown = {"not": "(NOT {})", "negate": "(-{})", "is_null": "({} IS NULL)"}[call.function]
+    return shown.format(arguments[0])

@@ -1,0 +1,178 @@
+"""Which statements are split into a partial and a final one, and that a running query keeps it."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from orchestrator.api.plans import plan_document
+from orchestrator.api.splitting import with_splits
+from orchestrator.api.trial import with_trials
+from orchestrator.control.admission import admit
+from orchestrator.control.dataflow import InvalidQuery, dataflow
+from orchestrator.manifest import Manifests, StreamManifest
+from orchestrator.records import Estimate, Partial, Split, StreamRecord
+from orchestrator.sources import spec_of
+from orchestrator.sources.replay import Replay
+from tests.obedient_cluster import ObedientCluster, query_manifest
+
+SLIDING = """\
+REGISTER QUERY counted RSTREAM(SELECT id, count(*) AS number, sum(size) AS total
+    FROM north [RANGE 2 SECONDS SLIDE 100 MILLISECONDS] GROUP BY id);
+"""
+ROWS, KEYS_A_PANE = 200, 5
+"""Of a pane of 100 ms; each pane has keys of its own."""
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five seconds of few keys at a time, but many in a window."""
+    numbers = range(50 * ROWS)
+    rows = pa.Table.from_pydict(
+        {
+            "timestamp": [number * 100 // ROWS for number in numbers],
+            "id": [f"{number // ROWS}-{number % KEYS_A_PANE}" for number in numbers],
+            "size": list(numbers),
+        }
+    )
+    path = tmp_path_factory.mktemp("recording") / "north.parquet"
+    parquet.write_table(rows, path)
+    return path
+
+
+def manifests(
+    recording: Path | None,
+    partial: Partial = Partial.AUTO,
+    statements: str = SLIDING,
+    **changes: object,
+) -> Manifests:
+    source = None
+    if recording is not None:
+        source = spec_of("replay", Replay(path=str(recording), begin_ms=0, end_ms=4999))
+    stream = StreamRecord(
+        name="north",
+        site="north-receiver",
+        columns={"id": "string", "size": "int"},
+        rate_bytes_s=640_000,
+        source=source,
+    )
+    query = query_manifest(
+        statements=statements,
+        outputs={"counted": "south-receiver"},
+        deadline_ms=1000.0,
+        recovery_bound_ms=2000.0,
+    )
+    record = msgspec.structs.replace(query.record, partial=partial, **changes)
+    return Manifests(
+        cluster=None,
+        streams=(StreamManifest(file="streams.yaml:1", record=stream),),
+        queries=(msgspec.structs.replace(query, record=record),),
+    )
+
+
+def decided(given: Manifests, cluster: ObedientCluster | None = None) -> Manifests:
+    view = (cluster or ObedientCluster()).view()
+    clock = count(0, 100).__next__
+    return with_splits(view, with_trials(view, given, clock), clock)
+
+
+def fragments(given: Manifests) -> list[str]:
+    streams = {each.record.name: each.record for each in given.streams}
+    queries = {each.record.name: each.record for each in given.queries}
+    return list(dataflow(streams, queries).fragments)
+
+
+def test_few_groups_a_pane_are_split_and_rows_no_longer_cross_the_wide_link(
+    recording: Path,
+) -> None:
+    found = decided(manifests(recording))
+    (split,) = found.queries[0].record.splits.values()
+    assert split.made, split.why
+    assert "network usage" in split.why
+    assert fragments(found) == ["counted__partial", "counted"]
+    assert found.queries[0].record.trials.keys() == {"counted__partial", "counted"}
+    document = plan_document(
+        ObedientCluster().view(),
+        admit(ObedientCluster().view(), found.streams, found.queries),
+    )
+    places = {each.fragment: each.primary for each in document.fragments}
+    assert places["counted__partial"] in ("amsterdam", "frankfurt")
+    assert places["counted"] == "lyon"
+    assert document.splits == {"proximity": {"counted": split}}
+
+
+def test_rows_that_are_fewer_than_groups_are_not_split(recording: Path) -> None:
+    # With a key for each row, partial rows are as many as rows.
+    statements = SLIDING.replace("GROUP BY id", "GROUP BY id, _ts, size")
+    found = decided(manifests(recording, statements=statements))
+    (split,) = found.queries[0].record.splits.values()
+    assert not split.made
+    assert "network usage" in split.why
+    assert fragments(found) == ["counted"]
+
+
+def test_groups_that_nobody_knows_are_not_split() -> None:
+    found = decided(manifests(None))
+    split = found.queries[0].record.splits["counted"]
+    assert not split.made
+    assert split.why == "the number of groups is not known: no recording of north here"
+    assert fragments(found) == ["counted"]
+
+
+def test_stated_estimates_are_of_the_whole_statement(recording: Path) -> None:
+    stated = {"counted": Estimate(cost_us=5.0)}
+    found = decided(manifests(recording, estimates=stated))
+    assert found.queries[0].record.splits == {
+        "counted": Split(made=False, why="its estimates are stated for the whole statement")
+    }
+
+
+def test_a_deadline_that_another_fragment_would_break_keeps_it_whole(recording: Path) -> None:
+    for deadline_ms in range(20, 200, 4):
+        found = decided(manifests(recording, deadline_ms=float(deadline_ms)))
+        split = found.queries[0].record.splits["counted"]
+        if split.why != "the query cannot be placed":
+            assert split.why == "in two it cannot keep deadline and bound, or finds no room"
+            assert not split.made
+            return
+    raise AssertionError("no deadline is short enough")
+
+
+def test_owners_decide_otherwise(recording: Path) -> None:
+    assert fragments(decided(manifests(None, Partial.ALWAYS))) == ["counted__partial", "counted"]
+    never = decided(manifests(recording, Partial.NEVER))
+    assert never.queries[0].record.splits == {}
+    assert fragments(never) == ["counted"]
+
+
+def test_a_running_query_keeps_what_was_decided(recording: Path) -> None:
+    cluster = ObedientCluster()
+    cluster.apply(decided(manifests(recording), cluster))
+    cluster.settle()
+    running = {found.record.fragment for found in cluster.view().fragments.values()}
+    assert running == {"counted__partial", "counted"}
+    again = decided(manifests(recording), cluster)
+    assert again.queries[0].record.splits == {}
+    found = admit(cluster.view(), again.streams, again.queries)
+    assert not found.submissions
+    assert found.splits["proximity"]["counted"].made
+    assert [each.operator for each in found.plan.placements] == ["counted__partial", "counted"]
+
+
+def test_names_of_partial_statements_are_nobodys() -> None:
+    given = manifests(None, statements=SLIDING.replace("counted", "counted__partial"))
+    with pytest.raises(InvalidQuery, match="ends in __partial"):
+        fragments(given)
+
+
+def test_costs_and_places_may_be_stated_of_the_partial_statement(recording: Path) -> None:
+    stated = {"counted__partial": Estimate(cost_us=5.0)}
+    places = {"counted__partial": ("lyon",)}
+    for partial in (Partial.ALWAYS, Partial.NEVER):
+        found = decided(manifests(recording, partial, estimates=stated, primaries=places))
+        assert len(fragments(found)) == (2 if partial is Partial.ALWAYS else 1)
