@@ -172,7 +172,11 @@ class EmbeddedZooKeeper:
         for attempt in range(1, attempts + 1):
             port = free_port() if self._port is None else self._port
             if not is_free(port):
-                raise PortTaken("ZooKeeper", port)
+                # A process that another thread starts just now holds what this one had open for a
+                # moment, as the probe of its port: then try again with another port.
+                if attempt == attempts:
+                    raise PortTaken("ZooKeeper", port)
+                continue
             try:
                 self._launch(port, timeout_s)
             except Unreachable:

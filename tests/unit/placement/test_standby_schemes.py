@@ -30,6 +30,11 @@ def test_trimming_makes_traffic_fall_and_rise(batch: int, share: float) -> None:
     assert sent_share(100.0, 200.0, batch) == pytest.approx(share)
 
 
+def test_some_intervals_have_a_tuple_more_than_others() -> None:
+    """Two or three tuples between two coverings: one batch of two in each case."""
+    assert sent_share(25.0, 100.0, 2) == pytest.approx(0.8)
+
+
 def test_active_standby_sends_everything_and_takes_one_way() -> None:
     found = FED.with_batch(1, 0.0)
     assert (found.bytes_s, found.recovery_ms, found.covered_ms) == (2000.0, 10.0, 0.0)

@@ -109,3 +109,12 @@ def test_few_watermarks_however_many_timestamps(count: int) -> None:
     assert watermarks_ms == sorted(set(watermarks_ms))
     assert watermarks_ms[-1] == count + 4
     assert len(watermarks_ms) <= 65
+
+
+def test_a_source_that_goes_on_elsewhere_counts_as_idle_from_then_on() -> None:
+    orderer = by_column(idle_after_ms=500)
+    orderer.resume(NOW_MS - 3, NOW_MS, rows(NOW_MS), NOW_US)
+    orderer.release(NOW_US + 499_000)
+    assert orderer.watermark_ms == NOW_MS - 1
+    orderer.release(NOW_US + 510_000)
+    assert orderer.watermark_ms == NOW_MS + 10
