@@ -21,6 +21,8 @@ from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered
 
 BEGIN_MS = 1_700_000_000_000
 INTERVAL_MS = 100
+SETTLE_S = 6.0
+"""Virtual time after which replicas are placed as after any longer time."""
 FRAGMENTS = ("strong", "pairs", "pair_counts")
 NODES = ("n1", "n2", "n3", "n4")
 SITES = ("west-site", "east-site", "exit")

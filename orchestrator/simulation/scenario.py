@@ -27,6 +27,9 @@ from orchestrator.store.protocol import QUERIES, STREAMS
 SETTLE_S = 20.0
 """Virtual time in which coordinates settle before queries are applied."""
 
+CHECK_EVERY_US = 20_000
+"""Time between two checks of the invariants of a host: a check takes as long as several turns."""
+
 RESTART_S = 8.0
 """Virtual time that Spark takes to start an executor and its host again."""
 
@@ -73,7 +76,9 @@ class Scenario:
     streams
         Streams to apply instead of the manifests', such as an excerpt at another speed.
     check_invariants
-        Whether to check each host's invariants after each of its turns.
+        Whether to check each host's invariants every 20 ms.
+    settle_s
+        Virtual time in which coordinates settle; a small network needs less.
     candidates
         Number of coordinators that stand for election; the first one leads.
     costs
@@ -93,6 +98,7 @@ class Scenario:
         seed: int,
         streams: list[StreamRecord] | None = None,
         check_invariants: bool = False,
+        settle_s: float = SETTLE_S,
         candidates: int = 1,
         costs: Costs | None = None,
         open_sink: Callable[[str, SinkAssignment], OpenSink] | None = None,
@@ -100,6 +106,7 @@ class Scenario:
         coordinator_clock: Callable[[], CoordinatorClock] | None = None,
     ) -> None:
         self._coordinator_clock = coordinator_clock
+        self._settle_s = settle_s
         cluster = manifests.cluster
         assert cluster is not None, "a scenario needs a cluster's manifest"
         record = cluster_record(cluster)
@@ -136,6 +143,7 @@ class Scenario:
             open_sink=open_sink,
             own_machines=own_machines,
         )
+        self.world.check_every_us = CHECK_EVERY_US
         self.store = self.world.server.connect()
         self._candidates: list[tuple[MemoryStore, Coordination]] = []
         for number in range(candidates):
@@ -159,7 +167,7 @@ class Scenario:
 
     def begin(self) -> None:
         """Apply everything and let time pass until the replay begins."""
-        self.run_for(SETTLE_S)
+        self.run_for(self._settle_s)
         for stream in self._streams:
             self.store.create(STREAMS.key(stream.name), stream)
         for query in self._queries:

@@ -73,7 +73,11 @@ FINISH_LIMIT_S = 40.0
 must be healed."""
 
 CALM_S = 1.0
-"""Virtual time at the end in which acknowledgements settle."""
+"""Virtual time at the end within which acknowledgements settle."""
+
+STAYS_CALM_S = 0.3
+"""Virtual time for which nothing must change once they have."""
+
 BEHIND = 3
 """A standby that is sent part of its input has come to the end after so many times as long as it
 lags at most: the last cut waits for the one before."""
@@ -185,8 +189,8 @@ class Trial:
             if found.record.ended_us is None
         ]
         seen.healed = self._healed()
-        self._wait(self._rests, self._behind_s())
-        self._run_for(CALM_S)
+        self._wait(self._rests, self._behind_s() + CALM_S)
+        self._run_for(STAYS_CALM_S)
         return self._over()
 
     def _behind_s(self) -> float:

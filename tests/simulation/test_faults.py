@@ -13,7 +13,7 @@ from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.records import FragmentRecord
 from orchestrator.simulation.scenario import Played, Scenario
 from orchestrator.simulation.world import SimulatedHost
-from tests.pairs import FRAGMENTS, Input, answer
+from tests.pairs import FRAGMENTS, SETTLE_S, Input, answer
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,13 @@ def recording() -> Input:
 @pytest.fixture
 def scenario(recording: Input, tmp_path: Path) -> Scenario:
     """The replay has run for three seconds."""
-    made = Scenario(recording.manifests(tmp_path), seed=1, check_invariants=True, candidates=2)
+    made = Scenario(
+        recording.manifests(tmp_path),
+        seed=1,
+        check_invariants=True,
+        settle_s=SETTLE_S,
+        candidates=2,
+    )
     made.begin()
     made.run_for(3)
     return made
@@ -169,7 +175,9 @@ def test_a_host_whose_session_expires_lives_on(
 
 def test_three_kills_one_after_the_other(tmp_path: Path) -> None:
     recording = Input.random(seed=8, seconds=45)
-    scenario = Scenario(recording.manifests(tmp_path), seed=2, check_invariants=True)
+    scenario = Scenario(
+        recording.manifests(tmp_path), seed=2, check_invariants=True, settle_s=SETTLE_S
+    )
     scenario.begin()
     epoch = fragment(scenario, "pairs").epoch
     for _ in range(3):

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.simulation.scenario import Scenario
-from tests.pairs import Input, answer
+from tests.pairs import SETTLE_S, Input, answer
 
 RESUMES_MS = 750
 """As under a cut link (`test_link_cuts`): the healthy replica, deposed or not, feeds every host
@@ -42,7 +42,9 @@ def recording() -> Input:
 def test_isolated_secondary_that_takes_over_in_vain_keeps_nobody_waiting(
     recording: Input, tmp_path: Path, name: str, for_s: float, reaches_store: bool, noticed: bool
 ) -> None:
-    scenario = Scenario(recording.manifests(tmp_path), seed=1, check_invariants=True)
+    scenario = Scenario(
+        recording.manifests(tmp_path), seed=1, check_invariants=True, settle_s=SETTLE_S
+    )
     scenario.begin()
     scenario.run_for(3)
     record = read_view(scenario.store).fragments[f"pairing.{name}"].record

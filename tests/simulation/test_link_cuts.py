@@ -13,7 +13,7 @@ from ha.subscription import STALLED_US
 from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.simulation.scenario import Scenario
-from tests.pairs import NODES, SITES, Input, answer
+from tests.pairs import NODES, SETTLE_S, SITES, Input, answer
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def check(
 ) -> None:
     """Cut the link between two ends, both ways or one, and have hosts notice it at once or not."""
     manifests = recording.manifests(tmp_path, standby=standby)
-    scenario = Scenario(manifests, seed=1, check_invariants=True)
+    scenario = Scenario(manifests, seed=1, check_invariants=True, settle_s=SETTLE_S)
     scenario.begin()
     scenario.run_for(3)
     strong, pairs = (

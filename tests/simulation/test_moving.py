@@ -19,7 +19,7 @@ from orchestrator.simulation.memory_store import OutOfWrites
 from orchestrator.simulation.scenario import Played, Scenario
 from orchestrator.simulation.schedule import Shape
 from orchestrator.store.protocol import MOVES
-from tests.pairs import FRAGMENTS, NODES, Input, answer
+from tests.pairs import FRAGMENTS, NODES, SETTLE_S, Input, answer
 
 FARTHER_MS = 25.0
 """By how much an output may be later than the latest of a quiet run: two more links of this
@@ -34,7 +34,9 @@ def recording() -> Input:
 @pytest.fixture(scope="module")
 def quiet_ms(recording: Input, tmp_path_factory: pytest.TempPathFactory) -> float:
     """The greatest latency of a run without any move."""
-    scenario = Scenario(recording.manifests(tmp_path_factory.mktemp("quiet")), seed=1)
+    scenario = Scenario(
+        recording.manifests(tmp_path_factory.mktemp("quiet")), seed=1, settle_s=SETTLE_S
+    )
     scenario.begin()
     return latency_ms(scenario.finish())
 
@@ -42,7 +44,7 @@ def quiet_ms(recording: Input, tmp_path_factory: pytest.TempPathFactory) -> floa
 @pytest.fixture
 def scenario(recording: Input, tmp_path: Path) -> Scenario:
     """The replay has run for a second."""
-    made = Scenario(recording.manifests(tmp_path), seed=1, check_invariants=True)
+    made = Scenario(recording.manifests(tmp_path), seed=1, check_invariants=True, settle_s=SETTLE_S)
     made.begin()
     made.run_for(1)
     return made
