@@ -42,6 +42,10 @@ from orchestrator.store.protocol import Store
 
 EXECUTORS = 2
 STREAM, TOPIC, PARTITIONS = "numbers", "numbers", 4
+PROPERTIES = "site-kafka.properties"
+"""A mock broker that has nothing to give responds when it has waited for the longest time that it is
+allowed, half a second by default, whatever comes meanwhile."""
+
 BACK_S = 60.0
 """How long a site may take to be back."""
 
@@ -63,6 +67,7 @@ def measure_sites(folder: Path, runs: int, say: Say) -> Measurement:
         text = from_kafka(manifests.read_text(), brokers)
         manifests = folder / "site-kafka.yaml"
         manifests.write_text(text)
+        (folder / PROPERTIES).write_text(f"fetch.wait.max.ms={INTERVAL_MS}\n")
         kafka = _series(folder, manifests, runs, say, kafka=True)
     lost = file.counts["lost"] + kafka.counts["lost"]
     repeated = file.counts["repeated"] + kafka.counts["repeated"]
@@ -94,6 +99,7 @@ def from_kafka(text: str, brokers: str) -> str:
         "  kafka:",
         f'    brokers: "{brokers}"',
         f"    topic: {TOPIC}",
+        f"    propertiesFile: {PROPERTIES}",
         "    timestamp: {column: at, format: ms}",
         f"    partitions: {PARTITIONS}",
         "    idleAfter: off",
@@ -162,14 +168,14 @@ def _topic() -> Generator[str]:
     ended = threading.Event()
 
     def send() -> None:
-        first, due_s = 0, time.monotonic()
+        first, at, due_s = 0, time.time_ns() // 1_000_000, time.monotonic()
         while not ended.wait(max(due_s - time.monotonic(), 0.0)):
-            at = time.time_ns() // 1_000_000
             for number in range(first, first + BURST_TUPLES):
                 row = {"at": at, "key": number % KEYS, "number": number}
                 partition = number % PARTITIONS
                 producer.produce(TOPIC, msgspec.json.encode(row), partition=partition)
-            first += BURST_TUPLES
+            # Each burst has a timestamp of its own: the query keeps one tuple of a key and a time.
+            first, at = first + BURST_TUPLES, at + INTERVAL_MS
             producer.poll(0)
             due_s += INTERVAL_MS / 1000
 
