@@ -43,8 +43,8 @@ from orchestrator.store.protocol import Store
 EXECUTORS = 2
 STREAM, TOPIC, PARTITIONS = "numbers", "numbers", 4
 PROPERTIES = "site-kafka.properties"
-"""A mock broker that has nothing to give responds when it has waited for the longest time that it is
-allowed, half a second by default, whatever comes meanwhile."""
+"""A mock broker without messages responds after the longest time that it may wait, half a second by
+default, whatever comes meanwhile."""
 
 BACK_S = 60.0
 """How long a site may take to be back."""
