@@ -25,10 +25,10 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def taken(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     """Have so many ports be taken again at once, and then none."""
-    answers = iter([False] * times)
+    found = iter([False] * times)
 
     def is_free(_: int) -> bool:
-        return next(answers, True)
+        return next(found, True)
 
     monkeypatch.setattr(zookeeper, "is_free", is_free)
 
