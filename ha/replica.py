@@ -89,7 +89,9 @@ class Replica:
         Up to where another replica that acts as primary has last said that its output is complete.
     crossed_ms
         Up to where its inputs were complete when it crossed a discontinuity as primary; the least,
-        if it has crossed several; None: none.
+        if it has crossed several; None: none since it became primary.
+    followers
+        Consumers that are known to have its own output from beyond there.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Replica:
         self.sender, self.receiver = CheckpointSender(), CheckpointReceiver()
         self.primary_ms = NO_WATERMARK
         self.crossed_ms: int | None = None
+        self.followers: set[str] = set()
         self._room_bytes = ANY_BYTES
         self._group_bytes = FIRST_GROUP_BYTES
 
@@ -148,23 +151,30 @@ class Replica:
             self.role is ReplicaRole.STANDBY and max(fed_ms, default=NO_WATERMARK) > self.primary_ms
         )
 
-    def continues(self, position: Position) -> bool:
+    def continues(self, node: str, position: Position) -> bool:
         """Whether a consumer that has the output up to `position` can go on with what follows here.
 
         It cannot if this replica, as primary, crossed a discontinuity of its input at which its
-        predecessor was further, and the predecessor had sent the output to that consumer.
+        predecessor was further, and the predecessor had sent the output to that consumer. One that
+        has output from beyond has it from this replica, or from a successor with its state.
         """
         if self.crossed_ms is None or position.watermark_ms <= self.crossed_ms:
             return True
+        if node in self.followers:
+            return True
         if self.log.end.watermark_ms < position.watermark_ms:
             return False
-        return self.log.number_at(position.watermark_ms) in (None, position.next_seq)
+        number = self.log.number_at(position.watermark_ms)
+        if number == position.next_seq:
+            self.followers.add(node)
+        return number in (None, position.next_seq)
 
     def cross(self, stream: str) -> None:
         """Note that an input is about to cross a discontinuity."""
         reached_ms = self.inputs[stream].cursor.complete_ms
         before_ms = reached_ms if self.crossed_ms is None else self.crossed_ms
         self.crossed_ms = min(reached_ms, before_ms)
+        self.followers.clear()
 
     @property
     def feeds_subscribers(self) -> bool:
@@ -184,6 +194,9 @@ class Replica:
         if self.role is ReplicaRole.PRIMARY and before is not ReplicaRole.PRIMARY:
             self.log.rewind()
             self.sender = CheckpointSender()
+        if self.role is not ReplicaRole.PRIMARY:
+            # What consumers have comes from its successor.
+            self.crossed_ms = None
         return self.role is not before
 
     def receive(self, data: Data) -> Received:
@@ -434,7 +447,6 @@ class Replica:
             entry.release()
         self.throttle = Throttle()
         self.receiver.reset()
-        self.crossed_ms = None
         return True
 
     def check_invariants(self) -> None:

@@ -272,11 +272,19 @@ def _deadline_ms(view: ClusterView, stream: str) -> float:
 
 
 def _holders(planning: Planning, stream: str, before: Assignment) -> tuple[str, ...]:
-    """Live nodes that hold a stream, primary first."""
+    """Live nodes that hold a stream, primary first.
+
+    A new secondary waits for an answer of each; so a second site that may never open the source is
+    left out until it has.
+    """
     view = planning.view
-    if stream in planning.streams:
-        known = view.nodes.keys() | view.broken(NODES).keys()
-        return tuple(site for site in planning.streams[stream].sites if site in known)
+    if (entering := planning.streams.get(stream)) is not None:
+        known = view.broken(NODES).keys() | {
+            name
+            for name, found in view.nodes.items()
+            if name == entering.feeding_site or stream in found.record.sources
+        }
+        return tuple(site for site in entering.sites if site in known)
     record = next((r for r in planning.fragments.values() if r.fragment == stream), None)
     if record is None:
         return before.producers.get(stream, ()) if stream in view.broken(STREAMS) else ()

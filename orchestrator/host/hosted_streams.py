@@ -81,6 +81,8 @@ class HostedSource:
         Who feeds consumers: it, or the other site.
     handover
         What it knows of its successor while it goes on as primary; None: it has none.
+    primary_ms
+        Up to where the other site has last said, as primary, that it has come.
     told_role, told_epoch
         As the store may know them: a host that hears nobody may have taken over in vain.
     """
@@ -92,6 +94,7 @@ class HostedSource:
         self.role, self.epoch = ReplicaRole.WARMING, max(assignment.epoch, assignment.generation)
         self.told_role, self.told_epoch = self.role, self.epoch
         self.handover: Handover | None = None
+        self.primary_ms = NO_WATERMARK
         self.accepts_subscribers = assignment.source is None
         if self.accepts_subscribers:
             self._take_role()
@@ -148,26 +151,32 @@ class HostedSource:
         elif self.role is not ReplicaRole.PRIMARY:
             # A primary goes on until it hears its successor (`ha.handover`).
             self.apply(RoleEvent.SUPERSEDED, assignment.epoch)
-        self.announce()
+        elif assignment.epoch == self.epoch:
+            # Both have begun this epoch, and the store names the other one.
+            self.apply(RoleEvent.OVERRULED, assignment.epoch)
+            self.handover = None
+        if assignment.epoch >= self.epoch:
+            self.announce()
 
     def apply(self, event: RoleEvent, epoch: int = 0) -> bool:
         """Change role and epoch (`ha.roles.succeed`); returns whether the role changed."""
-        before = self.role
-        self.role, self.epoch = succeed(before, self.epoch, event, epoch)
-        if self.role is ReplicaRole.PRIMARY and before is ReplicaRole.STANDBY:
+        before = self.role, self.epoch
+        self.role, self.epoch = succeed(*before, event, epoch)
+        if self.role is ReplicaRole.PRIMARY and before[0] is ReplicaRole.STANDBY:
             self.log.rewind()
-        if event is not RoleEvent.PEER_REPLICA_LOST:
+        if event is not RoleEvent.PEER_REPLICA_LOST and (self.role, self.epoch) != before:
             self.announce()
-        return self.role is not before
+        return self.role is not before[0]
 
     def announce(self) -> None:
         """Let the store know role and epoch."""
         self.told_role, self.told_epoch = self.role, self.epoch
 
     def _take_role(self) -> None:
-        is_primary = self.assignment.role == "primary"
-        event = RoleEvent.FOUNDED if is_primary else RoleEvent.STATE_INSTALLED
-        self.apply(event, self.assignment.epoch)
+        a = self.assignment
+        # The other site may have taken over before this one had opened the source.
+        is_primary = a.role == "primary" and self.epoch <= max(a.epoch, a.generation)
+        self.apply(RoleEvent.FOUNDED if is_primary else RoleEvent.STATE_INSTALLED, a.epoch)
 
     def open(self, position: Position, now_us: int) -> None:
         """Begin the log where the source has been opened, unless it has begun already.

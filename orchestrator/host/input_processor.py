@@ -206,7 +206,7 @@ class InputProcessor:
         hosted = self.replica_manager.replicas.get(stream)
         if hosted is None or hosted.replica.generation != generation:
             return
-        if not hosted.replica.continues(had):
+        if not hosted.replica.continues(node, had):
             self._disown(hosted, f"{node} has output up to {had.watermark_ms} ms", now_us)
 
     def _disown(self, hosted: HostedReplica, why: str, now_us: int) -> None:

@@ -370,7 +370,9 @@ class HostLoop:
         now_us = self._clock_us()
         closed = {s for s, source in manager.sources.items() if not source.accepts_subscribers}
         self._throttled = {s for s, each in manager.sources.items() if each.update_held_up(now_us)}
-        for event in self._source_drivers.feed(sources, now_us, closed, self._throttled):
+        sent_ms = {s: source.primary_ms for s, source in manager.sources.items()}
+        feed = self._source_drivers.feed
+        for event in feed(sources, now_us, closed, self._throttled, sent_ms):
             self._handle(event)
         for stream, slipped_us in self._source_drivers.slipped_us.items():
             manager.sources[stream].slipped_us = slipped_us

@@ -165,6 +165,9 @@ class PeerControl:
 
     def _follow(self, sender: str, fragment: str, watermark_ms: int, now_us: int) -> None:
         """Note how far a standby lags behind its primary's output."""
+        source = self.replica_manager.sources.get(fragment)
+        if source is not None and source.peer_replica == sender:
+            source.primary_ms = watermark_ms
         if (hosted := self._shared(sender, fragment)) is None:
             return
         hosted.hear_primary(watermark_ms, now_us)

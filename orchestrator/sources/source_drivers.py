@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -152,6 +153,7 @@ class SourceDrivers:
         now_us: int,
         anew: Container[str] = (),
         throttled: Container[str] = (),
+        sent_ms: Mapping[str, int] = MappingProxyType({}),
     ) -> list[SourceOpened | SourceEmitted]:
         """Everything that has come due. A source is opened when its stream is first assigned.
 
@@ -161,6 +163,8 @@ class SourceDrivers:
             Streams that were assigned anew since the last call, maybe unchanged.
         throttled
             Streams whose sources must wait: their consumers take no more.
+        sent_ms
+            Stream → up to where another site is known to have sent it.
         """
         by_stream = {a.stream: a for a in assigned if a.source is not None}
         for stream, each in list(self._attended.items()):
@@ -181,7 +185,9 @@ class SourceDrivers:
                 self._attended[stream] = each
             try:
                 # Events up to a failure count.
-                events.extend(self._ask(each, a, now_us, throttled=stream in throttled))
+                reached_ms = sent_ms.get(stream, NO_WATERMARK)
+                asked = self._ask(each, a, now_us, reached_ms, throttled=stream in throttled)
+                events.extend(asked)
             except Exception as error:  # noqa: BLE001  A driver may fail in any way.
                 _fail(each, stream, error, now_us)
         return events
@@ -249,7 +255,13 @@ class SourceDrivers:
         return min(soonest, default=None)
 
     def _ask(
-        self, each: _Attended, a: SourceAssignment, now_us: int, *, throttled: bool
+        self,
+        each: _Attended,
+        a: SourceAssignment,
+        now_us: int,
+        reached_ms: int,
+        *,
+        throttled: bool,
     ) -> Iterator[SourceOpened | SourceEmitted]:
         if each.source is None:
             if now_us < each.failures.retry_us:
@@ -275,6 +287,8 @@ class SourceDrivers:
             each.waits = False
             if each.paced and due_us is not None:
                 each.slipped_us += max(at_us - due_us, 0)
+        if each.watermark_ms < reached_ms:
+            _catch_up(each, a.start_at_us, at_us, reached_ms)
         emitted = source.emit(a.start_at_us + each.slipped_us, at_us)
         if emitted is not None and each.repeats:
             emitted, whole = _after(emitted, each.watermark_ms), emitted
@@ -314,6 +328,25 @@ def _open(each: _Attended, a: SourceAssignment, at_us: int, context: SourceConte
         each.repeats = each.begun
     each.begun = True
     return position
+
+
+def _catch_up(each: _Attended, start_at_us: int, at_us: int, reached_ms: int) -> None:
+    """Have a time axis slip no further than makes due what another site has sent.
+
+    The two slip by themselves: consumers hold up whoever sends to them, and a log that is full the
+    other one. Whoever takes over must not make consumers wait for what is late here alone.
+    """
+    source = each.resumable
+    if source is None or not each.paced:
+        return
+    least_us, most_us = 0, each.slipped_us
+    while least_us < most_us:
+        middle_us = (least_us + most_us + 1) // 2
+        if source.due_position(start_at_us + middle_us, at_us).watermark_ms >= reached_ms:
+            least_us = middle_us
+        else:
+            most_us = middle_us - 1
+    each.slipped_us = least_us
 
 
 def _fail(each: _Attended, stream: str, error: Exception, now_us: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.host.hosted_streams import HostedSource
 from orchestrator.records import Shed, StreamRecord
 from orchestrator.simulation.checks import CUT_LINK_MS
 from orchestrator.simulation.pushed import Pushed
@@ -206,6 +207,26 @@ def test_a_standby_takes_over_from_a_killed_site_within_the_bound(
     assert_exact_and_alive(scenario, recording)
     assert "source taken over: west" in history(scenario)
     assert not any("stream begins anew" in each for each in history(scenario))
+
+
+def test_a_site_whose_time_axis_has_slipped_follows_the_one_that_feeds(
+    recording: Input, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = with_standbys(recording, tmp_path)
+    west = scenario.world.hosts["west-site"].core.replica_manager.sources["west"]
+
+    def held_up(source: HostedSource, _: int) -> bool:
+        return source is west
+
+    with monkeypatch.context() as consumers_take_nothing:
+        consumers_take_nothing.setattr(HostedSource, "update_held_up", held_up)
+        scenario.run_for(3.0)
+    # The other site has gone on meanwhile, and has what comes due here three seconds later.
+    kill_for_a_while(scenario, "west-site")
+    scenario.run_for(1.0)
+    before_us = scenario.world.now_us - 500_000
+    kill_for_a_while(scenario, "east-site")
+    assert longest_gap_ms(scenario, before_us) < BOUND_MS
 
 
 def test_both_sites_killed_go_on_with_the_same_numbers(recording: Input, tmp_path: Path) -> None:

@@ -146,6 +146,26 @@ def test_what_cannot_be_read_is_counted_and_passed(cluster: MockKafka, site: Sit
     assert again.status.malformed == 0
 
 
+def test_what_a_message_is_does_not_depend_on_its_neighbours(
+    cluster: MockKafka, site: Site
+) -> None:
+    """Read together, they would be as many rows as messages, and enter."""
+    topic = site.options.source.name
+    two = message(1) + message(2)
+    cluster.send(topic, 0, [two, b" ", b'{"at": 1,', b'"number": 1}', two, message(3)])
+    assert entered(site.open(), 1) == [3]
+    site.close()
+
+
+def test_what_a_line_of_csv_is_does_not_depend_on_its_neighbours(
+    cluster: MockKafka, site: Site
+) -> None:
+    topic = site.options.source.name
+    site.options = msgspec.structs.replace(site.options, format=Format.CSV)
+    cluster.send(topic, 0, [b"100000,1\r200000,2", b"\r", b"300000,3"])
+    assert entered(site.open(), 1) == [3]
+
+
 def test_time_may_be_the_messages_and_lines_csv(cluster: MockKafka, site: Site) -> None:
     topic = site.options.source.name
     site.options = msgspec.structs.replace(

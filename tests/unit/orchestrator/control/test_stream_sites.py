@@ -60,13 +60,37 @@ def test_both_sites_are_assigned_the_stream(cluster: ObedientCluster) -> None:
     assert told(cluster) == []
 
 
-def test_consumers_know_both_sites_the_primary_first(cluster: ObedientCluster) -> None:
-    producers = {
+def producers(cluster: ObedientCluster) -> set[tuple[str, ...]]:
+    return {
         found.record.producers["north"]
         for found in cluster.view().assignments.values()
         if "north" in found.record.producers
     }
-    assert producers == {(NORTH, SOUTH)}
+
+
+def test_consumers_know_both_sites_the_primary_first(cluster: ObedientCluster) -> None:
+    assert producers(cluster) == {(NORTH, SOUTH)}
+
+
+def test_consumers_do_not_wait_for_a_site_that_cannot_open_the_source(
+    cluster: ObedientCluster,
+) -> None:
+    """New secondaries need an answer of all producers before they fetch their state."""
+    opened = cluster.hosts[SOUTH].record.sources
+    cluster.hosts[SOUTH].tell(sources={})
+    cluster.settle_coordinator()
+    assert producers(cluster) == {(NORTH,)}
+    cluster.hosts[SOUTH].tell(sources=opened)
+    cluster.settle_coordinator()
+    assert producers(cluster) == {(NORTH, SOUTH)}
+
+
+def test_consumers_know_the_site_that_is_to_feed_them_before_it_has_opened_the_source(
+    cluster: ObedientCluster,
+) -> None:
+    cluster.hosts[NORTH].tell(sources={})
+    cluster.settle_coordinator()
+    assert producers(cluster) == {(NORTH, SOUTH)}
 
 
 def test_a_takeover_is_recorded_and_the_site_that_comes_back_stands_by(

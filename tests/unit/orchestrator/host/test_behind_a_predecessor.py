@@ -17,6 +17,7 @@ from tests.driven_host import (
     assigned,
     assignment_of,
     data,
+    peers,
     primary,
     sent_numbers,
     standby,
@@ -122,6 +123,45 @@ def test_consumers_that_have_its_own_output_after_the_crossing_do_not_end_it() -
         position = Position(next_seq=next_seq, watermark_ms=watermark_ms)
         host.hear("exit", Subscribe(stream="f", position=position, generation=1))
         host.hear("exit", ack(watermark_ms, next_seq))
+    assert not lost_state(host)
+
+
+def moved() -> Driven:
+    """After the crossing, a newer plan had `one`, which was started again, take its place."""
+    host = successor()
+    cross(host)
+    host.work()
+    host.hear("exit", ack(50, 6, epoch=2))
+    at = peers(renewed="one")
+    host.assign(assignment_of(assigned("primary", epoch=2, peer_replica="one"), at=at))
+    host.core.heard("one", host.now_us)
+    host.assign(assignment_of(assigned("secondary", epoch=3, peer_replica="one"), at=at))
+    host.hear("one", Control(epochs={"f": 3}, watermarks_ms={"f": 50}))
+    host.hear("exit", ack(50, 6, epoch=3))
+    assert host.role is ReplicaRole.STANDBY
+    return host
+
+
+def test_a_former_primary_keeps_its_state_though_its_successor_is_ahead() -> None:
+    host = moved()
+    host.hear("exit", ack(60, 7, epoch=3))
+    assert host.role is ReplicaRole.STANDBY
+
+
+def test_a_former_primary_takes_over_from_its_successor_that_was_ahead() -> None:
+    host = moved()
+    host.handle(PeerLost(node="one"))
+    assert host.role is ReplicaRole.PRIMARY
+    host.hear("exit", ack(60, 7, epoch=3))
+    assert not lost_state(host)
+
+
+def test_a_primary_that_was_stopped_keeps_its_state_though_its_successor_is_ahead() -> None:
+    host = successor()
+    cross(host)
+    host.work()
+    host.hear("exit", ack(50, 6, epoch=2))
+    host.hear("exit", ack(60, 7, epoch=3))
     assert not lost_state(host)
 
 

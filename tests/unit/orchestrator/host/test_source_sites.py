@@ -159,3 +159,39 @@ def test_one_site_alone_is_primary() -> None:
     assert not source_of(host).accepts_subscribers
     host.handle(SourceOpened(stream="s", position=Position()))
     assert source_of(host).feeds_subscribers
+
+
+def test_a_source_that_opens_late_stands_by_for_the_site_that_it_has_heard() -> None:
+    host = Driven("site")
+    host.assign(assignment("primary"))
+    host.hear("exit", Control(epochs={"s": 2}, watermarks_ms={"s": 10}))
+    host.handle(SourceOpened(stream="s", position=Position()))
+    assert (source_of(host).role, source_of(host).epoch) == (ReplicaRole.STANDBY, 2)
+
+
+def test_of_two_sites_in_one_epoch_the_one_stands_by_that_the_store_does_not_name() -> None:
+    host = opened("secondary")
+    host.handle(PeerLost(node="exit"))
+    host.wait(100, hearing="one")
+    host.assign(assignment("secondary", epoch=2))
+    assert (source_of(host).role, source_of(host).epoch) == (ReplicaRole.STANDBY, 2)
+
+
+def test_an_assignment_makes_no_takeover_known_that_nobody_may_have_heard_of() -> None:
+    host = opened("secondary")
+    host.handle(PeerLost(node="exit"))
+    for role in ("secondary", "primary"):
+        host.assign(assignment(role))
+        told = source_of(host).status
+        assert (told.role, told.epoch) == (ReplicaRole.STANDBY, 1)
+    # Now the store has named it.
+    host.assign(assignment("primary", epoch=2))
+    told = source_of(host).status
+    assert (told.role, told.epoch) == (ReplicaRole.PRIMARY, 2)
+
+
+def test_only_the_other_site_says_how_far_the_stream_has_been_sent() -> None:
+    host = opened("secondary")
+    host.hear("exit", Control(watermarks_ms={"s": 10}))
+    host.hear("two", Control(watermarks_ms={"s": 20}))
+    assert source_of(host).primary_ms == 10

@@ -283,3 +283,33 @@ def test_a_source_that_fails_before_its_stream_starts_is_opened_again(line: Line
     (opened,) = made.feed(assigned, 502_000)
     assert isinstance(opened, SourceOpened)
     assert made.problems == {}
+
+
+def test_a_time_axis_slips_no_further_than_what_another_site_has_sent(tmp_path: Path) -> None:
+    path = tmp_path / "recording.parquet"
+    stamps = [*range(1000, 2000, 100)]
+    parquet.write_table(pa.Table.from_pydict({"timestamp": stamps, "number": stamps}), path)
+    replay = Replay(path=str(path), begin_ms=1000, end_ms=1900, interval_ms=100)
+    slipped = assignment("s", sources.spec_of("replay", replay))
+    assigned = [msgspec.structs.replace(slipped, slipped_ms=500.0)]
+    made = SourceDrivers()
+    assert emitted(made.feed(assigned, 400_000)) == []
+    (part,) = emitted(made.feed(assigned, 400_000, sent_ms={"s": 1200}))
+    assert part.watermarks_ms.tolist() == [1000, 1100, 1200]
+    assert made.slipped_us == {"s": 200_000}
+    # Nothing enters before it is due.
+    (part,) = emitted(made.feed(assigned, 400_000, sent_ms={"s": 1900}))
+    assert part.watermarks_ms.tolist() == [1300, 1400]
+    assert made.slipped_us == {"s": 0}
+
+
+def test_a_source_that_waits_does_not_catch_up(tmp_path: Path) -> None:
+    path = tmp_path / "recording.parquet"
+    parquet.write_table(pa.Table.from_pydict({"timestamp": [1000], "number": [1]}), path)
+    replay = Replay(path=str(path), begin_ms=1000, end_ms=1200, interval_ms=100)
+    slipped = assignment("s", sources.spec_of("replay", replay))
+    assigned = [msgspec.structs.replace(slipped, slipped_ms=500.0)]
+    made = SourceDrivers()
+    made.feed(assigned, 400_000)
+    assert emitted(made.feed(assigned, 400_000, (), {"s"}, {"s": 1200})) == []
+    assert made.slipped_us == {"s": 500_000}
