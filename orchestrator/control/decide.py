@@ -232,7 +232,9 @@ def _note_slips(pending: PendingDecision) -> None:
         if status is None or stream.start_at_us is None or not stream.resumes:
             continue
         more_ms = status.slipped_ms - stream.slipped_ms
-        if more_ms >= SLIP_STEP_MS or (more_ms > 0 and not status.throttled):
+        # Of two sites, the one that has taken over may have slipped less.
+        is_less = stream.standby is not None and more_ms <= -SLIP_STEP_MS
+        if is_less or more_ms >= SLIP_STEP_MS or (more_ms > 0 and not status.throttled):
             known[name] = msgspec.structs.replace(stream, slipped_ms=status.slipped_ms)
             pending.write(STREAMS.key(name), known[name], view.streams[name].version)
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ha.roles import ReplicaRole
-from orchestrator.records import Assignment, SourceStatus, StreamRecord
+from orchestrator.records import Assignment, SourceSpec, SourceStatus, StreamRecord
 from tests.obedient_cluster import ObedientCluster, aircraft
 
 NORTH, SOUTH = "north-receiver", "south-receiver"
@@ -17,8 +17,10 @@ def cluster() -> ObedientCluster:
     """The stream north enters at two sites."""
     made = ObedientCluster()
     manifests = aircraft()
+    recorded = SourceSpec(driver="replay", resumable=True, waits=True, read_alike=True)
+    two = {"standby": SOUTH, "source": recorded}
     streams = tuple(
-        msgspec.structs.replace(m, record=msgspec.structs.replace(m.record, standby=SOUTH))
+        msgspec.structs.replace(m, record=msgspec.structs.replace(m.record, **two))
         if m.record.name == "north"
         else m
         for m in manifests.streams
@@ -42,10 +44,13 @@ def assigned(cluster: ObedientCluster, site: str) -> tuple[str, int, str | None]
     return source.role, source.epoch - first_epoch(cluster), source.peer_site
 
 
-def report(cluster: ObedientCluster, site: str, role: ReplicaRole, epoch: int) -> None:
+def report(
+    cluster: ObedientCluster, site: str, role: ReplicaRole, epoch: int, slipped_ms: float = 0.0
+) -> None:
     """Have a site say something of its source; epochs are counted from 0."""
     host = cluster.hosts[site]
-    status = SourceStatus(next_seq=0, role=role, epoch=first_epoch(cluster) + epoch)
+    epoch += first_epoch(cluster)
+    status = SourceStatus(next_seq=0, role=role, epoch=epoch, slipped_ms=slipped_ms)
     host.tell(sources=host.record.sources | {"north": status})
 
 
@@ -142,3 +147,15 @@ def test_a_site_that_has_yet_to_hear_of_its_role_or_to_open_the_source_is_waited
     cluster.hosts[SOUTH].tell(sources={})
     cluster.settle_coordinator()
     assert (north(cluster).feeding_site, north(cluster).epoch) == (SOUTH, 1)
+
+
+def test_sites_that_are_started_again_slip_as_the_one_did_that_fed_consumers_last(
+    cluster: ObedientCluster,
+) -> None:
+    report(cluster, NORTH, ReplicaRole.PRIMARY, 0, slipped_ms=30_000.0)
+    cluster.settle_coordinator()
+    assert north(cluster).slipped_ms == 30_000.0
+    report(cluster, SOUTH, ReplicaRole.PRIMARY, 1, slipped_ms=500.0)
+    cluster.settle_coordinator()
+    assert north(cluster).slipped_ms == 500.0
+    assert not cluster.coordination.run_once(cluster.now_us)
