@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streams import elementary, patterns
+from streams.language.ast import infix
 from streams.vector import Array, Vector, fillers, known_of, storage, truth
 from topology.arrays import BoolArray
 
@@ -548,25 +549,11 @@ functions: dict[str, Function] = {
 }
 """Every function and operator by its name in the syntax tree."""
 
-written: dict[str, str] = {
-    "add": "+",
-    "subtract": "-",
-    "multiply": "*",
-    "divide": "/",
-    "modulo": "%",
+written: dict[str, str] = infix | {
     "negate": "-",
-    "equal": "=",
-    "not_equal": "<>",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-    "and": "AND",
-    "or": "OR",
     "not": "NOT",
     "is_null": "IS NULL",
     "case": "CASE",
-    "like": "LIKE",
     "cast_int": "CAST",
     "cast_float": "CAST",
     "cast_string": "CAST",

@@ -71,10 +71,12 @@ def split(statement: Statement, catalogue: Catalogue) -> tuple[Statement, Statem
     >>> text = "RSTREAM(SELECT k, max(i) AS m FROM s [RANGE 9 SECONDS SLIDE 3 SECONDS] GROUP BY k)"
     >>> (statement,) = parse(f"REGISTER QUERY f {text};")
     >>> for part in split(statement, {"s": {"k": "string", "i": "int"}}):
-    ...     print(part.text)
-    REGISTER QUERY f__partial RSTREAM(SELECT k AS k0, max(i) AS p0 FROM s [RANGE 3000 MILLISECONDS SLIDE 3000 MILLISECONDS] GROUP BY k);
-    REGISTER QUERY f RSTREAM(SELECT k0 AS k, max(p0) AS m FROM f__partial [RANGE 9000 MILLISECONDS SLIDE 3000 MILLISECONDS] GROUP BY k0);
-    """  # noqa: E501
+    ...     print(part.text.replace(" FROM", "\\n  FROM"))
+    REGISTER QUERY f__partial RSTREAM(SELECT k AS k0, max(i) AS p0
+      FROM s [RANGE 3000 MILLISECONDS SLIDE 3000 MILLISECONDS] GROUP BY k);
+    REGISTER QUERY f RSTREAM(SELECT k0 AS k, max(p0) AS m
+      FROM f__partial [RANGE 9000 MILLISECONDS SLIDE 3000 MILLISECONDS] GROUP BY k0);
+    """
     if len(statement.body.selects) != 1:
         return None
     (select,) = statement.body.selects

@@ -27,9 +27,6 @@ from orchestrator.store.protocol import QUERIES, STREAMS
 SETTLE_S = 20.0
 """Virtual time in which coordinates settle before queries are applied."""
 
-CHECK_EVERY_US = 20_000
-"""Time between two checks of the invariants of a host: a check takes as long as several turns."""
-
 RESTART_S = 8.0
 """Virtual time that Spark takes to start an executor and its host again."""
 
@@ -76,7 +73,7 @@ class Scenario:
     streams
         Streams to apply instead of the manifests', such as an excerpt at another speed.
     check_invariants
-        Whether to check each host's invariants every 20 ms.
+        Whether to check each host's invariants after each of its turns.
     settle_s
         Virtual time in which coordinates settle; a small network needs less.
     candidates
@@ -143,7 +140,6 @@ class Scenario:
             open_sink=open_sink,
             own_machines=own_machines,
         )
-        self.world.check_every_us = CHECK_EVERY_US
         self.store = self.world.server.connect()
         self._candidates: list[tuple[MemoryStore, Coordination]] = []
         for number in range(candidates):

@@ -57,6 +57,24 @@ class Call(Node):
     """The aggregate counts equal values once."""
 
 
+infix: dict[str, str] = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "modulo": "%",
+    "equal": "=",
+    "not_equal": "<>",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+    "and": "AND",
+    "or": "OR",
+    "like": "LIKE",
+}
+"""How operators are written that stand between their arguments."""
+
 Expression = Literal | Column | Call
 
 

@@ -5,25 +5,17 @@ Every operation stands in parentheses, so the text means the same whatever binds
 
 from __future__ import annotations
 
-from streams.language.ast import Call, Column, Expression, Literal, Select, Source, Top, Window
-
-_between: dict[str, str] = {
-    "add": "+",
-    "subtract": "-",
-    "multiply": "*",
-    "divide": "/",
-    "modulo": "%",
-    "equal": "=",
-    "not_equal": "<>",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-    "and": "AND",
-    "or": "OR",
-    "like": "LIKE",
-}
-"""Operators that stand between their arguments."""
+from streams.language.ast import (
+    Call,
+    Column,
+    Expression,
+    Literal,
+    Select,
+    Source,
+    Top,
+    Window,
+    infix,
+)
 
 
 def written_statement(name: str, to_stream: str, select: Select) -> str:
@@ -104,8 +96,8 @@ def _call(call: Call) -> str:
     if not call.infix:
         shown = "*" if call.star else ", ".join(arguments)
         return f"{call.function}({'DISTINCT ' if call.distinct else ''}{shown})"
-    if call.function in _between:
-        return f"({f' {_between[call.function]} '.join(arguments)})"
+    if call.function in infix:
+        return f"({f' {infix[call.function]} '.join(arguments)})"
     if call.function == "case":
         pairs = zip(arguments[::2], arguments[1::2], strict=False)
         branches = [f"WHEN {condition} THEN {value}" for condition, value in pairs]

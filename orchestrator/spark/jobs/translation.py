@@ -31,6 +31,7 @@ from streams.language.ast import (
     Statement,
     ToStream,
     Window,
+    infix,
 )
 
 AGGREGATES = frozenset({"count", "sum", "avg", "min", "max"})
@@ -39,21 +40,8 @@ SLICES = 6
 """Slices of the longest window."""
 
 _types = {"int": "BIGINT", "float": "DOUBLE", "string": "STRING", "bool": "BOOLEAN"}
-_infix = {
-    "add": "+",
-    "subtract": "-",
-    "multiply": "*",
-    "divide": "/",
-    "modulo": "%",
-    "equal": "=",
-    "not_equal": "<>",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-    "and": "AND",
-    "or": "OR",
-}
+_infix = {name: sign for name, sign in infix.items() if name != "like"}
+"""Written alike in Spark SQL; LIKE is not translated."""
 _same = frozenset({"abs", "floor", "ceil", "least", "greatest", "coalesce", "concat"})
 _near = {"cos": "cos", "sin": "sin", "radians": "radians", "power": "power"}
 """Functions whose last bits may differ."""
