@@ -1,13 +1,16 @@
 """Breaks the product on purpose, one line at a time, and checks that a test notices.
 
 `tests/mutations.yaml` lists the breakages. Each is applied to a copy of the project, in which its
-tests then run: those that bear the file's name first, then the unit and property tests of the
-package, then simulated faults. A breakage that no test notices within `LIMIT_S` is printed, and the
-exit status is 1. One that is listed as harmless is not tried; the list says why.
+tests then run: the one that the list names first, then those that bear the file's name, the unit
+and property tests of the package, and simulated faults. A breakage that no test notices within
+`LIMIT_S` is printed, and the exit status is 1. One that is listed as harmless is not tried; the
+list says why.
 
 `make mutate`, or `python -m scripts.mutate PART …` for those whose file or text contains a PART.
-All of them take hours. In parts: `--results FILE --minutes 30` as often as it takes; each run goes
-on where the last one ended, and sums up all of them. Delete the file once tests have changed.
+`--record` has the list name the tests that noticed: a breakage whose test is known takes seconds,
+one whose test is not may take minutes. In parts: `--results FILE --minutes 30` as often as it
+takes; each run goes on where the last one ended, and sums up all of them. Delete the file once
+tests have changed.
 """
 
 from __future__ import annotations
@@ -17,20 +20,23 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
 
+import pytest
 import yaml
 from rich.console import Console
 
@@ -76,17 +82,23 @@ LIMIT_S = 300
 WAITS_S = 1800
 """Time after which they wait for something that never comes, even on a busy machine."""
 
+NO_SUCH_TEST = (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
+
 LIMITED = ("/bin/sh", "-c", f'ulimit -t {LIMIT_S} && exec "$@"', "sh")
 """Ends a command once it has used its processor time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One breakage: a text that occurs once in a file, and what replaces it."""
+    """One breakage: a text that occurs once in a file, and what replaces it.
+
+    `test` noticed it the last time; `harmless` says why none can.
+    """
 
     file: str
     text: str
     by: str
+    test: str | None = None
     harmless: str | None = None
 
     @staticmethod
@@ -94,10 +106,18 @@ class Mutation:
         """The list, in its order."""
         listed: dict[str, list[dict[str, str]]] = yaml.safe_load(LIST.read_text(encoding="utf-8"))
         return [
-            Mutation(file, entry["replace"], entry["by"], entry.get("harmless"))
+            Mutation(file, entry["replace"], entry["by"], entry.get("test"), entry.get("harmless"))
             for file, entries in listed.items()
             for entry in entries
         ]
+
+    @property
+    def entry(self) -> dict[str, str]:
+        """What the list says of it."""
+        said = {
+            "replace": self.text, "by": self.by, "test": self.test, "harmless": self.harmless,
+        }  # fmt: skip
+        return {key: value for key, value in said.items() if value is not None}
 
     @property
     def fits(self) -> bool:
@@ -108,7 +128,7 @@ class Mutation:
     def key(self) -> str:
         """What a result is known by: the breakage, and the text that it breaks."""
         sound = (ROOT / self.file).read_bytes()
-        return hashlib.sha256(sound + repr(self).encode()).hexdigest()[:24]
+        return hashlib.sha256(sound + repr((self.text, self.by)).encode()).hexdigest()[:24]
 
     @property
     def quick(self) -> tuple[str, ...]:
@@ -127,6 +147,30 @@ class Mutation:
 
     def __str__(self) -> str:
         return f"{self.file}: {self.text.strip()!r} → {self.by.strip()!r}"
+
+
+def written(mutations: Iterable[Mutation]) -> str:
+    """The list as a file, without its opening comment."""
+    lines = list[str]()
+    for file, entries in groupby(mutations, lambda mutation: mutation.file):
+        lines += ["", f"{file}:"]
+        for mutation in entries:
+            for number, (key, text) in enumerate(mutation.entry.items()):
+                quoted = json.dumps(text, ensure_ascii=False)
+                lines.append(f"{'    ' if number else '  - '}{key}: {quoted}")
+    return "\n".join(lines) + "\n"
+
+
+def record(results: Results) -> None:
+    """Have the list name the tests that noticed."""
+
+    def with_test(mutation: Mutation) -> Mutation:
+        found = re.match(r"(?:FAILED|ERROR) ([^\s\[]+)", results.get(mutation) or "")
+        return replace(mutation, test=found[1]) if found else mutation
+
+    opening = LIST.read_text(encoding="utf-8").split("\n\n", 1)[0]
+    listed = written(map(with_test, Mutation.load()))
+    LIST.write_text(f"{opening}\n{listed}", encoding="utf-8")
 
 
 def copy(folder: Path) -> None:
@@ -151,8 +195,9 @@ def applied(mutation: Mutation, folder: Path) -> Generator[None]:
 
 def noticed_by(mutation: Mutation, folder: Path) -> str | None:
     """The first test that notices a breakage; None if none does."""
+    known = (mutation.test,) if mutation.test else ()
     with applied(mutation, folder):
-        for tests in filter(None, (mutation.own, mutation.quick, SLOW)):
+        for tests in filter(None, (known, mutation.own, mutation.quick, SLOW)):
             command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
             environment = os.environ | {
                 "PYTHONPATH": str(folder),
@@ -168,6 +213,8 @@ def noticed_by(mutation: Mutation, folder: Path) -> str | None:
                 return f"{tests[0]} … does not end"
             if -ran.returncode in (signal.SIGXCPU, signal.SIGKILL):
                 return f"{tests[0]} … does not end"
+            if tests is known and ran.returncode in NO_SUCH_TEST:
+                continue
             if ran.returncode:
                 failed = [x for x in ran.stdout.splitlines() if x.startswith(("FAILED", "ERROR"))]
                 if not failed:
@@ -190,12 +237,15 @@ class Options:
         After that long, no further one is begun; None: all are tried.
     jobs
         How many are tried at once.
+    records
+        Whether the list is to name the tests that notice.
     """
 
     parts: tuple[str, ...] = ()
     results: Path | None = None
     minutes: float | None = None
     jobs: int = os.cpu_count() or 1
+    records: bool = False
 
     @staticmethod
     def of(arguments: Sequence[str]) -> Options:
@@ -207,8 +257,10 @@ class Options:
         parser.add_argument("--results", type=Path, help="keep results there, and go on from them")
         parser.add_argument("--minutes", type=float, help="begin none after so many minutes")
         parser.add_argument("--jobs", type=int, default=Options.jobs, help="how many at once")
+        parser.add_argument("--record", action="store_true", help="list the tests that notice")
         given = parser.parse_args(arguments)
-        return Options(tuple(given.parts), given.results, given.minutes, given.jobs)
+        parts = tuple(given.parts)
+        return Options(parts, given.results, given.minutes, given.jobs, given.record)
 
     def selects(self, mutation: Mutation) -> bool:
         """Whether to try a breakage."""
@@ -241,8 +293,9 @@ class Results:
     def __contains__(self, mutation: Mutation) -> bool:
         return mutation.key in self._known
 
-    def __getitem__(self, mutation: Mutation) -> str | None:
-        return self._known[mutation.key]
+    def get(self, mutation: Mutation) -> str | None:
+        """The test that noticed it; None if none did, or nobody has tried."""
+        return self._known.get(mutation.key)
 
 
 def try_all(mutations: Sequence[Mutation], results: Results, options: Options) -> None:
@@ -286,8 +339,10 @@ def main(arguments: Sequence[str] = ()) -> int:
     tried = [mutation for mutation in mutations if mutation.harmless is None]
     results = Results(options.results)
     try_all(tried, results, options)
+    if options.records:
+        record(results)
     done = [mutation for mutation in tried if mutation in results]
-    survivors = [mutation for mutation in done if results[mutation] is None]
+    survivors = [mutation for mutation in done if results.get(mutation) is None]
     left, harmless = len(tried) - len(done), len(mutations) - len(tried)
     if survivors:
         console.print("Nobody notices:", *map(str, survivors), sep="\n  ", markup=False)

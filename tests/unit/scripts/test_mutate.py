@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,31 @@ def test_a_breakage_fits_the_code(mutation: Mutation) -> None:
 def test_there_are_enough_breakages_and_their_tests_exist() -> None:
     assert len([m for m in Mutation.load() if m.harmless is None]) >= 60
     assert all((ROOT / path).exists() for paths in QUICK.values() for path in paths)
+
+
+def test_the_list_names_tests_that_exist() -> None:
+    for mutation in Mutation.load():
+        if mutation.test is not None:
+            path, *names = mutation.test.split("::")
+            text = (ROOT / path).read_text(encoding="utf-8")
+            assert all(f"def {name}(" in text or f"class {name}" in text for name in names)
+
+
+def test_the_list_can_be_told_which_test_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = mutate.LIST.read_text(encoding="utf-8")
+    monkeypatch.setattr(mutate, "LIST", copy := tmp_path / "mutations.yaml")
+    copy.write_text(listed, encoding="utf-8")
+    results = mutate.Results(None)
+    mutate.record(results)
+    assert copy.read_text(encoding="utf-8") == listed
+    first, second, *_ = mutations = Mutation.load()
+    results.add(first, "FAILED tests/unit/ha/test_memory.py::test_it[a b]")
+    results.add(second, None)
+    mutate.record(results)
+    test = "tests/unit/ha/test_memory.py::test_it"
+    assert Mutation.load() == [replace(first, test=test), *mutations[1:]]
 
 
 def test_a_run_goes_on_where_the_last_one_ended_and_sums_up_both(
