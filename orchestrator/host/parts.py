@@ -198,6 +198,7 @@ class BulkLane:
     """The bulky messages for one peer, sent one after the other at the peer's pace."""
 
     def __init__(self, counters: Counter[str]) -> None:
+        self._sent_us = 0
         self._counters = counters
         self._waiting: deque[tuple[str, Iterable[bytes]]] = deque()
         self._active: BulkMessage | None = None
@@ -263,7 +264,17 @@ class BulkLane:
                 self._counters["messages_too_large"] += 1
                 self._active = None
                 return
+            self._sent_us = now_us
             yield following
+
+    @property
+    def turn(self) -> tuple[bool, int]:
+        """Sorts the lanes that share a pace: those amid a message first, which take turns.
+
+        A message that is begun ends before others begin, and none waits so long that it counts
+        as stalled.
+        """
+        return self._active is None, self._sent_us
 
     @property
     def ready(self) -> bool:

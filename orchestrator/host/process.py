@@ -28,6 +28,7 @@ from orchestrator.host.kernels import KernelLoader
 from orchestrator.host.loop import PUBLISH_US, HostLoop, Surroundings, host_identity
 from orchestrator.host.name_claim import TOKEN_BITS, claim_name
 from orchestrator.host.own_process import CpuMeter, ParentWatchdog
+from orchestrator.host.pace import StatePace
 from orchestrator.host.processors import own_processors
 from orchestrator.host.store_link import StoreThread
 from orchestrator.host.transport import FramesArrived, Keys, Transport
@@ -116,9 +117,11 @@ class HostProcess:
         # Bundles are stamped for the link shaper, which only delays what stays on one machine.
         budget = MemoryBudget(found.record.memory_bytes)
         advertised = advertised_address(spec.bind, spec.advertise, spec.zookeeper)
+        pace = StatePace(found.record.state_rate_bytes_s)
         self._transport = Transport(
-            spec.node, keys, spec.bind, monotonic_us, budget=budget, advertised=advertised
-        )
+            spec.node, keys, spec.bind, monotonic_us,
+            budget=budget, advertised=advertised, pace=pace,
+        )  # fmt: skip
         self._arrived: deque[FramesArrived | PeerLost] = deque()
         self._full_collections = FullCollections(now_us())
         self._kernels = KernelLoader()

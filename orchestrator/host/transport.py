@@ -44,6 +44,7 @@ from zmq.utils.monitor import recv_monitor_message
 from ha.memory import MemoryBudget
 from orchestrator.clock import thread_us
 from orchestrator.host.events import PeerLost
+from orchestrator.host.pace import StatePace
 from orchestrator.host.parts import IN_ORDER, PART_BYTES, BulkLane, Joiner, parts
 from orchestrator.host.wire import is_data
 from orchestrator.records import DEFAULT_MEMORY_BYTES, Peer
@@ -158,6 +159,8 @@ class Transport:
         Of the host's queues.
     advertised
         The address that peers are told (`orchestrator.host.addresses`); by default `address`.
+    pace
+        Of bulky messages; by default that of their receivers.
 
     Attributes
     ----------
@@ -174,9 +177,11 @@ class Transport:
         used_us: Callable[[], int] = thread_us,
         budget: MemoryBudget = DEFAULT_BUDGET,
         advertised: str | None = None,
+        pace: StatePace | None = None,
     ) -> None:
         self.node = node
         self.transit_bytes = 0
+        self._pace = pace or StatePace()
         self._budget = budget
         self.counters: Counter[str] = Counter()
         self._keys = keys
@@ -282,12 +287,17 @@ class Transport:
         """Send all waiting messages, and some parts of bulky ones."""
         for outlet in self._outlets.values():
             self._flush(outlet)
-        bulky = [outlet for outlet in self._outlets.values() if outlet.bulk.ready]
+        ready = (outlet for outlet in self._outlets.values() if outlet.bulk.ready)
+        bulky = sorted(ready, key=lambda outlet: outlet.bulk.turn)
         until_us = self._used_us() + FLUSHED_US if bulky else 0
         for outlet in bulky:
-            for part in outlet.bulk.due(self._clock_us(), PARTS_PER_FLUSH):
+            now_us = self._clock_us()
+            if not self._pace.allows(now_us):
+                break
+            for part in outlet.bulk.due(now_us, PARTS_PER_FLUSH):
                 self._send_part(outlet, part)
-                if self._used_us() >= until_us:
+                self._pace.spend(sum(map(len, part)), now_us)
+                if self._used_us() >= until_us or not self._pace.allows(now_us):
                     break
 
     def _flush(self, outlet: Outlet) -> None:
@@ -333,13 +343,16 @@ class Transport:
         self.flush()
         until_us = self._clock_us() + timeout_us
         while True:
-            if any(outlet.bulk.ready for outlet in self._outlets.values()):
+            is_ready = any(outlet.bulk.ready for outlet in self._outlets.values())
+            if is_ready and self._pace.allows(self._clock_us()):
                 next_us = 0
             else:
                 gathers_us = min(pause_us, until_us - self._clock_us())
                 if gathers_us > 0:
                     time.sleep(gathers_us / 1e6)
                 next_us = min(until_us, self._held[0][0]) if self._held else until_us
+                if is_ready:
+                    next_us = min(next_us, self._pace.free_us)
             woken = self._listen(next_us - self._clock_us())
             items = [each for each in self._due() if isinstance(each, PeerLost) or not take(each)]
             if items or woken or self._clock_us() >= until_us:

@@ -41,6 +41,10 @@ LEAST_EXECUTOR_MEMORY_BYTES = 480 * 2**20
 """Spark ends an executor that can use less than 450 MiB, and Java's serial collector withholds a
 thirtieth of the heap: 450 MiB are 29/30 of 466 MiB. The rest is a margin."""
 
+LEAST_STATE_RATE_BYTES_S = 1e6
+"""At less, the parts of a state would follow each other so slowly that they might count as lost
+(`orchestrator.host.parts.STALLED_US`)."""
+
 LEAST_MEMORY_BYTES = 16 * 2**20
 """Below that, a stream's part would not hold an interval of a fast stream."""
 
@@ -207,6 +211,14 @@ def _memory(field: Field) -> int:
     return size
 
 
+def _state_rate(field: Field) -> float:
+    rate = field.quantity(rate_bytes_s, positive=True)
+    if rate < LEAST_STATE_RATE_BYTES_S:
+        least = f"{LEAST_STATE_RATE_BYTES_S / 1e6:g} MB/s"
+        field.refuse("is too little to bring a state to its end", f"Write {least} or more.")
+    return rate
+
+
 def _coordinators(field: Field) -> int:
     count = field.count()
     if count > MOST_COORDINATORS:
@@ -238,6 +250,7 @@ _settings: Options = {
     "cpu": ("cpu", read_scaling),
     "scheduling": ("scheduling", lambda field: Policy(field.choice([p.value for p in Policy]))),
     "memory_bytes": ("memory", _memory),
+    "state_rate_bytes_s": ("stateRate", _state_rate),
     "emulate_costs": ("emulateCosts", Field.boolean),
     "admission": ("admission", Field.boolean),
 }

@@ -230,6 +230,8 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     """Which task a host works on next."""
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     """What all queues of a host may take together."""
+    state_rate_bytes_s: float | None = None
+    """What a host sends of states; None: as fast as their receivers take them."""
     emulate_costs: bool = False
     """Evaluation takes as long as the manifests' estimates say, however fast the machine is; on
     one machine, what link delays are for latencies."""

@@ -25,7 +25,7 @@ class Host:
         self.keys = Keys.generate()
         self.transport = Transport(name, self.keys, "127.0.0.1", now_us)
         self.prober = Prober(np.random.default_rng(seed), Linear(10), 100_000)
-        self.measured = 0
+        self.round_trips_ms: list[float] = []
 
     def peer(self, delay_ms: float) -> Peer:
         return Peer(
@@ -44,8 +44,8 @@ class Host:
             if isinstance(message, Ping):
                 self.transport.send(item.sender, encode(self.prober.answer(message, now_us())))
             elif isinstance(message, Pong):
-                self.prober.measured(item.sender, message, now_us())
-                self.measured += 1
+                self.prober.measured(item.sender, message, at_us := now_us())
+                self.round_trips_ms.append((at_us - message.sent_us) / 1e3)
 
 
 def _no_stream(stream: str) -> pa.Schema:
@@ -58,10 +58,10 @@ def exchange(one: Host, other: Host, count: int) -> None:
         probe = host.prober.next_probe(now_us())
         assert probe is not None
         to, ping = probe
-        due = host.measured + 1
+        due = len(host.round_trips_ms) + 1
         host.transport.send(to, encode(ping))
         give_up_us = now_us() + 10_000_000
-        while host.measured < due:
+        while len(host.round_trips_ms) < due:
             assert now_us() < give_up_us, f"{to} does not answer"
             one.turn()
             other.turn()
@@ -70,6 +70,15 @@ def exchange(one: Host, other: Host, count: int) -> None:
 def link(one: Host, other: Host, delay_ms: float) -> None:
     one.transport.set_peers([other.peer(delay_ms)])
     other.transport.set_peers([one.peer(delay_ms)])
+
+
+def is_as_measured(one: Host, other: Host, exchanges: int) -> bool:
+    """Whether the coordinates are as far apart as the last round trips took, give or take 25 %.
+
+    On a busy machine, one takes several times as long as another.
+    """
+    recent_ms = one.round_trips_ms[-exchanges:] + other.round_trips_ms[-exchanges:]
+    return 0.75 * min(recent_ms) <= distance_ms(one, other) <= 1.25 * max(recent_ms)
 
 
 def distance_ms(one: Host, other: Host) -> float:
@@ -92,13 +101,11 @@ def test_a_doubled_delay_is_reflected_within_the_stated_exchanges(hosts: tuple[H
     one, other = hosts
     link(one, other, 5)
     exchange(one, other, 40)
-    before_ms = one.prober.latencies_ms["other"]
-    assert before_ms >= 10
-    assert distance_ms(one, other) == pytest.approx(before_ms, rel=0.25)
+    assert one.prober.latencies_ms["other"] >= 10
+    assert is_as_measured(one, other, 40)
     link(one, other, 10)
     exchange(one, other, LINK_EXCHANGES)
     assert one.prober.latencies_ms["other"] >= 20
     exchange(one, other, COORDINATE_EXCHANGES - LINK_EXCHANGES)
-    after_ms = one.prober.latencies_ms["other"]
-    assert distance_ms(one, other) == pytest.approx(after_ms, rel=0.25)
+    assert is_as_measured(one, other, COORDINATE_EXCHANGES)
     assert distance_ms(one, other) > 1.5 * 10

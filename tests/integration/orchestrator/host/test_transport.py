@@ -12,6 +12,7 @@ import zmq
 from ha.memory import MemoryBudget
 from orchestrator.clock import now_us
 from orchestrator.host.events import PeerLost
+from orchestrator.host.pace import StatePace
 from orchestrator.host.parts import PART_BYTES, PART_FRAMES
 from orchestrator.host.transport import (
     FLUSHED_US,
@@ -584,3 +585,26 @@ def test_parts_that_take_long_to_make_are_made_one_a_flush() -> None:
         assert first == 2 * PART_FRAMES + 1
         t.flush()
         assert len(made) == first + PART_FRAMES
+
+
+def test_states_keep_to_the_pace_over_all_links_one_after_the_other() -> None:
+    at_us = 1
+    rate_bytes_s, size = 1e6, 3 * PART_BYTES
+    keys, near, far = Keys.generate(), Host("near"), Host("far")
+    pace = StatePace(rate_bytes_s)
+    with (
+        closing(near.transport),
+        closing(far.transport),
+        closing(Transport("one", keys, "127.0.0.1", lambda: at_us, lambda: 0, pace=pace)) as t,
+    ):
+        t.set_peers([near.peer(), far.peer()])
+        for peer in ("near", "far"):
+            t.send_bulk(peer, "state", [bytes(size)])
+        while t.sends_bulk:
+            t.flush()
+            assert t.counters["bytes_sent"] <= PART_BYTES + 100 + rate_bytes_s * at_us / 1e6
+            if t.is_sending("near", "state"):
+                assert t.counters["bytes_sent"] <= size + 100
+            at_us += 1_000
+        # The last part is waited for as well.
+        assert 2 * size / rate_bytes_s <= at_us / 1e6 <= 1.1 * 2 * size / rate_bytes_s

@@ -98,11 +98,13 @@ def changed(folder: Path, *changes: tuple[str, str]) -> Manifests:
 def test_how_hosts_work_is_read(folder: Path) -> None:
     default = read(folder)
     assert (default.scheduling, default.emulate_costs) == (Policy.EDF, False)
-    more = "scheduling: round-robin\nemulateCosts: true\nhop: 0 ms\nbatch: 0 ms"
+    assert default.state_rate_bytes_s is None
+    more = "scheduling: round-robin\nemulateCosts: true\nhop: 0 ms\nbatch: 0 ms\nstateRate: 5 MB/s"
     changed(folder, ("heartbeat: 20 ms", more))
     found = read(folder)
     assert (found.scheduling, found.emulate_costs) == (Policy.ROUND_ROBIN, True)
     assert (found.hop_overhead_ms, found.batch_ms) == (0.0, 0.0)
+    assert found.state_rate_bytes_s == 5e6
 
 
 def test_nodes_may_share_a_domain(folder: Path) -> None:
@@ -215,6 +217,7 @@ def test_cpu_scaling_is_read_and_kept_in_the_store(
         ("executorMemory: 600m", "zookeeper: {servers: 9}", "zookeeper.servers: 9 is no number of"),
         ("executorMemory: 600m", "zookeeper: {}", "zookeeper.servers"),
         ("executorMemory: 600m", "zookeeper: 'zk:port'", "zookeeper: 'zk:port' has no address in"),
+        ("executorMemory: 600m", "stateRate: 999 KB/s", "stateRate: '999 KB/s' is too little to"),
         ("600m", "479m", "all.yaml:6: Cluster aircraft: executorMemory: '479m' is less than Spark"),
         ("region: UK South}]\nsites", "region: UK Suoth}]\nsites", "Did you mean UK South?"),
         ("region: UK South}]\nsites", "region: Far}]\nsites", "has no measured latency to"),
