@@ -11,8 +11,9 @@ detection* (arXiv 1707.00788), from which the first two rules are:
 - *The detector's own lag.* Silence is measured in ticks of its own: a tick counts for the time
   between two ticks that come in time, however late it was. A host that is held up suspects nobody
   for the time in which it did not listen.
-- *The peer's lag.* A host says by how much its ticks have been late lately, or may soon be. Its
-  silence may last longer by `LAGS_GRANTED` times that.
+- *The peer's lag.* A host says by how much its ticks have been late lately. Its silence may last
+  longer by `LAGS_GRANTED` times that. Lag that it only expects does not count: a host that dies
+  while it is busy must be missed as soon as any other.
 - *Alarms that were false.* A suspected peer that is heard again was alive. Each such alarm doubles
   every peer's threshold.
 - *Several at once.* If several peers fall silent together, the fault more likely lies with what
@@ -111,20 +112,13 @@ class FailureDetector:
         self._lag_us = 0.0
         self._alarms = 0.0
         self._heard_us: int | None = None
-        self.expected_lag_us = 0
-        """By how much what this host does now may make its ticks late."""
         self.long_silences = 0
         """How often a peer was heard again after more than half of that silence."""
 
     @property
     def lag_us(self) -> int:
-        """By how much this host's ticks have been late lately."""
+        """By how much this host's ticks have been late lately, for its peers to know."""
         return round(self._lag_us)
-
-    @property
-    def stated_lag_us(self) -> int:
-        """By how much its peers should expect its ticks to be late."""
-        return max(self.lag_us, self.expected_lag_us)
 
     def watch(self, peers: set[str], now_us: int, renewed: Set[str] = frozenset()) -> None:
         """Watch exactly these peers; a new one counts as heard now.

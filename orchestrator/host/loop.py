@@ -81,10 +81,6 @@ EVENTS = frozenset({"input lost"})
 EVENT_SHOWN_US = 60_000_000
 """How long a record repeats an event; counters tell of it for ever."""
 
-STATE_LAG_US = 100_000
-"""By how much a host expects to be late while it reads or sends a state. A large one keeps its
-processor, its memory and its network busier than anything that it has measured before."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
@@ -102,8 +98,6 @@ class Surroundings:
         Hands every message sent so far to the network.
     transit_bytes
         The memory of messages that have arrived and are not handled yet.
-    sends_states
-        Whether a snapshot is on its way from this host.
     set_peers
         Keeps links to exactly these hosts.
     link_counters
@@ -138,7 +132,6 @@ class Surroundings:
     finish: Callable[[Worked, int, Callable[[], None]], float]
     flush: Callable[[], None] = lambda: None
     transit_bytes: Callable[[], int] = lambda: 0
-    sends_states: Callable[[], bool] = lambda: False
     cpu_load: Callable[[int], float | None] = lambda _: None
     processor_us: Callable[[], int] | None = None
     evaluates_for_us: int = 0
@@ -226,8 +219,6 @@ class HostLoop:
         # the next heartbeat. Most turns only handle a message.
         now_us = self._clock_us()
         ticks = now_us >= self.core.next_tick_us
-        moves_state = self.reads_snapshots or self._surroundings.sends_states()
-        self.core.detector.expected_lag_us = STATE_LAG_US if moves_state else 0
         for event in events:
             self._handle(event)
         while self.link.events:

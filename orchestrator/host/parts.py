@@ -204,11 +204,6 @@ class BulkLane:
         self._active: BulkMessage | None = None
         self._number = 0
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether any message is on its way."""
-        return self._active is not None or bool(self._waiting)
-
     def is_sending(self, key: str) -> bool:
         """Whether a message of this key is on its way."""
         is_active = self._active is not None and self._active.key == key

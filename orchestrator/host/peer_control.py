@@ -86,7 +86,7 @@ class PeerControl:
 
     def send(self, now_us: int, *, everything: bool) -> None:
         """Send a heartbeat to the hosts of peer replicas, or everything to all related hosts."""
-        lag_us = self.failover.detector.stated_lag_us
+        lag_us = self.failover.detector.lag_us
         if everything:
             self._interval += 1
             for node, draft in self._drafts(now_us).items():

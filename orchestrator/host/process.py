@@ -144,7 +144,6 @@ class HostProcess:
             send=self._send,
             flush=self._transport.flush,
             transit_bytes=lambda: self._transport.transit_bytes,
-            sends_states=lambda: self._transport.sends_bulk,
             set_peers=self._transport.set_peers,
             link_counters=self._transport.counters,
             sinks=sinks,

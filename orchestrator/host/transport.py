@@ -273,11 +273,6 @@ class Transport:
             return
         outlet.bulk.send(key, frames)
 
-    @property
-    def sends_bulk(self) -> bool:
-        """Whether any bulky message is on its way."""
-        return any(outlet.bulk.is_busy for outlet in self._outlets.values())
-
     def is_sending(self, to: str, key: str) -> bool:
         """Whether a bulky message of this key is on its way to a peer."""
         outlet = self._outlets.get(to)

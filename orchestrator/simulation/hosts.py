@@ -93,7 +93,6 @@ class SimulatedHost:
             clock_us=self.clock.now_us,
             anchor_us=self.clock.anchor_us,
             send=self._send,
-            sends_states=lambda: world.sends_states(self),
             set_peers=self._set_peers,
             sinks=SinkDrivers(lambda assignment: world.open_sink(spec.node, assignment)),
             report=lambda report: world.log(spec.node, report),

@@ -374,11 +374,6 @@ class World:
             host, to, message, Lane.BULK, takes_us, lambda: self._bulk_until_us.pop(key, 0)
         )
 
-    def sends_states(self, host: SimulatedHost) -> bool:
-        """Whether a snapshot is on its way from a host, or was lost there a moment ago."""
-        until_us = self._bulk_until_us
-        return any(key[0] == host.incarnation and self.now_us < until_us[key] for key in until_us)
-
     def _transmit(
         self,
         host: SimulatedHost,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ha.roles import ReplicaRole
 from orchestrator import api
 from orchestrator.control.process import Coordination
 from orchestrator.control.view import read_view
@@ -82,6 +83,10 @@ def nodes(record: FragmentRecord) -> tuple[str, str]:
     return record.primary.node, record.secondary.node
 
 
+def role(scenario: Scenario, node: str, name: str) -> ReplicaRole:
+    return scenario.world.hosts[node].core.replica_manager.replicas[name].replica.role
+
+
 def free(scenario: Scenario, name: str) -> Iterator[str]:
     taken = nodes(records(scenario)[name])
     return (node for node in NODES if node not in taken)
@@ -151,6 +156,25 @@ def test_drained_node_is_killed_and_nobody_notices(
     assert_exact(played, recording)
     assert latency_ms(played) <= quiet_ms + FARTHER_MS
     assert sum(host.core.counters["takeovers"] for host in scenario.world.hosts.values()) == 0
+
+
+def test_host_stopped_while_it_sends_a_state_is_suspected_as_soon_as_any_other(
+    scenario: Scenario, recording: Input
+) -> None:
+    """Otherwise a move, which strikes nobody as dangerous, would make the next recovery longer."""
+    record = records(scenario)["pairs"]
+    primary, secondary = nodes(record)
+    scenario.world.bulk_us = 1_000_000_000
+    target = next(free(scenario, "pairs"))
+    api.move(cluster(scenario), "pairs", "secondary", target, wait=False)
+    scenario.run_for(1)
+    assert role(scenario, target, "pairs") is ReplicaRole.WARMING
+    scenario.world.pause(primary)
+    suspect_after_ms = scenario.world.cluster.suspect_after_ms
+    scenario.run_for((suspect_after_ms + 2 * scenario.world.cluster.heartbeat_ms) / 1000)
+    assert role(scenario, secondary, "pairs") is ReplicaRole.PRIMARY
+    scenario.world.resume(scenario.world.hosts[primary])
+    assert_exact(scenario.finish(), recording)
 
 
 def ten_moves(scenario: Scenario) -> MovePlan:

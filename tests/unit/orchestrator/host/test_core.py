@@ -413,16 +413,6 @@ def test_a_host_that_is_late_tells_its_peer_replica_and_is_given_more_time() -> 
     assert peer.role is ReplicaRole.PRIMARY
 
 
-def test_a_host_that_expects_to_be_late_tells_its_peer_replica() -> None:
-    host = primary()
-    host.core.detector.expected_lag_us = 100_000
-    host.wait(2 * SETTINGS.heartbeat_ms)
-    assert host.sent_to("two", Control)[-1].lag_us == 100_000
-    host.core.detector.expected_lag_us = 0
-    host.wait(2 * SETTINGS.heartbeat_ms)
-    assert host.sent_to("two", Control)[-1].lag_us == 0
-
-
 def test_state_of_a_primary_that_has_received_nothing_tells_from_where_it_reads() -> None:
     """It is founded in the middle of a stream: its peer replica must not read what lies before."""
     middle = Position(next_seq=44, watermark_ms=500)

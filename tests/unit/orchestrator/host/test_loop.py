@@ -12,7 +12,6 @@ from ha.messages import Ping
 from orchestrator.host.events import MessageArrived, Report
 from orchestrator.host.loop import (
     EVENT_SHOWN_US,
-    STATE_LAG_US,
     HostLoop,
     Surroundings,
     host_identity,
@@ -47,13 +46,11 @@ class Host:
     ) -> None:
         self.store = MemoryServer().connect()
         self.now_us = 1
-        self.sends_states = False
         settings = ClusterRecord(name="c", delays_ms={})
         identity = host_identity(SPEC, "1", "")
         nowhere = Surroundings(
             clock_us=lambda: self.now_us,
             send=lambda _to, _message: None,
-            sends_states=lambda: self.sends_states,
             set_peers=lambda _peers: None,
             sinks=SinkDrivers(lambda _assignment: Handover(lambda _delivery: None)),
             report=lambda _report: None,
@@ -135,17 +132,6 @@ def test_a_message_that_cannot_be_handled_does_not_end_its_host(
             with pytest.raises(OverflowError):
                 host.loop.turn([ping])
     assert failures == ["too great"]
-
-
-def test_a_host_that_sends_a_state_expects_to_be_late(host: Host) -> None:
-    host.loop.turn(())
-    assert host.loop.core.detector.stated_lag_us == 0
-    host.sends_states = True
-    host.loop.turn(())
-    assert host.loop.core.detector.stated_lag_us == STATE_LAG_US
-    host.sends_states = False
-    host.loop.turn(())
-    assert host.loop.core.detector.stated_lag_us == 0
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,10 @@ def test_whatever_serves_as_a_heartbeat_says_how_late_its_sender_is() -> None:
     """Also in an interval in which there is nothing to tell of the replicas."""
     host = crowded()
     host.core.prober.use((), {})
-    host.core.detector.expected_lag_us = 100_000
+    host.now_us += 200_000
+    host.wait(SETTINGS.heartbeat_ms)
+    host.commands.clear()
     host.wait(MOST_TURNS * INTERVAL_MS)
     told = [each for each in host.sent_to("two", object) if isinstance(each, Control | Heartbeat)]
     assert len(told) == 2 * MOST_TURNS
-    assert {each.lag_us for each in told} == {100_000}
+    assert all(100_000 < each.lag_us <= 200_000 for each in told)
