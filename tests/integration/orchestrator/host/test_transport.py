@@ -600,7 +600,7 @@ def test_states_keep_to_the_pace_over_all_links_one_after_the_other() -> None:
         t.set_peers([near.peer(), far.peer()])
         for peer in ("near", "far"):
             t.send_bulk(peer, "state", [bytes(size)])
-        while t.sends_bulk:
+        while t.is_sending("near", "state") or t.is_sending("far", "state"):
             t.flush()
             assert t.counters["bytes_sent"] <= PART_BYTES + 100 + rate_bytes_s * at_us / 1e6
             if t.is_sending("near", "state"):
