@@ -29,6 +29,8 @@ Without GROUP BY a window that holds tuples has a row even if the condition sele
 the condition moves into the arguments of the aggregates then, and the partial statement gives a row
 for each pane with tuples.
 
+A statement over a union of streams may be split below that union (`streams.partial_union`).
+
 References
 ----------
 Li, Maier, Tufte, Papadimos, Tucker, *No pane, no gain*, SIGMOD Record 34, 2005.
@@ -57,8 +59,9 @@ from streams.language.ast import (
 from streams.language.writer import written_expression, written_statement
 from streams.resolver import UNREPEATED, aggregate_names
 
-SUFFIX = "__partial"
-"""Of the names of partial statements; no name that a user gives may end like that."""
+PARTIAL_INFIX = "__partial"
+"""In the names of partial statements, after that of the whole one; no name that a user gives may
+contain it."""
 
 _summed = ("sum", "avg")
 
@@ -81,7 +84,7 @@ def split(statement: Statement, catalogue: Catalogue) -> tuple[Statement, Statem
         return None
     (select,) = statement.body.selects
     window = _pane_window(select)
-    aggregates = _aggregates(select)
+    aggregates = aggregates_of(select)
     if window is None or select.distinct or not (select.group_by or aggregates):
         return None
     if any(call.distinct and call.function not in UNREPEATED for call in aggregates):
@@ -98,6 +101,11 @@ def split(statement: Statement, catalogue: Catalogue) -> tuple[Statement, Statem
         return None
 
 
+def whole_name(name: str) -> str:
+    """The name of the statement that a partial one is a part of; of others their own."""
+    return name.partition(PARTIAL_INFIX)[0]
+
+
 def _pane_window(select: Select) -> Window | None:
     """The window of the only source, if several of its panes make it up."""
     if len(select.sources) != 1:
@@ -109,7 +117,7 @@ def _pane_window(select: Select) -> Window | None:
     return window if whole and window.range_ms > window.slide_ms else None
 
 
-def _aggregates(select: Select) -> list[Call]:
+def aggregates_of(select: Select) -> list[Call]:
     """The aggregates in the SELECT list, HAVING and TOP."""
     found: list[Call] = []
 
@@ -160,7 +168,7 @@ class _Split:
         final, partial = self._final(), self._partial()
         name = self._statement.name
         to_stream = self._statement.body.to_stream.name
-        (first,) = parse(written_statement(name + SUFFIX, ToStream.RSTREAM.name, partial))
+        (first,) = parse(written_statement(name + PARTIAL_INFIX, ToStream.RSTREAM.name, partial))
         (second,) = parse(written_statement(name, to_stream, final))
         return first, second
 
@@ -171,8 +179,6 @@ class _Split:
         items += [_item(call, f"p{place}") for place, call in enumerate(self._parts.values())]
         pane = replace(window, range_ms=window.slide_ms)
         grouped = bool(select.group_by)
-        # A window that becomes empty is evaluated once more, which only the final statement may do.
-        some = _operation("greater", _count(), _literal(0))
         return Select(
             start=0,
             end=0,
@@ -180,12 +186,14 @@ class _Split:
             sources=(replace(select.sources[0], window=pane),),
             where=select.where if grouped else None,
             group_by=select.group_by,
-            having=None if grouped else some,
+            # A window that becomes empty is evaluated once more, which only the final statement
+            # may do.
+            having=None if grouped else some_rows(),
         )
 
     def _final(self) -> Select:
         select = self._select
-        name = self._statement.name + SUFFIX
+        name = self._statement.name + PARTIAL_INFIX
         items = tuple(
             _item(self._over_parts(item.expression), item.alias or _name(item.expression))
             for item in select.items
@@ -249,11 +257,16 @@ class _Split:
         where = None if self._select.group_by else self._select.where
         if where is not None:
             value = _literal(1) if argument is None else argument
-            argument = _operation("case", where, value)
+            argument = operation("case", where, value)
         part = _count() if argument is None else _call(function, argument)
         text = written_expression(part)
         self._parts.setdefault(text, part)
         return _column(f"p{list(self._parts).index(text)}")
+
+
+def some_rows() -> Expression:
+    """A condition for HAVING: there are rows."""
+    return operation("greater", _count(), _literal(0))
 
 
 def _name(expression: Expression) -> str:
@@ -281,5 +294,6 @@ def _call(function: str, *arguments: Expression) -> Call:
     return Call(start=0, end=0, function=function, arguments=arguments)
 
 
-def _operation(function: str, *arguments: Expression) -> Call:
+def operation(function: str, *arguments: Expression) -> Call:
+    """An operator applied to arguments."""
     return Call(start=0, end=0, function=function, arguments=arguments, infix=True)

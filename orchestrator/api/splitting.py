@@ -1,10 +1,15 @@
-"""Which statements are split into a partial and a final one (`streams.partial`).
+"""Which statements are split into partial and final ones (`streams.partial`).
+
+A statement over a union of streams, which nothing else reads, may be split in two ways: above that
+union, or below it, so that each of its streams is summed up where it comes from
+(`streams.partial_union`).
 
 This is decided once, when a query is applied, and kept in its record. A query that asks for it has
 all statements split for which the result is the same. Otherwise price decides: the query is planned
-both ways, by what trials on its streams' recordings have found, and a statement is split if that
-saves network usage enough. Both plans must keep deadlines and bounds and find room on the nodes, so
-they count the processor time of one more fragment and the latency of one more hop.
+each way, by what trials on its streams' recordings have found, and a statement is split in the way
+that saves most network usage, if that is enough. All plans must keep deadlines and bounds and find
+room on the nodes, so they count the processor time of more fragments and the latency of one more
+hop. What a split writes is kept too: a query that runs is never written in another way.
 
 The number of groups in a pane is what decides, and generated rows say nothing about that. So
 a statement stays whole if one of its streams has no recording that can be read here, or if its
@@ -13,21 +18,24 @@ owner states estimates of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
 from orchestrator.api.trial import readable, try_query
 from orchestrator.clock import thread_us
 from orchestrator.control.admission import admit
-from orchestrator.control.dataflow import Dataflow, sound_dataflow
+from orchestrator.control.dataflow import Dataflow, Fragment, sound_dataflow
 from orchestrator.control.view import ClusterView
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import Partial, QueryRecord, Split, StreamRecord
 from placement.records import QueryFigures
 from streams.language import parse
-from streams.partial import SUFFIX, split
+from streams.partial import split
+from streams.partial_union import split_below
 
 SAVED_SHARE = 0.25
 """Share of a query's network usage that a split must save: trials and plans are not exact."""
@@ -56,28 +64,55 @@ def with_splits(
         if record.name in view.queries or record.partial is Partial.NEVER:
             continue
         flow, _ = sound_dataflow(*_records(view, manifests))
-        candidates = splittable(flow, record.name)
+        candidates = ways_to_split(flow, record)
         if not candidates:
             continue
         if record.partial is Partial.ALWAYS:
-            asked = Split(made=True, why="the query asks for it")
-            manifests = _decided(view, manifests, query, dict.fromkeys(candidates, asked))
+            asked = {
+                name: msgspec.structs.replace(ways[0], why="the query asks for it")
+                for name, ways in candidates.items()
+            }
+            manifests = _decided(view, manifests, query, asked)
             continue
         decider = _Decider(view, flow, processor_us)
-        for fragment in candidates:
+        for fragment, ways in candidates.items():
             late = processor_us() - began_us > ALL_US
-            manifests = decider.decide(manifests, record.name, fragment, late=late)
+            manifests = decider.decide(manifests, record.name, fragment, ways, late=late)
     return manifests
 
 
-def splittable(flow: Dataflow, query: str) -> list[str]:
-    """The fragments of a query whose statements may be split, producers before consumers."""
-    return [
-        fragment.name
-        for fragment in flow.of(query)
-        for statement in parse(fragment.statement)
-        if split(statement, fragment.inputs) is not None
-    ]
+def ways_to_split(flow: Dataflow, query: QueryRecord) -> dict[str, tuple[Split, ...]]:
+    """Fragment of a query whose statement may be split → the ways; below a union comes first.
+
+    Producers come before consumers.
+    """
+    found: dict[str, tuple[Split, ...]] = {}
+    for fragment in flow.of(query.name):
+        (statement,) = parse(fragment.statement)
+        parts = split(statement, fragment.inputs)
+        if parts is None:
+            continue
+        above = Split(why="", statements=tuple(part.text for part in parts))
+        below = _way_below(flow, query, fragment)
+        found[fragment.name] = (above,) if below is None else (below, above)
+    return found
+
+
+def _way_below(flow: Dataflow, query: QueryRecord, fragment: Fragment) -> Split | None:
+    """The split below the union that a fragment reads; None if something else needs that union."""
+    (stream,) = fragment.inputs
+    union = flow.fragments.get(stream)
+    if union is None or union.query != query.name:
+        return None
+    readers = [each for each in flow.fragments.values() if stream in each.inputs]
+    named = query.outputs.keys() | query.estimates.keys() | query.primaries.keys()
+    if len(readers) > 1 or stream in named:
+        return None
+    (statement,), (united,) = parse(fragment.statement), parse(union.statement)
+    parts = split_below(statement, united, flow.columns)
+    if parts is None:
+        return None
+    return Split(why="", statements=tuple(part.text for part in parts), without=stream)
 
 
 def _records(
@@ -114,6 +149,16 @@ def _with_record(manifests: Manifests, record: QueryRecord) -> Manifests:
     return msgspec.structs.replace(manifests, queries=queries)
 
 
+class _Priced(NamedTuple):
+    """What a way to split a statement comes to."""
+
+    usage: float
+    """Network usage of the query, bytes; infinite if it cannot be had."""
+    why: str
+    record: QueryRecord
+    """The query's, split in this way."""
+
+
 class _Decider:
     """Decides by price on the statements of a query."""
 
@@ -122,7 +167,15 @@ class _Decider:
         self._flow = flow
         self._processor_us = processor_us
 
-    def decide(self, manifests: Manifests, name: str, fragment: str, *, late: bool) -> Manifests:
+    def decide(
+        self,
+        manifests: Manifests,
+        name: str,
+        fragment: str,
+        ways: tuple[Split, ...],
+        *,
+        late: bool,
+    ) -> Manifests:
         """The manifests with a decision on one statement."""
         (query,) = (each for each in manifests.queries if each.record.name == name)
         record = query.record
@@ -132,16 +185,19 @@ class _Decider:
             else self._unknown(manifests, record, fragment)
         )
         if why is None:
-            made = Split(made=True, why="")
-            tried = _decided(
-                self._view, manifests, query, {**record.splits, fragment: made}, self._processor_us
-            )
-            (other,) = (each.record for each in tried.queries if each.record.name == name)
-            why, saves = self._compared(manifests, tried, record, other, fragment)
-            if saves:
-                splits = {**other.splits, fragment: Split(made=True, why=why)}
-                return _with_record(tried, msgspec.structs.replace(other, splits=splits))
-        splits = {**record.splits, fragment: Split(made=False, why=why)}
+            before = self._figures(manifests, name)
+            why = "the query cannot be placed"
+            if before is not None:
+                tried = [self._priced(manifests, query, fragment, way, before) for way in ways]
+                best = min(tried, key=lambda one: one.usage)
+                why = best.why
+                saved = before.network_usage - best.usage
+                if saved >= max(SAVED_SHARE * before.network_usage, SAVED_BYTES):
+                    splits = dict(best.record.splits)
+                    splits[fragment] = msgspec.structs.replace(splits[fragment], why=why)
+                    made = msgspec.structs.replace(best.record, splits=splits)
+                    return _with_record(manifests, made)
+        splits = {**record.splits, fragment: Split(why=why)}
         return _with_record(manifests, msgspec.structs.replace(record, splits=splits))
 
     def _unknown(self, manifests: Manifests, record: QueryRecord, fragment: str) -> str | None:
@@ -159,32 +215,36 @@ class _Decider:
             return "its trial said nothing"
         return None
 
-    def _compared(
+    def _priced(
         self,
         manifests: Manifests,
-        tried: Manifests,
-        whole: QueryRecord,
-        parts: QueryRecord,
+        query: QueryManifest,
         fragment: str,
-    ) -> tuple[str, bool]:
-        """What the plans of both ways say, and whether the statement is split."""
-        partial = parts.trials.get(fragment + SUFFIX)
-        if partial is None or not partial.selectivity:
-            return "its trial gave no partial row", False
-        before = self._figures(manifests, whole.name)
-        if before is None:
-            return "the query cannot be placed", False
+        way: Split,
+        before: QueryFigures,
+    ) -> _Priced:
+        """What a plan says of a statement that is split in a way."""
+        whole = query.record
+        splits = {**whole.splits, fragment: way}
+        tried = _decided(self._view, manifests, query, splits, self._processor_us)
+        (record,) = (each.record for each in tried.queries if each.record.name == whole.name)
+        panes = [part.name for text in way.panes for part in parse(text)]
+        found = [record.trials.get(name) for name in panes]
+        shares = [one.selectivity for one in found if one is not None and one.selectivity]
+        if len(shares) < len(panes):
+            return _Priced(math.inf, "its trial gave no partial row", record)
+        how = "in two" if way.without is None else f"split below {way.without}"
         after = self._figures(tried, whole.name)
         if after is None:
-            return "in two it cannot keep deadline and bound, or finds no room", False
-        saved = before.network_usage - after.network_usage
-        enough = saved >= max(SAVED_SHARE * before.network_usage, SAVED_BYTES)
+            why = f"{how} it cannot keep deadline and bound, or finds no room"
+            return _Priced(math.inf, why, record)
         why = (
             f"network usage {before.network_usage:,.0f} bytes whole, "
-            f"{after.network_usage:,.0f} in two; its panes are {100 * partial.selectivity:.3g} % "
+            f"{after.network_usage:,.0f} {how}; its panes are "
+            f"{' and '.join(f'{100 * share:.3g} %' for share in shares)} "
             f"of its input, its whole result {100 * whole.trials[fragment].selectivity:.3g} %"
         )
-        return why, enough
+        return _Priced(after.network_usage, why, record)
 
     def _figures(self, manifests: Manifests, name: str) -> QueryFigures | None:
         """What a plan promises the query, around what runs; None if there is none."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
+from orchestrator.api.splitting import ways_to_split
 from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, dataflow, located
 from orchestrator.manifest import Manifests, cluster_record
 from orchestrator.manifest.load import check_primaries, check_sites
-from orchestrator.records import Partial
+from orchestrator.records import Partial, Split
 from streams.compiler import compile_statement
 from streams.language import parse
-from streams.partial import split
 from streams.program import Program
 from streams.pushdown import pushdowns
 
@@ -30,7 +28,8 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
         Query → fragment → what its aggregates are folded in, and the values that they keep
         (`streams.pushdown`); fragments without aggregates are left out.
     splits
-        Query → fragment whose statement may be split → its partial statement (`streams.partial`).
+        Query → fragment whose statement may be split → the ways, each with its statements
+        (`streams.partial`).
     unchecked
         Sites and nodes that could not be checked: no Cluster manifest was among the files.
     """
@@ -40,7 +39,7 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
     queries: dict[str, dict[str, tuple[str, ...]]]
     evaluations: dict[str, dict[str, str]]
     pushdowns: dict[str, dict[str, tuple[str, ...]]]
-    splits: dict[str, dict[str, str]]
+    splits: dict[str, dict[str, tuple[Split, ...]]]
     unchecked: tuple[str, ...]
 
 
@@ -97,8 +96,8 @@ def validate(manifests: Manifests) -> ValidateDocument:
         splits={
             each.record.name: found
             for each in manifests.queries
-            if (found := _splits(flow.of(each.record.name)))
-            and each.record.partial is not Partial.NEVER
+            if each.record.partial is not Partial.NEVER
+            and (found := ways_to_split(flow, each.record))
         },
         unchecked=tuple(unchecked),
     )
@@ -126,16 +125,6 @@ def check(manifests: Manifests) -> Dataflow:
         nodes = [node.name for node in manifests.cluster.nodes]
         check_primaries(manifests.queries, nodes, "is not a node")
     return flow
-
-
-def _splits(fragments: Iterable[Fragment]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for fragment in fragments:
-        (statement,) = parse(fragment.statement)
-        parts = split(statement, fragment.inputs)
-        if parts is not None:
-            found[fragment.name] = parts[0].text
-    return found
 
 
 def _program(fragment: Fragment) -> Program:

@@ -36,8 +36,11 @@ def _view(document: api.ValidateDocument) -> RenderableType:
         for name, folded in document.pushdowns[query].items():
             for line in folded:
                 table.add_row("", "", "", f"[dim]{name}: {line}[/]")
-        for name, partial in document.splits.get(query, {}).items():
-            table.add_row("", "", "", f"[dim]{name}: may be split; its panes: {escape(partial)}[/]")
+        for name, ways in document.splits.get(query, {}).items():
+            for way in ways:
+                below = "" if way.without is None else f" below {way.without}"
+                told = f"{name}: may be split{below}; its panes: {' '.join(way.panes)}"
+                table.add_row("", "", "", f"[dim]{escape(told)}[/]")
     if not document.unchecked:
         return table
     return Group(

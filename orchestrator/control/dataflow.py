@@ -1,8 +1,9 @@
 """All queries of a cluster as one dataflow: fragments, and the streams between them.
 
-A statement gives one stream and is one fragment, or two if it was split into a partial and a final
-one (`streams.partial`). Names of streams are global, so a query may read the streams of another
-one. Statements may stand in any order, within a query and across queries.
+A statement gives one stream and is one fragment, or several if it was split into partial and final
+ones, which are kept in the query's record (`orchestrator.api.splitting`). Names of streams are
+global, so a query may read the streams of another one. Statements may stand in any order, within a
+query and across queries.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from orchestrator.records import QueryRecord, StreamRecord
 from streams.compiler import compile_statement
 from streams.language import QueryError, parse
 from streams.language.ast import Statement
-from streams.partial import SUFFIX, split
-from streams.program import Program
+from streams.partial import PARTIAL_INFIX, whole_name
 from topology.suggestions import nearest
 
 Columns = Mapping[str, str]
@@ -75,7 +75,7 @@ def located(problem: InvalidQuery, queries: Iterable[QueryManifest]) -> InvalidI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """One statement of one query, or one of the two that it was split into.
+    """One statement of one query, or one of those that it was split into.
 
     Attributes
     ----------
@@ -200,18 +200,20 @@ def _sound(
 def _compiled(streams: _StreamColumns, texts: tuple[bytes, ...]) -> Dataflow:
     catalogue: dict[str, Columns] = {name: dict(columns) for name, columns in streams}
     queries = [msgspec.json.decode(text, type=QueryRecord) for text in texts]
+    owners: dict[str, str] = {}
     waiting: dict[str, tuple[QueryRecord, Statement]] = {}
     for query in queries:
         try:
             statements = parse(query.statements)
+            running = _running(query, statements)
         except QueryError as error:
             raise _in_statements(query.name, error) from None
         except Exception as error:
             raise _bug(query.name, error) from error
         for statement in statements:
-            taken = waiting.get(statement.name)
+            taken = owners.get(statement.name)
             if statement.name in catalogue or taken is not None:
-                owner = "a stream" if taken is None else f"query {taken[0].name}"
+                owner = "a stream" if taken is None else f"query {taken}"
                 raise InvalidQuery(
                     query.name,
                     "statements",
@@ -219,15 +221,44 @@ def _compiled(streams: _StreamColumns, texts: tuple[bytes, ...]) -> Dataflow:
                     f"is the name of {owner} already",
                     "Names of streams are shared by all queries: choose another.",
                 )
-            if statement.name.endswith(SUFFIX):
-                problem = f"ends in {SUFFIX}, as the names of partial statements do"
+            if PARTIAL_INFIX in statement.name:
+                problem = f"contains {PARTIAL_INFIX}, as the names of partial statements do"
                 remedy = "Choose another name."
                 raise InvalidQuery(query.name, "statements", statement.name, problem, remedy)
-            waiting[statement.name] = (query, statement)
+            owners[statement.name] = query.name
+        waiting |= {statement.name: (query, statement) for statement in running}
+    _check_made(waiting, owners)
     fragments = _in_order(waiting, catalogue)
     for query in queries:
         _check_names(query, {f.name for f in fragments.values() if f.query == query.name})
     return Dataflow(fragments=fragments, columns=catalogue)
+
+
+def _running(query: QueryRecord, written: Iterable[Statement]) -> list[Statement]:
+    """A query's statements, those that were split in their parts."""
+    splits = query.splits
+    without = {one.without for one in splits.values() if one.made}
+    found: list[Statement] = []
+    for statement in written:
+        decided = splits.get(statement.name)
+        if decided is not None and decided.made:
+            found += [part for text in decided.statements for part in parse(text)]
+        elif statement.name not in without:
+            found.append(statement)
+    return found
+
+
+def _check_made(
+    waiting: Mapping[str, tuple[QueryRecord, Statement]], owners: Mapping[str, str]
+) -> None:
+    """Refuse to read a union that is not made, since its reader was split below it."""
+    for query, statement in waiting.values():
+        for stream in sorted(_reads(statement)):
+            if stream in owners and stream not in waiting:
+                owner = owners[stream]
+                problem = f"is not made: query {owner} aggregates the streams of that union apart"
+                remedy = f"Apply query {owner} with `partial: never`, or read those streams."
+                raise InvalidQuery(query.name, "statements", stream, problem, remedy)
 
 
 def _in_statements(query: str, error: QueryError) -> InvalidQuery:
@@ -259,34 +290,20 @@ def _in_order(
         for name in ready:
             query, statement = waiting.pop(name)
             try:
-                programs = _programs(query, statement, catalogue)
+                program = compile_statement(statement, catalogue)
             except QueryError as error:
                 raise _in_statements(query.name, error) from None
             except Exception as error:
                 raise _bug(query.name, error) from error
-            for program in programs:
-                catalogue[program.name] = program.columns
-                fragments[program.name] = Fragment(
-                    query=query.name,
-                    name=program.name,
-                    statement=program.text,
-                    inputs={stream: catalogue[stream] for stream in program.inputs},
-                    columns=program.columns,
-                )
+            catalogue[name] = program.columns
+            fragments[name] = Fragment(
+                query=query.name,
+                name=name,
+                statement=program.text,
+                inputs={stream: catalogue[stream] for stream in program.inputs},
+                columns=program.columns,
+            )
     return fragments
-
-
-def _programs(
-    query: QueryRecord, statement: Statement, catalogue: Mapping[str, Columns]
-) -> tuple[Program, ...]:
-    """What a statement becomes: one program, or two of which the second reads the first."""
-    whole = compile_statement(statement, catalogue)
-    decided = query.splits.get(statement.name)
-    parts = split(statement, catalogue) if decided is not None and decided.made else None
-    if parts is None:
-        return (whole,)
-    partial = compile_statement(parts[0], catalogue)
-    return partial, compile_statement(parts[1], {partial.name: partial.columns})
 
 
 def _reads(statement: Statement) -> set[str]:
@@ -308,7 +325,6 @@ def _check_names(query: QueryRecord, made: Iterable[str]) -> None:
     named += [("estimates", name) for name in query.estimates]
     named += [("primaries", name) for name in query.primaries]
     for field, name in named:
-        of = name if field == "outputs" else name.removesuffix(SUFFIX)
-        if of not in made:
+        if (name if field == "outputs" else whole_name(name)) not in made:
             problem = "is not made by any statement of the query"
             raise InvalidQuery(query.name, field, name, problem, nearest(name, made))

@@ -30,7 +30,7 @@ from orchestrator.records import (
 )
 from streams.chunk import stream_schema, type_names
 from streams.language import QueryError
-from streams.partial import SUFFIX
+from streams.partial import PARTIAL_INFIX
 from streams.scheduling.run_queue import Policy
 from streams.scheduling.shedder import value_of
 
@@ -367,9 +367,10 @@ def _sites(section: Section, source: SourceSpec | None, is_shed: bool) -> tuple[
 
 def _stream_name(field: Field) -> str:
     name = field.identifier()
-    if name.endswith(SUFFIX):
+    if PARTIAL_INFIX in name:
         field.refuse(
-            f"ends in {SUFFIX}, as the names of partial statements do", "Choose another name."
+            f"contains {PARTIAL_INFIX}, as the names of partial statements do",
+            "Choose another name.",
         )
     return name
 

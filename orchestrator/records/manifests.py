@@ -145,10 +145,25 @@ class Partial(Enum):
 
 
 class Split(Record, frozen=True, kw_only=True):
-    """What was decided of a statement that may be split into a partial and a final one."""
+    """What was decided of a statement that may be split into partial and final ones."""
 
-    made: bool
     why: str
+    statements: tuple[str, ...] = ()
+    """What runs in its place, each a fragment; none: it is not split. They are kept as they were
+    written when the query was applied, whatever would be written today."""
+    without: str | None = None
+    """The statement of the same query that is not made any more: the union that it read."""
+
+    @property
+    def made(self) -> bool:
+        """Whether it is split."""
+        return bool(self.statements)
+
+    @property
+    def panes(self) -> tuple[str, ...]:
+        """Those of the statements that aggregate panes; after them come their union, if they are
+        several, and the final one."""
+        return self.statements[: -1 if self.without is None else -2]
 
 
 class Scheme(Enum):

@@ -18,9 +18,9 @@ from streams.language.ast import (
 )
 
 
-def written_statement(name: str, to_stream: str, select: Select) -> str:
-    """A statement of one SELECT, with a semicolon."""
-    return f"REGISTER QUERY {name} {to_stream}({written_select(select)});"
+def written_statement(name: str, to_stream: str, *selects: Select) -> str:
+    """A statement of some SELECTs, with a semicolon."""
+    return f"REGISTER QUERY {name} {to_stream}({' UNION ALL '.join(map(written_select, selects))});"
 
 
 def written_select(select: Select) -> str:

@@ -7,6 +7,7 @@ compared as a multiset, since their order has no meaning, with their values to t
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,12 @@ from streams.chunk import Chunk, stream_schema
 from streams.compiler import compile_statement
 from streams.engine import FragmentEngine
 from streams.language import parse
-from streams.language.ast import Statement
+from streams.language.ast import Call, Statement
+from streams.partial_union import split_below
 from streams.program import Program
-from tests.property.streams.test_passes import catalogue, evaluations, tuples
+from tests.property.streams.test_passes import catalogue, columns, evaluations, tuples
 
-STATEMENTS_AT_ONCE = 40
+STATEMENTS_AT_ONCE, UNIONS_AT_ONCE = 40, 20
 
 KEYS = [(), (), ("k",), ("i",), ("b",), ("k", "b"), ("_ts", "k"), ("s.x", "k")]
 AGGREGATES = [
@@ -73,35 +75,76 @@ def rows_at(emitted: list[Any]) -> dict[int, Counter[str]]:
     return found
 
 
-def in_two(
-    first: Program, second: Program, rows: list[Any], until_ms: int, rng: np.random.Generator
+def passed_through(
+    program: Program, inputs: Mapping[str, list[Any]], until_ms: int, rng: np.random.Generator
 ) -> list[Any]:
-    """What the final statement makes of what the partial one makes of the rows."""
-    way = int(rng.integers(3))
-    between, _ = next(evaluations(first, {"s": rows}, until_ms, rng, only=way))
-    engine = FragmentEngine(second)
-    schema = stream_schema(first.columns)
+    """What a statement makes of rows, whose timestamps come first.
+
+    Each stream comes in portions of its own.
+    """
+    engine = FragmentEngine(program)
+    portions = [
+        (end_ms, stream)
+        for stream in program.inputs
+        for end_ms in np.unique(
+            [*rng.integers(0, until_ms + 1, rng.integers(4)), until_ms]
+        ).tolist()
+    ]
+    if rng.random() < 0.5:
+        portions.sort()
+    begins_ms = dict.fromkeys(program.inputs, -1)
+    seqs = dict.fromkeys(program.inputs, 0)
     emitted: list[Any] = []
-    begin_ms, seq = -1, 0
-    for end_ms in np.unique([*rng.integers(0, until_ms + 1, way), until_ms]).tolist():
-        some = [row for row in between if begin_ms < row[0] <= end_ms]
+    for end_ms, stream in portions:
+        rows = [row for row in inputs[stream] if begins_ms[stream] < row[0] <= end_ms]
+        schema = stream_schema(program.input_columns[stream])
         batch = pa.RecordBatch.from_pylist(
-            [dict(zip(schema.names, row, strict=True)) for row in some], schema=schema
+            [dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema
         )
-        watermarks_ms = np.unique([*(row[0] for row in some), end_ms]).astype(np.int64)
+        watermarks_ms = np.unique([*(row[0] for row in rows), end_ms]).astype(np.int64)
         engine.offer(
-            second.inputs[0],
+            stream,
             Chunk(
-                first_seq=seq,
+                first_seq=seqs[stream],
                 rows=batch,
                 watermarks_ms=watermarks_ms,
                 ingestion_times_us=watermarks_ms,
             ),
         )
-        begin_ms, seq = end_ms, seq + len(some)
+        begins_ms[stream] = end_ms
+        seqs[stream] += len(rows)
         while (evaluated := engine.advance(int(rng.integers(1, 9)))) is not None:
             emitted += [tuple(row.values()) for row in evaluated.rows.to_pylist()]
     return emitted
+
+
+def flat(rows: list[Any]) -> list[Any]:
+    """Tuples with their timestamps in front."""
+    return [(at, *row) for at, row in rows]
+
+
+def union(rng: np.random.Generator) -> Statement:
+    """A statement that passes on streams as one that has the columns of each of them."""
+
+    def any_of(options: list[str]) -> str:
+        return options[int(rng.integers(len(options)))]
+
+    conditions = ["", "", " WHERE i <> 2", " WHERE b", " WHERE x < 1 OR k = 'a'"]
+    lists = [
+        *("*", "k, i, x, b", "k AS k, i AS i, x * 2 AS x, i > 2 AS b", "'a' AS k, i, x, b"),
+        *("coalesce(k, 'none') AS k, i, x, b", "'here' AS k, 7 AS i, -x AS x, TRUE AS b"),
+        "k, i + 1 AS i, sqrt(x) AS x, NOT b AS b",
+    ]
+    listed = [any_of(lists) for _ in range(int(rng.integers(2, 5)))]
+    if rng.random() < 0.6:
+        listed = [one for one in listed if "+" not in one and "coalesce" not in one] or ["*", "*"]
+    selects = [
+        f"SELECT {one} FROM {any_of(['s', 't'])} [NOW]{any_of(conditions)}" for one in listed
+    ]
+    if len(selects) == 1:
+        selects.append("SELECT t.k AS k, u.i AS i, x, b FROM t [NOW] AS u".replace("t.k", "u.k"))
+    (parsed,) = parse(f"REGISTER QUERY u RSTREAM({' UNION ALL '.join(selects)});")
+    return parsed
 
 
 @pytest.mark.parametrize("block", range(5))
@@ -121,5 +164,51 @@ def test_a_statement_in_two_gives_the_rows_of_the_whole_one(block: int) -> None:
         rows = tuples(rng)
         until_ms = rows[-1][0] + int(rng.choice([0, 1, 100]))
         expected, _ = next(evaluations(whole, {"s": rows}, until_ms, rng, only=1))
-        emitted = in_two(first, second, rows, until_ms, rng)
+        between = passed_through(first, {"s": flat(rows)}, until_ms, rng)
+        emitted = passed_through(second, {first.name: between}, until_ms, rng)
         assert rows_at(emitted) == rows_at(expected), told
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_a_statement_split_below_a_union_gives_the_rows_of_the_whole_one(block: int) -> None:
+    fresh = int(np.random.SeedSequence().generate_state(1)[0])
+    tried = 0
+    for seed in (*range(block * UNIONS_AT_ONCE, (block + 1) * UNIONS_AT_ONCE - 1), fresh):
+        rng = np.random.default_rng(seed)
+        united, over = union(rng), statement(rng)
+        (over,) = parse(over.text.replace(" FROM s [", " FROM u [").replace("]", "] AS s"))
+        told = f"seed {seed}: {united.text}\n{over.text}"
+        program = compile_statement(united, catalogue)
+        streams = {**catalogue, "u": program.columns}
+        parts = split_below(over, united, streams)
+        if parts is None:
+            assert _above_only(over, united), told
+            continue
+        tried += 1
+        told += "".join(f"\n{part.text}" for part in parts)
+        inputs = {"s": flat(tuples(rng)), "t": flat(tuples(rng))}
+        until_ms = max(rows[-1][0] for rows in inputs.values()) + int(rng.choice([0, 1, 100]))
+        inputs["u"] = passed_through(program, inputs, until_ms, rng)
+        whole = compile_statement(over, streams)
+        expected = passed_through(whole, inputs, until_ms, rng)
+        for part in parts:
+            made = compile_statement(part, streams)
+            streams[made.name] = made.columns
+            inputs[made.name] = passed_through(made, inputs, until_ms, rng)
+        assert streams["q"] == whole.columns, told
+        assert rows_at(inputs["q"]) == rows_at(expected), told
+    assert tried > UNIONS_AT_ONCE // 4
+
+
+def _above_only(over: Statement, united: Statement) -> bool:
+    """Whether a statement needs values in their order, or groups by what a stream computes."""
+    if "first(" in over.text or "last(" in over.text:
+        return True
+    keys = [key.name for select in over.body.selects for key in select.group_by]
+    listed = [select.items for select in united.body.selects if select.items]
+    return any(
+        isinstance(items[list(columns).index(key)].expression, Call)
+        for items in listed
+        for key in keys
+        if key in columns
+    )

@@ -25,6 +25,13 @@ SLIDING = """\
 REGISTER QUERY counted RSTREAM(SELECT id, count(*) AS number, sum(size) AS total
     FROM north [RANGE 2 SECONDS SLIDE 100 MILLISECONDS] GROUP BY id);
 """
+OVER_A_UNION = (
+    SLIDING.replace("FROM north [", "FROM both [")
+    + """\
+REGISTER QUERY both RSTREAM(
+    SELECT id, size FROM north [NOW] UNION ALL SELECT id, size FROM south [NOW] WHERE size > 5);
+"""
+)
 ROWS, KEYS_A_PANE = 200, 5
 """Of a pane of 100 ms; each pane has keys of its own."""
 
@@ -54,23 +61,27 @@ def manifests(
     source = None
     if recording is not None:
         source = spec_of("replay", Replay(path=str(recording), begin_ms=0, end_ms=4999))
-    stream = StreamRecord(
-        name="north",
-        site="north-receiver",
-        columns={"id": "string", "size": "int"},
-        rate_bytes_s=640_000,
-        source=source,
-    )
+    streams = [
+        StreamRecord(
+            name=name,
+            site=f"{name}-receiver",
+            columns={"id": "string", "size": "int"},
+            rate_bytes_s=640_000,
+            source=source,
+        )
+        for name in ("north", "south")
+        if name in statements
+    ]
     query = query_manifest(
         statements=statements,
-        outputs={"counted": "south-receiver"},
+        outputs={"counted": "south-receiver" if len(streams) == 1 else "control-centre"},
         deadline_ms=1000.0,
         recovery_bound_ms=2000.0,
     )
     record = msgspec.structs.replace(query.record, partial=partial, **changes)
     return Manifests(
         cluster=None,
-        streams=(StreamManifest(file="streams.yaml:1", record=stream),),
+        streams=tuple(StreamManifest(file="streams.yaml:1", record=each) for each in streams),
         queries=(msgspec.structs.replace(query, record=record),),
     )
 
@@ -128,7 +139,7 @@ def test_stated_estimates_are_of_the_whole_statement(recording: Path) -> None:
     stated = {"counted": Estimate(cost_us=5.0)}
     found = decided(manifests(recording, estimates=stated))
     assert found.queries[0].record.splits == {
-        "counted": Split(made=False, why="its estimates are stated for the whole statement")
+        "counted": Split(why="its estimates are stated for the whole statement")
     }
 
 
@@ -164,9 +175,79 @@ def test_a_running_query_keeps_what_was_decided(recording: Path) -> None:
     assert [each.operator for each in found.plan.placements] == ["counted__partial", "counted"]
 
 
+def test_streams_of_two_sites_are_summed_up_where_they_come_from(recording: Path) -> None:
+    found = decided(manifests(recording, statements=OVER_A_UNION))
+    split = found.queries[0].record.splits["counted"]
+    assert split.made, split.why
+    assert split.without == "both"
+    assert "split below both" in split.why
+    assert set(fragments(found)) == {
+        *("counted__partial_1", "counted__partial_2", "counted__partial", "counted")
+    }
+    admission = admit(ObedientCluster().view(), found.streams, found.queries)
+    places = {each.operator: each.primary for each in admission.plan.placements}
+    assert places["counted__partial_1"] in ("amsterdam", "frankfurt")
+    assert places["counted__partial_2"] in ("lyon", "zurich")
+
+
+def test_a_split_below_a_union_must_save_traffic_too(recording: Path) -> None:
+    # With a key for each row, partial rows are as many as rows.
+    statements = OVER_A_UNION.replace("GROUP BY id", "GROUP BY id, _ts, size")
+    split = decided(manifests(recording, statements=statements)).queries[0].record.splits["counted"]
+    assert not split.made
+    assert "network usage" in split.why
+
+
+def test_a_union_that_somebody_needs_is_made(recording: Path) -> None:
+    both = {"both": "control-centre", "counted": "control-centre"}
+    wanted = decided(manifests(recording, Partial.ALWAYS, OVER_A_UNION, outputs=both))
+    assert set(fragments(wanted)) == {"both", "counted__partial", "counted"}
+    reader = "REGISTER QUERY other RSTREAM(SELECT id FROM both [NOW]);\n"
+    read = decided(manifests(recording, Partial.ALWAYS, OVER_A_UNION + reader))
+    assert set(fragments(read)) == {"both", "other", "counted__partial", "counted"}
+
+
+def test_a_union_that_is_not_made_cannot_be_read(recording: Path) -> None:
+    found = decided(manifests(recording, Partial.ALWAYS, OVER_A_UNION))
+    reader = query_manifest(
+        name="reader",
+        statements="REGISTER QUERY other RSTREAM(SELECT id FROM both [NOW]);",
+        outputs={"other": "control-centre"},
+    )
+    several = msgspec.structs.replace(found, queries=(*found.queries, reader))
+    with pytest.raises(InvalidQuery, match=r"'both' is not made.*`partial: never`") as refused:
+        fragments(several)
+    assert refused.value.query == "reader"
+    taken = msgspec.structs.replace(
+        reader.record, statements="REGISTER QUERY both RSTREAM(SELECT id FROM north [NOW]);"
+    )
+    several = msgspec.structs.replace(
+        found, queries=(*found.queries, msgspec.structs.replace(reader, record=taken))
+    )
+    with pytest.raises(InvalidQuery, match="is the name of query proximity already"):
+        fragments(several)
+
+
+def test_a_running_query_keeps_its_statements_as_they_were_written() -> None:
+    # Another version wrote other names, and the sum in another way.
+    written = (
+        "REGISTER QUERY counted__partial RSTREAM(SELECT id AS a, count(*) AS b, sum(size) AS c "
+        "FROM north [RANGE 50 MILLISECONDS SLIDE 50 MILLISECONDS] GROUP BY id);",
+        "REGISTER QUERY counted RSTREAM(SELECT a AS id, sum(b) AS number, sum(c) AS total "
+        "FROM counted__partial [RANGE 2 SECONDS SLIDE 100 MILLISECONDS] GROUP BY a);",
+    )
+    splits = {"counted": Split(why="asked for", statements=written)}
+    cluster = ObedientCluster()
+    cluster.apply(manifests(None, splits=splits))
+    cluster.settle()
+    again = decided(manifests(None), cluster)
+    admit(cluster.view(), again.streams, again.queries)
+    assert tuple(each.statement for each in cluster.view().dataflow.of("proximity")) == written
+
+
 def test_names_of_partial_statements_are_nobodys() -> None:
     given = manifests(None, statements=SLIDING.replace("counted", "counted__partial"))
-    with pytest.raises(InvalidQuery, match="ends in __partial"):
+    with pytest.raises(InvalidQuery, match="contains __partial"):
         fragments(given)
 
 

@@ -203,7 +203,7 @@ def test_cpu_scaling_is_read_and_kept_in_the_store(
         ("[France Central,", "[France Central: [,", "is not YAML"),
         ("outputs: {alerts: receiver}", "outputs: [alerts]", "outputs: a list is not a mapping"),
         ("name: north", "name: 5north", "'5north' cannot be a name in a query"),
-        ("name: north", "name: north__partial", "'north__partial' ends in __partial"),
+        ("name: north", "name: north__partial", "'north__partial' contains __partial"),
         ("name: proximity", "name: a.b", "'a.b' cannot be a name"),
         ("rate: 150 KB/s", "rate: 1 B/s\nrate: 2 B/s", "all.yaml:14: rate: 'rate' is given twice"),
         ("name: second", "name: receiver", "Cluster aircraft: name: 'receiver' is taken by"),
