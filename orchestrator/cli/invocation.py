@@ -88,14 +88,15 @@ REPEAT_S = 3.0
 class Throttle:
     """Lets a step through when it is new, or has gone on for a while."""
 
-    def __init__(self) -> None:
+    def __init__(self, repeat_s: float = REPEAT_S) -> None:
+        self._repeat_s = repeat_s
         self._told: tuple[str, float] = ("", 0.0)
 
     def lets(self, step: str) -> bool:
         """Whether to tell of the step now."""
         before, at = self._told
         now = time.monotonic()
-        if step == before and now - at < REPEAT_S:
+        if step == before and now - at < self._repeat_s:
             return False
         self._told = (step, now)
         return True

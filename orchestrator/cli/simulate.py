@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 from rich.console import Group, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.invocation import EXIT_FAILED, JsonOption, messages, show
+from orchestrator.cli.invocation import EXIT_FAILED, JsonOption, Throttle, messages, show
+
+TOLD_S = 30.0
+"""How often progress is printed if standard error is no terminal."""
 
 
 def command(
@@ -38,7 +42,7 @@ def command(
     """Play random faults on simulated clusters, and check every promise after each schedule.
 
     A schedule that fails is made smaller, and printed with what happened. The same seed always
-    gives the same run.
+    gives the same run. When it is interrupted, it sums up what it has played so far.
 
     [bold]Example:[/] vivace simulate --seeds 300 --from 1000
     """
@@ -53,37 +57,55 @@ def command(
         if played.findings:
             raise typer.Exit(EXIT_FAILED)
         return
-    with _progress() as line:
-        bar = line.add_task("Simulate", total=seeds, failed="")
-        failed = 0
-
-        def tell(verdict: api.TrialVerdict) -> None:
-            nonlocal failed
-            if verdict.failure is not None:
-                failed += 1
-                line.console.print(
-                    f"seed {verdict.seed}: {verdict.failure.findings[0]}",
-                    markup=False,
-                    soft_wrap=True,
-                )
-            line.update(bar, advance=1, failed=f"[red]{failed} failed[/]" if failed else "")
-
-        campaign = api.simulate(seeds, first, kinds, shapes, jobs, tell)
+    with _Telling(seeds) as telling:
+        campaign = api.simulate(seeds, first, kinds, shapes, jobs, telling.tell)
     show(campaign, as_json, lambda: _view(campaign))
+    if campaign.played < campaign.seeds:
+        raise KeyboardInterrupt
     if campaign.failures:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("[bold]{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[failed]}"),
-        TimeElapsedColumn(),
-        console=messages(),
-        transient=True,
-    )
+class _Telling:
+    """How far a campaign has come: a bar with figures, or a line now and then into a file."""
+
+    def __init__(self, seeds: int) -> None:
+        self._seeds = seeds
+        self._played = self._failed = 0
+        self._began_s = time.monotonic()
+        self._throttle = Throttle(TOLD_S)
+        columns = TextColumn("[bold]Simulate"), BarColumn(), TextColumn("{task.description}")
+        self._bar = Progress(*columns, console=messages(), transient=True)
+        self._task = self._bar.add_task(f"0 of {seeds}", total=seeds)
+
+    def __enter__(self) -> _Telling:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def tell(self, verdict: api.TrialVerdict) -> None:
+        """Count a verdict; name one that failed."""
+        console = self._bar.console
+        self._played += 1
+        if verdict.failure is not None:
+            self._failed += 1
+            found = f"seed {verdict.seed}: {verdict.failure.findings[0]}"
+            console.print(found, markup=False, soft_wrap=True)
+        figures = self._figures()
+        self._bar.update(self._task, advance=1, description=figures)
+        if not console.is_terminal and self._throttle.lets("played"):
+            console.print(figures, soft_wrap=True)
+
+    def _figures(self) -> str:
+        rate_s = self._played / max(time.monotonic() - self._began_s, 1e-9)
+        left_s = (self._seeds - self._played) / rate_s
+        failed = f", [red]{self._failed} failed[/]" if self._failed else ""
+        return (
+            f"{self._played} of {self._seeds} schedules{failed}, "
+            f"{rate_s:.2f} a second, {left_s:.0f} s left"
+        )
 
 
 def _view(campaign: api.Campaign) -> RenderableType:
@@ -92,13 +114,21 @@ def _view(campaign: api.Campaign) -> RenderableType:
         parts.append(Text(failure.transcript))
         replay = msgspec.json.encode(failure.schedule).decode()
         parts.append(Text(f"The schedule above: {replay}\n", style="dim"))
-    last = campaign.first_seed + campaign.seeds - 1
-    kept = campaign.seeds - len(campaign.failures)
+    kept = campaign.played - len(campaign.failures)
+    whole = campaign.played == campaign.seeds
+    good = whole and not campaign.failures
+    if not whole:
+        parts.append(
+            Text(
+                f"Interrupted after {campaign.played} of {campaign.seeds} schedules. "
+                f"All seeds before {campaign.before_seed} were played."
+            )
+        )
     parts.append(
         Text.assemble(
-            ("✓ " if not campaign.failures else "✗ ", "green" if not campaign.failures else "red"),
-            f"{kept} of {campaign.seeds} schedules kept every promise "
-            f"(seeds {campaign.first_seed} to {last}, {campaign.faults} faults, "
+            ("✓ " if good else "✗ ", "green" if good else "red"),
+            f"{kept} of {campaign.played} schedules kept every promise "
+            f"(seeds from {campaign.first_seed}, {campaign.faults} faults, "
             f"{campaign.virtual_s:.0f} virtual s); {campaign.schedules_s:.2f} schedules a second "
             f"on {campaign.processes} processes",
         )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -74,12 +77,20 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
+    seeds
+        How many were to be played.
+    played
+        How many were: fewer if the campaign was interrupted.
+    before_seed
+        Every seed before this one was played; of later ones, some may have been.
     schedules_s
         Schedules played a second, on all processes together.
     """
 
     first_seed: int
     seeds: int
+    played: int
+    before_seed: int
     faults: int
     virtual_s: float
     took_s: float
@@ -136,7 +147,7 @@ def run(
     shrunk: bool = True,
     tell: Callable[[TrialVerdict], None] = lambda _: None,
 ) -> Campaign:
-    """Play the schedules of consecutive seeds.
+    """Play the schedules of consecutive seeds, until all are played or the process is interrupted.
 
     Parameters
     ----------
@@ -148,18 +159,22 @@ def run(
     began = time.monotonic()
     count = processes or min(os.cpu_count() or 1, seeds)
     verdicts: list[TrialVerdict] = []
-    for verdict in _verdicts(range(first_seed, first_seed + seeds), selection, count, shrunk):
-        verdicts.append(verdict)
-        tell(verdict)
+    with suppress(KeyboardInterrupt):
+        for verdict in _verdicts(range(first_seed, first_seed + seeds), selection, count, shrunk):
+            verdicts.append(verdict)
+            tell(verdict)
     verdicts.sort(key=lambda verdict: verdict.seed)
+    known = {verdict.seed for verdict in verdicts}
     took_s = time.monotonic() - began
     return Campaign(
         first_seed=first_seed,
         seeds=seeds,
+        played=len(verdicts),
+        before_seed=next(seed for seed in itertools.count(first_seed) if seed not in known),
         faults=sum(verdict.faults for verdict in verdicts),
         virtual_s=round(sum(verdict.virtual_s for verdict in verdicts), 1),
         took_s=round(took_s, 2),
-        schedules_s=round(seeds / took_s, 2),
+        schedules_s=round(len(verdicts) / took_s, 2),
         processes=count,
         failures=tuple(each.failure for each in verdicts if each.failure is not None),
     )
@@ -169,21 +184,40 @@ def _verdicts(
     seeds: range, selection: Selection, processes: int, shrunk: bool
 ) -> Iterator[TrialVerdict]:
     if processes == 1:
-        yield from _judge_all(seeds, selection, shrunk)
+        _prepare()
+        yield from (judge(seed, selection, shrunk=shrunk) for seed in seeds)
         return
     parts = [seeds[i : i + SEEDS_A_TASK] for i in range(0, len(seeds), SEEDS_A_TASK)]
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+    others = multiprocessing.active_children()
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _prepare_worker)
+    try:
         task = partial(_judge_all, selection=selection, shrunk=shrunk)
         for done in as_completed([pool.submit(task, part) for part in parts]):
             yield from done.result()
+    except BaseException:
+        # Nobody waits for what is under way; a schedule that fails may take minutes to shrink.
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in set(multiprocessing.active_children()) - set(others):
+            worker.terminate()
+        raise
+    pool.shutdown()
 
 
 def _judge_all(seeds: Sequence[int], selection: Selection, shrunk: bool) -> list[TrialVerdict]:
+    return [judge(seed, selection, shrunk=shrunk) for seed in seeds]
+
+
+def _prepare_worker() -> None:
+    """Leave Ctrl-C, which reaches all processes of a terminal, to the one that sums up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _prepare()
+
+
+def _prepare() -> None:
     # Coordinators log what they cannot do yet; in a schedule that is expected.
     logging.getLogger("orchestrator").setLevel(logging.ERROR)
     # Modules live as long as the process: collecting garbage need not look at them.
     gc.freeze()
-    return [judge(seed, selection, shrunk=shrunk) for seed in seeds]
 
 
 def _kind(finding: str) -> str:

@@ -589,7 +589,7 @@ class Trial:
 
     def _start_us(self) -> int:
         read = {name for program in self.setting.programs.values() for name in program.inputs}
-        records = read_view(self.store).stream_records
+        records = {name: each.record for name, each in self.store.list(STREAMS).records.items()}
         starts = [records[name].start_at_us for name in self.setting.recordings if name in read]
         known = [start for start in starts if start is not None]
         return max(known) if len(known) == len(starts) else 0

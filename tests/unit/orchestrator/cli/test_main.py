@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator import api
-from orchestrator.cli.main import VERBS, run
+from orchestrator.cli.main import EXIT_INTERRUPTED, VERBS, run
+from orchestrator.simulation import campaign
+from orchestrator.simulation.schedule import Shape
 
 CLUSTER = """\
 kind: Cluster
@@ -269,6 +271,27 @@ def test_simulate_tells_how_many_schedules_kept_every_promise(
     assert run([*arguments, "--shape", "single", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["first_seed"], document["seeds"], document["failures"]) == (4001, 1, [])
+    assert (document["played"], document["before_seed"]) == (1, 4002)
+
+
+def test_simulate_sums_up_what_it_has_played_when_it_is_interrupted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judged(seed: int, *_: object, **__: object) -> campaign.TrialVerdict:
+        if seed == 9:
+            raise KeyboardInterrupt
+        return campaign.TrialVerdict(seed=seed, shape=Shape.SINGLE, faults=1, virtual_s=5.0)
+
+    monkeypatch.setattr(campaign, "judge", judged)
+    arguments = ["simulate", "--seeds", "50", "--from", "7", "--jobs", "1"]
+    assert run(arguments) == EXIT_INTERRUPTED
+    shown = capsys.readouterr()
+    assert "Interrupted after 2 of 50 schedules. All seeds before 9 were played." in shown.out
+    assert "2 of 2 schedules kept every promise" in shown.out
+    assert "1 of 50 schedules" in shown.err, "progress is told also where there is no terminal"
+    assert run([*arguments, "--json"]) == EXIT_INTERRUPTED
+    document = json.loads(capsys.readouterr().out)
+    assert (document["played"], document["before_seed"]) == (2, 9)
 
 
 def test_simulate_names_the_nearest_kind_of_fault(capsys: pytest.CaptureFixture[str]) -> None:
