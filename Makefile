@@ -10,7 +10,7 @@ JSON_FILE := $(if $(JSON),--json-file $(JSON))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup data demo test check lint format simulate mutate fuzz clean
+.PHONY: help setup data demo test check lint format round-trip simulate mutate fuzz clean
 
 help: ## List the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -65,6 +65,9 @@ format: setup ## Sort imports and reformat
 
 bench-%: setup ## Run the benchmark of that name; JSON=FILE keeps its figures, ARGS=--quick
 	@$(BIN)/python -m bench run $* $(if $(JSON),--json $(JSON)) $(ARGS)
+
+round-trip: setup ## Results through Kafka and Spark while processes are killed; SEED=n, ARGS='-k kafka'
+	@ROUND_TRIP_SEED=$(SEED) $(BIN)/pytest -m round_trip $(or $(ARGS),tests/round_trip)
 
 simulate: setup ## Play random schedules of faults; SEEDS=300, FROM=0; ARGS='--kind crash'
 	@$(BIN)/vivace simulate --seeds $(or $(SEEDS),300) --from $(or $(FROM),0) $(ARGS)
