@@ -51,6 +51,10 @@ AHEAD_BYTES = 8 * 2**20
 FETCHED_KB = 16_384
 """What librdkafka may hold."""
 
+FULL_MS = 20
+"""How long librdkafka rests while it holds that much. Its default is a second, in which the thread
+soon has nothing left to read: a site that catches up would stop for most of each."""
+
 
 class Kafka(LiveSource, frozen=True, kw_only=True):
     """Messages of a topic, a row each.
@@ -187,6 +191,7 @@ class Reader:
                 auto_offset_reset="error",
                 enable_partition_eof=True,
                 queued_max_messages_kbytes=FETCHED_KB,
+                fetch_queue_backoff_ms=FULL_MS,
                 max_poll_interval_ms=86_400_000,
             )
         )

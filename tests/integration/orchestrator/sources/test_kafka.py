@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import confluent_kafka
 import msgspec
 import pytest
 
@@ -114,6 +115,23 @@ def test_a_backlog_of_several_partitions_enters_in_order(cluster: MockKafka, sit
     source = site.open()
     assert entered(source, 400) == list(range(400))
     assert source.status.late == 0
+
+
+def test_a_full_queue_of_the_library_does_not_rest_for_long(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default it rests for a second, again and again while there is a backlog."""
+    given: list[dict[str, object]] = []
+    consumer = confluent_kafka.Consumer
+
+    def made(settings: dict[str, object]) -> confluent_kafka.Consumer:
+        given.append(settings)
+        return consumer(settings)
+
+    monkeypatch.setattr(confluent_kafka, "Consumer", made)
+    site.open()
+    until(lambda: bool(given))
+    assert given[0]["fetch.queue.backoff.ms"] == module.FULL_MS < 50
 
 
 def test_a_site_that_restarts_goes_on_after_the_last_message(
