@@ -152,7 +152,8 @@ def _stands_by(store: Store, site: str) -> bool:
     found = view.nodes.get(site)
     status = None if found is None else found.record.sources.get(STREAM)
     feeds_elsewhere = view.stream_records[STREAM].feeding_site != site
-    return feeds_elsewhere and status is not None and status.role is ReplicaRole.STANDBY
+    stands_by = status is not None and status.role is ReplicaRole.STANDBY and not status.lags
+    return feeds_elsewhere and stands_by
 
 
 @contextmanager

@@ -294,10 +294,15 @@ def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
             refused=0 if source.input is None else source.input.refused,
             input=source.input,
             standby=standby,
-            stands_by=(standby, name) in sources,
+            stands_by=_stands_by(sources.get((standby or "", name))),
         )
         for name, site, standby, source in found
     )
+
+
+def _stands_by(status: SourceStatus | None) -> bool:
+    """Whether a second site can take over, and has come as far as the first one."""
+    return status is not None and status.role is ReplicaRole.STANDBY and not status.lags
 
 
 def _outputs(view: ClusterView) -> tuple[OutputStatus, ...]:

@@ -2,9 +2,9 @@
 
 A site takes over by itself when it loses the other one (`orchestrator.host.failover`), and reports
 that. The leader records it, so that a site that is started again stands by. It names a site only if
-nobody feeds consumers: the one that stood by was not ready when the other was lost, or a primary
-stepped down for another one that has ended. Two sites that feed at once do no harm: they give the
-same tuples the same numbers.
+nobody feeds consumers: the source of the one that did has failed, the one that stood by was not
+ready when the other was lost, or a primary stepped down for another one that has ended. Two sites
+that feed at once do no harm: they give the same tuples the same numbers.
 """
 
 from __future__ import annotations
@@ -53,13 +53,16 @@ def _ready(
 ) -> str | None:
     """A site that can feed, if the one that is named is gone or no longer does."""
     named = stream.feeding_site
-    if named in view.nodes and named not in reports:
-        # It has yet to open the source.
-        return None
-    if named in reports and reports[named].epoch < epoch:
-        # It has yet to hear of it.
-        return None
-    return next(iter(reports), None)
+    found = view.nodes.get(named)
+    if found is not None and stream.name not in found.record.failed_sources:
+        if named not in reports:
+            # It has yet to open the source.
+            return None
+        if reports[named].epoch < epoch:
+            # It has yet to hear of it.
+            return None
+    standing_by = [s for s, each in reports.items() if each.role is ReplicaRole.STANDBY]
+    return min(standing_by, key=lambda site: reports[site].lags, default=None)
 
 
 def _name(pending: PendingDecision, stream: StreamRecord, site: str, by: int, detail: str) -> None:

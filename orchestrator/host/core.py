@@ -41,6 +41,7 @@ from orchestrator.host.events import (
     SinkFlushed,
     SinkOpened,
     SourceEmitted,
+    SourceFailed,
     SourceOpened,
     SourceReread,
 )
@@ -201,6 +202,9 @@ class HostCore:
             case SourceOpened(stream=stream, position=position):
                 if (source := self.replica_manager.sources.get(stream)) is not None:
                     source.open(position, now_us)
+            case SourceFailed(stream=stream):
+                if (source := self.replica_manager.sources.get(stream)) is not None:
+                    source.fail()
             case SourceReread(node=node, emitted=emitted):
                 source = self.replica_manager.sources.get(emitted.stream)
                 if source is not None and (data := source.reread(event)) is not None:

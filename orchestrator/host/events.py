@@ -65,6 +65,13 @@ class SourceOpened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFailed:
+    """The source of a stream emits nothing until it is opened again."""
+
+    stream: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReread:
     """Tuples that entered earlier were read again, for one host that lacks them.
 
@@ -158,6 +165,7 @@ Event = (
     | AssignmentReceived
     | SourceEmitted
     | SourceOpened
+    | SourceFailed
     | SourceReread
     | InputSkipped
     | SinkOpened

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ha.cursor import Receipt, StreamCursor, past
 from ha.handover import Handover
+from ha.lag import StandbyLag
 from ha.messages import Data, Subscribe
 from ha.output_log import OutputLog, Throttle
 from ha.roles import ReplicaRole, RoleEvent, succeed
@@ -52,8 +53,9 @@ class HostedSource:
 
     Two sites may bring in the same stream. Like the replicas of a fragment, they have roles and
     epochs (`ha.roles`): both number the same tuples alike and keep them, and the primary sends
-    them. A standby sends what consumers lack as soon as the primary's site is lost. It is warm once
-    the source is open.
+    them. A standby sends what consumers lack as soon as the primary's site is lost. It can take
+    over once the source is open, and lags until it has come as far as the primary says it has. One
+    whose source has failed is neither primary nor standby until the source is opened again.
 
     A source that resumes numbers its tuples as every other process does that reads it. Its log
     begins at the position that the source had reached when this process opened it. A host that
@@ -83,6 +85,8 @@ class HostedSource:
         What it knows of its successor while it goes on as primary; None: it has none.
     primary_ms
         Up to where the other site has last said, as primary, that it has come.
+    failed
+        Whether the source has failed, and was not opened since.
     told_role, told_epoch
         As the store may know them: a host that hears nobody may have taken over in vain.
     """
@@ -95,6 +99,9 @@ class HostedSource:
         self.told_role, self.told_epoch = self.role, self.epoch
         self.handover: Handover | None = None
         self.primary_ms = NO_WATERMARK
+        self.failed = False
+        self._has_followed = False
+        self._lag = StandbyLag()
         self.accepts_subscribers = assignment.source is None
         if self.accepts_subscribers:
             self._take_role()
@@ -133,6 +140,21 @@ class HostedSource:
     def peer_replica(self) -> str | None:
         """The other site that brings the stream in."""
         return self.assignment.peer_site
+
+    @property
+    def lags(self) -> bool:
+        """Whether it stands by, and the other site has sent more than it has itself read."""
+        if self.role is not ReplicaRole.STANDBY:
+            return False
+        return not self._has_followed or self._lag.since_us is not None
+
+    def hear_peer(self, watermark_ms: int | None, now_us: int) -> None:
+        """Note what the other site says: as primary, how far it has come, if it has anything."""
+        if watermark_ms is not None:
+            self.primary_ms = watermark_ms
+            self._lag.observe(watermark_ms, self.complete_ms, now_us, 0)
+        if watermark_ms is None or self.complete_ms >= watermark_ms:
+            self._has_followed = True
 
     @property
     def superseded_in(self) -> int | None:
@@ -177,13 +199,25 @@ class HostedSource:
         # The other site may have taken over before this one had opened the source.
         is_primary = a.role == "primary" and self.epoch <= max(a.epoch, a.generation)
         self.apply(RoleEvent.FOUNDED if is_primary else RoleEvent.STATE_INSTALLED, a.epoch)
+        self._has_followed = False
+        self._lag.reset()
+
+    def fail(self) -> None:
+        """Leave the stream to the other site, if there is one, until the source is open again."""
+        self.failed = True
+        if self.peer_replica is not None and self.accepts_subscribers:
+            self.apply(RoleEvent.STATE_UNUSABLE)
+            self.handover = None
 
     def open(self, position: Position, now_us: int) -> None:
         """Begin the log where the source has been opened, unless it has begun already.
 
         A stream that begins anew has nothing up to there. It says so: the source may be at its end.
         """
+        self.failed = False
         if self.accepts_subscribers:
+            if self.role is ReplicaRole.WARMING:
+                self._take_role()
             return
         self.accepts_subscribers = True
         self._take_role()
@@ -311,6 +345,7 @@ class HostedSource:
             input=self.input,
             role=self.told_role,
             epoch=self.told_epoch,
+            lags=self.lags,
         )
 
 

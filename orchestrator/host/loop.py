@@ -421,9 +421,9 @@ def readiness(core: HostCore) -> tuple[object, ...]:
             for f, h in replica_manager.replicas.items()
         },
         {
-            s: (each.told_role, each.told_epoch)
+            s: (each.told_role, each.told_epoch, each.lags, each.failed)
             for s, each in replica_manager.sources.items()
-            if each.accepts_subscribers
+            if each.accepts_subscribers or each.failed
         },
         frozenset(s for s in replica_manager.sinks if replica_manager.subscriptions[s].confirmed),
         core.prober.measures_clocks,
@@ -495,6 +495,7 @@ def node_record(
             for stream, source in replica_manager.sources.items()
             if source.accepts_subscribers
         },
+        failed_sources=tuple(s for s, each in replica_manager.sources.items() if each.failed),
         sinks={s: sink.status(at_us) for s, sink in replica_manager.sinks.items()},
         memory=replica_manager.memory(transit_bytes),
         counters=dict(core.counters + link_counters + dropped),

@@ -142,6 +142,9 @@ class PeerControl:
         self.failover.told_lag(sender, message.lag_us)
         for fragment, epoch in message.epochs.items():
             reached_ms = message.watermarks_ms.get(fragment)
+            source = self.replica_manager.sources.get(fragment)
+            if source is not None and source.peer_replica == sender:
+                source.hear_peer(reached_ms, now_us)
             self.failover.on_epoch(fragment, epoch, now_us, reached_ms=reached_ms)
         for fragment, watermark_ms in message.watermarks_ms.items():
             self._follow(sender, fragment, watermark_ms, now_us)
@@ -165,9 +168,6 @@ class PeerControl:
 
     def _follow(self, sender: str, fragment: str, watermark_ms: int, now_us: int) -> None:
         """Note how far a standby lags behind its primary's output."""
-        source = self.replica_manager.sources.get(fragment)
-        if source is not None and source.peer_replica == sender:
-            source.primary_ms = watermark_ms
         if (hosted := self._shared(sender, fragment)) is None:
             return
         hosted.hear_primary(watermark_ms, now_us)

@@ -177,6 +177,8 @@ class SourceStatus(Record, frozen=True, kw_only=True):
     """Whether it feeds consumers, or stands by for another site's."""
     epoch: int = 0
     """The newest in which it has acted or knows another one to."""
+    lags: bool = False
+    """Whether it stands by without having come as far as the site that feeds consumers."""
 
 
 class InputStatus(Record, frozen=True, kw_only=True):
@@ -278,6 +280,9 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     """Round trips it measured, by peer."""
     replicas: dict[str, ReplicaStatus] = {}
     sources: dict[str, SourceStatus] = {}
+    """Those that have been opened."""
+    failed_sources: tuple[str, ...] = ()
+    """Streams whose source has failed, and is tried again from time to time."""
     sinks: dict[str, SinkStatus] = {}
     wants: tuple[str, ...] = ()
     """Streams an observer asks to be sent."""

@@ -96,7 +96,9 @@ class SimulatedHost:
             set_peers=self._set_peers,
             sinks=SinkDrivers(lambda assignment: world.open_sink(spec.node, assignment)),
             report=lambda report: world.log(spec.node, report),
-            sources=SourceContext(check_claim=world.disks.claim(spec.node, claimed.incarnation)),
+            sources=SourceContext(
+                site=spec.node, check_claim=world.disks.claim(spec.node, claimed.incarnation)
+            ),
             finish=self._finish,
             link_counters=self.counters,
         )

@@ -19,7 +19,13 @@ import pyarrow as pa
 
 from orchestrator.drivers import DriverError, Failures, failure
 from orchestrator.host.cluster_clock import ClusterClock
-from orchestrator.host.events import InputSkipped, SourceEmitted, SourceOpened, SourceReread
+from orchestrator.host.events import (
+    InputSkipped,
+    SourceEmitted,
+    SourceFailed,
+    SourceOpened,
+    SourceReread,
+)
 from orchestrator.host.hosted_streams import Wanted
 from orchestrator.records import InputStatus, Skipped, SourceAssignment
 from orchestrator.sources import restore
@@ -31,6 +37,8 @@ from orchestrator.sources.driver import (
     SourceContext,
 )
 from streams.chunk import NO_WATERMARK, Chunk, ChunkError, Position, stream_schema
+
+SourceEvent = SourceOpened | SourceEmitted | SourceFailed
 
 
 @dataclass(slots=True)
@@ -154,7 +162,7 @@ class SourceDrivers:
         anew: Container[str] = (),
         throttled: Container[str] = (),
         sent_ms: Mapping[str, int] = MappingProxyType({}),
-    ) -> list[SourceOpened | SourceEmitted]:
+    ) -> list[SourceEvent]:
         """Everything that has come due. A source is opened when its stream is first assigned.
 
         Parameters
@@ -173,7 +181,7 @@ class SourceDrivers:
             if not same or (each.source is not None and stream in anew):
                 each.close()
                 del self._attended[stream]
-        events: list[SourceOpened | SourceEmitted] = []
+        events: list[SourceEvent] = []
         for stream, a in by_stream.items():
             each = self._attended.get(stream)
             if each is None:
@@ -189,15 +197,15 @@ class SourceDrivers:
                 asked = self._ask(each, a, now_us, reached_ms, throttled=stream in throttled)
                 events.extend(asked)
             except Exception as error:  # noqa: BLE001  A driver may fail in any way.
-                _fail(each, stream, error, now_us)
+                events.append(_fail(each, stream, error, now_us))
         return events
 
     def reread(
         self, assigned: Iterable[SourceAssignment], wanted: Iterable[Wanted], now_us: int
-    ) -> list[SourceReread]:
+    ) -> list[SourceReread | SourceFailed]:
         """A piece of each part of a stream that is wanted again."""
         by_stream = {a.stream: a for a in assigned}
-        events: list[SourceReread] = []
+        events: list[SourceReread | SourceFailed] = []
         for part in wanted:
             each, a = self._attended.get(part.stream), by_stream.get(part.stream)
             if each is None or a is None or a.start_at_us is None:
@@ -211,7 +219,7 @@ class SourceDrivers:
                     raise DriverError(f"nothing follows {part.after} before {part.until}")
                 _check(piece, each.schema, part.after.watermark_ms)
             except Exception as error:  # noqa: BLE001
-                _fail(each, part.stream, error, now_us)
+                events.append(_fail(each, part.stream, error, now_us))
                 continue
             events.append(SourceReread(node=part.node, after=part.after, emitted=piece))
         return events
@@ -349,10 +357,11 @@ def _catch_up(each: _Attended, start_at_us: int, at_us: int, reached_ms: int) ->
     each.slipped_us = least_us
 
 
-def _fail(each: _Attended, stream: str, error: Exception, now_us: int) -> None:
+def _fail(each: _Attended, stream: str, error: Exception, now_us: int) -> SourceFailed:
     """Close a source and say why."""
     each.close()
     each.failures.add(failure(stream, "source", error), now_us)
+    return SourceFailed(stream=stream)
 
 
 def _chunk(emitted: SourceEmitted) -> Chunk:

@@ -8,16 +8,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ha.roles import ReplicaRole
 from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.drivers import DriverError
+from orchestrator.host.events import SourceEmitted
 from orchestrator.host.hosted_streams import HostedSource
-from orchestrator.records import Shed, StreamRecord
+from orchestrator.records import Shed, SourceAssignment, StreamRecord
 from orchestrator.simulation.checks import CUT_LINK_MS
 from orchestrator.simulation.pushed import Pushed
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.sinks.delivered import Delivered
 from orchestrator.sources import recorded, spec_of
-from orchestrator.sources.replay import Replay
+from orchestrator.sources.driver import SourceContext
+from orchestrator.sources.replay import OpenReplay, Replay
 from tests.pairs import BEGIN_MS, Input, answer
 
 SECONDS = 6
@@ -233,6 +237,64 @@ def test_both_sites_killed_go_on_with_the_same_numbers(recording: Input, tmp_pat
     scenario = with_standbys(recording, tmp_path)
     for sites in (("west-site", "east-site"), ("east-site", "west-site")):
         kill_for_a_while(scenario, *sites)
+    assert_exact_and_alive(scenario, recording)
+
+
+@pytest.fixture
+def missing(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Sites at which the file of the stream west is gone."""
+    sites = set[str]()
+    opened: list[tuple[str, OpenReplay]] = []
+    open_there, emit = Replay.open, OpenReplay.emit
+
+    def opening(options: Replay, assigned: SourceAssignment, context: SourceContext) -> OpenReplay:
+        source = open_there(options, assigned, context)
+        if assigned.stream == "west":
+            if context.site in sites:
+                raise DriverError("there is no such file")
+            opened.append((context.site, source))
+        return source
+
+    def emitting(source: OpenReplay, start_at_us: int, now_us: int) -> SourceEmitted | None:
+        if any(source is each and site in sites for site, each in opened):
+            raise OSError("input/output error")
+        return emit(source, start_at_us, now_us)
+
+    monkeypatch.setattr(Replay, "open", opening)
+    monkeypatch.setattr(OpenReplay, "emit", emitting)
+    return sites
+
+
+def test_a_source_that_fails_while_its_site_lives_hands_over_to_the_other_site(
+    recording: Input, tmp_path: Path, missing: set[str]
+) -> None:
+    scenario = with_standbys(recording, tmp_path)
+    site, other = "west-site", "east-site"
+    for _ in range(2):
+        before_us = scenario.world.now_us - 500_000
+        missing.add(site)
+        scenario.run_for(6.0)
+        assert read_view(scenario.store).stream_records["west"].feeding_site == other
+        assert longest_gap_ms(scenario, before_us) < BOUND_MS
+        missing.clear()
+        # It is tried again ever more rarely.
+        scenario.run_for(8.0)
+        found = read_view(scenario.store).hosts[site]
+        status = found.sources["west"]
+        assert (status.role, status.lags) == (ReplicaRole.STANDBY, False)
+        assert found.failed_sources == ()
+        site, other = other, site
+    assert_exact_and_alive(scenario, recording)
+
+
+def test_a_site_that_cannot_open_the_source_after_both_were_killed_is_not_waited_for(
+    recording: Input, tmp_path: Path, missing: set[str]
+) -> None:
+    scenario = with_standbys(recording, tmp_path)
+    assert read_view(scenario.store).stream_records["west"].feeding_site == "west-site"
+    missing.add("west-site")
+    kill_for_a_while(scenario, "west-site", "east-site")
+    assert read_view(scenario.store).stream_records["west"].feeding_site == "east-site"
     assert_exact_and_alive(scenario, recording)
 
 

@@ -159,3 +159,43 @@ def test_sites_that_are_started_again_slip_as_the_one_did_that_fed_consumers_las
     cluster.settle_coordinator()
     assert north(cluster).slipped_ms == 500.0
     assert not cluster.coordination.run_once(cluster.now_us)
+
+
+def test_a_site_whose_source_has_failed_is_relieved_of_the_stream(cluster: ObedientCluster) -> None:
+    report(cluster, NORTH, ReplicaRole.WARMING, 0)
+    report(cluster, SOUTH, ReplicaRole.STANDBY, 0)
+    cluster.hosts[NORTH].tell(failed_sources=("north",))
+    cluster.settle_coordinator()
+    assert (north(cluster).feeding_site, north(cluster).epoch) == (SOUTH, 1)
+
+
+def test_a_site_that_cannot_open_the_source_is_not_waited_for(cluster: ObedientCluster) -> None:
+    report(cluster, SOUTH, ReplicaRole.STANDBY, 0)
+    cluster.hosts[NORTH].tell(sources={})
+    cluster.settle_coordinator()
+    assert north(cluster).feeding_site == NORTH
+    cluster.hosts[NORTH].tell(failed_sources=("north",))
+    cluster.settle_coordinator()
+    assert north(cluster).feeding_site == SOUTH
+
+
+def test_while_the_source_has_failed_at_both_sites_neither_is_named(
+    cluster: ObedientCluster,
+) -> None:
+    for site in (NORTH, SOUTH):
+        report(cluster, site, ReplicaRole.WARMING, 0)
+        cluster.hosts[site].tell(failed_sources=("north",))
+    cluster.settle_coordinator()
+    assert (north(cluster).feeding_site, north(cluster).epoch) == (NORTH, 0)
+    assert told(cluster) == []
+
+
+def test_of_two_sites_that_stand_by_the_one_is_named_that_does_not_lag(
+    cluster: ObedientCluster,
+) -> None:
+    report(cluster, NORTH, ReplicaRole.STANDBY, 3)
+    report(cluster, SOUTH, ReplicaRole.STANDBY, 3)
+    lagging = msgspec.structs.replace(cluster.hosts[NORTH].record.sources["north"], lags=True)
+    cluster.hosts[NORTH].tell(sources=cluster.hosts[NORTH].record.sources | {"north": lagging})
+    cluster.settle_coordinator()
+    assert (north(cluster).feeding_site, north(cluster).epoch) == (SOUTH, 4)

@@ -6,7 +6,7 @@ import msgspec
 
 from ha.messages import Ack, Control, Data, Subscribe
 from ha.roles import ReplicaRole
-from orchestrator.host.events import PeerLost, SourceEmitted, SourceOpened
+from orchestrator.host.events import PeerLost, SourceEmitted, SourceFailed, SourceOpened
 from orchestrator.host.hosted_streams import HostedSource, Wanted
 from orchestrator.records import Assignment, SourceAssignment, SourceSpec
 from streams.chunk import Chunk, Position
@@ -192,6 +192,71 @@ def test_an_assignment_makes_no_takeover_known_that_nobody_may_have_heard_of() -
 
 def test_only_the_other_site_says_how_far_the_stream_has_been_sent() -> None:
     host = opened("secondary")
-    host.hear("exit", Control(watermarks_ms={"s": 10}))
-    host.hear("two", Control(watermarks_ms={"s": 20}))
+    host.hear("exit", Control(epochs={"s": 1}, watermarks_ms={"s": 10}))
+    host.hear("two", Control(epochs={"s": 1}, watermarks_ms={"s": 20}))
     assert source_of(host).primary_ms == 10
+
+
+def test_a_standby_lags_until_it_has_come_as_far_as_the_primary() -> None:
+    host = opened("secondary")
+    source = source_of(host)
+    # How far the other site has come is not known yet.
+    assert source.status.lags
+    host.hear("exit", Control(epochs={"s": 1}, watermarks_ms={"s": 10}))
+    assert source.status.lags
+    enter(host, chunk(0, [(10, 2)]))
+    host.hear("exit", Control(epochs={"s": 1}, watermarks_ms={"s": 10}))
+    assert not source.status.lags
+
+
+def test_a_standby_that_falls_behind_for_long_lags_until_it_is_in_time_again() -> None:
+    host = opened("secondary")
+    source = source_of(host)
+    enter(host, chunk(0, [(10, 2)]))
+    host.hear("exit", Control(epochs={"s": 1}, watermarks_ms={"s": 10}))
+    for _ in range(12):
+        host.wait(100, hearing="one")
+        host.hear("exit", Control(epochs={"s": 1}, watermarks_ms={"s": 20}))
+    assert source.status.lags
+    enter(host, chunk(2, [(30, 2)]))
+    for at_ms in (20, 25):
+        host.hear("exit", Control(epochs={"s": 1}, watermarks_ms={"s": at_ms}))
+    assert not source.status.lags
+
+
+def test_a_standby_does_not_lag_behind_a_primary_that_has_nothing() -> None:
+    host = opened("secondary")
+    host.hear("exit", Control(epochs={"s": 1}))
+    assert not source_of(host).status.lags
+
+
+def test_a_source_that_has_failed_feeds_nobody_until_the_store_or_its_opening_says_so() -> None:
+    host = opened("primary")
+    source = source_of(host)
+    host.handle(SourceFailed(stream="s"))
+    assert (source.status.role, source.failed) == (ReplicaRole.WARMING, True)
+    host.handle(SourceOpened(stream="s", position=Position()))
+    assert (source.status.role, source.failed) == (ReplicaRole.PRIMARY, False)
+    host.handle(SourceFailed(stream="s"))
+    host.assign(assignment("secondary", epoch=2))
+    host.handle(SourceOpened(stream="s", position=Position()))
+    assert (source.status.role, source.status.epoch) == (ReplicaRole.STANDBY, 2)
+
+
+def test_a_source_that_has_failed_does_not_take_over() -> None:
+    host = opened("secondary")
+    host.handle(SourceFailed(stream="s"))
+    host.handle(PeerLost(node="exit"))
+    assert not source_of(host).feeds_subscribers
+
+
+def test_a_source_without_another_site_remains_primary_when_it_fails() -> None:
+    host = Driven("site")
+    alone = assignment("primary")
+    (source,) = alone.sources
+    host.assign(
+        msgspec.structs.replace(alone, sources=(msgspec.structs.replace(source, peer_site=None),))
+    )
+    host.handle(SourceOpened(stream="s", position=Position()))
+    host.handle(SourceFailed(stream="s"))
+    assert source_of(host).feeds_subscribers

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from orchestrator.drivers import DriverError
-from orchestrator.host.events import SourceEmitted, SourceOpened
+from orchestrator.host.events import SourceEmitted, SourceFailed, SourceOpened
 from orchestrator.records import SourceAssignment
 from orchestrator.sources import replay as replay_module
 from orchestrator.sources import spec_of
@@ -208,8 +208,9 @@ def test_a_source_that_cannot_be_opened_is_a_problem_while_it_is_assigned(tmp_pa
     gone = assigned(msgspec.structs.replace(sound, path=str(tmp_path / "other.parquet")))
     drivers = SourceDrivers()
     other = msgspec.structs.replace(assigned(sound), stream="t")
-    (opened,) = drivers.feed([gone, other], START_US + 100_000)
-    assert opened.stream == "t"
+    failed, opened = drivers.feed([gone, other], START_US + 100_000)
+    assert failed == SourceFailed(stream="s")
+    assert (type(opened), opened.stream) == (SourceOpened, "t")
     assert list(drivers.problems) == ["s"]
     assert "other.parquet cannot be read" in drivers.problems["s"]
     drivers.feed([other], START_US + 100_000)

@@ -14,12 +14,12 @@ from pyarrow import parquet
 from orchestrator import sources
 from orchestrator.drivers import RETRY_US
 from orchestrator.host.cluster_clock import ClusterClock
-from orchestrator.host.events import SourceEmitted, SourceOpened
+from orchestrator.host.events import SourceEmitted, SourceFailed, SourceOpened, SourceReread
 from orchestrator.host.hosted_streams import Wanted
 from orchestrator.records import SourceAssignment, SourceSpec
 from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.replay import OpenReplay, Replay
-from orchestrator.sources.source_drivers import SourceDrivers
+from orchestrator.sources.source_drivers import SourceDrivers, SourceEvent
 from streams.chunk import Position, stream_schema
 from tests import drivers
 
@@ -60,7 +60,7 @@ def failing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return request.param
 
 
-def emitted(events: Sequence[SourceOpened | SourceEmitted]) -> list[SourceEmitted]:
+def emitted(events: Sequence[SourceEvent]) -> list[SourceEmitted]:
     return [event for event in events if isinstance(event, SourceEmitted)]
 
 
@@ -161,7 +161,7 @@ def test_watermarks_that_fall_are_a_failure_of_the_source(line: Line) -> None:
     line.watermarks_ms = (10, 20)
     made.feed(assigned, 0)
     line.watermarks_ms = (15, 30)
-    assert made.feed(assigned, 1_000) == []
+    assert made.feed(assigned, 1_000) == [SourceFailed(stream="s")]
     assert made.problems == {"s": "s: what it emits begins at 15 ms, and 20 ms was complete before"}
 
 
@@ -186,7 +186,7 @@ def test_a_resumable_source_emits_after_a_failure_what_it_left_out(
         return emit(self, start_at_us, now_us)
 
     monkeypatch.setattr(OpenReplay, "emit", failing_emit)
-    assert made.feed(assigned, 100_000) == []
+    assert made.feed(assigned, 100_000) == [SourceFailed(stream="s")]
     broken = False
     again = emitted(made.feed(assigned, 600_000))
     numbers = [n for each in (*first, *again) for n in each.rows.column(1).to_pylist()]
@@ -203,6 +203,7 @@ def test_a_site_that_starts_again_resumes_where_the_stream_is_now(tmp_path: Path
     now = Position(next_seq=2, watermark_ms=1100)
     assert made.feed(assigned, 150_000) == [SourceOpened(stream="s", position=now)]
     (piece,) = made.reread(assigned, [Wanted("s", "reader", Position(), now)], 150_000)
+    assert isinstance(piece, SourceReread)
     assert (piece.node, piece.after) == ("reader", Position())
     assert piece.emitted.rows.column(1).to_pylist() == [1, 2]
     (rest,) = emitted(made.feed(assigned, 200_000))
@@ -236,7 +237,7 @@ def test_a_position_that_the_recording_does_not_have_is_a_failure_of_the_source(
         Position(next_seq=9, watermark_ms=1000),
         Position(next_seq=2, watermark_ms=1100),
     )
-    assert made.reread(assigned, [wanted], 150_000) == []
+    assert made.reread(assigned, [wanted], 150_000) == [SourceFailed(stream="s")]
     assert "has changed" in made.problems["s"]
 
 
