@@ -212,7 +212,8 @@ def _sources(
         for name, stream in sorted(streams.items())
         if node.node in stream.sites
     ]
-    return tuple(sorted([*kept, *made], key=lambda source: source.stream))
+    # Falling: `x.late` and `x.rejected` are to be open when `x` begins to refuse tuples.
+    return tuple(sorted([*kept, *made], key=lambda source: source.stream, reverse=True))
 
 
 def _sinks(planning: Planning, node: NodeRecord, before: Assignment) -> tuple[SinkAssignment, ...]:

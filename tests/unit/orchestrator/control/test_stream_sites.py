@@ -7,8 +7,10 @@ import pytest
 
 from ha.roles import ReplicaRole
 from orchestrator.records import Assignment, SourceSpec, SourceStatus, StreamRecord
+from orchestrator.store.protocol import STREAMS
 from tests.obedient_cluster import ObedientCluster, aircraft
 
+REFUSED = SourceSpec(driver="side", resumable=True, waits=True)
 NORTH, SOUTH = "north-receiver", "south-receiver"
 
 
@@ -199,3 +201,16 @@ def test_of_two_sites_that_stand_by_the_one_is_named_that_does_not_lag(
     cluster.hosts[NORTH].tell(sources=cluster.hosts[NORTH].record.sources | {"north": lagging})
     cluster.settle_coordinator()
     assert (north(cluster).feeding_site, north(cluster).epoch) == (SOUTH, 4)
+
+
+def test_what_stands_beside_a_stream_is_opened_before_the_stream(cluster: ObedientCluster) -> None:
+    """The stream may refuse tuples as soon as it is open."""
+    stream = north(cluster)
+    for side in ("late", "rejected"):
+        beside = msgspec.structs.replace(
+            stream, name=f"north.{side}", standby=None, beside="north", source=REFUSED
+        )
+        cluster.store.create(STREAMS.key(beside.name), beside)
+    cluster.settle_coordinator()
+    found = cluster.view().assignments[NORTH].record.sources
+    assert [each.stream for each in found] == ["north.rejected", "north.late", "north"]
