@@ -6,6 +6,7 @@ moment and started again.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 
@@ -16,7 +17,8 @@ MOST = 1000
 
 
 def main(brokers: str, database: str, *topics: str) -> None:
-    """Read for ever."""
+    """Read until the process that has started this one ends."""
+    parent = os.getppid()
     kept = sqlite3.connect(database)
     kept.execute("CREATE TABLE IF NOT EXISTS messages (topic TEXT, partition INT, value BLOB)")
     kept.execute(
@@ -41,7 +43,7 @@ def main(brokers: str, database: str, *topics: str) -> None:
             for partition in consumer.list_topics(topic, timeout=30).topics[topic].partitions
         ]
     )
-    while True:
+    while os.getppid() == parent:
         found = consumer.consume(MOST, WAIT_S)
         with kept:
             for message in found:
