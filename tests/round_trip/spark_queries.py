@@ -22,7 +22,7 @@ SCHEMAS = {
     "quotes": "at long, symbol string, bid double",
 }
 
-ANSWERS = {
+RESULTS = {
     "spreads": """
         SELECT at AS _ts, symbol, number, price - newest AS spread FROM (
             SELECT *, last_value(bid, true) OVER (
@@ -52,7 +52,7 @@ def write(spark: SparkSession, folder: Path, address: str) -> None:
 
 def read(spark: SparkSession, folder: Path, address: str) -> None:
     """Results into files."""
-    for output in ANSWERS:
+    for output in RESULTS:
         (
             spark.readStream.format("vivace")
             .options(address=address, stream=output)
@@ -70,7 +70,7 @@ def check(spark: SparkSession, folder: Path, end_ms: int) -> bool:
         found = spark.read.schema(schema).json(str(folder / stream)).where(f"at < {end_ms}")
         found.createOrReplaceTempView(stream)
     agrees = True
-    for output, query in ANSWERS.items():
+    for output, query in RESULTS.items():
         wanted = spark.sql(query)
         wanted.cache().createOrReplaceTempView(output)
         found = spark.read.parquet(str(folder / output)).select(wanted.columns)
