@@ -281,12 +281,14 @@ class Program:
     @property
     def evaluation(self) -> Evaluation:
         """The way to evaluate it."""
-        if self.naive or any(select.top is not None for select in self.selects):
+        if self.naive:
+            return Evaluation.STEPWISE
+        if self._has_panes:
+            return Evaluation.PANES
+        if any(select.top is not None for select in self.selects):
             return Evaluation.STEPWISE
         if self.stateless:
             return Evaluation.STATELESS
-        if self._has_panes:
-            return Evaluation.PANES
         if self._has_newest:
             return Evaluation.NEWEST
         if not self.equal_keys:
@@ -411,8 +413,8 @@ def _adds_up(plan: AggregatePlan) -> bool:
         return False
     if plan.function in ("min", "max"):
         return plan.kind in ("int", "float")
-    if plan.function in ("first", "last", "stddev"):
-        return False
+    if plan.function in ("first", "last"):
+        return plan.kind != "string"
     # Of a text only whether it is NULL counts: it need not be computed if it is a column.
     return (
         plan.argument is None or plan.argument.kind != "string" or isinstance(plan.argument, Field)

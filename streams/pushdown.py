@@ -9,7 +9,7 @@ rows, l of which are equal,
     naive: m · n values for each group,    pushed down: m - l + 1 values.
 
 A value that may have to be corrected because rows leave the window needs more: `min` and `max`, for
-one, keep what may become the least or greatest value (`streams.panes.aggregates`,
+one, keep what may become the least or greatest value (`streams.panes.two_stacks`,
 `streams.operators.accumulators`).
 
 References

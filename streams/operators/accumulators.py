@@ -206,7 +206,8 @@ class Deviation:
         count, total = self._sum.count, self._sum.total
         if count < 2:
             return None
-        return _root(count * self._squares - total * total, count * (count - 1), self._sum.bits)
+        dividend, divisor = count * self._squares - total * total, count * (count - 1)
+        return correct_root(dividend, divisor, self._sum.bits)
 
     def copy(self) -> Deviation:
         """Another of the same values."""
@@ -233,7 +234,7 @@ class Deviation:
             self._sum.refine(SCALE_BITS)
 
 
-def _root(dividend: int, divisor: int, bits: int) -> float | None:
+def correct_root(dividend: int, divisor: int, bits: int) -> float | None:
     """√(dividend / divisor) · 2⁻ᵇⁱᵗˢ, rounded correctly; None if out of range."""
     if not dividend:
         return 0.0

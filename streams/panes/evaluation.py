@@ -24,11 +24,13 @@ from streams.operators.changes_to_stream import ChangesToStream
 from streams.operators.filter import Filter
 from streams.operators.project import Project
 from streams.operators.relation_to_stream import RelationToStream
+from streams.operators.top import Top
 from streams.panes import kernels
-from streams.panes.aggregates import FloatSum, Parts
+from streams.panes.aggregates import Parts
 from streams.panes.arrays import Codes
-from streams.panes.exact_sums import UNSPANNED
+from streams.panes.exact_sums import MOST_DIGITS, UNSPANNED
 from streams.panes.keys import Keys, every, key_column
+from streams.panes.parts import FloatSum
 from streams.panes.window import Pane, PaneWindow, encode, no_codes
 from streams.program import Program
 from streams.state import (
@@ -93,11 +95,13 @@ class Panes:
         self._allocate_results()
         self._having = None if select.having is None else Filter(select.having)
         self._project = Project(select.outputs)
+        self._top = None if select.top is None else Top(select.top, select.outputs, stays=False)
         self._to_stream = program.to_stream
         fields = {one.index for one in select.outputs if isinstance(one, Field)}
-        self._keyed = fields.issuperset(range(len(group.keys)))
-        """Whether the rows of different groups differ in the output."""
-        self._whole = fields.issuperset(range(len(self._group_kinds)))
+        shows_all = self._top is None
+        self._keyed = shows_all and fields.issuperset(range(len(group.keys)))
+        """Whether all groups have rows in the output, which differ."""
+        self._whole = shows_all and fields.issuperset(range(len(self._group_kinds)))
         """Whether different rows of a group differ in the output too."""
         self._relation: RelationToStream | None = None
         if self._to_stream is ToStream.RSTREAM and not self._keyed:
@@ -275,7 +279,9 @@ class Panes:
         delta: Delta | None = Delta(rows, entering, np.full(rows.length, boundary_ms))
         if self._having is not None:
             delta = self._having.step(delta)
-        return None if delta is None else self._project.step(delta)
+        if delta is None:
+            return None
+        return self._project.step(delta) if self._top is None else self._top.step(delta)
 
     def _shown_rows(self, rows: Frame, boundary_ms: int) -> Emitted | None:
         """Rows of groups as rows of the output."""
@@ -338,6 +344,8 @@ class Panes:
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
         """The operators that have state, by name."""
         yield "panes", self
+        if self._top is not None:
+            yield "top", self._top
         if self._relation is not None:
             yield "to-stream", self._relation
 
@@ -433,7 +441,7 @@ class Panes:
         self._boundary_ms = -FOREVER_MS if boundary_ms is None else int(boundary_ms)
         self._started = bool(values["started"])
         for part, (begin, end) in zip(sums, values["spans"], strict=True):
-            if end > begin and not 0 <= begin < end <= 128:
+            if end > begin and not 0 <= begin < end <= MOST_DIGITS:
                 raise SnapshotError(f"not the digits of a sum: {begin} to {end}")
             part.span = (int(begin), int(end))
         self._window.renew()

@@ -43,6 +43,9 @@ EXTRA_DIGITS = 3
 LARGEST_DIVISOR = 2**31
 """Means of so many values and more are rounded without kernels."""
 
+MOST_DIGITS = 136
+"""More than sums of any floats, and of their squares, need."""
+
 UNSPANNED: tuple[int, int] = (2**31, -(2**31))
 """The span of no values: lowest digit, end."""
 

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from streams.panes import kernels
-from streams.panes.aggregates import FloatSum, Parts, widen
+from streams.panes.aggregates import Parts
 from streams.panes.arrays import Codes
 from streams.panes.keys import Keys
+from streams.panes.parts import FloatSum, widen
 from streams.vector import Array, Vector, to_arrow
 from topology.arrays import BoolArray, IntArray
 

@@ -26,6 +26,8 @@ KEYS = [(), ("k",), ("i",), ("b",), ("k", "b"), ("b", "i", "k")]
 AGGREGATES = [
     *("count(*)", "count(x)", "count(k)", "sum(i)", "sum(x)", "avg(i)", "avg(x)"),
     *("min(i)", "max(i)", "min(x)", "max(x)", "sum(x * 3 - i)", "max(i % 5)", "max(_ts)"),
+    *("first(i)", "last(i)", "first(x)", "last(x)", "first(b)", "last(b)", "last(-x)"),
+    *("stddev(i)", "stddev(x)", "stddev(x / 7)", "stddev(i % 5)"),
 ]
 CONDITIONS = ["", " WHERE x > 0", " WHERE b OR i < 2", " WHERE k <> 'a'", " WHERE i > 100"]
 
@@ -49,7 +51,8 @@ def statement(rng: np.random.Generator) -> str:
     shown = list(keys) if rng.random() < 0.8 else []
     listed = [*shown, *(f"{one} AS a{place}" for place, one in enumerate(chosen))]
     if len(chosen) > 1 and rng.random() < 0.2:
-        listed[-2:] = [f"coalesce({chosen[-1]}, 0) + 1 AS a"]
+        number = "count(*)" if "(b)" in chosen[-1] else chosen[-1]
+        listed[-2:] = [f"coalesce({number}, 0) + 1 AS a"]
     slide = int(rng.choice([1, 2, 3, 5, 20]))
     span = slide if rng.random() < 0.4 else int(rng.choice([1, 2, 3, 4, 6, 10, 60]))
     offset = int(rng.integers(slide))
@@ -57,9 +60,15 @@ def statement(rng: np.random.Generator) -> str:
     sliding = f"s [RANGE {span} MILLISECONDS SLIDE {slide} MILLISECONDS{place}]"
     grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
     having = f" HAVING {any_of(AGGREGATES)} > 1" if rng.random() < 0.2 else ""
+    having = having.replace("first(b)", "first(i)").replace("last(b)", "last(i)")
+    top = ""
+    if rng.random() < 0.2:
+        by = any_of([*chosen, *keys, "count(*)"])
+        top = f" TOP {rng.integers(1, 4)} BY {by}{any_of(['', ' ASC'])}, count(*)"
+        top += f" PARTITION BY {keys[0]}" if len(keys) > 1 and rng.random() < 0.5 else ""
     to_stream = any_of(["RSTREAM", "RSTREAM", "ISTREAM", "DSTREAM"])
     where = any_of(CONDITIONS)
-    return f"{to_stream}(SELECT {', '.join(listed)} FROM {sliding}{where}{grouping}{having})"
+    return f"{to_stream}(SELECT {', '.join(listed)} FROM {sliding}{where}{grouping}{having}{top})"
 
 
 @pytest.mark.parametrize("block", range(10))
@@ -84,16 +93,24 @@ def check(text: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, 
     places = [["_ts", *columns].index(name) for name in program.reads["s"]]
     plain = [(at, tuple((at, *row)[place] for place in places)) for at, row in inputs["s"]]
     expected = [(at, *row) for at, row in Stepwise(program).run({"s": plain}, until_ms)]
+    with monkeypatch.context() as patch:
+        patch.setattr(Program, "_has_panes", False)
+        assert program.evaluation is Evaluation.STEPWISE
+        by_changes, _ = next(evaluations(program, inputs, until_ms, rng, only=1))
+    if " TOP " in text:
+        # The definition says which rows are the first ones, not in which order they come.
+        assert repr(_in_any_order(by_changes)) == repr(_in_any_order(expected)), told
+    else:
+        assert repr(by_changes) == repr(expected), told
     states: list[list[bytes]] = []
     for module in (reference, compiled):
         kernels.use(module)
         ways = evaluations(program, inputs, until_ms, rng, only=int(rng.integers(3)))
         for emitted, state in ways:
-            assert repr(emitted) == repr(expected), told
+            assert repr(emitted) == repr(by_changes), told
             states.append(state)
     assert all(state == states[0] for state in states), told
-    with monkeypatch.context() as patch:
-        patch.setattr(Program, "_has_panes", False)
-        assert program.evaluation is Evaluation.STEPWISE
-        emitted, _ = next(evaluations(program, inputs, until_ms, rng, only=1))
-        assert repr(emitted) == repr(expected), told
+
+
+def _in_any_order(rows: list[Any]) -> list[Any]:
+    return sorted(rows, key=lambda row: (row[0], repr(row)))
