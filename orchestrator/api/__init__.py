@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         EventDocument,
         FragmentStatus,
         HistoryDocument,
+        LinkStatus,
         NodeStatus,
         OutputStatus,
         StatusDocument,
@@ -94,8 +95,8 @@ if TYPE_CHECKING:
 MODULES = {
     "api.applying": ("Applied", "Change", "Deleted", "Effect", "apply", "delete"),
     "api.cluster_status": (
-        *("EventDocument", "FragmentStatus", "HistoryDocument", "NodeStatus", "OutputStatus"),
-        *("StatusDocument", "StreamStatus", "history", "status"),
+        *("EventDocument", "FragmentStatus", "HistoryDocument", "LinkStatus", "NodeStatus"),
+        *("OutputStatus", "StatusDocument", "StreamStatus", "history", "status"),
     ),
     "api.connection": ("Cluster", "connect"),
     "api.loads": ("FragmentCost", "PlaceLoad"),

@@ -131,6 +131,15 @@ class OutputStatus(SinkStatus, frozen=True, kw_only=True):
     latency_uncertainty_ms: float | None = 0.0
 
 
+class LinkStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A link that a drill disturbs: cut if `delay_ms` is None, else longer by that."""
+
+    source: str
+    target: str
+    delay_ms: float | None
+    remaining_s: float
+
+
 NOTHING_ENTERED = SourceStatus(next_seq=0)
 
 NOTHING_DELIVERED = SinkStatus(
@@ -167,6 +176,8 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[EventDocument, ...]
     loads: tuple[PlaceLoad, ...] = ()
     costs: tuple[FragmentCost, ...] = ()
+    links: tuple[LinkStatus, ...] = ()
+    """Those that drills disturb."""
 
 
 def status(cluster: Cluster) -> StatusDocument:
@@ -188,6 +199,7 @@ def status(cluster: Cluster) -> StatusDocument:
         history=event_documents(events[-RECENT:]),
         loads=place_loads(planning.places()),
         costs=fragment_costs(view, planning.work),
+        links=_links(view),
     )
 
 
@@ -303,6 +315,19 @@ def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
 def _stands_by(status: SourceStatus | None) -> bool:
     """Whether a second site can take over, and has come as far as the first one."""
     return status is not None and status.role is ReplicaRole.STANDBY and not status.lags
+
+
+def _links(view: ClusterView) -> tuple[LinkStatus, ...]:
+    now_us = cluster_now_us(view.cluster_clocks)
+    return tuple(
+        LinkStatus(
+            source=found.record.source,
+            target=found.record.target,
+            delay_ms=found.record.delay_ms,
+            remaining_s=max(found.record.until_us - now_us, 0) / 1e6,
+        )
+        for _, found in sorted(view.links.items())
+    )
 
 
 def _outputs(view: ClusterView) -> tuple[OutputStatus, ...]:

@@ -41,8 +41,8 @@ from orchestrator.drills.kill_executor import (
     Way,
     choose_protected,
 )
+from orchestrator.drills.links import aimed_link, blast_of_link
 from orchestrator.drills.measurement import (
-    Differences,
     Failover,
     differences,
     disturbance,
@@ -204,23 +204,7 @@ def drill(
         The outputs do not flow, nobody takes over, or redundancy is not restored in time.
     """
     chosen = _known(name)
-    if isinstance(chosen, Way):
-        view = read_view(cluster.store)
-        if (why := chosen.unfit(view)) is not None:
-            raise Inapplicable(name, why)
-        nodes = [*choose_protected(cluster.store, target, on_progress, chosen).hosts]
-    else:
-        if (why := chosen.needs(_cluster_pid(cluster))) is not None:
-            raise Inapplicable(name, why)
-        if chosen.aim is Aim.PRIMARY:
-            target = choose_protected(cluster.store, target, on_progress).node
-        nodes = list(filter(None, [aimed_at(read_view(cluster.store), chosen, target)]))
-    view = read_view(cluster.store)
-    blast = blast_radius(view, nodes)
-    if isinstance(chosen, Disturbance) and chosen.aim is Aim.EVERYTHING:
-        # Each site ends once, and no node before it was drained.
-        sites = view.hosts.keys() - view.executors.keys()
-        blast = msgspec.structs.replace(blast, would_lose=blast_radius(view, sites).would_lose)
+    view, blast = _aimed(cluster, chosen, target, on_progress)
     on_progress("blast radius", blast.summary)
     if blast.would_lose and not force:
         raise Refused(
@@ -238,6 +222,36 @@ def drill(
     )
     _note(cluster, FAILED if report.failures else PASSED, name, detail)
     return report
+
+
+def _aimed(
+    cluster: Cluster, chosen: Way | Disturbance, target: str | None, on_progress: Progress
+) -> tuple[ClusterView, Blast]:
+    """What a drill hits, and the store as it is then."""
+    store = cluster.store
+    if isinstance(chosen, Way):
+        if (why := chosen.unfit(read_view(store))) is not None:
+            raise Inapplicable(chosen.name, why)
+        nodes = [*choose_protected(store, target, on_progress, chosen).hosts]
+        view = read_view(store)
+        return view, blast_radius(view, nodes)
+    if (why := chosen.needs(_cluster_pid(cluster))) is not None:
+        raise Inapplicable(chosen.name, why)
+    if chosen.link is not None:
+        named = target is not None and ":" in target
+        node = choose_protected(store, None if named else target, on_progress).node
+        view = read_view(store)
+        link = aimed_link(view, chosen.name, target, node)
+        return view, blast_of_link(view, link, chosen.link)
+    if chosen.aim is Aim.PRIMARY:
+        target = choose_protected(store, target, on_progress).node
+    view = read_view(store)
+    blast = blast_radius(view, list(filter(None, [aimed_at(view, chosen, target)])))
+    if chosen.aim is Aim.EVERYTHING:
+        # Each site ends once, and no node before it was drained.
+        sites = view.hosts.keys() - view.executors.keys()
+        blast = msgspec.structs.replace(blast, would_lose=blast_radius(view, sites).would_lose)
+    return view, blast
 
 
 def _known(name: str) -> Way | Disturbance:
@@ -332,6 +346,7 @@ def _watched(
             store=cluster.store,
             mover=_Mover(cluster),
             on_progress=on_progress,
+            links=blast.links,
         )
         return disturbances.run(chosen, acting)
 
@@ -355,11 +370,13 @@ def _watched(
         stream: Delivered.from_deliveries(each, stream_schema(dict(columns[stream])))
         for stream, each in watch.deliveries.items()
     }
+    kept = _kept_of(cluster, view, delivered)
     if isinstance(found, Killed):
         measured = failover(found, delivered.values())
     else:
-        measured = disturbance(found, blast, delivered.values())
-    compared = _compared(cluster, view, delivered)
+        at_sinks = [kept[stream] for stream in _over_links(view, blast, kept)]
+        measured = disturbance(found, blast, delivered.values(), at_sinks)
+    compared = {s: differences(delivered[s], each) for s, each in kept.items()}
     figures = msgspec.structs.asdict(measured)
     figures["lost"] += sum(each.lost for each in compared.values())
     figures["repeated"] += sum(each.repeated for each in compared.values())
@@ -377,21 +394,40 @@ def _watched(
     )
 
 
-def _compared(
+def _over_links(view: ClusterView, blast: Blast, kept: Mapping[str, Delivered]) -> list[str]:
+    """Outputs whose sinks are at an end of a disturbed link: only they see what that does.
+
+    Raises
+    ------
+    DrillFailed
+        Nobody knows when the results of some have arrived.
+    """
+    ends = {node for link in blast.links for node in link.split(":")}
+    sites = {s: site for q in view.query_records.values() for s, site in q.outputs.items()}
+    found = [stream for stream in blast.outputs if sites[stream] in ends]
+    if unknown := [stream for stream in found if stream not in kept]:
+        raise DrillFailed(
+            f"{', '.join(unknown)} has no archive on this machine that says when results arrived; "
+            "name another link with --target SOURCE:TARGET"
+        )
+    return found
+
+
+def _kept_of(
     cluster: Cluster, view: ClusterView, delivered: Mapping[str, Delivered]
-) -> dict[str, Differences]:
-    """Output → how what its archive has kept differs from what was observed.
+) -> dict[str, Delivered]:
+    """Output → what its archive has kept, as far as an observer was delivered of it.
 
     Outputs whose archives are not on this machine are left out.
     """
     sinks = {s: spec for q in view.query_records.values() for s, spec in q.sinks.items()}
-    found: dict[str, Differences] = {}
+    found: dict[str, Delivered] = {}
     for stream, observed in delivered.items():
         if sinks.get(stream, DEFAULT).driver != DEFAULT.driver:
             continue
         kept = _kept(cluster, stream, int(observed.completed_column("watermark_ms")[-1]))
         if kept is not None:
-            found[stream] = differences(observed, kept)
+            found[stream] = kept
     return found
 
 

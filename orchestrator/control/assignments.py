@@ -18,9 +18,11 @@ from orchestrator.records import (
     Assignment,
     ClocksRecord,
     ClusterRecord,
+    DisturbedLink,
     DriverSpec,
     FragmentAssignment,
     FragmentRecord,
+    LinkFault,
     NodeKind,
     NodeRecord,
     Overflow,
@@ -33,12 +35,23 @@ from orchestrator.records import (
 from orchestrator.store.protocol import FRAGMENTS, NODES, STREAMS
 
 
-def assignments(planning: Planning, clocks: ClocksRecord) -> dict[str, Assignment]:
+def assignments(
+    planning: Planning, clocks: ClocksRecord, links: Collection[DisturbedLink] = ()
+) -> dict[str, Assignment]:
     """The assignment of every live node, by the records as they will be."""
     readers = _readers(planning)
-    return {
+    found = {
         name: _assignment(planning, name, readers, clocks) for name in sorted(planning.view.nodes)
     }
+    for link in links:
+        if (target := found.get(link.target)) is not None:
+            fault = LinkFault(until_us=link.until_us, delay_ms=link.delay_ms)
+            peers = tuple(
+                msgspec.structs.replace(peer, fault=fault) if peer.node == link.source else peer
+                for peer in target.peers
+            )
+            found[link.target] = msgspec.structs.replace(target, peers=peers)
+    return found
 
 
 def follows(planning: Planning, name: str) -> bool:

@@ -17,6 +17,7 @@ from orchestrator.control.apart import go_apart
 from orchestrator.control.assignments import assignments, follows
 from orchestrator.control.clocks import revised_clocks
 from orchestrator.control.decision import DecisionSettings, PendingDecision, Write
+from orchestrator.control.disturbed_links import end_link_faults
 from orchestrator.control.healing import heal
 from orchestrator.control.moving import pursue
 from orchestrator.control.placing import place_new
@@ -62,6 +63,7 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
         # Everything rests on them.
         return Decision(writes=(), problems=tuple(pending.problems))
     _keep_clocks(pending)
+    end_link_faults(pending)
     _retire(pending)
     # Producers first: where they are decides where their consumers stand.
     for fragment in view.dataflow.fragments.values():
@@ -283,7 +285,7 @@ def _ready(pending: PendingDecision, streams: list[str], queries: set[str]) -> b
 
 def _assign(pending: PendingDecision) -> None:
     view = pending.view
-    wanted = assignments(pending.planning, pending.clocks)
+    wanted = assignments(pending.planning, pending.clocks, pending.links)
     broken = view.broken(ASSIGNMENTS)
     for name, assignment in wanted.items():
         found, error = view.assignments.get(name), broken.get(name)

@@ -90,6 +90,8 @@ class PendingDecision:
         Bugs that kept something from being decided.
     clocks
         The cluster's clock, as it will be.
+    links
+        Links that drills disturb, as they will be.
     """
 
     def __init__(self, view: ClusterView, now_us: int, settings: DecisionSettings) -> None:
@@ -102,6 +104,7 @@ class PendingDecision:
         self.problems = [str(each) for each in (*view.invalid, *view.problems)]
         self.failures: list[Exception] = []
         self.clocks = view.cluster_clocks
+        self.links = tuple(found.record for found in view.links.values())
         # A plan made later in the same decision may change a fragment that was created or changed
         # earlier in it.
         self._versions = {name: found.version for name, found in view.fragments.items()}

@@ -24,6 +24,7 @@ from orchestrator.store.protocol import (
     CORDONS,
     FRAGMENTS,
     LEADER,
+    LINKS,
     MOVES,
     PROBLEMS,
     QUERIES,
@@ -195,7 +196,7 @@ class Coordination:
         self._settings = settings or DecisionSettings()
         self._before: ClusterView | None = None
         # Decisions of people and hosts should not wait for the next step.
-        urgent = (QUERIES, STREAMS, FRAGMENTS, CORDONS, MOVES)
+        urgent = (QUERIES, STREAMS, FRAGMENTS, CORDONS, MOVES, LINKS)
         self._reader = ReadCache(store, RARELY_CHANGING, urgent=urgent, on_change=wake)
         self._read_whole_us = 0
         self._published = EphemeralRecord(store, PROBLEMS)

@@ -17,6 +17,7 @@ from orchestrator.store.protocol import (
     ASSIGNMENTS,
     CORDONS,
     FRAGMENTS,
+    LINKS,
     MOVES,
     PLANS,
     QUERIES,
@@ -32,7 +33,17 @@ from orchestrator.store.protocol import (
 R = TypeVar("R", bound=Record)
 
 
-RARELY_CHANGING = (FRAGMENTS, ASSIGNMENTS, QUERIES, PLANS, STREAMS, CORDONS, MOVES, SERVICES)
+RARELY_CHANGING = (
+    FRAGMENTS,
+    ASSIGNMENTS,
+    QUERIES,
+    PLANS,
+    STREAMS,
+    CORDONS,
+    MOVES,
+    LINKS,
+    SERVICES,
+)
 """Folders worth keeping. Nodes report several times a second."""
 
 

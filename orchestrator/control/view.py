@@ -16,6 +16,7 @@ from orchestrator.records import (
     ClusterRecord,
     CordonRecord,
     CostStatus,
+    DisturbedLink,
     FragmentRecord,
     MovePlan,
     NodeKind,
@@ -35,6 +36,7 @@ from orchestrator.store.protocol import (
     CLUSTER,
     CORDONS,
     FRAGMENTS,
+    LINKS,
     MOVES,
     NODES,
     PLANS,
@@ -72,6 +74,8 @@ class ClusterView:
         By node.
     moves
         Plans of moves by name.
+    links
+        Links that drills disturb, by name.
     services
         Loads of processes that are no hosts.
     invalid
@@ -102,6 +106,7 @@ class ClusterView:
     assignments: Mapping[str, Versioned[Assignment]] = field(default_factory=_nothing)
     cordons: Mapping[str, Versioned[CordonRecord]] = field(default_factory=_nothing)
     moves: Mapping[str, Versioned[MovePlan]] = field(default_factory=_nothing)
+    links: Mapping[str, Versioned[DisturbedLink]] = field(default_factory=_nothing)
     services: Mapping[str, Versioned[ServicesRecord]] = field(default_factory=_nothing)
     invalid: tuple[RecordInvalid, ...] = ()
     clocks: Versioned[ClocksRecord] | None = None
@@ -348,6 +353,7 @@ def read_view(store: Reader) -> ClusterView:
         plans=_sound(store, PLANS, invalid, lambda record: record.query, _plan_fault),
         cordons=_sound(store, CORDONS, invalid, lambda record: record.node),
         moves=_sound(store, MOVES, invalid, lambda record: record.name),
+        links=_sound(store, LINKS, invalid, lambda record: record.name),
         streams=_sound(store, STREAMS, invalid, lambda record: record.name, _stream_fault),
         nodes=_sound(store, NODES, invalid, lambda record: record.node),
         services=_sound(store, SERVICES, invalid),

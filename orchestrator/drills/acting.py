@@ -45,7 +45,9 @@ class Acting:
     Attributes
     ----------
     node
-        The site; empty if ZooKeeper is struck.
+        The node or site; empty if ZooKeeper or a link is struck.
+    links
+        Links that are disturbed, `<source>:<target>`.
     cluster_pid
         The process that runs the cluster.
     breach
@@ -59,6 +61,7 @@ class Acting:
     store: Store
     mover: Mover
     on_progress: Progress
+    links: tuple[str, ...] = ()
 
     def at(self, node: str) -> Acting:
         """The same on another node, with what the store says now."""

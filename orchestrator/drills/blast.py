@@ -16,6 +16,8 @@ class Blast(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     nodes
         Nodes and sites whose hosts fail; none if only ZooKeeper does.
+    links
+        Links that are disturbed, `<source>:<target>`.
     primaries, secondaries
         Fragments whose replicas fail, `<query>.<fragment>`.
     streams
@@ -31,6 +33,7 @@ class Blast(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     nodes: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
     primaries: tuple[str, ...] = ()
     secondaries: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
@@ -44,6 +47,7 @@ class Blast(msgspec.Struct, frozen=True, kw_only=True):
         """A line for people."""
         parts = {
             "nodes": self.nodes,
+            "links": self.links,
             "primaries": self.primaries,
             "secondaries": self.secondaries,
             "streams": self.streams,

@@ -24,6 +24,7 @@ from orchestrator.drills.acting import (
     await_successor,
 )
 from orchestrator.drills.kill_executor import DrillFailed, choose
+from orchestrator.drills.links import CUT_S, DELAY_MS, DELAY_S, LinkChange, disturb
 from orchestrator.drills.processes import (
     crowded,
     full_disk,
@@ -47,6 +48,7 @@ class Aim(Enum):
     STORE = "ZooKeeper"
     LEADER = "the coordinator that leads"
     PRIMARY = "the node of a fragment's primary"
+    LINK = "the link over which a primary's output leaves its node"
     EVERYTHING = "all processes, one after the other"
 
 
@@ -61,6 +63,8 @@ class Disturbance:
         consists of several faults, one after the other, it returns these.
     ends_host
         Whether the site comes back as another process.
+    link
+        What it does to a link, if that is struck.
     needs
         Why the drill does not fit a cluster, given its process; None if it does.
     """
@@ -70,6 +74,7 @@ class Disturbance:
     aim: Aim
     strike: Callable[[Acting], Sequence[Disturbed] | None]
     ends_host: bool = False
+    link: LinkChange | None = None
     needs: Callable[[int], str | None] = lambda _: None
 
 
@@ -103,6 +108,16 @@ def _lose_quorum(acting: Acting) -> None:
 def _slow_node(acting: Acting) -> None:
     with crowded(host_process(acting.view, acting.node)):
         hold(SLOW_S, acting.breach)
+
+
+def _link_drill(name: str, what: str, change: LinkChange) -> Disturbance:
+    return Disturbance(
+        name=name,
+        what=f"{what} for {change.lasts_s:g} s",
+        aim=Aim.LINK,
+        link=change,
+        strike=lambda acting: disturb(acting, change),
+    )
 
 
 def _own_server(cluster_pid: int) -> str | None:
@@ -173,6 +188,21 @@ DISTURBANCES: Mapping[str, Disturbance] = {
             aim=Aim.PRIMARY,
             strike=_slow_node,
             needs=_can_bind_threads,
+        ),
+        _link_drill(
+            "cut-link",
+            "nothing passes between a primary's node and the host that reads its output",
+            LinkChange(both_ways=True, lasts_s=CUT_S),
+        ),
+        _link_drill(
+            "cut-link-one-way",
+            "nothing passes from a primary's node to the host that reads its output",
+            LinkChange(both_ways=False, lasts_s=CUT_S),
+        ),
+        _link_drill(
+            "delay-link",
+            f"the link from a primary's node to a reader takes {DELAY_MS:g} ms longer",
+            LinkChange(both_ways=False, lasts_s=DELAY_S, delay_ms=DELAY_MS),
         ),
         Disturbance(
             name="kill-coordinator",
@@ -254,7 +284,8 @@ def run(drill: Disturbance, acting: Acting) -> Disturbed:
         That takes too long, or the process to be struck is gone.
     """
     ended_sources = drill.ends_host and _has_lone_sources(acting)
-    acting.on_progress("strike", f"{drill.what}{f': {acting.node}' if acting.node else ''}")
+    struck = ", ".join(acting.links) or acting.node
+    acting.on_progress("strike", f"{drill.what}{f': {struck}' if struck else ''}")
     struck_us = acting.now_us
     try:
         steps = drill.strike(acting)

@@ -201,11 +201,21 @@ def longest_silence(arrived_us: IntArray, begin_us: int, end_us: int) -> Silence
     return Silence(gap_ms=float(gaps[longest]) / 1000, ended_us=int(touched[longest + 1]))
 
 
-def disturbance(disturbed: Disturbed, blast: Blast, delivered: Collection[Delivered]) -> Failover:
+def disturbance(
+    disturbed: Disturbed,
+    blast: Blast,
+    delivered: Collection[Delivered],
+    at_sinks: Collection[Delivered] = (),
+) -> Failover:
     """Measure a disturbance at the outputs: the longest silence until everything was restored.
 
     If streams had no source for a while, the bound counts from when they had one again. Of several
     faults, the one counts that came nearest to its bound, or was furthest beyond it.
+
+    Parameters
+    ----------
+    at_sinks
+        What sinks have kept that may have been silent when the observer was not.
 
     Raises
     ------
@@ -213,13 +223,13 @@ def disturbance(disturbed: Disturbed, blast: Blast, delivered: Collection[Delive
         If an output did not come back at all.
     """
     silences = [
-        (_silence_ms(step, delivered), blast.bound_ms + _away_ms(step))
+        (_silence_ms(step, [*delivered, *at_sinks]), blast.bound_ms + _away_ms(step))
         for step in disturbed.steps or (disturbed,)
     ]
     recovery_ms, bound_ms = max(silences, key=lambda each: each[0] - each[1])
     faults = [sequence_faults(one) for one in delivered]
     return Failover(
-        killed_node=", ".join(blast.nodes),
+        killed_node=", ".join((*blast.nodes, *blast.links)),
         detection_ms=0.0,
         recovery_ms=recovery_ms,
         gap_ms=max(silence_ms for silence_ms, _ in silences),

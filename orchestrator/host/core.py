@@ -48,6 +48,7 @@ from orchestrator.host.events import (
 from orchestrator.host.failover import Failover
 from orchestrator.host.hosted_streams import HostedSource, Wanted
 from orchestrator.host.input_processor import InputProcessor
+from orchestrator.host.link_faults import on_machine_clock
 from orchestrator.host.peer_control import PeerControl
 from orchestrator.host.prober import Prober
 from orchestrator.host.replica_manager import ReplicaManager
@@ -384,7 +385,9 @@ class HostCore:
             source.log.check_invariants()
 
     def _on_assigned(self, assignment: Assignment, now_us: int) -> None:
-        self._outbox.add(SetPeers(peers=assignment.peers))
+        ahead_us = assignment.clock_ahead_us
+        peers = tuple(on_machine_clock(peer, ahead_us) for peer in assignment.peers)
+        self._outbox.add(SetPeers(peers=peers))
         commands, gone = self.replica_manager.apply(assignment, now_us)
         self._outbox.add(*commands)
         alive = self.replica_manager.incarnations

@@ -22,7 +22,9 @@ again. Other messages are never dropped for that; they are small, and heartbeats
 
 *Link shaper.* On one machine, delivery is delayed by the topology's one-way latency between the two
 regions, so that a laptop behaves like a WAN. The receiver holds messages back until sending time +
-delay. A broken connection is reported with the same delay, as it would be over a real link.
+delay. A broken connection is reported with the same delay, as it would be over a real link. A
+drill may make a link slower for a while, or cut it: then the receiver drops whatever comes over it
+(`orchestrator.host.link_faults`).
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ from zmq.utils.monitor import recv_monitor_message
 from ha.memory import MemoryBudget
 from orchestrator.clock import thread_us
 from orchestrator.host.events import PeerLost
+from orchestrator.host.link_faults import link_delay_us
 from orchestrator.host.pace import StatePace
 from orchestrator.host.parts import IN_ORDER, PART_BYTES, BulkLane, Joiner, parts
 from orchestrator.host.wire import is_data
@@ -453,6 +456,9 @@ class Transport:
             if outlet is None:
                 self.counters["frames_from_strangers"] += 1
                 continue
+            if link_delay_us(outlet.peer, self._clock_us()) is None:
+                self.counters["bundles_cut"] += 1
+                continue
             messages = _unbundled(bundle)
             if messages is None:
                 self.counters["bundles_refused"] += 1
@@ -502,7 +508,8 @@ class Transport:
 
     def _hold(self, outlet: Outlet, sent_us: int, item: FramesArrived | PeerLost) -> None:
         now_us = self._clock_us()
-        delay_us = round(outlet.peer.delay_ms * 1000)
+        # A connection that breaks is noticed, even if the link is cut.
+        delay_us = link_delay_us(outlet.peer, now_us) or 0
         # A link is first in, first out. It delivers no earlier than now and, whatever the sender's
         # clock says, no later than one delay from now.
         due_us = max(now_us, min(sent_us, now_us) + delay_us, outlet.last_due_us)

@@ -12,9 +12,18 @@ from orchestrator.records.assignments import (
     SinkAssignment,
     SourceAssignment,
 )
-from orchestrator.records.base import HostSpec, NameClaim, NodeKind, Peer, Record, ReplicaId
+from orchestrator.records.base import (
+    HostSpec,
+    LinkFault,
+    NameClaim,
+    NodeKind,
+    Peer,
+    Record,
+    ReplicaId,
+)
 from orchestrator.records.fragments import (
     CordonRecord,
+    DisturbedLink,
     FragmentRecord,
     HistoryEvent,
     MovePlan,
@@ -72,6 +81,7 @@ __all__ = [
     "Coordinate",
     "CordonRecord",
     "CostStatus",
+    "DisturbedLink",
     "DriverSpec",
     "Estimate",
     "FragmentAssignment",
@@ -80,6 +90,7 @@ __all__ = [
     "HostLoad",
     "HostSpec",
     "InputStatus",
+    "LinkFault",
     "MemoryStatus",
     "MovePlan",
     "MoveStep",

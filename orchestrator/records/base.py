@@ -37,6 +37,15 @@ class NameClaim(Record, frozen=True, kw_only=True):
     incarnation: str
 
 
+class LinkFault(Record, frozen=True, kw_only=True):
+    """What a drill does to a link in one direction, for a while."""
+
+    until_us: int
+    """When it ends by itself, cluster clock, µs."""
+    delay_ms: float | None = None
+    """By how much the link takes longer; None: it is cut, and loses what it is to carry."""
+
+
 class Peer(Record, frozen=True, kw_only=True):
     """How to reach another host, and how far away it is."""
 
@@ -47,6 +56,8 @@ class Peer(Record, frozen=True, kw_only=True):
     delay_ms: float
     """One-way delay the link shaper adds; 0 on a real network."""
     machine: str = ""
+    fault: LinkFault | None = None
+    """What a drill does to the link from that host to this one."""
 
 
 class HostSpec(Record, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from orchestrator.records.base import Record, ReplicaId
+from orchestrator.records.base import LinkFault, Record, ReplicaId
 
 
 class RecoverySplit(Record, frozen=True, kw_only=True):
@@ -159,6 +159,18 @@ class CordonRecord(Record, frozen=True, kw_only=True):
     node: str
     since_us: int
     """Cluster clock, µs."""
+
+
+class DisturbedLink(LinkFault, frozen=True, kw_only=True):
+    """`/links/<source>:<target>`: a drill disturbs the link from one host to another."""
+
+    source: str
+    target: str
+
+    @property
+    def name(self) -> str:
+        """Names the record."""
+        return f"{self.source}:{self.target}"
 
 
 class MoveStep(Record, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from ha.output_log import DEMAND_US
 from ha.roles import ReplicaRole
+from orchestrator.drills.links import CUT_LINK_MS, SCHEDULING_MS
 from orchestrator.simulation.faults import Slow
 from orchestrator.simulation.observed import Arrival, Observed
 from orchestrator.simulation.oracle import Expected, Row, rows_of
@@ -343,16 +344,9 @@ def _overload(seen: Observed) -> Iterator[str]:
 NO_BOUND = frozenset({"clock", "slow", "delay", "replaced", "disk"})
 """Kinds of faults after which output may be late for as long as they last."""
 
-SCHEDULING_MS = 60.0
-"""Allowance for timers: acknowledgements, requests and batches."""
-
 FULL_LOG_MS = DEMAND_US / 1000
 """Where hosts have little memory: a producer whose log is full waits for so long for a consumer
 that it does not reach, before it drops what only that one lacks."""
-
-CUT_LINK_MS = 750.0
-"""After a link is cut: how long a host takes to notice that a standby has output which it lacks,
-and to be fed by it. A stream may cross the same link at each of its hops; then the times add up."""
 
 
 def _bound(seen: Observed) -> Iterator[str]:

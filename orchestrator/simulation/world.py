@@ -21,10 +21,11 @@ from ha.messages import Message, Snapshot
 from orchestrator.control.process import Coordination
 from orchestrator.host.core import Worked
 from orchestrator.host.events import MessageArrived, PeerLost, Report
+from orchestrator.host.link_faults import link_delay_us
 from orchestrator.host.name_claim import claim_name
 from orchestrator.host.parts import STALLED_US
 from orchestrator.host.wire import encode, encode_frames
-from orchestrator.records import ClusterRecord, HostSpec, SinkAssignment
+from orchestrator.records import ClusterRecord, HostSpec, Peer, SinkAssignment
 from orchestrator.simulation.clocks import Machine
 from orchestrator.simulation.hosts import Entered, SimulatedHost
 from orchestrator.simulation.links import Lane, Links
@@ -399,12 +400,22 @@ class World:
             known = target.peers.get(sender)
             if not target.alive or known is None or known.incarnation != host.incarnation:
                 return
+            if self._link_delay_us(known, target) is None:
+                return
             if isinstance(message, list):
                 target.arrive_frames(sender, message)
             else:
                 target.arrive(MessageArrived(sender=sender, message=message))
 
-        self.links.carry(sender, to, _delay_us(host, to) + takes_us, arrive, lane)
+        known = target.peers.get(sender)
+        delay_us = None if known is None else self._link_delay_us(known, target)
+        if delay_us is None:
+            delay_us = _delay_us(host, to)
+        self.links.carry(sender, to, delay_us + takes_us, arrive, lane)
+
+    def _link_delay_us(self, known: Peer, target: SimulatedHost) -> int | None:
+        """The delay of the link from a peer as the target sees it; None while a drill cuts it."""
+        return link_delay_us(known, self.machine_of(target.spec.node).monotonic_us())
 
     def _part_from_store(self, store: MemoryStore, still: Callable[[], bool]) -> None:
         store.unreachable = True

@@ -13,6 +13,7 @@ The paths below `/vivace/<cluster>`:
     plans/<query>            PlanRecord           until the leader has carried it out
     fragments/<q>.<f>        FragmentRecord
     cordons/<node>           CordonRecord         nothing new is placed on the node
+    links/<source>:<target>  DisturbedLink        until the drill is over, or its time
     moves/<name>             MovePlan             replicas to be moved, and how far that is
     assignments/<node>       Assignment
     claims/<node>            NameClaim            who may call itself by a host's name
@@ -53,6 +54,7 @@ from orchestrator.records import (
     ClocksRecord,
     ClusterRecord,
     CordonRecord,
+    DisturbedLink,
     FragmentRecord,
     HistoryEvent,
     MovePlan,
@@ -133,6 +135,7 @@ PLANS = Folder("plans", PlanRecord)
 FRAGMENTS = Folder("fragments", FragmentRecord)
 CORDONS = Folder("cordons", CordonRecord)
 MOVES = Folder("moves", MovePlan)
+LINKS = Folder("links", DisturbedLink)
 ASSIGNMENTS = Folder("assignments", Assignment)
 CLAIMS = Folder("claims", NameClaim)
 HISTORY = Folder("history", HistoryEvent)

@@ -12,7 +12,9 @@ import pytest
 from ha.subscription import STALLED_US
 from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.records import DisturbedLink
 from orchestrator.simulation.scenario import Scenario
+from orchestrator.store.protocol import LINKS
 from tests.pairs import NODES, SETTLE_S, SITES, Input, answer
 
 log = logging.getLogger(__name__)
@@ -65,6 +67,33 @@ def test_output_goes_on_while_any_link_is_cut(recording: Input, tmp_path: Path) 
     what = "from %s to %s, both ways: %s, noticed: %s, standby: %s"
     log.warning(what, one, other, both, noticed, standby)
     check(recording, tmp_path, one, other, both=both, noticed=noticed, standby=standby)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_output_goes_on_while_a_drill_cuts_a_link(
+    recording: Input, tmp_path: Path, *, both: bool
+) -> None:
+    """As on real hosts: by a record of the store, which ends by itself."""
+    manifests = recording.manifests(tmp_path)
+    scenario = Scenario(manifests, seed=1, check_invariants=True, settle_s=SETTLE_S)
+    scenario.begin()
+    scenario.run_for(3)
+    reader = read_view(scenario.store).fragments["pairing.strong"].record.primary.node
+    ends = "west-site", reader
+    for source, target in (ends, ends[::-1])[: 2 if both else 1]:
+        link = DisturbedLink(
+            source=source, target=target, until_us=scenario.world.now_us + 3_000_000
+        )
+        scenario.store.create(LINKS.key(link.name), link)
+    played = scenario.finish()
+    assert read_view(scenario.store).links == {}
+    longest_ms = [0.0]
+    for stream, expected in recording.expected().items():
+        delivered = played.delivered(stream)
+        assert sequence_faults(delivered) == SequenceFaults(lost=0, repeated=0)
+        assert answer(delivered) == expected
+        longest_ms.append(float(np.max(delivered.latencies_ms)))
+    assert STALLED_US / 1000 < max(longest_ms) < RESUMES_MS
 
 
 def check(

@@ -61,6 +61,7 @@ def status_view(document: api.StatusDocument) -> RenderableType:
     """The state as tables; the first line tells the worst."""
     parts: list[RenderableType] = [_headline(document)]
     parts += [Text(f"! {problem}", style="bold red") for problem in document.problems]
+    parts += [Text(f"! {_link_line(link)}", style="yellow") for link in document.links]
     parts.append(_nodes_table(document.nodes, document.loads))
     if any(load.is_machine for load in document.loads):
         parts.append(machines_table(document.loads))
@@ -83,6 +84,12 @@ def status_view(document: api.StatusDocument) -> RenderableType:
     if document.history:
         parts.append(events_table(document.history, title="\nHistory"))
     return Group(*parts)
+
+
+def _link_line(link: api.LinkStatus) -> str:
+    what = "is cut" if link.delay_ms is None else f"takes {link.delay_ms:g} ms longer"
+    ends = f"{link.source} → {link.target}"
+    return f"the link {ends} {what} by a drill, for {link.remaining_s:.0f} s more"
 
 
 def _headline(document: api.StatusDocument) -> Text:

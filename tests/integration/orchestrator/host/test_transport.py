@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 
+import msgspec
 import pytest
 import zmq
 
@@ -22,7 +23,7 @@ from orchestrator.host.transport import (
     Transport,
 )
 from orchestrator.host.wire import WIRE_VERSION
-from orchestrator.records import Peer
+from orchestrator.records import LinkFault, Peer
 from tests.conftest import WaitUntil
 
 MEMORY_BYTES = 256 * 2**20
@@ -339,6 +340,33 @@ def test_shorter_delay_does_not_let_later_frames_overtake(
 
     wait_until(both)
     assert [item.frames for item in other.arrived] == [[b"first"], [b"second"]]
+
+
+def test_a_link_that_is_cut_carries_nothing_that_way_until_its_time_is_over(
+    hosts: Hosts, wait_until: WaitUntil
+) -> None:
+    one, other = hosts("one", "other")
+    meet(one, other)
+    until_us = now_us() + 400_000
+    cut = msgspec.structs.replace(one.peer(), fault=LinkFault(until_us=until_us))
+    other.transport.set_peers([cut, other.peer()])
+    sent = 0
+
+    def came() -> bool:
+        nonlocal sent
+        sent += 1
+        one.transport.send("other", [b"%d" % sent])
+        other.transport.send("one", [b"back"])
+        turn(one, other)
+        if now_us() < until_us - 50_000:
+            assert not other.arrived
+        return bool(other.arrived) and bool(one.arrived)
+
+    wait_until(came)
+    # What was sent meanwhile is lost, and nobody had to mend the link.
+    assert other.arrived[0].frames != [b"1"]
+    assert other.transport.counters["bundles_cut"] > 0
+    assert other.lost == one.lost == []
 
 
 def test_a_peer_that_ends_is_reported_lost(hosts: Hosts, wait_until: WaitUntil) -> None:
