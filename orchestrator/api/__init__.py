@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         withdraw,
     )
     from orchestrator.api.plans import FragmentPlan, PlanDocument, QueryPlan, plan
+    from orchestrator.api.predicting import predict
     from orchestrator.api.sending import SentDocument, opened, send
     from orchestrator.api.simulating import (
         Campaign,
@@ -113,6 +114,7 @@ MODULES = {
     "api.lifecycle": ("DownDocument", "UpDocument", "down", "serve", "up"),
     "api.metric_samples": ("MetricsDocument", "Sample", "exposition", "metrics"),
     "api.plans": ("FragmentPlan", "PlanDocument", "QueryPlan", "plan"),
+    "api.predicting": ("predict",),
     "api.sending": ("SentDocument", "opened", "send"),
     "api.simulating": (
         *("Campaign", "TrialReport", "TrialVerdict"),

@@ -100,6 +100,8 @@ class DrillReport(Failover, frozen=True, kw_only=True):
         Tuples that the observer and the archive have with different content.
     aborted
         Whether the fault was ended early, because an output was silent for too long.
+    simulated
+        Whether that is what the simulated world predicts.
     """
 
     drill: str
@@ -111,6 +113,7 @@ class DrillReport(Failover, frozen=True, kw_only=True):
     compared: tuple[str, ...] = ()
     differing: int = 0
     aborted: bool = False
+    simulated: bool = False
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -203,8 +206,8 @@ def drill(
     DrillFailed
         The outputs do not flow, nobody takes over, or redundancy is not restored in time.
     """
-    chosen = _known(name)
-    view, blast = _aimed(cluster, chosen, target, on_progress)
+    chosen = known(name)
+    view, blast = aimed(cluster, chosen, target, on_progress)
     on_progress("blast radius", blast.summary)
     if blast.would_lose and not force:
         raise Refused(
@@ -224,10 +227,10 @@ def drill(
     return report
 
 
-def _aimed(
+def aimed(
     cluster: Cluster, chosen: Way | Disturbance, target: str | None, on_progress: Progress
 ) -> tuple[ClusterView, Blast]:
-    """What a drill hits, and the store as it is then."""
+    """What a drill hits, and the store as it is then; raises as `drill` does."""
     store = cluster.store
     if isinstance(chosen, Way):
         if (why := chosen.unfit(read_view(store))) is not None:
@@ -254,7 +257,14 @@ def _aimed(
     return view, blast
 
 
-def _known(name: str) -> Way | Disturbance:
+def known(name: str) -> Way | Disturbance:
+    """The drill of a name.
+
+    Raises
+    ------
+    InvalidInput
+        There is none.
+    """
     if name not in DRILLS:
         raise InvalidInput("command line", "NAME", name, "is no drill", nearest(name, DRILLS))
     return DRILLS[name]
@@ -351,7 +361,7 @@ def _watched(
         return disturbances.run(chosen, acting)
 
     with (
-        Observer(cluster.reach, outputs, _region(view, outputs)) as observer,
+        Observer(cluster.reach, outputs, region_of(view, outputs)) as observer,
         ThreadPoolExecutor(1, thread_name_prefix="drill") as pool,
     ):
         on_progress("watch", f"outputs {', '.join(outputs)}")
@@ -371,25 +381,50 @@ def _watched(
         for stream, each in watch.deliveries.items()
     }
     kept = _kept_of(cluster, view, delivered)
+    report = measured(chosen, view, blast, found, delivered, kept)
+    return msgspec.structs.replace(report, aborted=breach.is_set())
+
+
+def measured(
+    chosen: Way | Disturbance,
+    view: ClusterView,
+    blast: Blast,
+    found: Killed | Disturbed,
+    delivered: Mapping[str, Delivered],
+    kept: Mapping[str, Delivered],
+) -> DrillReport:
+    """The consequences of a drill.
+
+    Parameters
+    ----------
+    delivered
+        Watched output → what an observer was delivered.
+    kept
+        Output → what its sink has kept, as far as that is known.
+
+    Raises
+    ------
+    DrillFailed
+        An output did not come back.
+    """
     if isinstance(found, Killed):
-        measured = failover(found, delivered.values())
+        consequences = failover(found, delivered.values())
     else:
         at_sinks = [kept[stream] for stream in _over_links(view, blast, kept)]
-        measured = disturbance(found, blast, delivered.values(), at_sinks)
+        consequences = disturbance(found, blast, delivered.values(), at_sinks)
     compared = {s: differences(delivered[s], each) for s, each in kept.items()}
-    figures = msgspec.structs.asdict(measured)
+    figures = msgspec.structs.asdict(consequences)
     figures["lost"] += sum(each.lost for each in compared.values())
     figures["repeated"] += sum(each.repeated for each in compared.values())
     return DrillReport(
         drill=chosen.name,
         fragments=blast.primaries,
         causes=tuple(sorted(set(found.causes))) if isinstance(found, Killed) else (),
-        outputs=tuple(outputs),
+        outputs=blast.outputs,
         tuples=sum(one.rows.num_rows for one in delivered.values()),
         blast=blast,
         compared=tuple(compared),
         differing=sum(each.differing for each in compared.values()),
-        aborted=breach.is_set(),
         **figures,
     )
 
@@ -466,7 +501,7 @@ def _cluster_pid(cluster: Cluster) -> int:
     return cluster.reach.pid if isinstance(cluster.reach, ClusterContext) else os.getpid()
 
 
-def _region(view: ClusterView, outputs: list[str]) -> str:
+def region_of(view: ClusterView, outputs: list[str]) -> str:
     """Region of the site where the first output is delivered: the drill observes from there."""
     sites = [q.outputs[outputs[0]] for q in view.query_records.values() if outputs[0] in q.outputs]
     return next((view.nodes[site].record.region for site in sites if site in view.nodes), "")
@@ -506,7 +541,7 @@ def run_series(
         There is no such drill.
     """
     for name in names:
-        _known(name)
+        known(name)
     runs: list[DrillRun] = []
     for number, name in enumerate([*names] * times, start=1):
         on_progress("drill", f"{name}, {number} of {len(names) * times}")

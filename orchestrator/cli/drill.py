@@ -52,6 +52,15 @@ def run(
         int, typer.Option(min=1, help="How often, each after redundancy is restored.")
     ] = 1,
     force: ForceOption = False,
+    simulate: Annotated[
+        bool,
+        typer.Option(
+            "--simulate", help="Only predict it: play it in the simulated world. Changes nothing."
+        ),
+    ] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Predict it, run it, and show both side by side.")
+    ] = False,
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -64,8 +73,23 @@ def run(
             "command line", "NAME", name or "--all", "is not one drill or all of them",
             "Write the name of a drill, or --all alone.",
         )  # fmt: skip
+    if (simulate or compare) and (everything or times > 1 or (simulate and compare)):
+        raise api.InvalidInput(
+            "command line", "--simulate" if simulate else "--compare", True,
+            "goes with one drill, once", "Write: vivace drill run NAME --simulate",
+        )  # fmt: skip
     with api.connect(cluster) as connected, progress("Drill") as line:
-        if name is not None and times == 1:
+        if name is not None and (simulate or compare):
+            reports = [api.predict(connected, name, target, line.tell)]
+            if compare:
+                reports.append(api.drill(connected, name, target, line.tell, force=force))
+            show(
+                reports[0] if simulate else reports,
+                as_json,
+                lambda: report_view(*reports),
+            )
+            failed = bool(reports[-1].failures)
+        elif name is not None and times == 1:
             report = api.drill(connected, name, target, line.tell, force=force)
             show(report, as_json, lambda: report_view(report))
             failed = bool(report.failures)

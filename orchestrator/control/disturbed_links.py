@@ -1,7 +1,7 @@
 """Links that drills disturb: each fault ends by itself.
 
 A drill creates the record of a fault and deletes it. If it cannot, the leader does so at the end
-that the record states, and the hosts heed that end without being told. No fault lasts longer than a
+that the record states, and the hosts end it then without being told. No fault lasts longer than a
 minute.
 """
 

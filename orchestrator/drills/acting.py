@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import ClusterView, read_view
+from orchestrator.drills.hands import REAL, Hands
 from orchestrator.drills.kill_executor import HEAL_TIMEOUT_S, LOOK_S, DrillFailed
 from orchestrator.progress import Progress
 from orchestrator.store.protocol import Store, StoreError
@@ -52,6 +51,8 @@ class Acting:
         The process that runs the cluster.
     breach
         Set when the fault must end at once.
+    hands
+        What does it, and lets time pass.
     """
 
     view: ClusterView
@@ -62,6 +63,7 @@ class Acting:
     mover: Mover
     on_progress: Progress
     links: tuple[str, ...] = ()
+    hands: Hands = REAL
 
     def at(self, node: str) -> Acting:
         """The same on another node, with what the store says now."""
@@ -70,7 +72,11 @@ class Acting:
     @property
     def now_us(self) -> int:
         """The cluster's clock."""
-        return cluster_now_us(self.view.cluster_clocks)
+        return self.hands.now_us(self.view)
+
+    def hold(self, seconds: float) -> None:
+        """Let a fault last, but not beyond a breach."""
+        self.hands.hold(seconds, self.breach)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +100,7 @@ class Disturbed:
     steps: tuple[Disturbed, ...] = ()
 
 
-def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
+def wait_for(acting: Acting, condition: Callable[[], bool], otherwise: str) -> None:
     """Wait for a condition; the store may be away meanwhile.
 
     Raises
@@ -102,18 +108,18 @@ def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
     DrillFailed
         It takes too long.
     """
-    give_up = time.monotonic() + HEAL_TIMEOUT_S
-    while time.monotonic() < give_up:
+    give_up_us = acting.now_us + round(HEAL_TIMEOUT_S * 1e6)
+    while acting.now_us < give_up_us:
         with suppress(StoreError):
             if condition():
                 return
-        time.sleep(LOOK_S)
+        acting.hands.rest(LOOK_S)
     raise DrillFailed(f"{otherwise} within {HEAL_TIMEOUT_S:.0f} s")
 
 
-def wait_for_view(store: Store, condition: Callable[[ClusterView], bool], otherwise: str) -> None:
+def wait_for_view(acting: Acting, condition: Callable[[ClusterView], bool], otherwise: str) -> None:
     """As `wait_for`, of what the store says."""
-    wait_for(lambda: condition(read_view(store)), otherwise)
+    wait_for(acting, lambda: condition(read_view(acting.store)), otherwise)
 
 
 def await_restored(acting: Acting) -> None:
@@ -126,7 +132,7 @@ def await_restored(acting: Acting) -> None:
     """
     alive = acting.view.hosts.keys()
     wait_for_view(
-        acting.store,
+        acting,
         lambda view: (
             alive <= view.nodes.keys()
             and all(view.protected(found.record) for found in view.fragments.values())
@@ -159,4 +165,4 @@ def await_successor(acting: Acting, node: str, *, with_drivers: bool = False) ->
             and before.sinks.keys() <= record.sinks.keys()
         )
 
-    wait_for_view(acting.store, is_back, f"{node} is not back")
+    wait_for_view(acting, is_back, f"{node} is not back")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 
@@ -25,14 +24,7 @@ from orchestrator.drills.acting import (
 )
 from orchestrator.drills.kill_executor import DrillFailed, choose
 from orchestrator.drills.links import CUT_S, DELAY_MS, DELAY_S, LinkChange, disturb
-from orchestrator.drills.processes import (
-    crowded,
-    full_disk,
-    hold,
-    host_process,
-    suspended,
-    zookeeper_processes,
-)
+from orchestrator.drills.processes import zookeeper_processes
 from orchestrator.errors import Refused
 
 DISK_FULL_S = 10.0
@@ -79,12 +71,12 @@ class Disturbance:
 
 
 def _kill_site(acting: Acting) -> None:
-    host_process(acting.view, acting.node).kill()
+    acting.hands.kill_site(acting.view, acting.node)
 
 
 def _fill_disk(acting: Acting) -> None:
-    with full_disk(host_process(acting.view, acting.node)):
-        hold(DISK_FULL_S, acting.breach)
+    with acting.hands.full_disk(acting.view, acting.node):
+        acting.hold(DISK_FULL_S)
 
 
 def _kill_zookeeper(acting: Acting) -> None:
@@ -93,21 +85,18 @@ def _kill_zookeeper(acting: Acting) -> None:
 
 
 def _pause_zookeeper(acting: Acting) -> None:
-    with suspended(zookeeper_processes(acting.cluster_pid)[0]):
-        hold(STORE_PAUSED_S, acting.breach)
+    with acting.hands.store_stopped(acting.cluster_pid, most=False):
+        acting.hold(STORE_PAUSED_S)
 
 
 def _lose_quorum(acting: Acting) -> None:
-    servers = zookeeper_processes(acting.cluster_pid)
-    with ExitStack() as stopped:
-        for server in servers[: len(servers) // 2 + 1]:
-            stopped.enter_context(suspended(server))
-        hold(STORE_PAUSED_S, acting.breach)
+    with acting.hands.store_stopped(acting.cluster_pid, most=True):
+        acting.hold(STORE_PAUSED_S)
 
 
 def _slow_node(acting: Acting) -> None:
-    with crowded(host_process(acting.view, acting.node)):
-        hold(SLOW_S, acting.breach)
+    with acting.hands.crowded(acting.view, acting.node):
+        acting.hold(SLOW_S)
 
 
 def _link_drill(name: str, what: str, change: LinkChange) -> Disturbance:

@@ -18,7 +18,6 @@ from orchestrator.control.view import ClusterView
 from orchestrator.drills.acting import Acting
 from orchestrator.drills.blast import Blast
 from orchestrator.drills.kill_executor import DrillFailed
-from orchestrator.drills.processes import hold
 from orchestrator.errors import Refused
 from orchestrator.records import DisturbedLink, FragmentRecord, HistoryEvent
 from orchestrator.store.protocol import LINKS, RecordExists, RecordMissing, VersionConflict
@@ -147,7 +146,7 @@ def disturb(acting: Acting, change: LinkChange) -> None:
                 raise DrillFailed(f"another drill disturbs the link {name}") from error
             made.append(record)
             _note(acting, record, change)
-        hold(change.lasts_s, acting.breach)
+        acting.hold(change.lasts_s)
     finally:
         for record in made:
             _restore(acting, record)

@@ -17,35 +17,33 @@ from orchestrator.drills.acting import (
 )
 from orchestrator.drills.kill_executor import DrillFailed
 from orchestrator.drills.processes import (
-    coordinator_process,
     coordinator_processes,
     host_process,
     zookeeper_processes,
 )
 from orchestrator.errors import Refused
-from orchestrator.spark.hosts.executors import kill_executor
 from orchestrator.store.protocol import LEADER
 
 
 def kill_coordinator(acting: Acting) -> None:
     """Kill the leader, and wait for the next one."""
     candidate = _leader(acting)
-    coordinator_process(acting.cluster_pid, candidate).kill()
-    wait_for(lambda: _leads(acting) not in (None, candidate), "no other coordinator leads")
+    acting.hands.kill_coordinator(acting.cluster_pid, candidate)
+    wait_for(acting, lambda: _leads(acting) not in (None, candidate), "no other coordinator leads")
 
 
 def kill_leader_during_plan(acting: Acting) -> None:
     """Kill the leader as soon as it has begun a switchover; the next one must end it."""
     fragment = _fragment(acting)
-    coordinator = coordinator_process(acting.cluster_pid, _leader(acting))
+    candidate = _leader(acting)
     name = acting.mover.switch(fragment, wait=False)
 
     def begun() -> bool:
         plan = read_view(acting.store).moves[name].record
         return any(step.begun_us is not None for step in plan.steps)
 
-    wait_for(begun, f"the switchover of {fragment} is not begun")
-    coordinator.kill()
+    wait_for(acting, begun, f"the switchover of {fragment} is not begun")
+    acting.hands.kill_coordinator(acting.cluster_pid, candidate)
 
     def settled() -> bool:
         view = read_view(acting.store)
@@ -54,7 +52,7 @@ def kill_leader_during_plan(acting: Acting) -> None:
             view.fragments[fragment].record
         )
 
-    wait_for(settled, f"the next coordinator has not ended the switchover of {fragment}")
+    wait_for(acting, settled, f"the next coordinator has not ended the switchover of {fragment}")
     acting.mover.switch(fragment)
 
 
@@ -72,7 +70,7 @@ def drain_and_kill(acting: Acting) -> None:
         acting.mover.drain(acting.node)
         if left := _replicas_on(acting):
             raise DrillFailed(f"{acting.node} was drained and still has {', '.join(left)}")
-        kill_executor(acting.view.nodes[acting.node].record.pid)
+        acting.hands.kill_executor(acting.view, acting.node)
         await_successor(acting, acting.node)
     finally:
         acting.mover.uncordon(acting.node)
@@ -111,7 +109,7 @@ def restart_server(
         now = zookeeper_processes(acting.cluster_pid)
         return len(now) == count and server not in now
 
-    wait_for(is_back, "ZooKeeper was not started again")
+    wait_for(acting, is_back, "ZooKeeper was not started again")
 
 
 def _restarts(acting: Acting) -> Iterator[tuple[str, Callable[[], None], bool]]:
@@ -136,7 +134,7 @@ def _restart_coordinator(acting: Acting, coordinator: psutil.Process) -> None:
         now = coordinator_processes(acting.cluster_pid)
         return len(now) == count and coordinator not in now and _leads(acting) is not None
 
-    wait_for(is_back, "the coordinator was not started again, or nobody leads")
+    wait_for(acting, is_back, "the coordinator was not started again, or nobody leads")
 
 
 def _end_server(acting: Acting, server: psutil.Process) -> None:
@@ -148,7 +146,7 @@ def _restart_node(acting: Acting) -> None:
     try:
         with suppress(Refused):
             acting.mover.drain(acting.node)
-        kill_executor(acting.view.nodes[acting.node].record.pid)
+        acting.hands.kill_executor(acting.view, acting.node)
         await_successor(acting, acting.node)
     finally:
         acting.mover.uncordon(acting.node)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
@@ -118,11 +117,6 @@ def full_disk(process: psutil.Process) -> Generator[None]:
     finally:
         with suppress(psutil.NoSuchProcess):
             process.rlimit(psutil.RLIMIT_FSIZE, (soft, hard))
-
-
-def hold(seconds: float, breach: threading.Event) -> None:
-    """Let time pass, but stop at a breach."""
-    breach.wait(seconds)
 
 
 @contextmanager

@@ -6,23 +6,30 @@ again as Spark would.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.control.clocks import CoordinatorClock
 from orchestrator.control.process import Coordination
 from orchestrator.control.view import read_view
-from orchestrator.drills.kill_executor import KILL_EXECUTOR, Killed, Way, apart, choose
+from orchestrator.drills.kill_executor import (
+    HANG_S,
+    KILL_EXECUTOR,
+    Killed,
+    Way,
+    apart,
+    choose,
+)
 from orchestrator.host.events import Deliver
-from orchestrator.manifest import Manifests, cluster_record
-from orchestrator.manifest.applications import spread
-from orchestrator.records import HostSpec, NodeKind, SinkAssignment, StreamRecord
+from orchestrator.manifest import Manifests
+from orchestrator.records import FragmentRecord, HostSpec, NodeKind, SinkAssignment, StreamRecord
 from orchestrator.simulation.memory_store import MemoryStore
+from orchestrator.simulation.stage import Stage
 from orchestrator.simulation.world import Costs, World
 from orchestrator.sinks.delivered import Delivered
 from orchestrator.sinks.driver import OpenSink
 from orchestrator.sources import recorded
-from orchestrator.store.protocol import QUERIES, STREAMS
+from orchestrator.store.protocol import FRAGMENTS, QUERIES, STREAMS
 
 SETTLE_S = 20.0
 """Virtual time in which coordinates settle before queries are applied."""
@@ -30,6 +37,9 @@ SETTLE_S = 20.0
 RESTART_S = 8.0
 """Virtual time that Spark takes to start an executor and its host again."""
 
+
+OBSERVER = "observer"
+"""Name of the host by which a drill observes outputs."""
 
 APPLICATION_RESTART_S = 12.0
 """Virtual time that a Spark application takes to start again with all its hosts."""
@@ -67,7 +77,7 @@ class Scenario:
     Parameters
     ----------
     manifests
-        One cluster, its streams and queries.
+        One cluster, its streams and queries; or what runs in a cluster.
     seed
         Seed of everything random.
     streams
@@ -90,10 +100,10 @@ class Scenario:
 
     def __init__(
         self,
-        manifests: Manifests,
+        manifests: Manifests | Stage,
         *,
         seed: int,
-        streams: list[StreamRecord] | None = None,
+        streams: Sequence[StreamRecord] | None = None,
         check_invariants: bool = False,
         settle_s: float = SETTLE_S,
         candidates: int = 1,
@@ -104,36 +114,19 @@ class Scenario:
     ) -> None:
         self._coordinator_clock = coordinator_clock
         self._settle_s = settle_s
-        cluster = manifests.cluster
-        assert cluster is not None, "a scenario needs a cluster's manifest"
-        record = cluster_record(cluster)
-        places = [(p, NodeKind.EXECUTOR) for p in cluster.nodes]
-        places += [(p, NodeKind.SITE) for p in cluster.sites]
-        domains = {place.name: place.domain or place.name for place, _ in places}
-        if cluster.applications > 1:
-            for number, nodes in enumerate(spread(cluster, record.delays_ms), 1):
-                domains |= dict.fromkeys((node.name for node in nodes), f"application-{number}")
-        specs = [
-            HostSpec(
-                cluster=cluster.name,
-                node=place.name,
-                kind=kind,
-                region=place.region,
-                domain=domains[place.name],
-                zookeeper="",
-                secret="",
-            )
-            for place, kind in places
-        ]
-        self._streams = streams or [m.record for m in manifests.streams]
-        self._queries = [m.record for m in manifests.queries]
+        stage = (
+            manifests if isinstance(manifests, Stage) else Stage.of_manifests(manifests, streams)
+        )
+        self._stage = stage
+        self._streams, self._queries = stage.streams, stage.queries
         self._check_invariants = check_invariants
         self.deliveries: dict[str, list[Deliver]] = {
             stream: [] for query in self._queries for stream in query.outputs
         }
+        self.observed: dict[str, list[Deliver]] = {}
         self.world = World(
-            record,
-            specs,
+            stage.cluster,
+            stage.hosts,
             seed=seed,
             deliver=self._keep,
             costs=costs,
@@ -168,9 +161,43 @@ class Scenario:
             self.store.create(STREAMS.key(stream.name), stream)
         for query in self._queries:
             self.store.create(QUERIES.key(query.name), query)
+        self._place()
         self._wait(self._started, 30.0, "the queries do not start")
         start_us = max(s.start_at_us or 0 for s in read_view(self.store).stream_records.values())
         self.run_for(max(start_us - self.world.now_us, 0) / 1e6)
+
+    def observe(self, outputs: Sequence[str], region: str) -> None:
+        """Have an observer receive outputs from now on, as a drill does."""
+        self.observed = {stream: [] for stream in outputs}
+        spec = HostSpec(
+            cluster=self._stage.cluster.name,
+            node=OBSERVER,
+            kind=NodeKind.OBSERVER,
+            region=region,
+            domain=OBSERVER,
+            zookeeper="",
+            secret="",
+        )
+        self.world.start_host(spec, wants=tuple(outputs))
+
+    def _place(self) -> None:
+        """Begin with the places that are given, as far as their nodes are there."""
+        view = read_view(self.store)
+        for name, record in self._stage.places.items():
+            query, secondary = view.queries.get(record.query), record.secondary
+            wanted = [record.primary.node] + ([] if secondary is None else [secondary.node])
+            if query is None or not set(wanted) <= view.executors.keys():
+                continue
+            placed = FragmentRecord(
+                query=record.query,
+                fragment=record.fragment,
+                epoch=query.created,
+                generation=query.created,
+                primary=view.replica(wanted[0]),
+                secondary=None if secondary is None else view.replica(secondary.node),
+                timing=record.timing,
+            )
+            self.store.create(FRAGMENTS.key(name), placed)
 
     def run_for(self, seconds: float) -> None:
         """Let virtual time pass."""
@@ -181,6 +208,13 @@ class Scenario:
         self.world.kill(node)
         due_us = self.world.now_us + round(restart_s * 1e6)
         self.world.at(due_us, lambda: self.world.restart(node))
+
+    def hang(self, node: str, seconds: float) -> None:
+        """Stop a node's host for some time."""
+        host = self.world.hosts[node]
+        self.world.pause(node)
+        due_us = self.world.now_us + round(seconds * 1e6)
+        self.world.at(due_us, lambda: self.world.resume(host))
 
     def kill_leader(self) -> None:
         """Kill the leading coordinator as SIGKILL would; the others stand for election."""
@@ -193,12 +227,15 @@ class Scenario:
         self._wait(self._healed, 60.0, "redundancy is not restored")
 
     def drill(self, target: str | None, way: Way = KILL_EXECUTOR) -> Killed:
-        """Kill the node of a primary, or its application; wait until redundancy is restored."""
+        """Fail the node of a primary, or its application; wait until redundancy is restored."""
         chosen = choose(read_view(self.store), target, way)
         killed_us = self.world.now_us
         restart_s = APPLICATION_RESTART_S if way.whole_domain else RESTART_S
         for node in chosen.hosts:
-            self.kill(node, restart_s)
+            if way.ends_host:
+                self.kill(node, restart_s)
+            else:
+                self.hang(node, HANG_S)
         # The store lists a dead host until its session times out.
         self.run_for(restart_s)
         self.heal()
@@ -247,5 +284,6 @@ class Scenario:
                 raise ScenarioStuck(f"{otherwise} within {limit_s:g} virtual seconds")
             self.run_for(0.1)
 
-    def _keep(self, _node: str, delivery: Deliver, _arrived_us: int) -> None:
-        self.deliveries[delivery.stream].append(delivery)
+    def _keep(self, node: str, delivery: Deliver, _arrived_us: int) -> None:
+        kept = self.observed if node == OBSERVER else self.deliveries
+        kept[delivery.stream].append(delivery)

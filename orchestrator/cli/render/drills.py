@@ -13,12 +13,22 @@ from orchestrator import api
 from orchestrator.cli.render.figures import against, count, moment, ms
 
 
-def report_view(report: api.DrillReport) -> RenderableType:
-    """A drill's report as a table, and one line that sums it up."""
-    table = Table(show_header=False, box=None, pad_edge=False, title_justify="left",
-                  title=f"Drill {report.drill}")  # fmt: skip
+def report_view(*reports: api.DrillReport) -> RenderableType:
+    """A drill's report as a table, and a line that sums it up; a column for each of several."""
+    first = reports[0]
+    title = f"Drill {first.drill}{', simulated' if first.simulated else ''}"
+    table = Table(show_header=len(reports) > 1, box=None, pad_edge=False, title_justify="left",
+                  title=title if len(reports) == 1 else f"Drill {first.drill}")  # fmt: skip
     table.add_column(style="bold", min_width=20)
-    table.add_column()
+    for report in reports:
+        table.add_column("predicted" if report.simulated else "measured")
+    columns = [_rows(report) for report in reports]
+    for name in dict.fromkeys(name for column in columns for name in column):
+        table.add_row(name, *(column.get(name, "–") for column in columns))
+    return Group(table, *map(_verdict, reports))
+
+
+def _rows(report: api.DrillReport) -> dict[str, RenderableType]:
     rows: list[tuple[str, RenderableType]] = [
         ("blast radius", report.blast.summary),
     ]
@@ -29,19 +39,24 @@ def report_view(report: api.DrillReport) -> RenderableType:
             ("noticed by", ", ".join(report.causes)),
             ("detection", ms(report.detection_ms)),
         ]
+    compared = ", ".join(report.compared)
     rows += [
         ("recovery", against(report.recovery_ms, report.bound_ms)),
         ("longest silence", ms(report.gap_ms)),
         ("lost, repeated", f"{report.lost}, {report.repeated} of {count(report.tuples)} tuples"),
-        ("compared with", f"archives of {', '.join(report.compared)}" if report.compared else "–"),
+        ("compared with", f"archives of {compared}" if compared else "–"),
         ("differing tuples", count(report.differing)),
         ("redundancy restored", f"after {report.redundancy_restored_s:.1f} s"),
     ]
-    for name, value in rows:
-        table.add_row(name, value)
+    return dict(rows)
+
+
+def _verdict(report: api.DrillReport) -> RenderableType:
+    what = "Predicted: " if report.simulated else ""
     if report.failures:
-        return Group(table, Text(f"✗ {'; '.join(report.failures)}.", style="bold red"))
-    return Group(table, Text("✓ Nothing lost, nothing repeated, within the bound.", style="green"))
+        return Text(f"✗ {what}{'; '.join(report.failures)}.", style="bold red")
+    kept = f"✓ {what}{'n' if what else 'N'}othing lost, nothing repeated, within the bound."
+    return Text(kept, style="green")
 
 
 def series_view(runs: Sequence[api.DrillRun]) -> RenderableType:

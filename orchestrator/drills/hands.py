@@ -1,0 +1,72 @@
+"""What drills do to a cluster, and how time passes meanwhile: here, to processes of this machine.
+
+The simulated world does the same to simulated hosts (`orchestrator.simulation.drill_hands`), so
+that the drills themselves are written once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+from orchestrator.control.clocks import cluster_now_us
+from orchestrator.control.view import ClusterView
+from orchestrator.drills.processes import (
+    coordinator_process,
+    crowded,
+    full_disk,
+    host_process,
+    suspended,
+    zookeeper_processes,
+)
+from orchestrator.spark.hosts.executors import kill_executor
+
+
+class Hands:
+    """Strikes processes. A process that is not there raises `NoProcess`."""
+
+    def now_us(self, view: ClusterView) -> int:
+        """The cluster's clock."""
+        return cluster_now_us(view.cluster_clocks)
+
+    def rest(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)
+
+    def hold(self, seconds: float, breach: threading.Event) -> None:
+        """Let time pass, but stop at a breach."""
+        breach.wait(seconds)
+
+    def kill_site(self, view: ClusterView, site: str) -> None:
+        """End a site's host by SIGKILL."""
+        host_process(view, site).kill()
+
+    def kill_executor(self, view: ClusterView, node: str) -> None:
+        """End a node's executor by SIGKILL."""
+        kill_executor(view.nodes[node].record.pid)
+
+    def kill_coordinator(self, cluster_pid: int, candidate: str) -> None:
+        """End a coordinator by SIGKILL."""
+        coordinator_process(cluster_pid, candidate).kill()
+
+    def full_disk(self, view: ClusterView, site: str) -> AbstractContextManager[None]:
+        """Let a site write nothing to its files for the time of a block."""
+        return full_disk(host_process(view, site))
+
+    def crowded(self, view: ClusterView, node: str) -> AbstractContextManager[None]:
+        """Leave a node's host a quarter of a processor for the time of a block."""
+        return crowded(host_process(view, node))
+
+    @contextmanager
+    def store_stopped(self, cluster_pid: int, *, most: bool) -> Generator[None]:
+        """Stop a server of ZooKeeper, or most of them, for the time of a block."""
+        servers = zookeeper_processes(cluster_pid)
+        with ExitStack() as stopped:
+            for server in servers[: len(servers) // 2 + 1 if most else 1]:
+                stopped.enter_context(suspended(server))
+            yield
+
+
+REAL = Hands()

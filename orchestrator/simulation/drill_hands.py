@@ -1,0 +1,76 @@
+"""The hands of a drill in the simulated world: what they do there to hosts, the store, leaders."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from orchestrator.control.view import ClusterView
+from orchestrator.drills.hands import Hands
+from orchestrator.drills.processes import RIVALS
+from orchestrator.simulation.scenario import Scenario
+
+SITE_RESTART_S = 1.5
+"""Virtual time that a site's supervisor and its process take to start again."""
+
+
+class SimulatedHands(Hands):
+    """Strikes simulated hosts; while time passes here, the world's does."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+
+    def now_us(self, view: ClusterView) -> int:
+        """The world's clock, which is the cluster's: all hosts share a machine."""
+        return self._scenario.world.now_us
+
+    def rest(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        self._scenario.run_for(seconds)
+
+    def hold(self, seconds: float, breach: threading.Event) -> None:
+        """Let virtual time pass; nobody suffers from a breach."""
+        self._scenario.run_for(seconds)
+
+    def kill_site(self, view: ClusterView, site: str) -> None:
+        """End a site's host; its supervisor starts another."""
+        self._scenario.kill(site, SITE_RESTART_S)
+
+    def kill_executor(self, view: ClusterView, node: str) -> None:
+        """End a node's host; Spark starts another."""
+        self._scenario.kill(node)
+
+    def kill_coordinator(self, cluster_pid: int, candidate: str) -> None:
+        """End the coordinator that leads."""
+        self._scenario.kill_leader()
+
+    @contextmanager
+    def full_disk(self, view: ClusterView, site: str) -> Generator[None]:
+        """Let the sinks of a site keep nothing."""
+        full = self._scenario.world.disks.full
+        full.add(site)
+        try:
+            yield
+        finally:
+            full.discard(site)
+
+    @contextmanager
+    def crowded(self, view: ClusterView, node: str) -> Generator[None]:
+        """Have evaluation take as long as beside busy processes on one processor."""
+        host = self._scenario.world.hosts[node]
+        host.slowness = float(RIVALS + 1)
+        try:
+            yield
+        finally:
+            host.slowness = 1.0
+
+    @contextmanager
+    def store_stopped(self, cluster_pid: int, *, most: bool) -> Generator[None]:
+        """Have the store not answer."""
+        server = self._scenario.world.server
+        server.go_away()
+        try:
+            yield
+        finally:
+            server.come_back()
