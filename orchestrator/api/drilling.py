@@ -48,6 +48,7 @@ from orchestrator.drills.measurement import (
     disturbance,
     failover,
 )
+from orchestrator.drills.timeline import Timeline, timeline
 from orchestrator.errors import InvalidInput, Refused, VivaceError
 from orchestrator.host.events import Deliver
 from orchestrator.host.observer import Observer
@@ -102,6 +103,8 @@ class DrillReport(Failover, frozen=True, kw_only=True):
         Whether the fault was ended early, because an output was silent for too long.
     simulated
         Whether that is what the simulated world predicts.
+    timeline
+        When outputs were silent, and what happened when.
     """
 
     drill: str
@@ -114,6 +117,7 @@ class DrillReport(Failover, frozen=True, kw_only=True):
     differing: int = 0
     aborted: bool = False
     simulated: bool = False
+    timeline: Timeline | None = None
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -381,7 +385,8 @@ def _watched(
         for stream, each in watch.deliveries.items()
     }
     kept = _kept_of(cluster, view, delivered)
-    report = measured(chosen, view, blast, found, delivered, kept)
+    events = [entry.event for entry in cluster.store.history()]
+    report = measured(chosen, view, blast, found, delivered, kept, events)
     return msgspec.structs.replace(report, aborted=breach.is_set())
 
 
@@ -392,6 +397,7 @@ def measured(
     found: Killed | Disturbed,
     delivered: Mapping[str, Delivered],
     kept: Mapping[str, Delivered],
+    events: Sequence[HistoryEvent],
 ) -> DrillReport:
     """The consequences of a drill.
 
@@ -401,17 +407,19 @@ def measured(
         Watched output → what an observer was delivered.
     kept
         Output → what its sink has kept, as far as that is known.
+    events
+        The history.
 
     Raises
     ------
     DrillFailed
         An output did not come back.
     """
+    at_sinks = {stream: kept[stream] for stream in _over_links(view, blast, kept)}
     if isinstance(found, Killed):
         consequences = failover(found, delivered.values())
     else:
-        at_sinks = [kept[stream] for stream in _over_links(view, blast, kept)]
-        consequences = disturbance(found, blast, delivered.values(), at_sinks)
+        consequences = disturbance(found, blast, delivered.values(), at_sinks.values())
     compared = {s: differences(delivered[s], each) for s, each in kept.items()}
     figures = msgspec.structs.asdict(consequences)
     figures["lost"] += sum(each.lost for each in compared.values())
@@ -425,6 +433,7 @@ def measured(
         blast=blast,
         compared=tuple(compared),
         differing=sum(each.differing for each in compared.values()),
+        timeline=timeline(found, consequences.bound_ms, {**delivered, **at_sinks}, events),
         **figures,
     )
 

@@ -86,7 +86,8 @@ def predict(
         _delivered(view, blast.outputs, all_of)
         for all_of in (scenario.observed, scenario.deliveries)
     )
-    report = measured(chosen, view, blast, found, delivered, kept)
+    events = [entry.event for entry in scenario.store.history()]
+    report = measured(chosen, view, blast, found, delivered, kept, events)
     return msgspec.structs.replace(report, simulated=True)
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from orchestrator import api
-from orchestrator.cli.invocation import EXIT_FAILED, ClusterOption, JsonOption, progress, show
+from orchestrator.cli.invocation import (
+    EXIT_FAILED,
+    ClusterOption,
+    JsonOption,
+    check_picture,
+    progress,
+    show,
+)
 from orchestrator.cli.render.drills import records_view, report_view, series_view
 
 app = typer.Typer(help="Failure drills: something fails on purpose, and is measured.")
@@ -61,6 +69,10 @@ def run(
     compare: Annotated[
         bool, typer.Option("--compare", help="Predict it, run it, and show both side by side.")
     ] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", help="Draw the timeline of the one drill into this file."),
+    ] = None,
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -78,6 +90,13 @@ def run(
             "command line", "--simulate" if simulate else "--compare", True,
             "goes with one drill, once", "Write: vivace drill run NAME --simulate",
         )  # fmt: skip
+    if picture is not None:
+        if everything or times > 1:
+            raise api.InvalidInput(
+                "command line", "--picture", str(picture), "shows one drill, once",
+                "Name one drill, without --times.",
+            )  # fmt: skip
+        check_picture("--picture", picture)
     with api.connect(cluster) as connected, progress("Drill") as line:
         if name is not None and (simulate or compare):
             reports = [api.predict(connected, name, target, line.tell)]
@@ -88,10 +107,12 @@ def run(
                 as_json,
                 lambda: report_view(*reports),
             )
+            _draw(reports[-1], picture)
             failed = bool(reports[-1].failures)
         elif name is not None and times == 1:
             report = api.drill(connected, name, target, line.tell, force=force)
             show(report, as_json, lambda: report_view(report))
+            _draw(report, picture)
             failed = bool(report.failures)
         else:
             names = [each.name for each in api.drills()] if name is None else [name]
@@ -100,6 +121,14 @@ def run(
             failed = not all(each.passed or each.inapplicable for each in runs)
     if failed:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _draw(report: api.DrillReport, picture: Path | None) -> None:
+    if picture is not None:
+        # matplotlib takes longer to import than most commands take.
+        from orchestrator.cli.render.timeline import draw_timeline
+
+        draw_timeline(report, picture)
 
 
 @app.command("report")

@@ -138,6 +138,27 @@ def progress(title: str) -> Generator[ProgressLine]:
         line.close()
 
 
+PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def check_picture(option: str, file: Path) -> None:
+    """Refuse a file that no picture can be drawn into.
+
+    Raises
+    ------
+    InvalidInput
+        Its suffix is that of no picture, or its folder does not exist.
+    """
+    problem = None
+    if file.suffix not in PICTURE_SUFFIXES:
+        problem = "has no suffix of a picture"
+    elif not file.absolute().parent.is_dir():
+        problem = "is in no existing folder"
+    if problem is not None:
+        remedy = f"Name a file that ends in {', '.join(PICTURE_SUFFIXES)}."
+        raise api.InvalidInput("command line", option, str(file), problem, remedy)
+
+
 def fail(error: BaseException, as_json: bool) -> int:
     """Report why a command failed; the exit status that says so."""
     if isinstance(error, api.VivaceError):

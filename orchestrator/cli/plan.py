@@ -9,10 +9,8 @@ import msgspec
 import typer
 
 from orchestrator import api
-from orchestrator.cli.invocation import ClusterOption, JsonOption, show
+from orchestrator.cli.invocation import ClusterOption, JsonOption, check_picture, show
 from orchestrator.cli.render.plan import plan_view
-
-MAP_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def command(
@@ -34,7 +32,7 @@ def command(
     [bold]Example:[/] vivace plan --map map.png
     """
     if map_file is not None:
-        _check(map_file)
+        check_picture("--map", map_file)
     manifests = api.load(files or [])
     with api.connect(cluster) as connected:
         document = api.plan(connected, manifests)
@@ -46,14 +44,3 @@ def command(
         draw(drawn, map_file)
         document = msgspec.structs.replace(document, map=str(map_file))
     show(document, as_json, lambda: plan_view(document, explain=explain))
-
-
-def _check(map_file: Path) -> None:
-    problem = None
-    if map_file.suffix not in MAP_SUFFIXES:
-        problem = "has no suffix of a picture"
-    elif not map_file.absolute().parent.is_dir():
-        problem = "is in no existing folder"
-    if problem is not None:
-        remedy = f"Name a file that ends in {', '.join(MAP_SUFFIXES)}."
-        raise api.InvalidInput("command line", "--map", str(map_file), problem, remedy)

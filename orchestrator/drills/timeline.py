@@ -1,0 +1,122 @@
+"""A drill as it went: when outputs were silent, and what happened when.
+
+Silences are what an output's receiver saw: the time between two arrivals, at the later one. Of
+each tenth of a second only the longest is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+import numpy as np
+
+from orchestrator.control.audit_events import RESTORED
+from orchestrator.drills.acting import Disturbed
+from orchestrator.drills.kill_executor import Killed
+from orchestrator.records import HistoryEvent
+from orchestrator.sinks.delivered import Delivered
+from topology.arrays import IntArray
+
+SAMPLE_MS = 100.0
+
+BEFORE_US = 1_000_000
+AFTER_US = 1_000_000
+"""What is shown before the fault, and after everything was restored."""
+
+TOLD = ("took over", RESTORED, "node joined")
+"""Kinds of events in the history that a timeline shows."""
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened, ms after the fault."""
+
+    at_ms: float
+    what: str
+
+
+class Silence(msgspec.Struct, frozen=True, kw_only=True):
+    """A time between two arrivals that ended so many ms after the fault."""
+
+    ended_ms: float
+    lasted_ms: float
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """A drill as it went.
+
+    Attributes
+    ----------
+    silences
+        By output.
+    """
+
+    bound_ms: float
+    moments: tuple[Moment, ...]
+    silences: dict[str, tuple[Silence, ...]]
+
+
+def timeline(
+    found: Killed | Disturbed,
+    bound_ms: float,
+    delivered: Mapping[str, Delivered],
+    events: Iterable[HistoryEvent],
+) -> Timeline:
+    """What is to be shown of a drill.
+
+    Parameters
+    ----------
+    delivered
+        Output → its deliveries where it was watched.
+    events
+        The history; those that do not belong to the drill are left out.
+    """
+    struck_us = found.killed_us if isinstance(found, Killed) else found.struck_us
+    begin_us, end_us = struck_us - BEFORE_US, found.restored_us + AFTER_US
+    happened = [*_of_drill(found)]
+    happened += [
+        (event.at_us, f"{event.kind}: {event.subject}")
+        for event in events
+        if event.kind in TOLD and struck_us <= event.at_us <= end_us
+    ]
+    return Timeline(
+        bound_ms=bound_ms,
+        moments=tuple(
+            Moment(at_ms=(at_us - struck_us) / 1000, what=what) for at_us, what in sorted(happened)
+        ),
+        silences={
+            stream: tuple(
+                _silences(one.completed_column("arrived_us"), struck_us, begin_us, end_us)
+            )
+            for stream, one in delivered.items()
+        },
+    )
+
+
+def _of_drill(found: Killed | Disturbed) -> Iterator[tuple[int, str]]:
+    if isinstance(found, Killed):
+        yield found.killed_us, "fault"
+        if found.causes:
+            yield found.detected_us, f"noticed: {', '.join(sorted(set(found.causes)))}"
+        yield found.restored_us, "everything protected"
+        return
+    for step in found.steps or (found,):
+        yield step.struck_us, "fault"
+        yield step.over_us, "fault over"
+    yield found.restored_us, "everything protected"
+
+
+def _silences(
+    arrived_us: IntArray, struck_us: int, begin_us: int, end_us: int
+) -> Iterator[Silence]:
+    """The longest silence of each tenth of a second, by when it ended."""
+    times_us: IntArray = np.sort(arrived_us)
+    ended_us, lasted_us = times_us[1:], np.diff(times_us)
+    shown = (ended_us >= begin_us) & (ended_us <= end_us)
+    longest: dict[int, Silence] = {}
+    for at_us, lasts_us in zip(ended_us[shown].tolist(), lasted_us[shown].tolist(), strict=True):
+        at_ms = (at_us - struck_us) / 1000
+        tenth = int(at_ms // SAMPLE_MS)
+        if tenth not in longest or longest[tenth].lasted_ms < lasts_us / 1000:
+            longest[tenth] = Silence(ended_ms=at_ms, lasted_ms=lasts_us / 1000)
+    yield from longest.values()
