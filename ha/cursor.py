@@ -192,9 +192,7 @@ class StreamCursor:
 
 def past(chunk: Chunk, floor_ms: int) -> Chunk | None:
     """The part of a chunk with timestamps after `floor_ms`; None if there is none."""
-    if floor_ms < chunk.watermarks_ms[0] and (
-        not chunk.rows.num_rows or floor_ms < chunk.timestamps[0]
-    ):
+    if floor_ms < chunk.earliest_ms:
         return chunk
     known = int(np.searchsorted(chunk.timestamps, floor_ms, side="right"))
     return chunk.after(Position(next_seq=chunk.first_seq + known, watermark_ms=floor_ms))

@@ -112,6 +112,10 @@ class Chunk:
     _size_bytes: int = field(default=0, init=False, repr=False, compare=False)
     _timestamps: IntArray | None = field(default=None, init=False, repr=False, compare=False)
     _sound: bool = field(default=False, init=False, repr=False, compare=False)
+    _bounds: tuple[int, Position] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+    """The first timestamp or watermark, and the end: all readers of a host ask for them."""
 
     @property
     def size_bytes(self) -> int:
@@ -130,13 +134,12 @@ class Chunk:
     @property
     def watermark_ms(self) -> int:
         """The last watermark."""
-        return int(self.watermarks_ms[-1])
+        return self._bounds[1].watermark_ms if self._bounds else int(self.watermarks_ms[-1])
 
     @property
     def earliest_ms(self) -> int:
         """The first timestamp or watermark."""
-        earliest_ms = int(self.watermarks_ms[0])
-        return min(earliest_ms, int(self.timestamps[0])) if self.rows.num_rows else earliest_ms
+        return (self._bounds or self._find_bounds())[0]
 
     @property
     def timestamps(self) -> IntArray:
@@ -191,11 +194,21 @@ class Chunk:
     @property
     def end(self) -> Position:
         """The cut just after this chunk."""
-        return Position(next_seq=self.next_seq, watermark_ms=self.watermark_ms)
+        return (self._bounds or self._find_bounds())[1]
+
+    def _find_bounds(self) -> tuple[int, Position]:
+        earliest_ms = int(self.watermarks_ms[0])
+        if self.rows.num_rows:
+            earliest_ms = min(earliest_ms, int(self.timestamps[0]))
+        end = Position(next_seq=self.next_seq, watermark_ms=int(self.watermarks_ms[-1]))
+        object.__setattr__(self, "_bounds", (earliest_ms, end))
+        return earliest_ms, end
 
     def after(self, cut: Position) -> Chunk | None:
         """The part of the chunk that lies after a cut; None if there is none."""
         watermarks = 0
+        if cut.watermark_ms < self.earliest_ms and cut.next_seq <= self.first_seq:
+            return self
         if self.watermarks_ms[0] <= cut.watermark_ms:
             watermarks = int(self.watermarks_ms.searchsorted(cut.watermark_ms, side="right"))
             if watermarks == len(self.watermarks_ms):

@@ -65,11 +65,11 @@ PAUSE_US = 300
 a turn sends, costs little less for one message than for ten; a host of many streams would take
 hundreds of turns a second for one message each."""
 
-PAUSE_SHARE = 1 / 2
+PAUSE_SHARE = 1 / 12
 SINK_PAUSE_SHARE = 1 / 100
-MOST_PAUSE_US = 5_000
-"""Messages gather for at most this share of a batch's length, this share of a sink's deadline, and
-this long. The silence after which a host is suspected is many times longer."""
+MOST_PAUSE_US = 10_000
+"""Messages gather for at most this share of the time that the most urgent task has, this share of a
+sink's deadline, and this long. The silence after which a host is suspected is many times longer."""
 
 LAPSE_US = 250_000
 """How often a host looks for consumers that have said nothing for seconds."""
@@ -250,13 +250,15 @@ class HostCore:
             if acks_are_due:
                 self._next_ack_us = _following(now_us, self._ack_interval_us)
             self._peer_control.send(now_us, everything=acks_are_due)
-            self._update_held_up(now_us)
+            if acks_are_due:
+                # What costs time for each stream or replica need not be looked at more often.
+                self._update_held_up(now_us)
+                self._inputs.request(now_us)
             self._failover.suspect_silent_peers(now_us)
             self._failover.record_losses()
             # A busy host is late by a batch; only what is worse is a sign of overload.
             lag_us = self.detector.lag_us - self._heartbeat_us
             self._dispatcher.lag_us = max(lag_us, 0)
-            self._inputs.request(now_us)
             self.replica_manager.drop_absent(now_us)
             self._access.expire(now_us)
         return self._outbox.take()
@@ -282,7 +284,7 @@ class HostCore:
         manager = self.replica_manager
         most_us: float = MOST_PAUSE_US if self._batches else 0
         if manager.replicas:
-            most_us = min(most_us, PAUSE_SHARE * self._dispatcher.batch_length_us)
+            most_us = min(most_us, PAUSE_SHARE * self._dispatcher.tightest_us)
         if manager.sinks:
             most_us = min(most_us, self._sink_pause_us)
         return round(min(PAUSE_US * (len(manager.replicas) + len(manager.sinks)), most_us))

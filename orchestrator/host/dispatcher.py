@@ -14,7 +14,12 @@ together. Hosts that share a clock rest alike, so that the rests of a chain of h
 
 A rest lasts for the cluster's batch interval. It lasts longer, up to a share of the time that the
 task has, on a host with many replicas, or one that is late, standbys first: a batch of few tuples
-costs hardly less than one of many, so longer batches make room where processors are short.
+costs hardly less than one of many, so longer batches make room where processors are short. Nobody
+waits for the output of a standby, so only its lag limits its rests: what comes in one must be
+evaluated in no more time than that, by what the standbys here have taken lately.
+
+Where rests are long, a task to which nothing but watermarks has come rests longer still: it then
+passes on many at once, in hardly more time than one.
 """
 
 from __future__ import annotations
@@ -28,7 +33,6 @@ from ha.roles import ReplicaRole
 from orchestrator.host.cluster_clock import ClusterClock
 from orchestrator.host.replica_manager import HostedReplica
 from orchestrator.records import CostStatus, ReplicaLoad
-from streams.chunk import NO_WATERMARK
 from streams.scheduling.cost_model import CostModel
 from streams.scheduling.recent_rates import RecentRates
 from streams.scheduling.run_queue import Instance, Policy, RunQueue
@@ -48,12 +52,34 @@ BATCH_US = (1_000.0, 10_000.0)
 heartbeats wait for longer ones."""
 
 REST_SHARE = 0.4
-STANDBY_REST_SHARE = 2.0
+STANDBY_REST_SHARES = (2.0, 4.0)
 """Most of its sub-deadline for which a primary rests when the host is late or has many replicas,
-and most of its lag for which a standby does. Results of a chain are thereby late by no more than
-that share of its deadline. The lag of a standby is a quarter of what the recovery bound leaves. A
-standby that takes over starts at once, and evaluates what came in a rest in no more time than
-that."""
+and how many times its lag a standby does: the latter at most, the former while nobody knows what
+the standbys here cost. Results of a chain are thereby late by no more than that share of its
+deadline. The lag of a standby is a quarter of what the recovery bound leaves. A standby that takes
+over starts at once, and evaluates what came in a rest in no more time than its lag."""
+
+STANDBY_RESTS = 2
+"""A standby on a host with many replicas rests this many times as long as a primary."""
+
+IDLE_RESTS = 2
+"""A task to which no tuples have come rests this many times as long as it would otherwise, ..."""
+
+IDLE_SHARES = (0.7, 8.0)
+MOST_IDLE_US = 700_000
+"""... but no longer than these shares of a primary's sub-deadline and of a standby's lag, and than
+this. Passing on watermarks takes hardly any time, so that the rest of the deadline is enough to
+transport them; and an idle task is not behind (`BEHIND_US`)."""
+
+STANDBY_MARGIN = 2.0
+"""By which factor evaluating what came in a rest may take longer than standbys here have lately
+taken for as much: the rate may have risen since."""
+
+KNOWN_SHARE = 0.1
+"""Of the time over which loads are averaged, from which on those of a new replica are believed."""
+
+LOOK_US = 1_000_000
+"""How often a host looks at what its standbys have taken."""
 
 START_US = 400.0
 STARTS_SHARE = 1 / 16
@@ -101,8 +127,8 @@ class _Task:
         (watermark, time): input up to the watermark had entered by that time, and has not left yet.
     patience_us
         How long input may wait before the task is behind.
-    rests_until_us
-        When the task may start again.
+    rests_until_us, idles_until_us
+        When the task may start again, and when it may if nothing but watermarks waits.
     """
 
     name: str
@@ -113,6 +139,12 @@ class _Task:
     patience_us: int
     entered: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     rests_until_us: int = 0
+    idles_until_us: int = 0
+
+    @property
+    def due_us(self) -> float:
+        """How long after its arrival input must be evaluated: a standby may rest meanwhile."""
+        return self.sub_deadline_us * (STANDBY_REST_SHARES[0] if self.standby else 1.0)
 
     @property
     def identity(self) -> object:
@@ -140,6 +172,8 @@ class Dispatcher:
         By how much the host has been late lately, beyond what a busy host is.
     batch_length_us
         How long a batch may last, so that input which arrives meanwhile is in time.
+    tightest_us
+        The time that the most urgent task has for its input.
     """
 
     def __init__(
@@ -163,9 +197,12 @@ class Dispatcher:
         self._ready: set[str] = set()
         """Replicas with work; updated when input arrives and after each evaluation."""
         self._has_both_roles = False
+        self._standby_share = STANDBY_REST_SHARES[0]
+        self._next_look_us = 0
         self._costs: dict[str, CostModel] = {}
         self._loads: dict[str, RecentRates] = {}
         self.batch_length_us = BATCH_US[1]
+        self.tightest_us = 0.0
 
     def rebuild_tasks(self, now_us: int) -> None:
         """Form tasks again after replicas or their roles have changed."""
@@ -176,6 +213,7 @@ class Dispatcher:
             old = before.get(name)
             if old is not None and old.identity == task.identity:
                 task.entered, task.rests_until_us = old.entered, old.rests_until_us
+                task.idles_until_us = old.idles_until_us
             else:
                 self._queue.discard(name)
         for name in before.keys() - self._tasks.keys():
@@ -188,8 +226,10 @@ class Dispatcher:
         self._ready = {name for name, each in self._replicas.items() if each.replica.has_work}
         self._has_both_roles = len({task.standby for task in self._tasks.values()}) > 1
         tightest_us = min((t.sub_deadline_us for t in self._tasks.values()), default=0)
+        self.tightest_us = min((t.due_us for t in self._tasks.values()), default=0.0)
         least_us, most_us = BATCH_US
         self.batch_length_us = min(max(BLOCKING_SHARE * tightest_us, least_us), most_us)
+        self._look_at_standbys(now_us)
         for task in self._tasks.values():
             self._enqueue_or_rest(task, now_us)
 
@@ -198,13 +238,20 @@ class Dispatcher:
         task = self._task_of.get(fragment)
         if task is None:
             return
-        self._update_ready(fragment)
         if fragment == task.name:
-            input_watermark_ms = self._replicas[fragment].replica.engine.input_watermark_ms
-            entered_ms = task.entered[-1][0] if task.entered else NO_WATERMARK
-            if input_watermark_ms > max(entered_ms, self._left_ms(task)):
-                task.entered.append((input_watermark_ms, now_us))
+            self._enter(task, now_us)
+            if fragment in self._ready and self._resting.get(fragment) == self._until_us(task):
+                # It rests with work already, and more of it changes nothing until then.
+                return
+        self._update_ready(fragment)
         self._enqueue_or_rest(task, now_us)
+
+    def _enter(self, task: _Task, now_us: int) -> None:
+        """Note up to where input of a task has entered by now."""
+        input_watermark_ms = self._replicas[task.name].replica.engine.input_watermark_ms
+        entered_ms = task.entered[-1][0] if task.entered else self._left_ms(task)
+        if input_watermark_ms > entered_ms:
+            task.entered.append((input_watermark_ms, now_us))
 
     @property
     def next_us(self) -> int | None:
@@ -237,14 +284,25 @@ class Dispatcher:
         """Note that a batch that was dispatched at `now_us` has been evaluated."""
         task = self._task_of[fragment]
         self._update_ready(fragment)
+        if now_us >= self._next_look_us:
+            self._look_at_standbys(now_us)
         if fragment == task.name and fragment not in self._ready:
             # With a backlog, there is nothing to wait for.
-            rest_us = self._rest_us(task)
-            task.rests_until_us = (now_us // rest_us + 1) * rest_us if rest_us else now_us
+            task.rests_until_us = _next_multiple(now_us, self._rest_us(task))
+            task.idles_until_us = max(
+                _next_multiple(now_us, self._idle_us(task)), task.rests_until_us
+            )
         left_ms = self._left_ms(task)
         while task.entered and task.entered[0][0] <= left_ms:
             task.entered.popleft()
         self._enqueue_or_rest(task, now_us)
+
+    def end_rest(self, fragment: str, now_us: int) -> None:
+        """Have a task start now, although it rests: too much waits."""
+        task = self._task_of.get(fragment)
+        if task is not None and self._until_us(task) > now_us:
+            task.rests_until_us = task.idles_until_us = now_us
+            self._enqueue_or_rest(task, now_us)
 
     def moved_on(self, fragment: str, now_us: int) -> None:
         """Note that a standby has adopted a later state: input up to there has left its task."""
@@ -356,11 +414,17 @@ class Dispatcher:
     def _enqueue_or_rest(self, task: _Task, now_us: int) -> None:
         if not self._has_work(task):
             return
-        if task.rests_until_us <= now_us or self._has_work(task, after_first=True):
+        until_us = self._until_us(task)
+        if until_us <= now_us or self._has_work(task, after_first=True):
             self._enqueue(task, now_us)
-        elif self._resting.get(task.name) != task.rests_until_us:
-            self._resting[task.name] = task.rests_until_us
-            heappush(self._ends, (task.rests_until_us, task.name))
+        elif self._resting.get(task.name) != until_us:
+            self._resting[task.name] = until_us
+            heappush(self._ends, (until_us, task.name))
+
+    def _until_us(self, task: _Task) -> int:
+        """Until when a task rests with the input that waits."""
+        has_tuples = self._replicas[task.name].replica.engine.waiting
+        return task.rests_until_us if has_tuples else task.idles_until_us
 
     def _enqueue(self, task: _Task, now_us: int) -> None:
         self._resting.pop(task.name, None)
@@ -383,13 +447,32 @@ class Dispatcher:
         )
 
     def _rest_us(self, task: _Task) -> int:
-        if task.standby:
-            share, late_us = STANDBY_REST_SHARE, STANDBY_YIELDS * self.lag_us
-        else:
-            share, late_us = REST_SHARE, self.lag_us
+        share = self._standby_share if task.standby else REST_SHARE
+        return rest_us(self._wanted_us(task), share * task.sub_deadline_us, self._batch_us)
+
+    def _idle_us(self, task: _Task) -> int:
+        """How long it rests if nothing but watermarks comes."""
+        share = IDLE_SHARES[task.standby]
+        most_us = min(share * task.sub_deadline_us, MOST_IDLE_US)
+        return rest_us(IDLE_RESTS * self._wanted_us(task), most_us, self._batch_us)
+
+    def _wanted_us(self, task: _Task) -> float:
+        """How long a task should rest, as far as its host is concerned."""
         # Each operator of a chain has a batch of its own.
-        wanted_us = max(late_us, many_replicas_us(len(self._task_of), self._batch_us))
-        return rest_us(wanted_us, share * task.sub_deadline_us, self._batch_us)
+        many_us = many_replicas_us(len(self._task_of), self._batch_us)
+        if task.standby:
+            return max(STANDBY_YIELDS * self.lag_us, STANDBY_RESTS * many_us)
+        return max(self.lag_us, many_us)
+
+    def _look_at_standbys(self, now_us: int) -> None:
+        """Find for how many times their lag standbys may rest, and catch up within it."""
+        self._next_look_us = now_us + LOOK_US
+        loads = [self._loads[task.name] for task in self._tasks.values() if task.standby]
+        cores = sum(load.read(now_us)[0] for load in loads)
+        least, most = STANDBY_REST_SHARES
+        self._standby_share = least
+        if all(load.window_share >= KNOWN_SHARE for load in loads):
+            self._standby_share = min(max(1 / max(STANDBY_MARGIN * cores, 1 / most), least), most)
 
     def _has_work(self, task: _Task, *, after_first: bool = False) -> bool:
         return not self._ready.isdisjoint(task.operators[after_first:])
@@ -441,6 +524,11 @@ class Dispatcher:
         for learnt in (self._costs, self._loads):
             for name in learnt.keys() - self._replicas.keys():
                 del learnt[name]
+
+
+def _next_multiple(now_us: int, unit_us: int) -> int:
+    """The next multiple of a length; now if that is 0."""
+    return (now_us // unit_us + 1) * unit_us if unit_us else now_us
 
 
 def many_replicas_us(replicas: float, batch_us: int) -> int:

@@ -42,6 +42,9 @@ second or fourth (`MOST_ACK_INTERVALS`)."""
 SNAPSHOT_RETRY_US = 500_000
 """A peer replica that has not answered by then was not ready, or the request was lost."""
 
+RESTING_SHARE = 1 / 2
+"""Share of what a standby may queue with which it does not rest."""
+
 
 _counted = {receipt: f"chunks_{receipt.value}" for receipt in Receipt}
 
@@ -342,7 +345,10 @@ class InputProcessor:
         if replica.role is ReplicaRole.PRIMARY:
             return
         most_bytes = max(self.replica_manager.input_bytes, data.chunk.size_bytes)
-        if replica.waiting_bytes_of(data.stream) <= most_bytes:
+        waiting_bytes = replica.waiting_bytes_of(data.stream)
+        if waiting_bytes <= most_bytes:
+            if waiting_bytes > RESTING_SHARE * most_bytes:
+                self.dispatcher.end_rest(hosted.assignment.fragment, now_us)
             return
         detail = f"more than {most_bytes} bytes of {data.stream} waited"
         self.outbox.report("left behind", hosted.assignment.fragment, detail)

@@ -33,6 +33,11 @@ fourth or eighth."""
 MOST_TURNS = 8
 """Soon enough to notice a standby that lags or differs; a power of two."""
 
+LOOKS = 16
+MOST_LOOKS = 2
+"""A host with fewer streams looks in each interval for subscribers that lack output, one with more
+in every second: their hosts acknowledge more rarely too, so it notices hardly later."""
+
 
 class _Draft:
     __slots__ = ("acks", "checkpoints", "digests", "epochs", "offers", "watermarks_ms")
@@ -110,14 +115,22 @@ class PeerControl:
                 _tell_of_role(drafts[peer], name, source)
         for node, stream, ack in self.inputs.acknowledgements(now_us, self._interval):
             drafts[node].acks[stream] = ack
-        for producer in self.replica_manager.producers():
-            at_once = self.replica_manager.stands_in(producer.stream, now_us)
-            for node in producer.log.subscribers if producer.accepts_subscribers else ():
-                if (offered := overdue_offer(producer, node, at_once=at_once)) is not None:
-                    drafts[node].offers[producer.stream] = offered
+        self._offer(drafts, now_us)
         for node, checkpoint in self.inputs.checkpoints(now_us):
             self.outbox.send(node, checkpoint)
         return drafts
+
+    def _offer(self, drafts: defaultdict[str, _Draft], now_us: int) -> None:
+        """Tell subscribers that have not said in time that they have it where output ends."""
+        manager = self.replica_manager
+        streams = len(manager.replicas) + len(manager.sources)
+        if self._interval % every_nth(streams, LOOKS, most=MOST_LOOKS):
+            return
+        for producer in manager.producers():
+            at_once = manager.stands_in(producer.stream, now_us)
+            for node in producer.log.subscribers if producer.accepts_subscribers else ():
+                if (offered := overdue_offer(producer, node, at_once=at_once)) is not None:
+                    drafts[node].offers[producer.stream] = offered
 
     def _tell_of_replicas(self, drafts: defaultdict[str, _Draft]) -> None:
         """Tell of the replicas if it is their turn, and of those with news.

@@ -145,7 +145,8 @@ class SimulatedHost:
                     self.core.on_heartbeat(event.sender, event.message)
                     return
             self._inbox.append(event)
-            self.schedule(self._world.now_us)
+            pause_us = self.core.pause_us if self._world.gathers else 0
+            self.schedule(self._world.now_us + pause_us)
 
     def arrive_frames(self, sender: str, frames: list[bytes]) -> None:
         """Decode a message, and have it handled in the next turn."""

@@ -115,6 +115,8 @@ class World:
         Greatest time that a snapshot takes beyond the link delay.
     step_us
         Time between two steps in which a host reads a snapshot's state.
+    gathers
+        Whether hosts let messages gather before they take them, as real ones do.
     check_every_us
         Least time between two checks of a host's invariants; they take longer than a turn.
     disks
@@ -162,6 +164,7 @@ class World:
         self.check_every_us = 0
         self.bulk_us = self.step_us = 0
         self.frames = frames
+        self.gathers = False
         self.on_broken: Callable[[SimulatedHost, Exception], None] | None = None
         self.on_kill: Callable[[SimulatedHost], None] = lambda _: None
         self.on_entered: Entered | None = None

@@ -25,16 +25,18 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from ha.roles import ReplicaRole
 from orchestrator.control.measured_load import MeasuredPlace, measured_places
 from orchestrator.control.planning.task import RunningFragment, detection_ms
 from orchestrator.control.planning.workload import (
     HOST_CORES,
     LEAST_EVALUATIONS_S,
+    FragmentWork,
     Workload,
     taken_by,
 )
 from orchestrator.control.view import ClusterView
-from orchestrator.records import NodeKind, NodeRecord
+from orchestrator.records import NodeKind, NodeRecord, ReplicaStatus
 from placement.errors import PlacementError
 
 SITE_US = 150.0
@@ -44,6 +46,12 @@ was measured: what benchmark `density` shows."""
 SERVICE_US = 450.0
 """Processor time a second of coordinator and ZooKeeper for a replica that is placed and not
 reported yet: what benchmark `density` shows (`<service>_cores`)."""
+
+RESTING_CORES = 0.15
+"""Most that counts of what a coordinator takes of a machine. It rests nine times as long as it
+works, once nothing changes (`control.process`); what it takes beyond that, it takes for queries
+that have just been applied, and that must not count against the next one. With hundreds of
+replicas it takes this much afterwards (benchmark `density`, `coordinator_cores`)."""
 
 TAKEOVER_US = 2_000.0
 """Processor time of taking over one fragment, beside catching up: telling consumers and the store,
@@ -135,9 +143,12 @@ def host_cores(
         each = work.fragments.get(name)
         if each is None:
             continue
-        nodes = [node for node in (found.primary, found.secondary) if node in taken]
-        for node in nodes:
-            taken[node][name] += each.cores
+        replicas = (found.primary, each.cores), (found.secondary, each.standby_cores)
+        nodes: list[str] = []
+        for node, cores in replicas:
+            if node in taken:
+                taken[node][name] += cores
+                nodes.append(node)
         for stream in each.fragment.inputs:
             readers.setdefault(stream, set()).update(nodes)
         if each.sink in chunks_s:
@@ -194,12 +205,19 @@ def _share(node: NodeRecord, work: Workload, name: str) -> float:
     shares = [
         made_s / expected_s
         for made_s, expected_s in (
-            (status.load.evaluations_s, each.evaluations_s),
+            (status.load.evaluations_s, _evaluations_s(each, status)),
             (status.load.tuples_s, expected_tuples_s),
         )
         if expected_s > 0
     ]
     return min(max(shares, default=1.0), 1.0) * status.load.window_share
+
+
+def _evaluations_s(work: FragmentWork, replica: ReplicaStatus) -> float:
+    """How often a replica should evaluate."""
+    if replica.role is ReplicaRole.PRIMARY:
+        return work.evaluations_s
+    return work.standby_evaluations_s
 
 
 def _site_us(view: ClusterView, site: str, counts_s: Mapping[str, float]) -> float:
@@ -267,7 +285,9 @@ def takeover_cores(
         left_ms = each.bound_ms - detected_ms
         if left_ms <= 0:
             continue
-        behind_ms = each.cores * found.timing.standby_lag_ms
+        # What came while the secondary rested, and at least what its lag allows.
+        rested_ms = 1e3 / each.standby_evaluations_s if each.standby_evaluations_s else 0.0
+        behind_ms = each.cores * max(found.timing.standby_lag_ms, rested_ms)
         cores = (behind_ms + TAKEOVER_US / 1e3) / left_ms
         failing = [f"node {primary.node}"]
         if primary.domain != secondary.domain:
@@ -285,7 +305,11 @@ def _services_cores(
     if not measured.services:
         return 0.0
     coming = sum(len(taken[name]) - len(node.replicas) for name, node in view.executors.items())
-    return max(sum(measured.services.values()) + coming * SERVICE_US / 1e6, 0.0)
+    taken_cores = sum(
+        min(cores, RESTING_CORES) if kind == "coordinator" else cores
+        for kind, cores in measured.services.items()
+    )
+    return max(taken_cores + coming * SERVICE_US / 1e6, 0.0)
 
 
 def room_cores(found: Collection[Place]) -> dict[str, float]:

@@ -23,9 +23,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import Columns, Dataflow, Fragment
 from orchestrator.control.view import ClusterView
-from orchestrator.host.dispatcher import REST_SHARE, many_replicas_us, rest_us
+from orchestrator.host.dispatcher import REST_SHARE, STANDBY_RESTS, many_replicas_us, rest_us
 from orchestrator.host.hosted_streams import SINK_PREFIX
 from orchestrator.records import (
     CostStatus,
@@ -61,10 +62,10 @@ OVERHEADS_US = (50.0, 5_000.0)
 LEAST_EVALUATIONS_S = 20.0
 """Evaluations a second, in the whole cluster, from which on the overhead is measured."""
 
-FLOWING = 0.5
+FLOWING = 0.6
 """Share of the predicted evaluations from which on the overhead of a node is believed. One that
-makes fewer has just been given replicas, whose preparation it spends its time on, or their streams
-have not begun, or it is so late that what it takes is refused anyway."""
+makes fewer has just been given replicas, whose preparation it spends its time on, or no tuples
+come, or it is so late that what it takes is refused anyway."""
 
 REPLICAS = 2
 """Of a fragment."""
@@ -135,10 +136,11 @@ class FragmentWork:
         What an evaluation costs, by the best that is known.
     instance_ms
         Time that evaluating a burst takes, by that cost.
-    evaluations_s
-        How often it is evaluated.
-    evaluating_cores, cores
-        Processor time that a replica takes for its evaluations, and for everything.
+    evaluations_s, standby_evaluations_s
+        How often its primary is evaluated, and its secondary.
+    evaluating_cores, cores, standby_cores
+        Processor time that its primary takes for its evaluations, and for everything; that its
+        secondary takes.
     allowed
         Nodes that its primary may take; any if empty.
     bound_ms
@@ -156,8 +158,10 @@ class FragmentWork:
     cost: Cost
     instance_ms: float
     evaluations_s: float
+    standby_evaluations_s: float
     evaluating_cores: float
     cores: float
+    standby_cores: float
     allowed: tuple[str, ...]
     bound_ms: float
     deadline_ms: float
@@ -275,15 +279,21 @@ def workload(
     entering = _entering_streams(flow)
     due_ms = urgency_ms(flow, queries)
     per_node = REPLICAS * len(flow.fragments) / max(len(view.executors), 1)
-    evaluations_s = {
-        name: _limited(
-            sum(stream_rates[stream].arrivals_s for stream in streams),
-            _rest_ms(per_node, due_ms[name], batch_ms),
-        )
-        for name, streams in entering.items()
-    }
+
+    def how_often(rests: int) -> dict[str, float]:
+        return {
+            name: _limited(
+                sum(stream_rates[stream].arrivals_s for stream in streams),
+                _rest_ms(per_node, due_ms[name], batch_ms, rests),
+            )
+            for name, streams in entering.items()
+        }
+
+    evaluations_s, standby_evaluations_s = how_often(1), how_often(STANDBY_RESTS)
     # Emulated costs are slept, and the rest of what a host does fits into that time.
-    overhead = 0.0 if view.settings.emulate_costs else overhead_us(view, evaluations_s)
+    overhead = 0.0
+    if not view.settings.emulate_costs:
+        overhead = overhead_us(view, evaluations_s, standby_evaluations_s)
     readers_ms: dict[str, dict[str, float]] = {name: {} for name in flow.columns}
     for name, fragment in flow.fragments.items():
         for stream in fragment.inputs:
@@ -296,8 +306,10 @@ def workload(
         taken = taken_by(fragment, stream_rates)
         planned = _planned_cost(query, name)
         cost = _measured_cost(view.measured_cost(fragment)) or planned
-        evaluating_us_s = _evaluating_us_s(
-            cost, evaluations_s[name], taken.tuples_s, view.measured_load(fragment)
+        measured = view.measured_load(fragment)
+        evaluating_us_s, standby_us_s = (
+            _evaluating_us_s(cost, made_s, taken.tuples_s, measured)
+            for made_s in (evaluations_s[name], standby_evaluations_s[name])
         )
         fragments[name] = FragmentWork(
             fragment=fragment,
@@ -306,8 +318,10 @@ def workload(
             cost=cost,
             instance_ms=_instance_ms(taken, cost),
             evaluations_s=evaluations_s[name],
+            standby_evaluations_s=standby_evaluations_s[name],
             evaluating_cores=evaluating_us_s / 1e6,
             cores=(evaluating_us_s + evaluations_s[name] * overhead) / 1e6,
+            standby_cores=(standby_us_s + standby_evaluations_s[name] * overhead) / 1e6,
             allowed=query.primaries.get(name, ()),
             bound_ms=query.recovery_bound_ms,
             deadline_ms=query.deadline_of(name),
@@ -320,7 +334,11 @@ def workload(
     )
 
 
-def overhead_us(view: ClusterView, evaluations_s: Mapping[str, float]) -> float:
+def overhead_us(
+    view: ClusterView,
+    evaluations_s: Mapping[str, float],
+    standby_evaluations_s: Mapping[str, float],
+) -> float:
     """Processor time that hosts spend on everything but evaluating, for each evaluation.
 
     As measured on those executors whose replicas are fed, together, else `OVERHEAD_US`. It is
@@ -329,15 +347,20 @@ def overhead_us(view: ClusterView, evaluations_s: Mapping[str, float]) -> float:
 
     Parameters
     ----------
-    evaluations_s
-        Fragment → how often a replica should evaluate.
+    evaluations_s, standby_evaluations_s
+        Fragment → how often its primary should evaluate, and its secondary.
     """
     spent_us = counted_s = 0.0
     for node in view.executors.values():
         if node.load is None:
             continue
         made_s = sum(each.load.evaluations_s for each in node.replicas.values() if each.load)
-        expected_s = sum(evaluations_s.get(name, 0.0) for name in node.replicas)
+        expected_s = sum(
+            (evaluations_s if each.role is ReplicaRole.PRIMARY else standby_evaluations_s).get(
+                name, 0.0
+            )
+            for name, each in node.replicas.items()
+        )
         # What hosts spend before streams flow is no overhead of evaluations.
         if made_s < FLOWING * expected_s:
             continue
@@ -430,15 +453,16 @@ def _limited(arrivals_s: float, interval_ms: float) -> float:
     return min(arrivals_s, 1e3 / interval_ms) if interval_ms else arrivals_s
 
 
-def _rest_ms(per_node: float, due_ms: float, batch_ms: float) -> float:
+def _rest_ms(per_node: float, due_ms: float, batch_ms: float, rests: int) -> float:
     """How long a replica rests between two evaluations, as `host.dispatcher` has it.
 
     A primary's sub-deadline is taken to be the whole deadline, as it is for a chain on one node. A
-    standby, whose lag is not known yet, is taken to rest as long.
+    standby, whose lag is not known yet, is taken to rest `rests` times as long where there are many
+    replicas.
     """
     batch_us = round(batch_ms * 1e3)
     most_us = REST_SHARE * min(due_ms, NO_DEADLINE_MS) * 1e3
-    return rest_us(many_replicas_us(per_node, batch_us), most_us, batch_us) / 1e3
+    return rest_us(rests * many_replicas_us(per_node, batch_us), rests * most_us, batch_us) / 1e3
 
 
 def _selectivity(query: QueryRecord, fragment: str) -> float:

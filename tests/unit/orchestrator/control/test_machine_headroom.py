@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.control.admission import admit
-from orchestrator.control.planning.utilisation import SERVICE_US, TAKEOVER_US, Place
+from orchestrator.control.planning.utilisation import RESTING_CORES, SERVICE_US, TAKEOVER_US, Place
 from orchestrator.errors import Refused
 from orchestrator.manifest import Manifests
 from orchestrator.records import HostLoad, Processors, ServicesRecord
@@ -47,6 +47,16 @@ def test_query_for_which_the_services_leave_no_room_is_refused_with_their_figure
     # With what the coordinator and ZooKeeper will take for the query is no part of `used`.
     assert caught.value.figures["services_cores"] == pytest.approx(0.4)
     assert "zookeeper 0.40" in str(caught.value)
+
+
+def test_what_a_coordinator_takes_for_queries_that_were_just_applied_does_not_count(
+    cluster: ObedientCluster,
+) -> None:
+    for cores, counted in ((0.1, 0.1), (0.4, RESTING_CORES)):
+        record = ServicesRecord(processors=SHARED, cores={"coordinator": cores, "zookeeper": 0.05})
+        EphemeralRecord(cluster.store, SERVICES.key(f"local-{cores}")).publish(record)
+        assert machine(cluster).services_cores == pytest.approx(counted + 0.05)
+        cluster.store.delete(SERVICES.key(f"local-{cores}"), 0)
 
 
 def test_services_of_another_machine_take_nothing_of_this_one(cluster: ObedientCluster) -> None:

@@ -825,7 +825,7 @@ def of_many(count: int, sub_deadline_ms: float = 100.0) -> Assignment:
     )
 
 
-@pytest.mark.parametrize(("replicas", "pause_us"), [(0, 0), (1, 300), (10, 3_000), (200, 5_000)])
+@pytest.mark.parametrize(("replicas", "pause_us"), [(0, 0), (1, 300), (10, 3_000), (200, 8_333)])
 def test_messages_gather_for_longer_on_a_host_with_more_replicas(
     replicas: int, pause_us: int
 ) -> None:
@@ -834,11 +834,23 @@ def test_messages_gather_for_longer_on_a_host_with_more_replicas(
     assert host.core.pause_us == pause_us
 
 
-def test_messages_gather_for_half_a_batch_at_most() -> None:
+def test_messages_gather_for_a_small_part_of_the_tightest_sub_deadline() -> None:
     host = Driven("one")
     host.assign(of_many(100, sub_deadline_ms=24.0))
-    # A batch lasts for a sixth of the tightest sub-deadline.
     assert host.core.pause_us == 2_000
+
+
+@pytest.mark.parametrize(("replicas", "looks"), [(15, 8), (16, 4)])
+def test_a_host_with_many_streams_looks_more_rarely_for_subscribers_that_lack_output(
+    replicas: int, looks: int
+) -> None:
+    host = Driven("one")
+    assignment = of_many(replicas)
+    host.assign(msgspec.structs.replace(assignment, consumers={"f0": ("exit",)}))
+    host.hear("exit", Subscribe(stream="f0", position=None, generation=None))
+    host.wait(8 * SETTINGS.ack_interval_ms - 1)
+    subscriber = host.core.replica_manager.replicas["f0"].replica.log.subscribers["exit"]
+    assert len(subscriber.ends_ms) == looks
 
 
 def test_messages_for_sinks_gather_for_a_small_part_of_their_deadline() -> None:

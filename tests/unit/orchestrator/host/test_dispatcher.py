@@ -209,6 +209,79 @@ def test_tasks_of_a_host_with_many_rest_longer_up_to_two_fifths_of_their_sub_dea
     assert len(host.steps()) == tasks
 
 
+def rest_of_many(*replicas: FragmentAssignment, tuples: int, took_us: int = 0) -> float:
+    """How long many tasks with one length of rest do rest, two seconds after the first input, if
+    one timestamp with so many tuples comes right after they were evaluated, ms."""
+    host = QuietHost(*replicas, batch_ms=10)
+    for number, now_ms in enumerate((0, 12_800)):
+        host.now_us = max(now_ms * MS, host.now_us)
+        host.arrive("s", chunk(number, [(number + 1, 1)]))
+        assert len(host.steps(took_us)) == len(replicas)
+    began_us = host.now_us
+    host.arrive("s", chunk(2, [(3, tuples)]))
+    until_us = host.dispatcher.next_us
+    assert until_us is not None
+    return (until_us - began_us) / MS
+
+
+def standbys(count: int) -> list[FragmentAssignment]:
+    return [fragment(f"a{n}", role="secondary", standby_lag_ms=100.0) for n in range(count)]
+
+
+def test_many_standbys_rest_for_four_lags_if_they_catch_up_within_one() -> None:
+    assert rest_of_many(*standbys(60), tuples=1) == 320
+    # They take a quarter of the time: twice as much in a rest of 320 ms would exceed their lag.
+    host = QuietHost(*standbys(60), batch_ms=10)
+    for number in range(20):
+        host.now_us = max(number * 1280 * MS, host.now_us)
+        host.arrive("s", chunk(number, [(number + 1, 1)]))
+        host.steps(took_us=5_400)
+    began_us = host.now_us
+    host.arrive("s", chunk(20, [(21, 1)]))
+    assert host.dispatcher.next_us is not None
+    assert host.dispatcher.next_us - began_us <= 160 * MS
+
+
+def test_many_primaries_to_which_only_watermarks_come_rest_longer() -> None:
+    replicas = [fragment(f"a{n}", sub_deadline_ms=500.0) for n in range(60)]
+    assert rest_of_many(*replicas, tuples=1) == 160
+    assert rest_of_many(*replicas, tuples=0) == 320
+
+
+def test_a_few_tasks_to_which_only_watermarks_come_rest_no_longer() -> None:
+    assert rest_of_many(fragment("a", sub_deadline_ms=500.0), tuples=0) == 10
+
+
+def test_a_tuple_ends_the_longer_rest_of_an_idle_task() -> None:
+    replicas = [fragment(f"a{n}", sub_deadline_ms=500.0) for n in range(60)]
+    host = QuietHost(*replicas, batch_ms=10)
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert len(host.steps()) == 60
+    host.arrive("s", chunk(1, [(2, 0)]))
+    assert host.dispatcher.next_us == 320 * MS
+    host.now_us = 20 * MS
+    host.arrive("s", chunk(1, [(3, 1)]))
+    assert host.dispatcher.next_us == 160 * MS
+    host.now_us = 160 * MS
+    assert len(host.steps()) == 60
+    host.arrive("s", chunk(2, [(4, 0)]))
+    assert host.dispatcher.next_us == 320 * MS
+    host.now_us = 330 * MS
+    host.arrive("s", chunk(2, [(5, 1)]))
+    assert len(host.steps()) == 60
+
+
+def test_a_rest_can_be_ended() -> None:
+    host = QuietHost(fragment("a"), batch_ms=10)
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.steps() == ["a"]
+    host.now_us = 3 * MS
+    host.arrive("s", chunk(1, [(2, 1)]))
+    assert host.step() is None
+    host.dispatcher.end_rest("a", host.now_us)
+    assert host.steps() == ["a"]
+
+
 def test_each_operator_of_a_chain_counts_as_one_of_many() -> None:
     host = QuietHost(
         *(fragment(f"a{n}", sub_deadline_ms=500.0) for n in range(2)),
