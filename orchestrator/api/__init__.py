@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from orchestrator.api.drilling import (
         DrillDocument,
         DrillRecord,
-        DrillReport,
         DrillRun,
         drill,
         drill_records,
@@ -89,6 +88,7 @@ if TYPE_CHECKING:
         moment,
         verify,
     )
+    from orchestrator.drills.report import DrillReport
     from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError
     from orchestrator.manifest import Manifests, load
     from orchestrator.progress import Progress
@@ -108,7 +108,7 @@ MODULES = {
     ),
     "api.demo": ("Demo", "Example", "Verdict"),
     "api.drilling": (
-        *("DrillDocument", "DrillRecord", "DrillReport", "DrillRun"),
+        *("DrillDocument", "DrillRecord", "DrillRun"),
         *("drill", "drill_records", "drills", "run_series"),
     ),
     "api.lifecycle": ("DownDocument", "UpDocument", "down", "serve", "up"),
@@ -123,6 +123,7 @@ MODULES = {
     "api.tailing": ("Tail", "TailBatch", "TailRow", "tail"),
     "api.validation": ("ValidateDocument", "validate"),
     "api.verifying": ("OutputVerdict", "Unverifiable", "VerifyDocument", "moment", "verify"),
+    "drills.report": ("DrillReport",),
     "errors": ("InvalidInput", "Refused", "Unreachable", "VivaceError"),
     "manifest": ("Manifests", "load"),
     "progress": ("Progress",),

@@ -42,13 +42,7 @@ from orchestrator.drills.kill_executor import (
     choose_protected,
 )
 from orchestrator.drills.links import aimed_link, blast_of_link
-from orchestrator.drills.measurement import (
-    Failover,
-    differences,
-    disturbance,
-    failover,
-)
-from orchestrator.drills.timeline import Timeline, timeline
+from orchestrator.drills.report import DrillReport, measured
 from orchestrator.errors import InvalidInput, Refused, VivaceError
 from orchestrator.host.events import Deliver
 from orchestrator.host.observer import Observer
@@ -78,55 +72,6 @@ PASSED, FAILED = "drill passed", "drill failed"
 
 DRILLS: Mapping[str, Way | Disturbance] = {**WAYS, **DISTURBANCES}
 """Name → drill, in the order in which all of them are run."""
-
-
-class DrillReport(Failover, frozen=True, kw_only=True):
-    """The consequences of a drill, as its observer measured them.
-
-    Attributes
-    ----------
-    fragments
-        Those whose primary failed.
-    causes
-        How the secondaries noticed.
-    outputs
-        Watched streams.
-    tuples
-        Of all watched outputs, while the drill ran.
-    blast
-        What it was known to hit before it was run.
-    compared
-        Outputs whose archives were compared with what the observer saw.
-    differing
-        Tuples that the observer and the archive have with different content.
-    aborted
-        Whether the fault was ended early, because an output was silent for too long.
-    simulated
-        Whether that is what the simulated world predicts.
-    timeline
-        When outputs were silent, and what happened when.
-    """
-
-    drill: str
-    fragments: tuple[str, ...]
-    causes: tuple[str, ...]
-    outputs: tuple[str, ...]
-    tuples: int
-    blast: Blast
-    compared: tuple[str, ...] = ()
-    differing: int = 0
-    aborted: bool = False
-    simulated: bool = False
-    timeline: Timeline | None = None
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """Promises that were not kept, each in a phrase."""
-        more = {
-            f"{self.differing} tuples differ in the archive": self.differing > 0,
-            "the fault was ended early, because an output was silent for too long": self.aborted,
-        }
-        return (*super().failures, *(failure for failure, failed in more.items() if failed))
 
 
 class DrillDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -388,73 +333,6 @@ def _watched(
     events = [entry.event for entry in cluster.store.history()]
     report = measured(chosen, view, blast, found, delivered, kept, events)
     return msgspec.structs.replace(report, aborted=breach.is_set())
-
-
-def measured(
-    chosen: Way | Disturbance,
-    view: ClusterView,
-    blast: Blast,
-    found: Killed | Disturbed,
-    delivered: Mapping[str, Delivered],
-    kept: Mapping[str, Delivered],
-    events: Sequence[HistoryEvent],
-) -> DrillReport:
-    """The consequences of a drill.
-
-    Parameters
-    ----------
-    delivered
-        Watched output → what an observer was delivered.
-    kept
-        Output → what its sink has kept, as far as that is known.
-    events
-        The history.
-
-    Raises
-    ------
-    DrillFailed
-        An output did not come back.
-    """
-    at_sinks = {stream: kept[stream] for stream in _over_links(view, blast, kept)}
-    if isinstance(found, Killed):
-        consequences = failover(found, delivered.values())
-    else:
-        consequences = disturbance(found, blast, delivered.values(), at_sinks.values())
-    compared = {s: differences(delivered[s], each) for s, each in kept.items()}
-    figures = msgspec.structs.asdict(consequences)
-    figures["lost"] += sum(each.lost for each in compared.values())
-    figures["repeated"] += sum(each.repeated for each in compared.values())
-    return DrillReport(
-        drill=chosen.name,
-        fragments=blast.primaries,
-        causes=tuple(sorted(set(found.causes))) if isinstance(found, Killed) else (),
-        outputs=blast.outputs,
-        tuples=sum(one.rows.num_rows for one in delivered.values()),
-        blast=blast,
-        compared=tuple(compared),
-        differing=sum(each.differing for each in compared.values()),
-        timeline=timeline(found, consequences.bound_ms, {**delivered, **at_sinks}, events),
-        **figures,
-    )
-
-
-def _over_links(view: ClusterView, blast: Blast, kept: Mapping[str, Delivered]) -> list[str]:
-    """Outputs whose sinks are at an end of a disturbed link: only they see what that does.
-
-    Raises
-    ------
-    DrillFailed
-        Nobody knows when the results of some have arrived.
-    """
-    ends = {node for link in blast.links for node in link.split(":")}
-    sites = {s: site for q in view.query_records.values() for s, site in q.outputs.items()}
-    found = [stream for stream in blast.outputs if sites[stream] in ends]
-    if unknown := [stream for stream in found if stream not in kept]:
-        raise DrillFailed(
-            f"{', '.join(unknown)} has no archive on this machine that says when results arrived; "
-            "name another link with --target SOURCE:TARGET"
-        )
-    return found
 
 
 def _kept_of(

@@ -16,12 +16,13 @@ import msgspec
 
 from orchestrator.api import moving
 from orchestrator.api.connection import Cluster
-from orchestrator.api.drilling import CALM_S, DrillReport, aimed, known, measured, region_of
+from orchestrator.api.drilling import CALM_S, aimed, known, region_of
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.drills import disturbances
 from orchestrator.drills.acting import Acting, wait_for
 from orchestrator.drills.blast import Blast
 from orchestrator.drills.kill_executor import DrillFailed, Inapplicable, Way
+from orchestrator.drills.report import DrillReport, measured
 from orchestrator.host.events import Deliver
 from orchestrator.progress import Progress, silent
 from orchestrator.records import StreamRecord

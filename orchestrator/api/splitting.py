@@ -24,18 +24,17 @@ from typing import NamedTuple
 
 import msgspec
 
+from orchestrator.api.split_ways import ways_to_split
 from orchestrator.api.trial import readable, try_query
 from orchestrator.clock import thread_us
 from orchestrator.control.admission import admit
-from orchestrator.control.dataflow import Dataflow, Fragment, sound_dataflow
+from orchestrator.control.dataflow import Dataflow, sound_dataflow
 from orchestrator.control.view import ClusterView
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import Partial, QueryRecord, Split, StreamRecord
 from placement.records import QueryFigures
 from streams.language import parse
-from streams.partial import split
-from streams.partial_union import split_below
 
 SAVED_SHARE = 0.25
 """Share of a query's network usage that a split must save: trials and plans are not exact."""
@@ -79,40 +78,6 @@ def with_splits(
             late = processor_us() - began_us > ALL_US
             manifests = decider.decide(manifests, record.name, fragment, ways, late=late)
     return manifests
-
-
-def ways_to_split(flow: Dataflow, query: QueryRecord) -> dict[str, tuple[Split, ...]]:
-    """Fragment of a query whose statement may be split → the ways; below a union comes first.
-
-    Producers come before consumers.
-    """
-    found: dict[str, tuple[Split, ...]] = {}
-    for fragment in flow.of(query.name):
-        (statement,) = parse(fragment.statement)
-        parts = split(statement, fragment.inputs)
-        if parts is None:
-            continue
-        above = Split(why="", statements=tuple(part.text for part in parts))
-        below = _way_below(flow, query, fragment)
-        found[fragment.name] = (above,) if below is None else (below, above)
-    return found
-
-
-def _way_below(flow: Dataflow, query: QueryRecord, fragment: Fragment) -> Split | None:
-    """The split below the union that a fragment reads; None if something else needs that union."""
-    (stream,) = fragment.inputs
-    union = flow.fragments.get(stream)
-    if union is None or union.query != query.name:
-        return None
-    readers = [each for each in flow.fragments.values() if stream in each.inputs]
-    named = query.outputs.keys() | query.estimates.keys() | query.primaries.keys()
-    if len(readers) > 1 or stream in named:
-        return None
-    (statement,), (united,) = parse(fragment.statement), parse(union.statement)
-    parts = split_below(statement, united, flow.columns)
-    if parts is None:
-        return None
-    return Split(why="", statements=tuple(part.text for part in parts), without=stream)
 
 
 def _records(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from orchestrator.api.splitting import ways_to_split
+from orchestrator.api.split_ways import ways_to_split
 from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, dataflow, located
 from orchestrator.manifest import Manifests, cluster_record
 from orchestrator.manifest.load import check_primaries, check_sites

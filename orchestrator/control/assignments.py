@@ -335,7 +335,7 @@ def _peers(view: ClusterView, node: NodeRecord, before: Assignment) -> tuple[Pee
             incarnation=found.record.incarnation,
             endpoint=found.record.endpoint,
             public_key=found.record.public_key,
-            delay_ms=0.0 if name == node.node else _delay_ms(settings, node, found.record),
+            delay_ms=0.0 if name == node.node else _delay_ms(settings, found.record, node),
             machine=found.record.machine,
         )
         for name, found in view.nodes.items()

@@ -48,7 +48,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     silences
-        By output.
+        By output; of a link's drill also by where a sink received it.
     """
 
     bound_ms: float
@@ -67,7 +67,7 @@ def timeline(
     Parameters
     ----------
     delivered
-        Output → its deliveries where it was watched.
+        Output → its deliveries where it was watched. An output may be watched in two places.
     events
         The history; those that do not belong to the drill are left out.
     """

@@ -54,7 +54,7 @@ class Peer(Record, frozen=True, kw_only=True):
     endpoint: str
     public_key: str
     delay_ms: float
-    """One-way delay the link shaper adds; 0 on a real network."""
+    """One-way delay that the link shaper adds on the way from that host; 0 on a real network."""
     machine: str = ""
     fault: LinkFault | None = None
     """What a drill does to the link from that host to this one."""

@@ -1,0 +1,46 @@
+"""The ways in which the statements of a query may be split into partial and final ones.
+
+What a way costs, and whether it is taken, is `orchestrator.api.splitting`'s to decide.
+"""
+
+from __future__ import annotations
+
+from orchestrator.control.dataflow import Dataflow, Fragment
+from orchestrator.records import QueryRecord, Split
+from streams.language import parse
+from streams.partial import split
+from streams.partial_union import split_below
+
+
+def ways_to_split(flow: Dataflow, query: QueryRecord) -> dict[str, tuple[Split, ...]]:
+    """Fragment of a query whose statement may be split → the ways; below a union comes first.
+
+    Producers come before consumers.
+    """
+    found: dict[str, tuple[Split, ...]] = {}
+    for fragment in flow.of(query.name):
+        (statement,) = parse(fragment.statement)
+        parts = split(statement, fragment.inputs)
+        if parts is None:
+            continue
+        above = Split(why="", statements=tuple(part.text for part in parts))
+        below = _way_below(flow, query, fragment)
+        found[fragment.name] = (above,) if below is None else (below, above)
+    return found
+
+
+def _way_below(flow: Dataflow, query: QueryRecord, fragment: Fragment) -> Split | None:
+    """The split below the union that a fragment reads; None if something else needs that union."""
+    (stream,) = fragment.inputs
+    union = flow.fragments.get(stream)
+    if union is None or union.query != query.name:
+        return None
+    readers = [each for each in flow.fragments.values() if stream in each.inputs]
+    named = query.outputs.keys() | query.estimates.keys() | query.primaries.keys()
+    if len(readers) > 1 or stream in named:
+        return None
+    (statement,), (united,) = parse(fragment.statement), parse(union.statement)
+    parts = split_below(statement, united, flow.columns)
+    if parts is None:
+        return None
+    return Split(why="", statements=tuple(part.text for part in parts), without=stream)
