@@ -38,7 +38,8 @@ def draw_timeline(report: api.DrillReport, file: Path) -> None:
         ended_s = [each.ended_ms / 1000 for each in silences]
         axes.vlines(ended_s, 0, [each.lasted_ms for each in silences], color=BLUE, linewidth=1.5)
         axes.axhline(timeline.bound_ms, color="black", linewidth=1, linestyle=(0, (6, 2)))
-        axes.set_ylabel(f"{stream}\nsilent for, ms")
+        axes.set_title(stream, loc="left", fontsize=10)
+        axes.set_ylabel("silent for, ms")
         axes.set_ylim(bottom=0)
     kinds = list(dict.fromkeys(_kind(moment.what) for moment in timeline.moments))
     for moment in timeline.moments:

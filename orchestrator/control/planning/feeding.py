@@ -285,10 +285,12 @@ def fed_standbys(
             default=0.0,
         )
         asks_ms = before.transfer_ms if found.batch != 1 else 0.0
+        redo_ms = found.recovery_ms - before.detection_ms - before.transfer_ms - asks_ms
         recovery = replace(
             before,
             transfer_ms=before.transfer_ms + asks_ms + awaited_ms,
-            reprocess_ms=found.recovery_ms - before.detection_ms - before.transfer_ms - asks_ms,
+            # The sum is rounded, so that nothing may come out as less than nothing.
+            reprocess_ms=max(redo_ms, 0.0),
         )
         later_ms[name] = recovery.total_ms - before.total_ms
         told[name] = replace(standby, recovery=recovery)
