@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from random import Random
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -108,6 +109,12 @@ def check(
 ) -> None:
     """Cut the link between two ends, both ways or one, and have hosts notice it at once or not."""
     manifests = recording.manifests(tmp_path, standby=standby)
+    (query,) = manifests.queries
+    # Left alone, all primaries are on one node, and no link leads from one to the next.
+    apart = msgspec.structs.replace(query.record, primaries={"strong": ("n1",), "pairs": ("n3",)})
+    manifests = msgspec.structs.replace(
+        manifests, queries=(msgspec.structs.replace(query, record=apart),)
+    )
     scenario = Scenario(manifests, seed=1, check_invariants=True, settle_s=SETTLE_S)
     scenario.begin()
     scenario.run_for(3)
@@ -123,6 +130,7 @@ def check(
         "source": "west-site",
     }
     one, other = named.get(here, here), named.get(there, there)
+    assert one != other
     for begin, end in ((one, other), (other, one))[: 2 if both else 1]:
         scenario.world.links.cut(begin, end)
         if noticed:
