@@ -7,6 +7,7 @@ import pytest
 from orchestrator.host.kernels import KernelLoader
 from streams.engine import FragmentEngine
 from streams.panes import kernels, reference
+from tests.conftest import PATIENCE_S
 from tests.unit.streams.running import program
 
 
@@ -20,11 +21,11 @@ def test_kernels_are_loaded_when_a_statement_needs_them() -> None:
     loader = KernelLoader()
     FragmentEngine(program("RSTREAM(SELECT k FROM s [NOW])"))
     loader.attend()
-    loader.wait(60)
+    loader.wait(PATIENCE_S)
     assert kernels.current() is reference
     FragmentEngine(program("RSTREAM(SELECT count(*) AS n FROM s [RANGE 1 SECOND SLIDE 1 SECOND])"))
     loader.attend()
-    loader.wait(60)
+    loader.wait(PATIENCE_S)
     assert kernels.current().__name__ == "streams.panes.compiled"
     assert not kernels.missing()
 
