@@ -11,15 +11,7 @@ A task rests after its first operator has run, so that input arriving meanwhile 
 together. After a pause a task starts at once, and a task with a backlog does not rest. A rest ends
 at a multiple of its length: tasks then start at the same moments, and what they send travels
 together. Hosts that share a clock rest alike, so that the rests of a chain of hosts do not add up.
-
-A rest lasts for the cluster's batch interval. It lasts longer, up to a share of the time that the
-task has, on a host with many replicas, or one that is late, standbys first: a batch of few tuples
-costs hardly less than one of many, so longer batches make room where processors are short. Nobody
-waits for the output of a standby, so only its lag limits its rests: what comes in one must be
-evaluated in no more time than that, by what the standbys here have taken lately.
-
-Where rests are long, a task to which nothing but watermarks has come rests longer still: it then
-passes on many at once, in hardly more time than one.
+How long rests last is for `host.rests` to say.
 """
 
 from __future__ import annotations
@@ -32,6 +24,7 @@ from heapq import heappop, heappush
 from ha.roles import ReplicaRole
 from orchestrator.host.cluster_clock import ClusterClock
 from orchestrator.host.replica_manager import HostedReplica
+from orchestrator.host.rests import STANDBY_REST_SHARES, Rests
 from orchestrator.records import CostStatus, ReplicaLoad
 from streams.scheduling.cost_model import CostModel
 from streams.scheduling.recent_rates import RecentRates
@@ -50,45 +43,6 @@ batch."""
 BATCH_US = (1_000.0, 10_000.0)
 """Least and greatest length of a batch: dispatching costs more than shorter batches gain, and
 heartbeats wait for longer ones."""
-
-REST_SHARE = 0.4
-STANDBY_REST_SHARES = (2.0, 4.0)
-"""Most of its sub-deadline for which a primary rests when the host is late or has many replicas,
-and how many times its lag a standby does: the latter at most, the former while nobody knows what
-the standbys here cost. Results of a chain are thereby late by no more than that share of its
-deadline. The lag of a standby is a quarter of what the recovery bound leaves. A standby that takes
-over starts at once, and evaluates what came in a rest in no more time than its lag."""
-
-STANDBY_RESTS = 2
-"""A standby on a host with many replicas rests this many times as long as a primary."""
-
-IDLE_RESTS = 2
-"""A task to which no tuples have come rests this many times as long as it would otherwise, ..."""
-
-IDLE_SHARES = (0.7, 8.0)
-MOST_IDLE_US = 700_000
-"""... but no longer than these shares of a primary's sub-deadline and of a standby's lag, and than
-this. Passing on watermarks takes hardly any time, so that the rest of the deadline is enough to
-transport them; and an idle task is not behind (`BEHIND_US`)."""
-
-STANDBY_MARGIN = 2.0
-"""By which factor evaluating what came in a rest may take longer than standbys here have lately
-taken for as much: the rate may have risen since."""
-
-KNOWN_SHARE = 0.1
-"""Of the time over which loads are averaged, from which on those of a new replica are believed."""
-
-LOOK_US = 1_000_000
-"""How often a host looks at what its standbys have taken."""
-
-START_US = 400.0
-STARTS_SHARE = 1 / 16
-"""Processor time of a batch with hardly any tuples, with all that it causes elsewhere, and the
-share of a host's time that all replicas together may spend on such batches. With more replicas,
-each rests for longer."""
-
-STANDBY_YIELDS = 4
-"""A standby rests for this many times as long as the host is late."""
 
 BEHIND_US = 1_000_000
 """Input that waits for longer than this, and for longer than its deadline, shows that a replica
@@ -185,7 +139,6 @@ class Dispatcher:
     ) -> None:
         self._replicas = replicas
         self._policy = policy
-        self._batch_us = batch_us
         self._clock = clock or ClusterClock()
         self.lag_us = 0
         self._tasks: dict[str, _Task] = {}
@@ -197,8 +150,7 @@ class Dispatcher:
         self._ready: set[str] = set()
         """Replicas with work; updated when input arrives and after each evaluation."""
         self._has_both_roles = False
-        self._standby_share = STANDBY_REST_SHARES[0]
-        self._next_look_us = 0
+        self._rests = Rests(batch_us)
         self._costs: dict[str, CostModel] = {}
         self._loads: dict[str, RecentRates] = {}
         self.batch_length_us = BATCH_US[1]
@@ -229,7 +181,7 @@ class Dispatcher:
         self.tightest_us = min((t.due_us for t in self._tasks.values()), default=0.0)
         least_us, most_us = BATCH_US
         self.batch_length_us = min(max(BLOCKING_SHARE * tightest_us, least_us), most_us)
-        self._look_at_standbys(now_us)
+        self._rests.look(now_us, self._standby_loads())
         for task in self._tasks.values():
             self._enqueue_or_rest(task, now_us)
 
@@ -284,13 +236,17 @@ class Dispatcher:
         """Note that a batch that was dispatched at `now_us` has been evaluated."""
         task = self._task_of[fragment]
         self._update_ready(fragment)
-        if now_us >= self._next_look_us:
-            self._look_at_standbys(now_us)
+        if self._rests.looks(now_us):
+            self._rests.look(now_us, self._standby_loads())
         if fragment == task.name and fragment not in self._ready:
             # With a backlog, there is nothing to wait for.
-            task.rests_until_us = _next_multiple(now_us, self._rest_us(task))
-            task.idles_until_us = max(
-                _next_multiple(now_us, self._idle_us(task)), task.rests_until_us
+            task.rests_until_us, task.idles_until_us = self._rests.ends_us(
+                now_us,
+                task.sub_deadline_us,
+                standby=task.standby,
+                # Each operator of a chain has a batch of its own.
+                replicas=len(self._task_of),
+                lag_us=self.lag_us,
             )
         left_ms = self._left_ms(task)
         while task.entered and task.entered[0][0] <= left_ms:
@@ -446,33 +402,8 @@ class Dispatcher:
             )
         )
 
-    def _rest_us(self, task: _Task) -> int:
-        share = self._standby_share if task.standby else REST_SHARE
-        return rest_us(self._wanted_us(task), share * task.sub_deadline_us, self._batch_us)
-
-    def _idle_us(self, task: _Task) -> int:
-        """How long it rests if nothing but watermarks comes."""
-        share = IDLE_SHARES[task.standby]
-        most_us = min(share * task.sub_deadline_us, MOST_IDLE_US)
-        return rest_us(IDLE_RESTS * self._wanted_us(task), most_us, self._batch_us)
-
-    def _wanted_us(self, task: _Task) -> float:
-        """How long a task should rest, as far as its host is concerned."""
-        # Each operator of a chain has a batch of its own.
-        many_us = many_replicas_us(len(self._task_of), self._batch_us)
-        if task.standby:
-            return max(STANDBY_YIELDS * self.lag_us, STANDBY_RESTS * many_us)
-        return max(self.lag_us, many_us)
-
-    def _look_at_standbys(self, now_us: int) -> None:
-        """Find for how many times their lag standbys may rest, and catch up within it."""
-        self._next_look_us = now_us + LOOK_US
-        loads = [self._loads[task.name] for task in self._tasks.values() if task.standby]
-        cores = sum(load.read(now_us)[0] for load in loads)
-        least, most = STANDBY_REST_SHARES
-        self._standby_share = least
-        if all(load.window_share >= KNOWN_SHARE for load in loads):
-            self._standby_share = min(max(1 / max(STANDBY_MARGIN * cores, 1 / most), least), most)
+    def _standby_loads(self) -> list[RecentRates]:
+        return [self._loads[task.name] for task in self._tasks.values() if task.standby]
 
     def _has_work(self, task: _Task, *, after_first: bool = False) -> bool:
         return not self._ready.isdisjoint(task.operators[after_first:])
@@ -524,35 +455,3 @@ class Dispatcher:
         for learnt in (self._costs, self._loads):
             for name in learnt.keys() - self._replicas.keys():
                 del learnt[name]
-
-
-def _next_multiple(now_us: int, unit_us: int) -> int:
-    """The next multiple of a length; now if that is 0."""
-    return (now_us // unit_us + 1) * unit_us if unit_us else now_us
-
-
-def many_replicas_us(replicas: float, batch_us: int) -> int:
-    """How long tasks must rest so that the small batches of a host take no more than their share.
-
-    Parameters
-    ----------
-    replicas
-        How many the host has.
-    batch_us
-        The cluster's batch interval; a cluster without one has no rests.
-    """
-    return round(replicas * START_US / STARTS_SHARE) if batch_us else 0
-
-
-def rest_us(wanted_us: float, most_us: float, batch_us: int) -> int:
-    """How long a task rests: the batch interval, or longer if more is wanted and possible."""
-    return max(_on_grid(min(wanted_us, most_us), batch_us or BATCH_US[1]), batch_us)
-
-
-def _on_grid(rest_us: float, unit_us: float) -> int:
-    """The longest rest of an allowed length that is no longer than this; 0 if there is none.
-
-    Lengths are powers of two times the unit, so longer rests end when shorter ones do.
-    """
-    units = int(rest_us / unit_us)
-    return round(2 ** (units.bit_length() - 1) * unit_us) if units else 0

@@ -26,8 +26,8 @@ from enum import Enum
 from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import Columns, Dataflow, Fragment
 from orchestrator.control.view import ClusterView
-from orchestrator.host.dispatcher import REST_SHARE, STANDBY_RESTS, many_replicas_us, rest_us
 from orchestrator.host.hosted_streams import SINK_PREFIX
+from orchestrator.host.rests import REST_SHARE, STANDBY_RESTS, many_replicas_us, rest_us
 from orchestrator.records import (
     CostStatus,
     Estimate,
@@ -454,7 +454,7 @@ def _limited(arrivals_s: float, interval_ms: float) -> float:
 
 
 def _rest_ms(per_node: float, due_ms: float, batch_ms: float, rests: int) -> float:
-    """How long a replica rests between two evaluations, as `host.dispatcher` has it.
+    """How long a replica rests between two evaluations, as `host.rests` has it.
 
     A primary's sub-deadline is taken to be the whole deadline, as it is for a chain on one node. A
     standby, whose lag is not known yet, is taken to rest `rests` times as long where there are many

@@ -1,0 +1,150 @@
+"""How long the tasks of a host rest between two batches.
+
+A rest lasts for the cluster's batch interval. It lasts longer, up to a share of the time that the
+task has, on a host with many replicas, or one that is late, standbys first: a batch of few tuples
+costs hardly less than one of many, so longer batches make room where processors are short. Nobody
+waits for the output of a standby, so only its lag limits its rests: what comes in one must be
+evaluated in no more time than that, by what the standbys here have taken lately.
+
+Where rests are long, a task to which nothing but watermarks has come rests longer still: it then
+passes on many at once, in hardly more time than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streams.scheduling.recent_rates import RecentRates
+
+UNIT_US = 10_000.0
+"""The unit of rests where the cluster has no batch interval."""
+
+REST_SHARE = 0.4
+STANDBY_REST_SHARES = (2.0, 4.0)
+"""Most of its sub-deadline for which a primary rests when the host is late or has many replicas,
+and how many times its lag a standby does: the latter at most, the former while nobody knows what
+the standbys here cost. Results of a chain are thereby late by no more than that share of its
+deadline. The lag of a standby is a quarter of what the recovery bound leaves. A standby that takes
+over starts at once, and evaluates what came in a rest in no more time than its lag."""
+
+STANDBY_RESTS = 2
+"""A standby on a host with many replicas rests this many times as long as a primary."""
+
+IDLE_RESTS = 2
+"""A task to which no tuples have come rests this many times as long as it would otherwise, ..."""
+
+IDLE_SHARES = (0.7, 8.0)
+MOST_IDLE_US = 700_000
+"""... but no longer than these shares of a primary's sub-deadline and of a standby's lag, and than
+this. Passing on watermarks takes hardly any time, so that the rest of the deadline is enough to
+transport them; and an idle task is not behind (`BEHIND_US` in `host.dispatcher`)."""
+
+STANDBY_MARGIN = 2.0
+"""By which factor evaluating what came in a rest may take longer than standbys here have lately
+taken for as much: the rate may have risen since."""
+
+KNOWN_SHARE = 0.1
+"""Of the time over which loads are averaged, from which on those of a new replica are believed."""
+
+LOOK_US = 1_000_000
+"""How often a host looks at what its standbys have taken."""
+
+START_US = 400.0
+STARTS_SHARE = 1 / 16
+"""Processor time of a batch with hardly any tuples, with all that it causes elsewhere, and the
+share of a host's time that all replicas together may spend on such batches. With more replicas,
+each rests for longer."""
+
+STANDBY_YIELDS = 4
+"""A standby rests for this many times as long as the host is late."""
+
+
+class Rests:
+    """The rests of a host's tasks.
+
+    Parameters
+    ----------
+    batch_us
+        The cluster's batch interval; 0: there is none.
+    """
+
+    def __init__(self, batch_us: int) -> None:
+        self._batch_us = batch_us
+        self._standby_share = STANDBY_REST_SHARES[0]
+        self._next_look_us = 0
+
+    def ends_us(
+        self, now_us: int, sub_deadline_us: int, *, standby: bool, replicas: int, lag_us: int
+    ) -> tuple[int, int]:
+        """Until when a task rests after a batch, and until when if nothing but watermarks comes.
+
+        Parameters
+        ----------
+        sub_deadline_us
+            A standby's is its lag.
+        replicas
+            How many the host has.
+        lag_us
+            By how much the host is late.
+        """
+        many_us = many_replicas_us(replicas, self._batch_us)
+        wanted_us = max(lag_us, many_us)
+        if standby:
+            wanted_us = max(STANDBY_YIELDS * lag_us, STANDBY_RESTS * many_us)
+        share = self._standby_share if standby else REST_SHARE
+        idle_us = min(IDLE_SHARES[standby] * sub_deadline_us, MOST_IDLE_US)
+        rests_us = rest_us(wanted_us, share * sub_deadline_us, self._batch_us)
+        idles_us = rest_us(IDLE_RESTS * wanted_us, idle_us, self._batch_us)
+        until_us = _next_multiple(now_us, rests_us)
+        return until_us, max(_next_multiple(now_us, idles_us), until_us)
+
+    def looks(self, now_us: int) -> bool:
+        """Whether it is time to look at what the standbys take."""
+        return now_us >= self._next_look_us
+
+    def look(self, now_us: int, standbys: Sequence[RecentRates]) -> None:
+        """Find for how many times their lag standbys may rest, and catch up within it.
+
+        Parameters
+        ----------
+        standbys
+            What each has taken lately.
+        """
+        self._next_look_us = now_us + LOOK_US
+        cores = sum(load.read(now_us)[0] for load in standbys)
+        least, most = STANDBY_REST_SHARES
+        self._standby_share = least
+        if all(load.window_share >= KNOWN_SHARE for load in standbys):
+            self._standby_share = min(max(1 / max(STANDBY_MARGIN * cores, 1 / most), least), most)
+
+
+def many_replicas_us(replicas: float, batch_us: int) -> int:
+    """How long tasks must rest so that the small batches of a host take no more than their share.
+
+    Parameters
+    ----------
+    replicas
+        How many the host has.
+    batch_us
+        The cluster's batch interval; a cluster without one has no rests.
+    """
+    return round(replicas * START_US / STARTS_SHARE) if batch_us else 0
+
+
+def rest_us(wanted_us: float, most_us: float, batch_us: int) -> int:
+    """How long a task rests: the batch interval, or longer if more is wanted and possible."""
+    return max(_on_grid(min(wanted_us, most_us), batch_us or UNIT_US), batch_us)
+
+
+def _next_multiple(now_us: int, unit_us: int) -> int:
+    """The next multiple of a length; now if that is 0."""
+    return (now_us // unit_us + 1) * unit_us if unit_us else now_us
+
+
+def _on_grid(rest_us: float, unit_us: float) -> int:
+    """The longest rest of an allowed length that is no longer than this; 0 if there is none.
+
+    Lengths are powers of two times the unit, so longer rests end when shorter ones do.
+    """
+    units = int(rest_us / unit_us)
+    return round(2 ** (units.bit_length() - 1) * unit_us) if units else 0
