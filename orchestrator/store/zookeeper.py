@@ -34,7 +34,11 @@ from kazoo.exceptions import (
     SessionExpiredError,
     SessionMovedError,
 )
-from kazoo.handlers.threading import AsyncResult, KazooTimeoutError
+from kazoo.handlers.threading import (
+    AsyncResult,
+    KazooTimeoutError,
+    SequentialThreadingHandler,
+)
 from kazoo.security import make_digest_acl
 
 from orchestrator.errors import Unreachable
@@ -65,6 +69,11 @@ DEFAULT_SESSION_TIMEOUT_S = 10.0
 loses its replicas. It need not be short: a secondary detects its primary's death by itself, and the
 host that Spark starts after a death replaces the record of the dead one."""
 
+HANDSHAKE_SHARE = 1 / 4
+"""Share of the session timeout for which a connection waits for a server's response. A server that
+is asked while it starts may never respond, nor end the connection. kazoo would wait for the whole
+session timeout, and the session would end."""
+
 DEFAULT_HISTORY_LIMIT = 1000
 """Events kept, a few hundred bytes each: reading all of them stays fast."""
 
@@ -73,6 +82,26 @@ USER = "vivace"
 # kazoo logs every attempt to reconnect; `on_state` reports the changes that matter.
 _log = logging.getLogger("orchestrator.store.kazoo")
 _log.setLevel(logging.ERROR)
+
+
+class _Handler(SequentialThreadingHandler):
+    """Waits for a response of a server no longer than `patience_s`."""
+
+    def __init__(self, patience_s: float) -> None:
+        super().__init__()
+        self._patience_s = patience_s
+
+    def select(
+        self,
+        rlist: list[object],
+        wlist: list[object],
+        xlist: list[object],
+        timeout: float | None = None,
+    ) -> tuple[list[object], list[object], list[object]]:
+        """Wait for sockets. Whoever waits for one to read waits for a response to its end."""
+        if len(rlist) == 1 and timeout is not None:
+            timeout = min(timeout, self._patience_s)
+        return super().select(rlist, wlist, xlist, timeout)
 
 
 class ZooKeeperStore(Store):
@@ -118,6 +147,7 @@ class ZooKeeperStore(Store):
         self._client = KazooClient(
             hosts,
             timeout=session_timeout_s,
+            handler=_Handler(HANDSHAKE_SHARE * session_timeout_s),
             default_acl=[make_digest_acl(USER, secret, all=True)],
             auth_data=[("digest", f"{USER}:{secret}")],
             connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0},

@@ -28,6 +28,7 @@ class KazooClient:
         hosts: str = ...,
         timeout: float = ...,
         client_id: tuple[int, bytes] | None = ...,
+        handler: SequentialThreadingHandler | None = ...,
         *,
         default_acl: Iterable[ACL] | None = ...,
         auth_data: Iterable[tuple[str, str]] | None = ...,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -408,6 +410,62 @@ def test_unreachable_server_is_named_with_its_address() -> None:
     with pytest.raises(Unreachable, match=r"ZooKeeper at 127\.0\.0\.1:1 did not answer") as caught:
         ZooKeeperStore("127.0.0.1:1", "c", SECRET, connect_timeout_s=0.2)
     assert caught.value.exit_status == 3
+
+
+class Entrance:
+    """Passes connections on to a server, until they are cut; the next one is never answered."""
+
+    def __init__(self, server_port: int) -> None:
+        self._server_port = server_port
+        self._open: list[socket.socket] = []
+        self._mute = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def cut(self) -> None:
+        self._mute = True
+        for each in self._open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        for each in (self._listener, *self._open):
+            each.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client = self._listener.accept()[0]
+                self._open.append(client)
+                if self._mute:
+                    self._mute = False
+                    continue
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+                self._open.append(server)
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while taken := source.recv(65536):
+                target.sendall(taken)
+
+
+@pytest.mark.zookeeper
+@pytest.mark.slow
+def test_a_session_outlives_a_connection_that_a_starting_server_never_answers(
+    zookeeper: EmbeddedZooKeeper,
+) -> None:
+    """A ZooKeeper that is asked while it starts may neither respond nor close the connection."""
+    with closing(Entrance(zookeeper.port)) as entrance:
+        store = ZooKeeperStore(entrance.address, "late", SECRET, session_timeout_s=10.0)
+        with closing(store):
+            session = store.session
+            entrance.cut()
+            wait_until(lambda: store.state is SessionState.SUSPENDED)
+            wait_until(lambda: store.state is SessionState.CONNECTED)
+            assert store.session == session
 
 
 @pytest.mark.zookeeper
