@@ -413,7 +413,7 @@ def test_unreachable_server_is_named_with_its_address() -> None:
 
 
 class Entrance:
-    """Passes connections on to a server, until they are cut; the next one is never answered."""
+    """Passes connections on to a server, until they are cut; the next one gets no response."""
 
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
@@ -454,7 +454,7 @@ class Entrance:
 
 @pytest.mark.zookeeper
 @pytest.mark.slow
-def test_a_session_outlives_a_connection_that_a_starting_server_never_answers(
+def test_a_session_outlives_a_handshake_to_which_a_starting_server_never_responds(
     zookeeper: EmbeddedZooKeeper,
 ) -> None:
     """A ZooKeeper that is asked while it starts may neither respond nor close the connection."""
