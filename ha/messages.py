@@ -197,6 +197,9 @@ class Control:
     checkpoints
         Fragment with a standby on the sender that is sent batches → output watermark of the newest
         checkpoint that it holds, `NO_WATERMARK` if it holds none.
+    stalled
+        Stream that both hosts bring in, of which the sender can bring in nothing at present → the
+        epoch that the sender knows.
     lag_us
         By how much the sender's ticks have been late lately: its silence proves less.
     """
@@ -207,6 +210,7 @@ class Control:
     acks: Told[Ack] = field(default_factory=dict[str, Ack])
     offers: Told[Offer] = field(default_factory=dict[str, Offer])
     checkpoints: Told[EventTime] = field(default_factory=dict[str, int])
+    stalled: Told[Number] = field(default_factory=dict[str, int])
     lag_us: Number = 0
 
 

@@ -182,6 +182,7 @@ class AccessControl:
             *self._refused(sender, "acks", message.acks, ack_allowed),
             *self._refused(sender, "offers", message.offers, offer_allowed),
             *self._refused(sender, "checkpoints", message.checkpoints, of_peer_replica),
+            *self._refused(sender, "stalled", message.stalled, epoch_allowed),
         )
         if not refused:
             return message
@@ -193,6 +194,7 @@ class AccessControl:
             acks=_without("acks", message.acks, refused),
             offers=_without("offers", message.offers, refused),
             checkpoints=_without("checkpoints", message.checkpoints, refused),
+            stalled=_without("stalled", message.stalled, refused),
         )
 
     def _refused(

@@ -44,6 +44,7 @@ from orchestrator.host.events import (
     SourceFailed,
     SourceOpened,
     SourceReread,
+    SourceWaits,
 )
 from orchestrator.host.failover import Failover
 from orchestrator.host.hosted_streams import HostedSource, Wanted
@@ -206,6 +207,9 @@ class HostCore:
             case SourceFailed(stream=stream):
                 if (source := self.replica_manager.sources.get(stream)) is not None:
                     source.fail()
+            case SourceWaits(stream=stream, for_what=for_what):
+                if (source := self.replica_manager.sources.get(stream)) is not None:
+                    source.waits_for = for_what
             case SourceReread(node=node, emitted=emitted):
                 source = self.replica_manager.sources.get(emitted.stream)
                 if source is not None and (data := source.reread(event)) is not None:

@@ -72,6 +72,20 @@ class SourceFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceWaits:
+    """An open source cannot read on, or can again.
+
+    Attributes
+    ----------
+    for_what
+        What it waits for; None: nothing any more.
+    """
+
+    stream: str
+    for_what: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReread:
     """Tuples that entered earlier were read again, for one host that lacks them.
 
@@ -166,6 +180,7 @@ Event = (
     | SourceEmitted
     | SourceOpened
     | SourceFailed
+    | SourceWaits
     | SourceReread
     | InputSkipped
     | SinkOpened

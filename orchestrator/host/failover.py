@@ -9,7 +9,9 @@ messages or from a consumer's acknowledgement, once its successor's output has c
 own (`ha.handover`), or from the store at once.
 
 A source that two sites bring in is taken over in the same way. The leader learns of it from the
-site's report: there is no other site that the store could have given the place to meanwhile.
+site's report: there is no other site that the store could have given the place to meanwhile. It is
+also taken over from a site that lives and says that it can bring nothing in: its source has failed,
+or waits for what it reads from. A site for which the same holds leaves it there.
 
 A host whose links all break loses every peer too. If it still reaches the store, its records would
 depose healthy primaries, for whom it cannot stand in. Takeovers and lost secondaries are therefore
@@ -122,6 +124,20 @@ class Failover:
         for node in self.detector.suspects(now_us):
             self.outbox.counters["suspicions"] += 1
             self._lose(node, "silent", now_us)
+
+    def on_peer_stalled(self, node: str, stream: str, epoch: int, now_us: int) -> None:
+        """Take over from a site that cannot bring a stream in, if this one can.
+
+        Parameters
+        ----------
+        epoch
+            As the other site knows it; with an older one, it has yet to hear of its successor.
+        """
+        source = self.replica_manager.sources.get(stream)
+        if source is None or source.peer_replica != node or source.stalled:
+            return
+        if epoch >= source.epoch:
+            self._take_over(source, f"{node} can bring nothing in", now_us)
 
     def record_losses(self) -> None:
         """Have recorded what followed from losses since which this host has heard others."""

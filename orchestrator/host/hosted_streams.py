@@ -87,6 +87,8 @@ class HostedSource:
         Up to where the other site has last said, as primary, that it has come.
     failed
         Whether the source has failed, and was not opened since.
+    waits_for
+        What the open source waits for before it can read on; None: nothing.
     told_role, told_epoch
         As the store may know them: a host that hears nobody may have taken over in vain.
     """
@@ -100,6 +102,7 @@ class HostedSource:
         self.handover: Handover | None = None
         self.primary_ms = NO_WATERMARK
         self.failed = False
+        self.waits_for: str | None = None
         self._has_followed = False
         self._lag = StandbyLag()
         self.accepts_subscribers = assignment.source is None
@@ -147,6 +150,11 @@ class HostedSource:
         if self.role is not ReplicaRole.STANDBY:
             return False
         return not self._has_followed or self._lag.since_us is not None
+
+    @property
+    def stalled(self) -> bool:
+        """Whether it can bring nothing in at present, so that the other site should."""
+        return self.failed or self.waits_for is not None
 
     def hear_peer(self, watermark_ms: int | None, now_us: int) -> None:
         """Note what the other site says: as primary, how far it has come, if it has anything."""
@@ -204,7 +212,7 @@ class HostedSource:
 
     def fail(self) -> None:
         """Leave the stream to the other site, if there is one, until the source is open again."""
-        self.failed = True
+        self.failed, self.waits_for = True, None
         if self.peer_replica is not None and self.accepts_subscribers:
             self.apply(RoleEvent.STATE_UNUSABLE)
             self.handover = None

@@ -40,7 +40,7 @@ in every second: their hosts acknowledge more rarely too, so it notices hardly l
 
 
 class _Draft:
-    __slots__ = ("acks", "checkpoints", "digests", "epochs", "offers", "watermarks_ms")
+    __slots__ = ("acks", "checkpoints", "digests", "epochs", "offers", "stalled", "watermarks_ms")
 
     def __init__(self) -> None:
         self.epochs: dict[str, int] = {}
@@ -49,11 +49,12 @@ class _Draft:
         self.acks: dict[str, Ack] = {}
         self.offers: dict[str, Offer] = {}
         self.checkpoints: dict[str, int] = {}
+        self.stalled: dict[str, int] = {}
 
     def message(self, lag_us: int) -> Control | Heartbeat:
         """What to send."""
         told = self.epochs or self.watermarks_ms or self.digests or self.acks or self.offers
-        if not (told or self.checkpoints):
+        if not (told or self.checkpoints or self.stalled):
             return Heartbeat(lag_us=lag_us)
         return Control(
             epochs=self.epochs,
@@ -62,6 +63,7 @@ class _Draft:
             acks=self.acks,
             offers=self.offers,
             checkpoints=self.checkpoints,
+            stalled=self.stalled,
             lag_us=lag_us,
         )
 
@@ -113,6 +115,8 @@ class PeerControl:
         for name, source in self.replica_manager.sources.items():
             if (peer := source.peer_replica) is not None:
                 _tell_of_role(drafts[peer], name, source)
+                if source.stalled:
+                    drafts[peer].stalled[name] = source.epoch
         for node, stream, ack in self.inputs.acknowledgements(now_us, self._interval):
             drafts[node].acks[stream] = ack
         self._offer(drafts, now_us)
@@ -159,6 +163,8 @@ class PeerControl:
             if source is not None and source.peer_replica == sender:
                 source.hear_peer(reached_ms, now_us)
             self.failover.on_epoch(fragment, epoch, now_us, reached_ms=reached_ms)
+        for stream, epoch in message.stalled.items():
+            self.failover.on_peer_stalled(sender, stream, epoch, now_us)
         for fragment, watermark_ms in message.watermarks_ms.items():
             self._follow(sender, fragment, watermark_ms, now_us)
         for fragment, digest in message.digests.items():

@@ -111,6 +111,16 @@ class ReportingSource(OpenSource, Protocol):
 
 
 @runtime_checkable
+class WaitingSource(OpenSource, Protocol):
+    """An open source that reads from others, which may be away."""
+
+    @property
+    def waits_for(self) -> str | None:
+        """What it waits for before it can read on; None: nothing."""
+        ...
+
+
+@runtime_checkable
 class ResumableSource(OpenSource, Protocol):
     """An open source whose tuples can be read again, with the same numbers, by any process.
 

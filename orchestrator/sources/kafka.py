@@ -11,11 +11,16 @@ same partitions (`Kafka.unlike`).
 
 A partition that is far ahead of others is paused until they follow. While consumers do not follow,
 the thread waits, and librdkafka fetches no more than `queued.max.messages.kbytes`.
+
+librdkafka waits for brokers that go away, and does not say so if they only fall silent. So the
+thread asks for the topic when nothing has come for a while. A topic that nobody tells of is a
+problem of the stream, and of two sites the other one takes over if it can read on.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -54,6 +59,12 @@ FETCHED_KB = 16_384
 FULL_MS = 20
 """How long librdkafka rests while it holds that much. Its default is a second, in which the thread
 soon has nothing left to read: a site that catches up would stop for most of each."""
+
+SILENT_S = 1.0
+"""Time without messages after which the thread asks whether the brokers are there."""
+
+RESPONDS_S = 2.0
+"""How long they may take to respond."""
 
 
 class Kafka(LiveSource, frozen=True, kw_only=True):
@@ -149,6 +160,7 @@ class Reader:
             by_key=options.unlike is None,
         )
         self._paused: set[int] = set()
+        self._asks_at_s = 0.0
         self._ends = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name=f"kafka {options.source.name}", daemon=True
@@ -168,7 +180,9 @@ class Reader:
             consumer = self._consumer()
             self._assign(consumer)
             while not self._ends.is_set():
-                self._gather(come(consumer, MESSAGES_AT_ONCE, WAITS_S))
+                messages = come(consumer, MESSAGES_AT_ONCE, WAITS_S)
+                self._look_for_brokers(consumer, heard=any(m.error() is None for m in messages))
+                self._gather(messages)
                 while (merged := self._merge.take(self._clock_us())) is not None:
                     places = [(_name(p), offset) for p, offset in merged.places.items()]
                     self._input.push(merged.rows, places=places)
@@ -231,6 +245,19 @@ class Reader:
         # At once: a site that is killed here has begun all partitions, or none.
         self._input.push(self._nothing(), places=[(_name(p), begin) for p, begin in begins.items()])
         consumer.assign([kafka.TopicPartition(topic, p, begin) for p, begin in begins.items()])
+
+    def _look_for_brokers(self, consumer: Consumer, *, heard: bool) -> None:
+        """Ask for the topic when nothing has come for a while."""
+        if not heard:
+            if time.monotonic() < self._asks_at_s:
+                return
+            try:
+                consumer.list_topics(self._options.source.name, timeout=RESPONDS_S)
+            except library().KafkaException as error:
+                self._input.wait_for(f"no broker tells of the topic ({_told(error)}); waiting")
+                return
+        self._input.wait_for(None)
+        self._asks_at_s = time.monotonic() + SILENT_S
 
     def _gather(self, messages: Sequence[Message]) -> None:
         """Parse what has come, partition by partition."""

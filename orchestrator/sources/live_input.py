@@ -84,6 +84,7 @@ class LiveInput:
         self._closing = False
         self._error: Exception | None = None
         self._on_close: list[Callable[[], None]] = []
+        self._waits_for: str | None = None
         self._thread = threading.Thread(target=self._run, name=f"input {stream}", daemon=True)
 
     @property
@@ -111,6 +112,17 @@ class LiveInput:
                 self._error = error
             self._changed.notify_all()
         self._wake()
+
+    @property
+    def waits_for(self) -> str | None:
+        """What its readers wait for before they can read on; None: nothing."""
+        return self._waits_for
+
+    def wait_for(self, what: str | None) -> None:
+        """Say what the readers wait for, or that they read again."""
+        if what != self._waits_for:
+            self._waits_for = what
+            self._wake()
 
     def start(self) -> None:
         """Begin to take batches in."""

@@ -25,6 +25,7 @@ from orchestrator.host.events import (
     SourceFailed,
     SourceOpened,
     SourceReread,
+    SourceWaits,
 )
 from orchestrator.host.hosted_streams import Wanted
 from orchestrator.records import InputStatus, Skipped, SourceAssignment
@@ -35,10 +36,11 @@ from orchestrator.sources.driver import (
     ReportingSource,
     ResumableSource,
     SourceContext,
+    WaitingSource,
 )
 from streams.chunk import NO_WATERMARK, Chunk, ChunkError, Position, stream_schema
 
-SourceEvent = SourceOpened | SourceEmitted | SourceFailed
+SourceEvent = SourceOpened | SourceEmitted | SourceFailed | SourceWaits
 
 
 @dataclass(slots=True)
@@ -51,9 +53,9 @@ class _Attended:
         Of the stream's rows.
     source
         None while it cannot be used.
-    resumable
-        The same source, if it can be read again. Hosts ask in every turn, and checking a protocol
-        takes as long as handling a message.
+    resumable, waiting
+        The same source, if it can be read again; if it says what it waits for. Hosts ask in every
+        turn, and checking a protocol takes as long as handling a message.
     paced
         Whether it has a time axis of its own.
     begun
@@ -68,12 +70,15 @@ class _Attended:
         Whether it was not read although it may have had something, because consumers hold it up.
     slipped_us
         By how much its time axis has slipped because of that: everything is due so much later.
+    waits_for
+        What it has last said that it waits for; None: nothing.
     """
 
     generation: int
     schema: pa.Schema
     source: OpenSource | None = None
     resumable: ResumableSource | None = None
+    waiting: WaitingSource | None = None
     paced: bool = True
     begun: bool = False
     repeats: bool = False
@@ -81,11 +86,13 @@ class _Attended:
     emitted_us: int | None = None
     waits: bool = False
     slipped_us: int = 0
+    waits_for: str | None = None
     failures: Failures = field(default_factory=Failures)
 
     def close(self) -> None:
         """Close the source, whatever state it is in."""
-        source, self.source, self.resumable = self.source, None, None
+        source, self.source = self.source, None
+        self.resumable = self.waiting = self.waits_for = None
         if source is not None:
             with contextlib.suppress(Exception):
                 source.close()
@@ -123,8 +130,11 @@ class SourceDrivers:
     @property
     def problems(self) -> dict[str, str]:
         """Stream → why its source could not be opened, or has stopped."""
-        failures = {stream: each.failures for stream, each in self._attended.items()}
-        return {s: f.problem for s, f in failures.items() if f.problem is not None}
+        found = {
+            stream: each.failures.problem or (each.waits_for and f"{stream}: {each.waits_for}")
+            for stream, each in self._attended.items()
+        }
+        return {stream: problem for stream, problem in found.items() if problem}
 
     @property
     def slipped_us(self) -> dict[str, int]:
@@ -270,7 +280,7 @@ class SourceDrivers:
         reached_ms: int,
         *,
         throttled: bool,
-    ) -> Iterator[SourceOpened | SourceEmitted]:
+    ) -> Iterator[SourceEvent]:
         if each.source is None:
             if now_us < each.failures.retry_us:
                 return
@@ -278,6 +288,9 @@ class SourceDrivers:
             yield SourceOpened(stream=a.stream, position=_open(each, a, at_us, self._context))
         source = each.source
         assert source is not None
+        if each.waiting is not None and each.waiting.waits_for != each.waits_for:
+            each.waits_for = each.waiting.waits_for
+            yield SourceWaits(stream=a.stream, for_what=each.waits_for)
         if a.start_at_us is None:
             # Nothing is emitted yet, but a source that has failed says so.
             source.next_due_us(self._clock.at(now_us))
@@ -326,6 +339,8 @@ def _open(each: _Attended, a: SourceAssignment, at_us: int, context: SourceConte
     source, each.paced = driver.open(a, context), driver.paced
     each.source = source
     position = Position()
+    if isinstance(source, WaitingSource):
+        each.waiting = source
     if isinstance(source, ResumableSource):
         each.resumable = source
         if not each.begun and a.start_at_us is not None:

@@ -287,6 +287,22 @@ def test_a_source_that_fails_while_its_site_lives_hands_over_to_the_other_site(
     assert_exact_and_alive(scenario, recording)
 
 
+def test_a_failed_source_is_handed_over_while_the_store_is_away(
+    recording: Input, tmp_path: Path, missing: set[str]
+) -> None:
+    scenario = with_standbys(recording, tmp_path)
+    before_us = scenario.world.now_us - 500_000
+    scenario.world.server.go_away()
+    scenario.run_for(1.0)
+    missing.add("west-site")
+    scenario.run_for(5.0)
+    assert longest_gap_ms(scenario, before_us) < BOUND_MS
+    scenario.world.server.come_back()
+    scenario.run_for(2.0)
+    assert read_view(scenario.store).stream_records["west"].feeding_site == "east-site"
+    assert_exact_and_alive(scenario, recording)
+
+
 def test_a_site_that_cannot_open_the_source_after_both_were_killed_is_not_waited_for(
     recording: Input, tmp_path: Path, missing: set[str]
 ) -> None:

@@ -21,6 +21,7 @@ from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.formats import Format
 from orchestrator.sources.kafka import Kafka
 from orchestrator.sources.live_input import LiveInput
+from tests.mock_brokers import MockBrokers
 from tests.mock_kafka import PARTITIONS, PATIENCE_S, MockKafka
 
 NOW_US = 1_700_000_000_000_000
@@ -332,3 +333,38 @@ def test_two_sites_of_one_machine_may_share_a_folder(
     ]
     for each in opened:
         each.close()
+
+
+def test_brokers_that_go_away_are_named_and_waited_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SILENT_S", 0.05)
+    monkeypatch.setattr(module, "RESPONDS_S", 0.5)
+    brokers = MockBrokers()
+    site.options = msgspec.structs.replace(
+        site.options, source=Topic(brokers=brokers.brokers, name="t"), idle_after_ms=None
+    )
+    producer = confluent_kafka.Producer({"bootstrap.servers": brokers.brokers})
+    assert producer.list_topics("t", timeout=PATIENCE_S)
+
+    def send(numbers: range) -> None:
+        for number in numbers:
+            producer.produce("t", message(number), partition=number % PARTITIONS)
+        assert not producer.flush(PATIENCE_S)
+
+    send(range(20))
+    source = site.open()
+    first = entered(source, 10)
+    assert source.waits_for is None
+    brokers.go_away()
+    until(lambda: source.waits_for is not None)
+    assert "no broker tells of the topic" in (source.waits_for or "")
+    # It has not failed: it goes on by itself when they are back.
+    assert source.next_due_us(0) is None
+    brokers.come_back()
+    until(lambda: source.waits_for is None)
+    send(range(20, 40))
+    found = first + entered(source, 10)
+    assert found == list(range(len(found)))
+    site.close()
+    brokers.close()

@@ -6,7 +6,13 @@ import msgspec
 
 from ha.messages import Ack, Control, Data, Subscribe
 from ha.roles import ReplicaRole
-from orchestrator.host.events import PeerLost, SourceEmitted, SourceFailed, SourceOpened
+from orchestrator.host.events import (
+    PeerLost,
+    SourceEmitted,
+    SourceFailed,
+    SourceOpened,
+    SourceWaits,
+)
 from orchestrator.host.hosted_streams import HostedSource, Wanted
 from orchestrator.records import Assignment, SourceAssignment, SourceSpec
 from streams.chunk import Chunk, Position
@@ -260,3 +266,52 @@ def test_a_source_without_another_site_remains_primary_when_it_fails() -> None:
     host.handle(SourceOpened(stream="s", position=Position()))
     host.handle(SourceFailed(stream="s"))
     assert source_of(host).feeds_subscribers
+
+
+def test_a_site_that_can_bring_nothing_in_says_so_until_it_can() -> None:
+    host = opened("primary")
+
+    def told() -> dict[str, int]:
+        host.commands.clear()
+        host.wait(100)
+        return [each for each in host.sent_to("exit", Control) if each.epochs][-1].stalled
+
+    assert told() == {}
+    host.handle(SourceWaits(stream="s", for_what="brokers"))
+    assert told() == {"s": 1}
+    # It goes on until it hears its successor.
+    assert source_of(host).feeds_subscribers
+    host.handle(SourceWaits(stream="s", for_what=None))
+    assert told() == {}
+    host.handle(SourceFailed(stream="s"))
+    assert told() == {"s": 1}
+    host.handle(SourceOpened(stream="s", position=Position()))
+    assert told() == {}
+
+
+def test_a_standby_takes_over_from_a_site_that_can_bring_nothing_in() -> None:
+    host = opened("secondary")
+    enter(host, chunk(0, [(10, 2)]))
+    host.hear("exit", Control(epochs={"s": 1}, stalled={"s": 1}))
+    assert sent(host) == [0, 1]
+    assert (source_of(host).role, source_of(host).epoch) == (ReplicaRole.PRIMARY, 2)
+    host.wait(50, hearing="one")
+    assert source_of(host).status.role is ReplicaRole.PRIMARY
+
+
+def test_a_standby_that_cannot_read_either_leaves_the_stream_there() -> None:
+    host = opened("secondary")
+    host.handle(SourceWaits(stream="s", for_what="brokers"))
+    host.hear("exit", Control(epochs={"s": 1}, stalled={"s": 1}))
+    assert not source_of(host).feeds_subscribers
+    host.handle(SourceWaits(stream="s", for_what=None))
+    host.hear("exit", Control(epochs={"s": 1}, stalled={"s": 1}))
+    assert source_of(host).feeds_subscribers
+
+
+def test_only_the_other_site_in_its_own_epoch_gives_a_stream_away() -> None:
+    host = opened("secondary")
+    host.hear("exit", Control(epochs={"s": 2}, watermarks_ms={"s": 9}))
+    host.hear("exit", Control(stalled={"s": 1}))
+    host.hear("two", Control(stalled={"s": 2}))
+    assert not source_of(host).feeds_subscribers
