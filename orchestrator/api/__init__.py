@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from orchestrator.api.applying import Applied, Change, Deleted, Effect, apply, delete
+    from orchestrator.api.auditing import DrillAudit, DrilledRun, DrillRecord, drill_audit
     from orchestrator.api.cluster_status import (
         EventDocument,
         FragmentStatus,
@@ -43,15 +44,8 @@ if TYPE_CHECKING:
     )
     from orchestrator.api.connection import Cluster, connect
     from orchestrator.api.demo import Demo, Example, Verdict
-    from orchestrator.api.drilling import (
-        DrillDocument,
-        DrillRecord,
-        DrillRun,
-        drill,
-        drill_records,
-        drills,
-        run_series,
-    )
+    from orchestrator.api.drill_series import DrillRun, run_series
+    from orchestrator.api.drilling import DrillDocument, drill, drills
     from orchestrator.api.lifecycle import DownDocument, UpDocument, down, serve, up
     from orchestrator.api.loads import FragmentCost, PlaceLoad
     from orchestrator.api.mapping import CoordinateMap, Flow, Place, coordinate_map
@@ -107,10 +101,9 @@ MODULES = {
         *("uncordon", "withdraw"),
     ),
     "api.demo": ("Demo", "Example", "Verdict"),
-    "api.drilling": (
-        *("DrillDocument", "DrillRecord", "DrillRun"),
-        *("drill", "drill_records", "drills", "run_series"),
-    ),
+    "api.auditing": ("DrillAudit", "DrilledRun", "DrillRecord", "drill_audit"),
+    "api.drill_series": ("DrillRun", "run_series"),
+    "api.drilling": ("DrillDocument", "drill", "drills"),
     "api.lifecycle": ("DownDocument", "UpDocument", "down", "serve", "up"),
     "api.metric_samples": ("MetricsDocument", "Sample", "exposition", "metrics"),
     "api.plans": ("FragmentPlan", "PlanDocument", "QueryPlan", "plan"),

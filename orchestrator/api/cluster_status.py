@@ -362,8 +362,15 @@ def history(cluster: Cluster, limit: int = 50) -> HistoryDocument:
 
 
 def event_documents(entries: Sequence[HistoryEntry]) -> tuple[EventDocument, ...]:
-    """Entries of the store as documents."""
+    """Entries of the store as documents, without the reports of drills."""
     return tuple(
-        EventDocument(sequence=entry.sequence, **msgspec.structs.asdict(entry.event))
+        EventDocument(
+            sequence=entry.sequence,
+            at_us=entry.event.at_us,
+            kind=entry.event.kind,
+            subject=entry.event.subject,
+            detail=entry.event.detail,
+            lasted_ms=entry.event.lasted_ms,
+        )
         for entry in entries
     )

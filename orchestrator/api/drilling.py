@@ -26,7 +26,7 @@ from orchestrator.control.view import ClusterView, read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills import disturbances, kill_executor
 from orchestrator.drills.acting import Acting, Disturbed
-from orchestrator.drills.blast import Blast, blast_radius
+from orchestrator.drills.blast import Blast, blast_radius, planned_recoveries_ms
 from orchestrator.drills.disturbances import (
     DISTURBANCES,
     Aim,
@@ -42,15 +42,14 @@ from orchestrator.drills.kill_executor import (
     choose_protected,
 )
 from orchestrator.drills.links import aimed_link, blast_of_link
-from orchestrator.drills.report import DrillReport, measured
-from orchestrator.errors import InvalidInput, Refused, VivaceError
+from orchestrator.drills.report import DrillReport, for_history, measured
+from orchestrator.errors import InvalidInput, Refused
 from orchestrator.host.events import Deliver
 from orchestrator.host.observer import Observer
 from orchestrator.progress import Progress, silent
 from orchestrator.records import HistoryEvent
 from orchestrator.sinks import DEFAULT, read_back
 from orchestrator.sinks.delivered import Delivered
-from orchestrator.store.protocol import StoreError
 from streams.chunk import stream_schema
 from topology.suggestions import nearest
 
@@ -81,49 +80,9 @@ class DrillDocument(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
 
-class DrillRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """When a drill was last run, as the history says.
-
-    Attributes
-    ----------
-    at_us
-        Cluster clock, µs; None: it never was, or longer ago than the history goes.
-    passed
-        Whether everything that was promised held the last time.
-    runs, failed
-        How often it was run, and failed.
-    """
-
-    name: str
-    at_us: int | None = None
-    passed: bool | None = None
-    detail: str = ""
-    runs: int = 0
-    failed: int = 0
-
-
 def drills() -> tuple[DrillDocument, ...]:
     """The drills there are."""
     return tuple(DrillDocument(name=each.name, what=each.what) for each in DRILLS.values())
-
-
-def drill_records(cluster: Cluster) -> tuple[DrillRecord, ...]:
-    """What was drilled when, and what never was."""
-    found = {name: DrillRecord(name=name) for name in DRILLS}
-    for entry in cluster.store.history():
-        event = entry.event
-        if event.kind not in (PASSED, FAILED):
-            continue
-        before = found.get(event.subject, DrillRecord(name=event.subject))
-        found[event.subject] = DrillRecord(
-            name=event.subject,
-            at_us=event.at_us,
-            passed=event.kind == PASSED,
-            detail=event.detail,
-            runs=before.runs + 1,
-            failed=before.failed + (event.kind == FAILED),
-        )
-    return tuple(found.values())
 
 
 def drill(
@@ -133,6 +92,7 @@ def drill(
     on_progress: Progress = silent,
     *,
     force: bool = False,
+    predicted_ms: float | None = None,
 ) -> DrillReport:
     """Run a drill while watching every output it bears on.
 
@@ -143,6 +103,8 @@ def drill(
         None: the drill chooses.
     force
         Run it although something would be lost.
+    predicted_ms
+        The recovery that the simulated world has predicted, if it was asked.
 
     Raises
     ------
@@ -167,12 +129,13 @@ def drill(
     try:
         report = _watched(cluster, view, chosen, blast, on_progress)
     except DrillFailed as error:
-        _note(cluster, FAILED, name, str(error))
+        _note(cluster, FAILED, name, f"{error}; it was to hit {blast.summary}")
         raise
     detail = "; ".join(report.failures) or (
         f"recovery {report.recovery_ms:.0f} of {report.bound_ms:.0f} ms, lost 0, repeated 0"
     )
-    _note(cluster, FAILED if report.failures else PASSED, name, detail)
+    report = msgspec.structs.replace(report, predicted_ms=predicted_ms)
+    _note(cluster, FAILED if report.failures else PASSED, name, detail, report)
     return report
 
 
@@ -181,14 +144,16 @@ def aimed(
 ) -> tuple[ClusterView, Blast]:
     """What a drill hits, and the store as it is then; raises as `drill` does."""
     store = cluster.store
+    if (why := unfit(cluster, read_view(store), chosen)) is not None:
+        raise Inapplicable(chosen.name, why)
     if isinstance(chosen, Way):
-        if (why := chosen.unfit(read_view(store))) is not None:
-            raise Inapplicable(chosen.name, why)
         nodes = [*choose_protected(store, target, on_progress, chosen).hosts]
         view = read_view(store)
-        return view, blast_radius(view, nodes)
-    if (why := chosen.needs(_cluster_pid(cluster))) is not None:
-        raise Inapplicable(chosen.name, why)
+        blast = blast_radius(view, nodes)
+        planned_ms = planned_recoveries_ms(view)
+        found_ms = [planned_ms[name] for name in blast.primaries if name in planned_ms]
+        longest_ms = max(found_ms) if len(found_ms) == len(blast.primaries) > 0 else None
+        return view, msgspec.structs.replace(blast, planned_ms=longest_ms)
     if chosen.link is not None:
         named = target is not None and ":" in target
         node = choose_protected(store, None if named else target, on_progress).node
@@ -206,6 +171,13 @@ def aimed(
     return view, blast
 
 
+def unfit(cluster: Cluster, view: ClusterView, chosen: Way | Disturbance) -> str | None:
+    """Why a drill does not fit a cluster; None if it does."""
+    if isinstance(chosen, Way):
+        return chosen.unfit(view)
+    return chosen.needs(_cluster_pid(cluster))
+
+
 def known(name: str) -> Way | Disturbance:
     """The drill of a name.
 
@@ -219,10 +191,15 @@ def known(name: str) -> Way | Disturbance:
     return DRILLS[name]
 
 
-def _note(cluster: Cluster, kind: str, name: str, detail: str) -> None:
+def _note(
+    cluster: Cluster, kind: str, name: str, detail: str, report: DrillReport | None = None
+) -> None:
     """Keep the result of a drill in the history."""
     at_us = cluster_now_us(read_view(cluster.store).cluster_clocks)
-    cluster.store.append_history(HistoryEvent(at_us=at_us, kind=kind, subject=name, detail=detail))
+    told = None if report is None else for_history(report)
+    cluster.store.append_history(
+        HistoryEvent(at_us=at_us, kind=kind, subject=name, detail=detail, report=told)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,51 +369,3 @@ def region_of(view: ClusterView, outputs: list[str]) -> str:
     """Region of the site where the first output is delivered: the drill observes from there."""
     sites = [q.outputs[outputs[0]] for q in view.query_records.values() if outputs[0] in q.outputs]
     return next((view.nodes[site].record.region for site in sites if site in view.nodes), "")
-
-
-class DrillRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One drill of a series: its report, or why there is none."""
-
-    drill: str
-    report: DrillReport | None = None
-    problem: str | None = None
-    inapplicable: str | None = None
-    """Why it does not fit the cluster. It has neither passed nor failed then."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether everything that was promised held."""
-        return self.report is not None and not self.report.failures
-
-
-def run_series(
-    cluster: Cluster,
-    names: Sequence[str] = tuple(DRILLS),
-    target: str | None = None,
-    on_progress: Progress = silent,
-    *,
-    times: int = 1,
-    force: bool = False,
-) -> tuple[DrillRun, ...]:
-    """Run drills one after the other, and all of them so many times.
-
-    One that is refused or fails stops none.
-
-    Raises
-    ------
-    InvalidInput
-        There is no such drill.
-    """
-    for name in names:
-        known(name)
-    runs: list[DrillRun] = []
-    for number, name in enumerate([*names] * times, start=1):
-        on_progress("drill", f"{name}, {number} of {len(names) * times}")
-        try:
-            found = drill(cluster, name, target, on_progress, force=force)
-            runs.append(DrillRun(drill=name, report=found))
-        except Inapplicable as error:
-            runs.append(DrillRun(drill=name, inapplicable=error.why))
-        except (VivaceError, StoreError) as error:
-            runs.append(DrillRun(drill=name, problem=str(error)))
-    return tuple(runs)

@@ -13,11 +13,12 @@ from orchestrator.cli.invocation import (
     EXIT_FAILED,
     ClusterOption,
     JsonOption,
+    check_page,
     check_picture,
     progress,
     show,
 )
-from orchestrator.cli.render.drills import records_view, report_view, series_view
+from orchestrator.cli.render.drills import audit_view, report_view, series_view
 
 app = typer.Typer(help="Failure drills: something fails on purpose, and is measured.")
 
@@ -67,7 +68,7 @@ def run(
         ),
     ] = False,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Predict it, run it, and show both side by side.")
+        bool, typer.Option("--compare", help="Predict each drill, run it, and show both.")
     ] = False,
     picture: Annotated[
         Path | None,
@@ -85,10 +86,10 @@ def run(
             "command line", "NAME", name or "--all", "is not one drill or all of them",
             "Write the name of a drill, or --all alone.",
         )  # fmt: skip
-    if (simulate or compare) and (everything or times > 1 or (simulate and compare)):
+    if simulate and (everything or times > 1 or compare):
         raise api.InvalidInput(
-            "command line", "--simulate" if simulate else "--compare", True,
-            "goes with one drill, once", "Write: vivace drill run NAME --simulate",
+            "command line", "--simulate", True, "goes with one drill, once, and not with --compare",
+            "Write: vivace drill run NAME --simulate",
         )  # fmt: skip
     if picture is not None:
         if everything or times > 1:
@@ -98,25 +99,24 @@ def run(
             )  # fmt: skip
         check_picture("--picture", picture)
     with api.connect(cluster) as connected, progress("Drill") as line:
-        if name is not None and (simulate or compare):
-            reports = [api.predict(connected, name, target, line.tell)]
-            if compare:
-                reports.append(api.drill(connected, name, target, line.tell, force=force))
-            show(
-                reports[0] if simulate else reports,
-                as_json,
-                lambda: report_view(*reports),
-            )
+        if name is not None and times == 1:
+            reports: list[api.DrillReport] = []
+            if simulate or compare:
+                reports.append(api.predict(connected, name, target, line.tell))
+            if not simulate:
+                predicted_ms = reports[0].recovery_ms if reports else None
+                found = api.drill(
+                    connected, name, target, line.tell, force=force, predicted_ms=predicted_ms
+                )
+                reports.append(found)
+            show(reports if compare else reports[0], as_json, lambda: report_view(*reports))
             _draw(reports[-1], picture)
             failed = bool(reports[-1].failures)
-        elif name is not None and times == 1:
-            report = api.drill(connected, name, target, line.tell, force=force)
-            show(report, as_json, lambda: report_view(report))
-            _draw(report, picture)
-            failed = bool(report.failures)
         else:
             names = [each.name for each in api.drills()] if name is None else [name]
-            runs = api.run_series(connected, names, target, line.tell, times=times, force=force)
+            runs = api.run_series(
+                connected, names, target, line.tell, times=times, force=force, compare=compare
+            )
             show(runs, as_json, lambda: series_view(runs))
             failed = not all(each.passed or each.inapplicable for each in runs)
     if failed:
@@ -132,11 +132,26 @@ def _draw(report: api.DrillReport, picture: Path | None) -> None:
 
 
 @app.command("report")
-def report(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
-    """Tell what was drilled when, with which result, and what never was.
+def report(
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Write all of it into this file: one page, with pictures."),
+    ] = None,
+    cluster: ClusterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell what was drilled when, with which result, and what never was or cannot be.
 
-    [bold]Example:[/] vivace drill report
+    [bold]Example:[/] vivace drill report --html drills.html
     """
+    if html is not None:
+        check_page("--html", html)
     with api.connect(cluster) as connected:
-        records = api.drill_records(connected)
-    show(records, as_json, lambda: records_view(records))
+        audit = api.drill_audit(connected)
+    show(audit, as_json, lambda: audit_view(audit))
+    if html is not None:
+        # It draws pictures; see `_draw`.
+        from orchestrator.cli.render.drill_page import drill_page
+
+        with progress("Report") as line:
+            html.write_text(drill_page(audit, line.tell), encoding="utf-8")

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -149,13 +149,22 @@ def check_picture(option: str, file: Path) -> None:
     InvalidInput
         Its suffix is that of no picture, or its folder does not exist.
     """
+    _check_file(option, file, PICTURE_SUFFIXES, "a picture")
+
+
+def check_page(option: str, file: Path) -> None:
+    """Refuse a file that no page can be written into; see `check_picture`."""
+    _check_file(option, file, (".html",), "a page")
+
+
+def _check_file(option: str, file: Path, suffixes: Sequence[str], kind: str) -> None:
     problem = None
-    if file.suffix not in PICTURE_SUFFIXES:
-        problem = "has no suffix of a picture"
+    if file.suffix not in suffixes:
+        problem = f"has no suffix of {kind}"
     elif not file.absolute().parent.is_dir():
         problem = "is in no existing folder"
     if problem is not None:
-        remedy = f"Name a file that ends in {', '.join(PICTURE_SUFFIXES)}."
+        remedy = f"Name a file that ends in {', '.join(suffixes)}."
         raise api.InvalidInput("command line", option, str(file), problem, remedy)
 
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
+from math import isfinite
 
 import msgspec
 
+from orchestrator.control.dataflow import InvalidQuery
+from orchestrator.control.planning.planner import Planning
 from orchestrator.control.view import ClusterView
+from placement.errors import PlacementError
 
 
 class Blast(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +31,9 @@ class Blast(msgspec.Struct, frozen=True, kw_only=True):
         Outputs that are watched: of all queries that are hit, or of all queries if none is.
     bound_ms
         The tightest recovery bound among these queries.
+    planned_ms
+        How long the recovery of the primaries that fail takes at most, by the plan; None if none
+        fails, or one has no secondary.
     unprotected
         Fragments that another failure would harm until everything is restored.
     would_lose
@@ -39,6 +47,7 @@ class Blast(msgspec.Struct, frozen=True, kw_only=True):
     streams: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     bound_ms: float
+    planned_ms: float | None = None
     unprotected: tuple[str, ...] = ()
     would_lose: tuple[str, ...] = ()
 
@@ -55,7 +64,8 @@ class Blast(msgspec.Struct, frozen=True, kw_only=True):
             "unprotected meanwhile": self.unprotected,
         }
         told = [f"{what} {', '.join(names)}" for what, names in parts.items() if names]
-        return "; ".join([*told, f"bound {self.bound_ms:g} ms"])
+        planned = "" if self.planned_ms is None else f", planned {self.planned_ms:.0f} ms"
+        return "; ".join([*told, f"bound {self.bound_ms:g} ms{planned}"])
 
 
 def blast_radius(view: ClusterView, nodes: Collection[str]) -> Blast:
@@ -94,3 +104,14 @@ def blast_radius(view: ClusterView, nodes: Collection[str]) -> Blast:
         unprotected=tuple(sorted(weak)),
         would_lose=tuple(lost),
     )
+
+
+def planned_recoveries_ms(view: ClusterView) -> dict[str, float]:
+    """Fragment → how long its recovery takes by the plan; without those that have no secondary."""
+    planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
+    placed: dict[str, float] = {}
+    for query in filter(planning.runs, view.query_records):
+        with suppress(PlacementError, InvalidQuery):
+            plan = planning.evaluate(query)
+            placed |= {f"{query}.{each.operator}": each.recovery_ms for each in plan.placements}
+    return {name: ms for name, ms in placed.items() if isfinite(ms)}

@@ -7,6 +7,7 @@ have kept, and when it arrived there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -16,7 +17,7 @@ from orchestrator.drills.blast import Blast
 from orchestrator.drills.disturbances import Disturbance
 from orchestrator.drills.kill_executor import DrillFailed, Killed, Way
 from orchestrator.drills.measurement import Failover, differences, disturbance, failover
-from orchestrator.drills.timeline import Timeline, timeline
+from orchestrator.drills.timeline import Timeline, thinned, timeline
 from orchestrator.records import HistoryEvent
 from orchestrator.sinks.delivered import Delivered
 
@@ -26,6 +27,8 @@ class DrillReport(Failover, frozen=True, kw_only=True):
 
     Attributes
     ----------
+    struck_us
+        When it struck, on the clock of the cluster.
     fragments
         Those whose primary failed.
     causes
@@ -44,11 +47,14 @@ class DrillReport(Failover, frozen=True, kw_only=True):
         Whether the fault was ended early, because an output was silent for too long.
     simulated
         Whether that is what the simulated world predicts.
+    predicted_ms
+        The recovery that the simulated world had predicted; None: nobody had asked it.
     timeline
         When outputs were silent, and what happened when.
     """
 
     drill: str
+    struck_us: int
     fragments: tuple[str, ...]
     causes: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -58,7 +64,13 @@ class DrillReport(Failover, frozen=True, kw_only=True):
     differing: int = 0
     aborted: bool = False
     simulated: bool = False
+    predicted_ms: float | None = None
     timeline: Timeline | None = None
+
+    @property
+    def foretold(self) -> bool:
+        """Whether the plan had said that the bound could not be kept."""
+        return self.blast.planned_ms is not None and self.blast.planned_ms > self.bound_ms
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -68,6 +80,19 @@ class DrillReport(Failover, frozen=True, kw_only=True):
             "the fault was ended early, because an output was silent for too long": self.aborted,
         }
         return (*super().failures, *(failure for failure, failed in more.items() if failed))
+
+
+def for_history(report: DrillReport) -> dict[str, object]:
+    """A report as the history keeps it, with less of a long timeline."""
+    shown = None if report.timeline is None else thinned(report.timeline)
+    return msgspec.to_builtins(msgspec.structs.replace(report, timeline=shown))
+
+
+def from_history(kept: Mapping[str, object] | None) -> DrillReport | None:
+    """A report that the history has kept; None if there is none, or another version wrote it."""
+    with suppress(msgspec.ValidationError):
+        return None if kept is None else msgspec.convert(kept, DrillReport)
+    return None
 
 
 def measured(
@@ -107,6 +132,7 @@ def measured(
     figures["repeated"] += sum(each.repeated for each in compared.values())
     return DrillReport(
         drill=chosen.name,
+        struck_us=found.killed_us if isinstance(found, Killed) else found.struck_us,
         fragments=blast.primaries,
         causes=tuple(sorted(set(found.causes))) if isinstance(found, Killed) else (),
         outputs=blast.outputs,

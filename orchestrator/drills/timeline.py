@@ -1,12 +1,13 @@
 """A drill as it went: when outputs were silent, and what happened when.
 
 Silences are what an output's receiver saw: the time between two arrivals, at the later one. Of
-each tenth of a second only the longest is kept.
+each tenth of a second only the longest is kept; the history keeps less of a long drill (`thinned`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 import msgspec
 import numpy as np
@@ -23,6 +24,10 @@ SAMPLE_MS = 100.0
 BEFORE_US = 1_000_000
 AFTER_US = 1_000_000
 """What is shown before the fault, and after everything was restored."""
+
+KEPT_OUTPUTS, KEPT_SILENCES = 8, 100
+"""What the history keeps of a timeline: so many outputs, and so many silences of each. A drill's
+report then has ten to thirty kilobytes, and draws the same picture as far as eyes can tell."""
 
 TOLD = ("took over", RESTORED, "node joined")
 """Kinds of events in the history that a timeline shows."""
@@ -91,6 +96,37 @@ def timeline(
             for stream, one in delivered.items()
         },
     )
+
+
+def thinned(shown: Timeline) -> Timeline:
+    """A timeline as the history keeps it: the longest silences, of the outputs that had them."""
+    longest = sorted(
+        shown.silences,
+        key=lambda stream: -max((each.lasted_ms for each in shown.silences[stream]), default=0.0),
+    )
+    kept = set(longest[:KEPT_OUTPUTS])
+    return msgspec.structs.replace(
+        shown,
+        moments=tuple(
+            msgspec.structs.replace(each, at_ms=round(each.at_ms, 1)) for each in shown.moments
+        ),
+        silences={
+            stream: tuple(_longest_of_each_part(silences))
+            for stream, silences in shown.silences.items()
+            if stream in kept
+        },
+    )
+
+
+def _longest_of_each_part(silences: Sequence[Silence]) -> Iterator[Silence]:
+    """The longest silence of each of `KEPT_SILENCES` equal parts of the time they took."""
+    if not silences:
+        return
+    begin_ms = silences[0].ended_ms
+    part_ms = max((silences[-1].ended_ms - begin_ms) / KEPT_SILENCES, SAMPLE_MS)
+    for _, part in groupby(silences, key=lambda each: int((each.ended_ms - begin_ms) / part_ms)):
+        found = max(part, key=lambda each: each.lasted_ms)
+        yield Silence(ended_ms=round(found.ended_ms, 1), lasted_ms=round(found.lasted_ms, 1))
 
 
 def _of_drill(found: Killed | Disturbed) -> Iterator[tuple[int, str]]:

@@ -17,7 +17,7 @@ The paths below `/vivace/<cluster>`:
     moves/<name>             MovePlan             replicas to be moved, and how far that is
     assignments/<node>       Assignment
     claims/<node>            NameClaim            who may call itself by a host's name
-    history/e-<sequence>     HistoryEvent         bounded
+    history/<e|r>-<sequence> HistoryEvent         bounded; r: with the report of a drill
 
 Every change of a record names the version that it rests on, 0 included; no call changes a record
 whatever its version. Two writers therefore never overwrite each other: one of them gets a
@@ -144,6 +144,11 @@ HISTORY = Folder("history", HistoryEvent)
 UNTRIMMED_SHARE = 1 / 20
 """By how much of its bound one writer lets the history grow beyond it. Dropping events begins with
 listing all of them, and a failure makes events by the hundred."""
+
+
+MOST_REPORTS = 200
+"""Drills whose reports the history keeps. A drill makes dozens of other events, which would soon
+push its report out."""
 
 
 def fragment_key(query: str, fragment: str) -> Key[FragmentRecord]:
@@ -380,18 +385,22 @@ class Store(ABC):
     def append_history(self, event: HistoryEvent) -> int:
         """Append to the audit trail; now and then, drop the oldest events beyond its bound.
 
-        Returns the event's sequence number.
+        Those with the report of a drill have a bound of their own. Returns the event's sequence
+        number.
         """
         folder = self._path(HISTORY)
-        created = self._create(f"{folder}/e-", encode(event), sequence=True)
+        name = "e-" if event.report is None else "r-"
+        created = self._create(f"{folder}/{name}", encode(event), sequence=True)
         self._untrimmed += 1
         if self._untrimmed < self._history_limit * UNTRIMMED_SHARE:
             return _sequence(created)
         self._untrimmed = 0
-        for name in self._names(folder)[: -self._history_limit]:
-            # Entries are never updated: their version is 0. Another writer may have dropped it.
-            with suppress(RecordMissing):
-                self._delete(f"{folder}/{name}", 0, None)
+        names = self._names(folder)
+        for prefix, limit in (("e-", self._history_limit), ("r-", MOST_REPORTS)):
+            for name in [each for each in names if each.startswith(prefix)][:-limit]:
+                # Entries are never updated: their version is 0. Another writer may have dropped it.
+                with suppress(RecordMissing):
+                    self._delete(f"{folder}/{name}", 0, None)
         return _sequence(created)
 
     def history(self) -> tuple[HistoryEntry, ...]:

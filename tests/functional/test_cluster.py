@@ -149,9 +149,12 @@ def test_up_apply_status_tail_drill_down(
 
     report = json.loads(ok(vivace, "drill", "run", "kill-sink-site", "--json"))
     assert (report["lost"], report["repeated"], report["differing"]) == (0, 0, 0)
-    records = json.loads(ok(vivace, "drill", "report", "--json"))
-    runs = {each["name"]: each["runs"] for each in records}
+    page = data / "drills.html"
+    audit = json.loads(ok(vivace, "drill", "report", "--html", str(page), "--json"))
+    runs = {each["name"]: each["runs"] for each in audit["drills"]}
     assert (runs["kill-executor"], runs["kill-sink-site"], runs["hang"]) == (1, 1, 0)
+    assert audit["runs"][1]["report"]["recovery_ms"] == report["recovery_ms"]
+    assert page.read_text().count("<img ") == 2
 
     for sites, hours in ((("west-site",), 1), (("exit",), -1), (("west-site", "exit"), 0)):
         # As if the machine's clock had been set before they start again.

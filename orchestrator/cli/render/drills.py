@@ -41,6 +41,7 @@ def _rows(report: api.DrillReport) -> dict[str, RenderableType]:
         ]
     compared = ", ".join(report.compared)
     rows += [
+        ("planned recovery", _planned(report)),
         ("recovery", against(report.recovery_ms, report.bound_ms)),
         ("longest silence", ms(report.gap_ms)),
         ("lost, repeated", f"{report.lost}, {report.repeated} of {count(report.tuples)} tuples"),
@@ -49,6 +50,12 @@ def _rows(report: api.DrillReport) -> dict[str, RenderableType]:
         ("redundancy restored", f"after {report.redundancy_restored_s:.1f} s"),
     ]
     return dict(rows)
+
+
+def _planned(report: api.DrillReport) -> RenderableType:
+    """What the plan had said; of a drill that strikes no primary it says nothing."""
+    planned_ms = report.blast.planned_ms
+    return "–" if planned_ms is None else against(planned_ms, report.bound_ms)
 
 
 def _verdict(report: api.DrillReport) -> RenderableType:
@@ -60,9 +67,10 @@ def _verdict(report: api.DrillReport) -> RenderableType:
 
 
 def series_view(runs: Sequence[api.DrillRun]) -> RenderableType:
-    """The drills of a series, and a line of figures for each kind."""
+    """The drills of a series, and of each kind how long recovery took, and was to take at most."""
     table = Table(box=None, pad_edge=False, title_justify="left", title="Series")
-    for column in ("drill", "passed", "recovery, median", "recovery, longest", "bound"):
+    columns = "drill", "passed", "predicted", "planned", "median", "longest", "bound"
+    for column in columns:
         table.add_column(column, justify="left" if column == "drill" else "right")
     for name in dict.fromkeys(run.drill for run in runs):
         fitting = [run for run in runs if run.drill == name and run.inapplicable is None]
@@ -70,9 +78,13 @@ def series_view(runs: Sequence[api.DrillRun]) -> RenderableType:
         style = "green" if passed == len(fitting) else "bold red"
         found = [run.report for run in fitting if run.report is not None]
         times_ms = [each.recovery_ms for each in found]
+        predicted_ms = [each_ms for each in found if (each_ms := each.predicted_ms) is not None]
+        planned_ms = [each_ms for each in found if (each_ms := each.blast.planned_ms) is not None]
         table.add_row(
             name,
             Text(f"{passed} of {len(fitting)}" if fitting else "–", style=style),
+            ms(max(predicted_ms, default=None)),
+            ms(max(planned_ms, default=None)),
             ms(median(times_ms) if times_ms else None),
             ms(max(times_ms, default=None)),
             ms(min((each.bound_ms for each in found), default=None)),
@@ -83,23 +95,28 @@ def series_view(runs: Sequence[api.DrillRun]) -> RenderableType:
 def _run_view(run: api.DrillRun) -> RenderableType:
     """One drill of a series: its report, or why there is none."""
     if run.report is not None:
-        return Group(report_view(run.report), Text())
+        unpredicted = [Text(f"Not predicted: {run.unpredicted}")] if run.unpredicted else []
+        return Group(report_view(run.report), *unpredicted, Text())
     if run.inapplicable is not None:
         return Text(f"– Drill {run.drill} does not fit: {run.inapplicable}\n", style="yellow")
     return Text(f"✗ Drill {run.drill}: {run.problem}\n", style="bold red")
 
 
-def records_view(records: Sequence[api.DrillRecord]) -> RenderableType:
-    """What was drilled when."""
+def audit_view(audit: api.DrillAudit) -> RenderableType:
+    """What was drilled when, and the fragments whose primary no drill has struck."""
     table = Table(box=None, pad_edge=False)
     for column in ("drill", "last run", "result", "runs", "failed", "detail"):
         table.add_column(column)
-    for each in records:
+    for each in audit.drills:
         if each.at_us is None:
-            table.add_row(each.name, "never", "–", "0", "0", "")
+            never = "never" if each.unfit is None else "does not fit"
+            table.add_row(each.name, never, "–", "0", "0", each.unfit or "")
             continue
         result = Text("✓ passed", style="green") if each.passed else Text("✗ failed", style="red")
         table.add_row(
             each.name, moment(each.at_us), result, str(each.runs), str(each.failed), each.detail
         )
-    return table
+    spared = [each.fragment for each in audit.fragments if not each.drills]
+    if not spared:
+        return table
+    return Group(table, Text(f"\nNo drill has struck the primary of {', '.join(spared)}."))

@@ -6,6 +6,8 @@ are those of the coordinate map.
 
 from __future__ import annotations
 
+from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,20 @@ STYLES = (
 
 def draw_timeline(report: api.DrillReport, file: Path) -> None:
     """Draw what a drill did into a file whose suffix says the format."""
+    _figure(report).savefig(file, dpi=150)
+
+
+def timeline_svg(report: api.DrillReport) -> str:
+    """The same as text, with letters that a browser chooses; equal for equal reports."""
+    # Through Any, for matplotlib's annotations leave its settings open.
+    matplotlib: Any = import_module("matplotlib")
+    drawn = StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "drill"}):
+        _figure(report).savefig(drawn, format="svg", metadata={"Date": None})
+    return drawn.getvalue()
+
+
+def _figure(report: api.DrillReport) -> Any:
     # Importing matplotlib takes longer than most commands.
     from matplotlib.figure import Figure
 
@@ -55,7 +71,7 @@ def draw_timeline(report: api.DrillReport, file: Path) -> None:
     bound = f"broken line: bound {timeline.bound_ms:g} ms"
     figure.suptitle(f"Drill {report.drill}, {what}: {verdict}\n{bound}", fontsize=10)
     figure.legend(loc="outside lower left", fontsize=8, frameon=False)
-    figure.savefig(file, dpi=150)
+    return figure
 
 
 def _kind(what: str) -> str:

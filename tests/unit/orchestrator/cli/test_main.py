@@ -65,7 +65,7 @@ def test_help_shows_an_example(capsys: pytest.CaptureFixture[str], verb: str) ->
     assert "--json" in shown
 
 
-@pytest.mark.parametrize("verb", ["list", "run"])
+@pytest.mark.parametrize("verb", ["list", "run", "report"])
 def test_help_of_drills_shows_an_example(capsys: pytest.CaptureFixture[str], verb: str) -> None:
     assert run(["drill", verb, "--help"]) == 0
     shown = capsys.readouterr().out
@@ -85,6 +85,14 @@ def test_drills_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_one_drill_is_run_or_all(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["drill", "run", *words]) == 2
     assert "is not one drill or all of them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", ["drills.txt", "nowhere/drills.html"])
+def test_the_page_of_drills_needs_a_file_that_can_be_written(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["drill", "report", "--html", file]) == 2
+    assert f"--html: '{file}'" in capsys.readouterr().err
 
 
 def test_nothing_asked_lists_all_verbs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from orchestrator.api import Cluster, drill_records, drills
-from orchestrator.api.drilling import FAILED, PASSED
-from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills.blast import blast_radius
 from orchestrator.drills.disturbances import DISTURBANCES, aimed_at
 from orchestrator.errors import Refused
-from orchestrator.records import HistoryEvent, SourceSpec
+from orchestrator.records import SourceSpec
 from tests.obedient_cluster import ObedientCluster, aircraft
 
 RECORDED = SourceSpec(driver="replay", resumable=True)
@@ -84,17 +81,3 @@ def test_disturbances_are_aimed_by_stream_output_or_site(cluster: ObedientCluste
     for drill, target in ((source, "alerts"), (sink, "paris"), (store, "x")):
         with pytest.raises(Refused, match="There is:"):
             aimed_at(view, drill, target)
-
-
-def test_the_record_tells_what_was_drilled_when_and_what_never_was(
-    cluster: ObedientCluster,
-) -> None:
-    store = cluster.server.connect()
-    for at_us, kind in ((5, FAILED), (7, PASSED)):
-        store.append_history(HistoryEvent(at_us=at_us, kind=kind, subject="hang", detail="so"))
-    reach = ClusterContext(cluster="c", pid=1, started_s=0.0, folder="")
-    records = {each.name: each for each in drill_records(Cluster(reach, store))}
-    assert records.keys() == {each.name for each in drills()}
-    hang, never = records["hang"], records["kill-executor"]
-    assert (hang.at_us, hang.passed, hang.runs, hang.failed) == (7, True, 2, 1)
-    assert (never.at_us, never.passed, never.runs) == (None, None, 0)

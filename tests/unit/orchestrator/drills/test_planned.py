@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from orchestrator.api import Cluster, drill_records
-from orchestrator.api.drilling import DrillRun
+from orchestrator.api import Cluster, DrillRun, drill_audit
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills import planned
 from orchestrator.drills.acting import Acting
@@ -110,8 +109,8 @@ def test_a_drill_that_does_not_fit_has_neither_passed_nor_failed(cluster: Obedie
     assert not DrillRun(drill="kill-driver", inapplicable=why).passed
     assert why in str(Inapplicable("kill-driver", why))
     reach = ClusterContext(cluster="c", pid=1, started_s=0.0, folder="")
-    records = {each.name: each for each in drill_records(Cluster(reach, cluster.store))}
-    assert records["kill-driver"].passed is None
+    records = {each.name: each for each in drill_audit(Cluster(reach, cluster.store)).drills}
+    assert (records["kill-driver"].passed, records["kill-driver"].unfit) == (None, why)
 
 
 def test_all_nodes_of_an_application_fail_with_their_driver(cluster: ObedientCluster) -> None:

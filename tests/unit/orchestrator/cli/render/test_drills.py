@@ -12,6 +12,7 @@ from orchestrator.drills.blast import Blast
 def run(drill: str, recovery_ms: float) -> api.DrillRun:
     report = api.DrillReport(
         drill=drill,
+        struck_us=0,
         killed_node="paris",
         detection_ms=3.0,
         recovery_ms=recovery_ms,
@@ -43,7 +44,7 @@ def test_each_drill_of_a_series_is_summed_up() -> None:
     refused = api.DrillRun(drill="kill-executor", problem="nobody takes over")
     unfit = api.DrillRun(drill="kill-driver", inapplicable="there is one application")
     assert lines([*runs, refused, unfit]) == [
-        ["hang", "2", "of", "3", "220", "ms", "400", "ms", "300", "ms"],
-        ["kill-executor", "0", "of", "1", "–", "–", "–"],
-        ["kill-driver", "–", "–", "–", "–"],
+        ["hang", "2", "of", "3", "–", "–", "220", "ms", "400", "ms", "300", "ms"],
+        ["kill-executor", "0", "of", "1", "–", "–", "–", "–", "–"],
+        ["kill-driver", "–", "–", "–", "–", "–", "–"],
     ]

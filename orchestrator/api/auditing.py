@@ -1,0 +1,191 @@
+"""What was drilled when, and with which result; what never was, and what cannot be drilled.
+
+All of it is read from the history, where each drill leaves its report, but for what the cluster is
+now: its drills, fragments and promises.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from orchestrator.api.cluster_status import EventDocument, event_documents
+from orchestrator.api.connection import Cluster
+from orchestrator.api.drilling import DRILLS, FAILED, PASSED, unfit
+from orchestrator.control.audit_events import RECOVERED
+from orchestrator.control.clocks import cluster_now_us
+from orchestrator.control.view import ClusterView, read_view
+from orchestrator.drills.blast import planned_recoveries_ms
+from orchestrator.drills.report import DrillReport, from_history
+from orchestrator.store.protocol import HistoryEntry
+
+
+class DrillRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What the history says of a drill.
+
+    Attributes
+    ----------
+    what
+        What fails, or is done.
+    at_us
+        When it was last run, cluster clock, µs; None: it never was, or longer ago than the history
+        goes.
+    passed
+        Whether everything that was promised held the last time.
+    runs, failed
+        How often it was run, and failed.
+    longest_ms, bound_ms
+        The longest recovery of all runs, and the tightest bound among them.
+    unfit
+        Why it cannot be run on this cluster; None if it can.
+    """
+
+    name: str
+    what: str = ""
+    at_us: int | None = None
+    passed: bool | None = None
+    detail: str = ""
+    runs: int = 0
+    failed: int = 0
+    longest_ms: float | None = None
+    bound_ms: float | None = None
+    unfit: str | None = None
+
+
+class DrilledFragment(msgspec.Struct, frozen=True, kw_only=True):
+    """A fragment that runs, what is promised of it, and which drills have struck its primary.
+
+    Attributes
+    ----------
+    planned_ms
+        How long its recovery takes at most, by the plan; None if it has no secondary.
+    drills
+        Drill → how often.
+    """
+
+    fragment: str
+    bound_ms: float | None
+    planned_ms: float | None
+    drills: Mapping[str, int]
+
+
+class DrilledRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A drill that was run.
+
+    Attributes
+    ----------
+    at_us
+        When it had ended, cluster clock, µs.
+    report
+        None if it could not be measured, as `detail` says, or has another version's report.
+    recoveries
+        What the takeovers that it caused took, beside what the plan had said: events.
+    """
+
+    drill: str
+    at_us: int
+    passed: bool
+    detail: str
+    report: DrillReport | None
+    recoveries: tuple[EventDocument, ...]
+
+
+class DrillAudit(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the history says of drills.
+
+    Attributes
+    ----------
+    at_us
+        When the history was read, cluster clock, µs.
+    since_us
+        How far the history goes back; None if it is empty.
+    """
+
+    cluster: str
+    at_us: int
+    since_us: int | None
+    drills: tuple[DrillRecord, ...]
+    fragments: tuple[DrilledFragment, ...]
+    runs: tuple[DrilledRun, ...]
+
+
+def drill_audit(cluster: Cluster) -> DrillAudit:
+    """What was drilled when, on which fragments, and what never was or cannot be."""
+    view = read_view(cluster.store)
+    history = cluster.store.history()
+    runs = tuple(_run(e, history) for e in history if e.event.kind in (PASSED, FAILED))
+    return DrillAudit(
+        cluster=view.settings.name,
+        at_us=cluster_now_us(view.cluster_clocks),
+        since_us=min((each.event.at_us for each in history), default=None),
+        drills=_records(cluster, view, runs),
+        fragments=_fragments(view, runs),
+        runs=runs,
+    )
+
+
+def _records(
+    cluster: Cluster, view: ClusterView, runs: Sequence[DrilledRun]
+) -> tuple[DrillRecord, ...]:
+    """All drills that there are, and former ones that were run."""
+    found = {
+        name: DrillRecord(name=name, what=each.what, unfit=unfit(cluster, view, each))
+        for name, each in DRILLS.items()
+    }
+    for run in runs:
+        before = found.get(run.drill, DrillRecord(name=run.drill))
+        measured = [] if run.report is None else [run.report]
+        longest_ms = [before.longest_ms, *(each.recovery_ms for each in measured)]
+        bounds_ms = [before.bound_ms, *(each.bound_ms for each in measured)]
+        found[run.drill] = msgspec.structs.replace(
+            before,
+            at_us=run.at_us,
+            passed=run.passed,
+            detail=run.detail,
+            runs=before.runs + 1,
+            failed=before.failed + (not run.passed),
+            longest_ms=max((ms for ms in longest_ms if ms is not None), default=None),
+            bound_ms=min((ms for ms in bounds_ms if ms is not None), default=None),
+        )
+    return tuple(found.values())
+
+
+def _fragments(view: ClusterView, runs: Sequence[DrilledRun]) -> tuple[DrilledFragment, ...]:
+    planned_ms = planned_recoveries_ms(view)
+    drills = {name: Counter[str]() for name in sorted(view.fragments)}
+    for run in runs:
+        for name in () if run.report is None else run.report.fragments:
+            if name in drills:
+                drills[name][run.drill] += 1
+    queries = {name: view.query_records.get(view.fragments[name].record.query) for name in drills}
+    return tuple(
+        DrilledFragment(
+            fragment=name,
+            bound_ms=None if query is None else query.recovery_bound_ms,
+            planned_ms=planned_ms.get(name),
+            drills=drills[name],
+        )
+        for name, query in queries.items()
+    )
+
+
+def _run(entry: HistoryEntry, history: Sequence[HistoryEntry]) -> DrilledRun:
+    event = entry.event
+    report = from_history(event.report)
+    recoveries = [
+        each
+        for each in history
+        if each.event.kind == RECOVERED
+        and report is not None
+        and report.struck_us <= each.event.at_us <= event.at_us
+    ]
+    return DrilledRun(
+        drill=event.subject,
+        at_us=event.at_us,
+        passed=event.kind == PASSED,
+        detail=event.detail,
+        report=report,
+        recoveries=event_documents(recoveries),
+    )

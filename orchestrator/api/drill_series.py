@@ -1,0 +1,96 @@
+"""Drills one after the other, each predicted before it is run if that is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from orchestrator.api.connection import Cluster
+from orchestrator.api.drilling import DRILLS, drill, known
+from orchestrator.api.predicting import predict
+from orchestrator.drills.kill_executor import Inapplicable
+from orchestrator.drills.report import DrillReport
+from orchestrator.errors import VivaceError
+from orchestrator.progress import Progress, silent
+from orchestrator.store.protocol import StoreError
+
+
+class DrillRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One drill of a series: its report, or why there is none.
+
+    Attributes
+    ----------
+    inapplicable
+        Why it does not fit the cluster. It has neither passed nor failed then.
+    unpredicted
+        Why it was not predicted, although that was wanted.
+    """
+
+    drill: str
+    report: DrillReport | None = None
+    problem: str | None = None
+    inapplicable: str | None = None
+    unpredicted: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything that was promised held."""
+        return self.report is not None and not self.report.failures
+
+
+def run_series(
+    cluster: Cluster,
+    names: Sequence[str] = tuple(DRILLS),
+    target: str | None = None,
+    on_progress: Progress = silent,
+    *,
+    times: int = 1,
+    force: bool = False,
+    compare: bool = False,
+) -> tuple[DrillRun, ...]:
+    """Run drills one after the other, and all of them so many times.
+
+    One that is refused or fails stops none.
+
+    Parameters
+    ----------
+    compare
+        Predict each before it is run. One that cannot be predicted is run all the same.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such drill.
+    """
+    for name in names:
+        known(name)
+    runs: list[DrillRun] = []
+    for number, name in enumerate([*names] * times, start=1):
+        on_progress("drill", f"{name}, {number} of {len(names) * times}")
+        predicted_ms, unpredicted = None, None
+        if compare:
+            try:
+                predicted_ms = predict(cluster, name, target, on_progress).recovery_ms
+            except (VivaceError, StoreError) as error:
+                unpredicted = error.why if isinstance(error, Inapplicable) else str(error)
+        run = _run(cluster, name, target, on_progress, force, predicted_ms)
+        runs.append(msgspec.structs.replace(run, unpredicted=unpredicted))
+    return tuple(runs)
+
+
+def _run(
+    cluster: Cluster,
+    name: str,
+    target: str | None,
+    on_progress: Progress,
+    force: bool,
+    predicted_ms: float | None,
+) -> DrillRun:
+    try:
+        found = drill(cluster, name, target, on_progress, force=force, predicted_ms=predicted_ms)
+    except Inapplicable as error:
+        return DrillRun(drill=name, inapplicable=error.why)
+    except (VivaceError, StoreError) as error:
+        return DrillRun(drill=name, problem=str(error))
+    return DrillRun(drill=name, report=found)
