@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from orchestrator.api import Cluster, predict
+from orchestrator.api import Cluster, DrillReport, predict
 from orchestrator.api.predicting import NOT_SIMULATED
 from orchestrator.control.view import read_view
 from orchestrator.deploy.context import ClusterContext
@@ -28,13 +29,25 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
 
 @pytest.fixture
 def cluster(live: Scenario, tmp_path: Path) -> Cluster:
-    reach = ClusterContext(cluster="pairs", pid=1, started_s=0.0, folder=str(tmp_path))
-    return Cluster(reach, live.store)
+    return connected(live, tmp_path)
+
+
+def connected(scenario: Scenario, folder: Path) -> Cluster:
+    reach = ClusterContext(cluster="pairs", pid=1, started_s=0.0, folder=str(folder))
+    return Cluster(reach, scenario.store)
+
+
+def moments(report: DrillReport) -> list[str]:
+    assert report.timeline is not None
+    return [moment.what for moment in report.timeline.moments]
 
 
 @pytest.mark.parametrize(
     "name",
-    ["kill-executor", "hang", "kill-sink-site", "cut-link", "switchover", "kill-coordinator"],
+    [
+        *("kill-executor", "hang", "kill-sink-site", "cut-link", "switchover", "kill-coordinator"),
+        *("slow-node", "fill-disk", "drain-and-kill"),
+    ],
 )
 def test_a_drill_is_predicted_where_everything_runs(
     live: Scenario, cluster: Cluster, name: str
@@ -48,7 +61,28 @@ def test_a_drill_is_predicted_where_everything_runs(
         assert 150 < report.recovery_ms < report.bound_ms
     if name == "kill-executor":
         assert 0 < report.detection_ms <= report.recovery_ms
+    if name == "drain-and-kill":
+        # The node has no primary left when its executor is killed: nobody takes over.
+        (node,) = report.blast.nodes
+        assert f"node joined: {node}" in moments(report)
+        assert not any(what.startswith("took over") for what in moments(report))
     assert live.world.server.revision == revision
+
+
+def test_the_loss_of_a_driver_is_predicted_where_there_are_two(tmp_path: Path) -> None:
+    manifests = Input.random(seed=7, seconds=10).manifests(tmp_path, repeat=True)
+    assert manifests.cluster is not None
+    divided = msgspec.structs.replace(manifests.cluster, applications=2)
+    live = Scenario(msgspec.structs.replace(manifests, cluster=divided), seed=3, settle_s=SETTLE_S)
+    live.begin()
+    report = predict(connected(live, tmp_path), "kill-driver", "pairs")
+    assert report.failures == ()
+    assert len(report.blast.nodes) == 2
+    joined = {f"node joined: {node}" for node in report.blast.nodes}
+    assert joined <= set(moments(report))
+    assert 0 < report.detection_ms <= report.recovery_ms
+    assert report.blast.planned_ms is not None
+    assert report.recovery_ms <= report.blast.planned_ms <= report.bound_ms
 
 
 def test_fragments_are_where_they_are_in_the_cluster(live: Scenario) -> None:

@@ -1,0 +1,63 @@
+"""What drills do to simulated hosts: a full disk keeps nothing, a crowded host takes longer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.control.view import read_view
+from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.drills.processes import RIVALS
+from orchestrator.simulation.drill_hands import SimulatedHands
+from orchestrator.simulation.scenario import Scenario
+from tests.pairs import SETTLE_S, Input, answer
+
+
+@pytest.fixture
+def recording() -> Input:
+    return Input.random(seed=5, seconds=16)
+
+
+@pytest.fixture
+def scenario(tmp_path: Path, recording: Input) -> Scenario:
+    made = Scenario(recording.manifests(tmp_path), seed=2, settle_s=SETTLE_S)
+    made.begin()
+    made.run_for(3.0)
+    return made
+
+
+def test_a_site_with_a_full_disk_keeps_nothing_and_all_of_it_afterwards(
+    scenario: Scenario, recording: Input
+) -> None:
+    hands, view = SimulatedHands(scenario), read_view(scenario.store)
+    with hands.full_disk(view, "exit"):
+        before = {stream: len(kept) for stream, kept in scenario.deliveries.items()}
+        hands.rest(3.0)
+        assert {stream: len(kept) for stream, kept in scenario.deliveries.items()} == before
+    played = scenario.finish()
+    for stream, expected in recording.expected().items():
+        assert sequence_faults(played.delivered(stream)) == SequenceFaults(lost=0, repeated=0)
+        assert answer(played.delivered(stream)) == expected
+
+
+def test_a_crowded_host_takes_as_long_as_beside_its_rivals(scenario: Scenario) -> None:
+    hands, view = SimulatedHands(scenario), read_view(scenario.store)
+    primary = view.fragments["pairing.pairs"].record.primary
+
+    def evaluation_us() -> float:
+        status = read_view(scenario.store).status(primary, "pairs")
+        assert status is not None
+        assert status.load is not None
+        return 1e6 * status.load.cores / status.load.evaluations_s
+
+    before_us = evaluation_us()
+    with hands.crowded(view, primary.node):
+        hands.rest(2.0)
+        first_us = evaluation_us()
+        hands.rest(4.0)
+        later_us = evaluation_us()
+    assert before_us < first_us < later_us < (RIVALS + 1) * before_us * 1.1
+    assert later_us > 2 * before_us
+    hands.rest(4.0)
+    assert evaluation_us() < later_us
