@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 from pyarrow import ipc, parquet
@@ -22,41 +23,59 @@ def read_file(path: Path, form: RowForm) -> pa.RecordBatch:
     Unreadable
         It is missing, of an unknown kind, or does not hold such rows.
     """
-    read = _readers.get(path.suffix.lower())
-    if read is None:
-        raise Unreadable(f"its name ends with none of {', '.join(_readers)}")
     try:
-        return read(path, form)
+        with path.open("rb") as file:
+            return read_rows(path.suffix, file, form)
+    except OSError as error:
+        raise Unreadable(_line(error)) from None
+
+
+def read_rows(suffix: str, file: BinaryIO, form: RowForm) -> pa.RecordBatch:
+    """All tuples of an open file whose name ends with a suffix.
+
+    Raises
+    ------
+    Unreadable
+        Of an unknown kind, or it does not hold such rows.
+    """
+    read = _readers.get(suffix.lower())
+    if read is None:
+        raise Unreadable(f"its name ends with none of {', '.join(SUFFIXES)}")
+    try:
+        return read(file, form)
     except (OSError, pa.ArrowException) as error:
-        raise Unreadable(" ".join(str(error).split())) from None
+        raise Unreadable(_line(error)) from None
 
 
-def _parquet(path: Path, form: RowForm) -> pa.RecordBatch:
-    found = parquet.ParquetFile(str(path)).schema_arrow.names
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _parquet(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
+    opened = parquet.ParquetFile(file)
+    found = opened.schema_arrow.names
     if missing := [name for name in form.names if name not in found]:
         raise Unreadable(f"column {missing[0]} is missing; there are {', '.join(found)}")
-    return tuples_of(form, parquet.read_table(str(path), columns=form.names))
+    return tuples_of(form, opened.read(columns=form.names))
 
 
-def _arrow_file(path: Path, form: RowForm) -> pa.RecordBatch:
-    with path.open("rb") as file:
-        return tuples_of(form, ipc.open_file(file).read_all())
+def _arrow_file(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
+    return tuples_of(form, ipc.open_file(file).read_all())
 
 
-def _arrow_stream(path: Path, form: RowForm) -> pa.RecordBatch:
-    with path.open("rb") as file:
-        return tuples_of(form, ipc.open_stream(file).read_all())
+def _arrow_stream(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
+    return tuples_of(form, ipc.open_stream(file).read_all())
 
 
-def _csv(path: Path, form: RowForm) -> pa.RecordBatch:
-    return parse(form, Format.CSV, path.read_bytes())
+def _csv(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
+    return parse(form, Format.CSV, file.read())
 
 
-def _json(path: Path, form: RowForm) -> pa.RecordBatch:
-    return parse(form, Format.JSON, path.read_bytes())
+def _json(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
+    return parse(form, Format.JSON, file.read())
 
 
-_readers: dict[str, Callable[[Path, RowForm], pa.RecordBatch]] = {
+_readers: dict[str, Callable[[BinaryIO, RowForm], pa.RecordBatch]] = {
     ".parquet": _parquet,
     ".arrow": _arrow_file,
     ".feather": _arrow_file,
@@ -67,3 +86,6 @@ _readers: dict[str, Callable[[Path, RowForm], pa.RecordBatch]] = {
     ".json": _json,
 }
 """By suffix."""
+
+SUFFIXES = tuple(_readers)
+"""Of the files that can be read."""

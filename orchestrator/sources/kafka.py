@@ -118,17 +118,12 @@ class Kafka(LiveSource, frozen=True, kw_only=True):
     @property
     def unlike(self) -> str | None:
         """What of its options depends on when a site reads."""
-        wanted = {
-            "`partitions`, the number of the topic's": self.partitions is not None,
-            "`idleAfter: off`": self.idle_after_ms is None,
-            "`maxAhead: off`": self.max_ahead_ms is None,
-            "`startingOffsets: earliest`": self.earliest,
-            "a timestamp that is not the arrival": not self.by_arrival,
-            "a journal": self.journaled,
-            "neither `late` nor `rejected`": not (self.late or self.rejected),
-        }
-        missing = [option for option, has in wanted.items() if not has]
-        return f"it also needs {', '.join(missing)}" if missing else None
+        return self.lacks(
+            {
+                "`partitions`, the number of the topic's": self.partitions is not None,
+                "`startingOffsets: earliest`": self.earliest,
+            }
+        )
 
     def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSource:
         """Begin to read; brokers are spoken to by the reader's thread alone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -105,6 +106,25 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
     def unlike(self) -> str | None:
         """Whoever sends to a site sends to that one alone."""
         return "what is sent to one site does not come to the other"
+
+    def lacks(self, own: Mapping[str, bool]) -> str | None:
+        """Why two sites may number it differently that read it at different times.
+
+        Parameters
+        ----------
+        own
+            What the driver needs besides what all do → whether it is given.
+        """
+        wanted = {
+            **own,
+            "`idleAfter: off`": self.idle_after_ms is None,
+            "`maxAhead: off`": self.max_ahead_ms is None,
+            "a timestamp that is not the arrival": not self.by_arrival,
+            "a journal": self.journaled,
+            "neither `late` nor `rejected`": not (self.late or self.rejected),
+        }
+        missing = [option for option, has in wanted.items() if not has]
+        return f"it also needs {', '.join(missing)}" if missing else None
 
     @property
     def paced(self) -> bool:

@@ -5,28 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from orchestrator.drivers import DriverError
 from orchestrator.records import SourceAssignment, SourceSpec
-from orchestrator.sources import folder as driver
+from orchestrator.sources import folder_readers as driver
 from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.folder import Folder
+from orchestrator.sources.folder_readers import FileNames
 from orchestrator.sources.live_input import JournaledInput
 from streams.chunk import NO_WATERMARK
 from tests.conftest import WaitUntil
 
 
 class Site:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, archive: str = "archive") -> None:
         self.inbox = folder / "inbox"
-        self.inbox.mkdir()
-        self._archive = folder / "archive"
+        self.inbox.mkdir(exist_ok=True)
+        self._archive = folder / archive
+        self.options = Folder(
+            path=str(self.inbox), every_ms=5, time_column="number", time_format="ms"
+        )
         self.numbers: list[int] = []
         self.source: JournaledInput | None = None
 
     def open(self) -> JournaledInput:
-        options = Folder(path=str(self.inbox), every_ms=5, time_column="number", time_format="ms")
         assigned = SourceAssignment(
             stream="s",
             columns={"number": "int"},
@@ -34,7 +38,7 @@ class Site:
             start_at_us=None,
         )
         context = SourceContext(folder=self._archive, clock_us=lambda: 10**12)
-        source = options.open(assigned, context)
+        source = self.options.open(assigned, context)
         assert isinstance(source, JournaledInput)
         source.seek(NO_WATERMARK)
         self.source, self.numbers = source, []
@@ -95,6 +99,7 @@ def test_a_site_that_is_killed_within_a_file_goes_on_there(
     wait_until(lambda: site.entered() == list(range(999)))
     site.put("c.csv", 1000)
     wait_until(lambda: site.entered() == list(range(1000)))
+    wait_until(lambda: again.has(f"{driver.CLIENT}c.csv", driver.LAST))
     assert again.status.malformed == 0
     assert again.status.late == 0
     again.close()
@@ -110,3 +115,75 @@ def test_a_folder_that_is_not_there_is_named(site: Site) -> None:
     with pytest.raises(DriverError, match="there is no folder"):
         site.open()
     site.source = None
+
+
+NUMBERED = {"names": "n-###.csv", "idle_after_ms": None, "max_ahead_ms": None}
+
+
+def by_number(site: Site) -> Site:
+    site.options = msgspec.structs.replace(site.options, **NUMBERED)
+    return site
+
+
+def test_numbers_of_files() -> None:
+    names = FileNames("n-###.csv")
+    assert (names[7], names[1234]) == ("n-007.csv", "n-1234.csv")
+    assert [names.number(n) for n in ("n-007.csv", "n-1234.csv")] == [7, 1234]
+    for other in ("n-7.csv", "n-0007.csv", "n-00x.csv", "n-007.csv.gz", ".n-007.csv", "n-.csv"):
+        assert names.number(other) is None
+    for wrong in ("n.csv", "n-##-##.csv", "a/##.csv", ".##.csv"):
+        with pytest.raises(ValueError, match=wrong):
+            FileNames(wrong)
+
+
+def test_the_next_number_is_waited_for_and_one_that_is_missing_is_named(
+    site: Site, wait_until: WaitUntil
+) -> None:
+    source = by_number(site).open()
+    assert source.waits_for is None
+    site.put("n-001.csv", 3, 4)
+    site.put("other.csv", 9)
+    wait_until(lambda: source.waits_for is not None)
+    assert "n-000.csv is missing, and n-001.csv is there" in (source.waits_for or "")
+    site.put("n-000.csv", 1, 2)
+    wait_until(lambda: site.entered() == [1, 2, 3])
+    assert source.waits_for is None
+    # A folder in its place cannot be read; it may be a disk that is out of reach.
+    (site.inbox / "n-002.csv").mkdir()
+    wait_until(lambda: "Is a directory" in (source.waits_for or ""))
+    (site.inbox / "n-002.csv").rmdir()
+    site.put("n-002.csv", 5)
+    wait_until(lambda: site.entered() == [1, 2, 3, 4])
+    assert source.status.malformed == 0
+
+
+def test_two_sites_that_look_at_different_times_read_numbered_files_alike(
+    site: Site, tmp_path: Path, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert by_number(site).options.unlike is None
+    site.options = msgspec.structs.replace(site.options, slack_ms=10)
+    other = Site(tmp_path, archive="other")
+    other.options = site.options
+    monkeypatch.setattr(driver, "PIECE_ROWS", 7)
+    files = [[10 * n + (k * 7) % 10 for k in range(10)] for n in range(20)]
+    files[4] = [1]  # Late.
+    for n in reversed(range(5, 10)):
+        site.put(f"n-{n:03}.csv", *files[n])
+    (site.inbox / "n-005.csv").write_text("count\n1\n")
+    source = site.open()
+    for n in reversed(range(5)):
+        site.put(f"n-{n:03}.csv", *files[n])
+    wait_until(lambda: len(site.entered()) > 40)
+    # It is killed within what it reads.
+    source.close()
+    for n in range(10, 20):
+        site.put(f"n-{n:03}.csv", *files[n])
+    source = site.open()
+    late = other.open()
+    for each in (site, other):
+        wait_until(lambda each=each: len(each.entered()) > 0 and each.numbers[-1] == 188)
+    assert site.numbers == other.numbers
+    assert late.status.late > 0
+    assert late.status.malformed == 1
+    assert late._ingestion.end == source._ingestion.end  # pyright: ignore[reportPrivateUsage]
+    other.close()

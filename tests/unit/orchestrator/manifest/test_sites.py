@@ -16,6 +16,8 @@ REPLAY = (
     "{replay: {path: north.parquet, begin: '2021-10-07T12:00:00Z', end: '2021-10-07T13:00:00Z'}}"
 )
 
+STEADY = "idleAfter: off, maxAhead: off, timestamp: {column: at}"
+
 
 def stream(sites: str, source: str = f"from: {REPLAY}", more: str = "") -> str:
     columns = "columns: {a: float}\nrate: 1 KB/s"
@@ -54,6 +56,14 @@ def test_the_second_site_stands_by(tmp_path: Path) -> None:
             stream("sites: [a, b]", "from: {kafka: {brokers: 'h:1', topic: t}}"),
             "`from: kafka`: it also needs `partitions`, the number of the topic's, `idleAfter",
         ),
+        (
+            stream("sites: [a, b]", f"from: {{folder: {{path: /in, {STEADY}}}}}"),
+            "`from: folder`: it also needs `names` with numbers, such as `readings-######.csv`. Or",
+        ),
+        (
+            stream("sites: [a, b]", "from: {folder: {path: /in, names: 'a-#.csv'}}"),
+            "`from: folder`: it also needs `idleAfter: off`, `maxAhead: off`, a timestamp",
+        ),
         (stream("sites: [a, b]", ""), "`from`: there is none"),
         (
             stream("sites: [a, b]", more="shed: {tuples: 1, per: 1 s}\n"),
@@ -81,3 +91,15 @@ def test_another_standby_is_a_change(tmp_path: Path) -> None:
     with pytest.raises(RunsOtherwise) as caught:
         refuse_change(after, before.record, "Delete it.")
     assert caught.value.running == "[a, b]"
+
+
+def test_two_sites_read_numbered_files(tmp_path: Path) -> None:
+    source = f"from: {{folder: {{path: /in, names: 'a-###.csv', {STEADY}}}}}"
+    (found,) = load([written(tmp_path, stream("sites: [a, b]", source))]).streams
+    assert found.record.standby == "b"
+    for names, message in (
+        ("a.csv", "does not name files by number"),
+        ("a-##.txt", "is no kind of file"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            load([written(tmp_path, stream("site: a", source.replace("a-###.csv", names)))])
