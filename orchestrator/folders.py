@@ -49,6 +49,15 @@ def path_part(name: str) -> str:
     return name
 
 
+def sync(path: Path) -> None:
+    """Have the disk keep a file, or the names in a folder."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
 class FolderClaim:
     """The right of one process to open files of its site in a folder.
 

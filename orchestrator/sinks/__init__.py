@@ -25,6 +25,7 @@ _registry = Registry(
         DEFAULT.driver: "orchestrator.sinks.archive:Archive",
         "http": "orchestrator.sinks.http:HttpResults",
         "kafka": "orchestrator.sinks.kafka:KafkaTopic",
+        "parquet": "orchestrator.sinks.parquet:ParquetFiles",
     },
 )
 register = _registry.register

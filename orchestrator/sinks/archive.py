@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from orchestrator.folders import path_part
+from orchestrator.folders import path_part, sync
 from orchestrator.host.events import Deliver, Durable
 from orchestrator.records import SinkAssignment
 from orchestrator.sinks.delivered import (
@@ -159,13 +159,13 @@ class OpenArchive:
         if number:
             # The process that wrote it may have ended before the disk had it.
             for series in (ROWS, COMPLETED):
-                _sync(_file(folder, self._stream, series, number - 1))
+                sync(_file(folder, self._stream, series, number - 1))
         for series in (ROWS, COMPLETED):
             file = _file(folder, self._stream, series, number)
             # Nothing was committed to it. A process that still has it open keeps it to itself.
             file.unlink(missing_ok=True)
             self._raw[series] = file.open("xb")
-        _sync(folder)
+        sync(folder)
 
     def keep(self, delivery: Deliver) -> None:
         """Take a delivery in."""
@@ -248,15 +248,6 @@ def _committed(folder: Path, stream: str) -> Iterator[_Part]:
         if table is not None and table.num_rows:
             life = int((table.schema.metadata or {}).get(LIFE, b"0"))
             yield _Part(number, life, table.replace_schema_metadata())
-
-
-def _sync(path: Path) -> None:
-    """Have the disk keep a file, or the names in a folder."""
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def _file(folder: Path, stream: str, series: str, number: int) -> Path:

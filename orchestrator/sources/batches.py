@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import shutil
 import threading
 import time
@@ -29,7 +28,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from orchestrator.drivers import DriverError
-from orchestrator.folders import path_part, private_folder
+from orchestrator.folders import path_part, private_folder, sync
 from orchestrator.sources.ingestion import Full, Taken
 from orchestrator.sources.live_input import LiveInput
 from topology.arrays import IntArray
@@ -212,9 +211,9 @@ class Batches:
                         piece = table.take(pa.array(order[begin : begin + PIECE_ROWS]))
                     for batch in piece.combine_chunks().to_batches():
                         writer.write_batch(batch)
-        _sync(unfinished)
+        sync(unfinished)
         unfinished.replace(file)
-        _sync(self._folder)
+        sync(self._folder)
 
     def _staged(self, client: str, number: int) -> Path:
         return self._folder / _key(client, number)
@@ -268,11 +267,3 @@ def _number(folder: Path) -> int:
 
 def _size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.iterdir())
-
-
-def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

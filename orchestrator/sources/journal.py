@@ -36,7 +36,7 @@ import numpy as np
 import pyarrow as pa
 
 from orchestrator.drivers import DriverError
-from orchestrator.folders import private_folder
+from orchestrator.folders import private_folder, sync
 from orchestrator.sources.journal_entries import (
     PREFIX,
     Header,
@@ -383,7 +383,7 @@ class Journal:
             clients=self.clients.all(),
         )
         self._write(packed(head, None, self.waiting if self.waiting.num_rows else None))
-        _sync_folder(self._folder)
+        sync(self._folder)
 
     def _recover(self) -> None:
         """Read what former processes have left."""
@@ -453,11 +453,3 @@ def _bytes(numbers: IntArray) -> bytes:
 
 def _number(path: Path) -> int:
     return int(path.name.split(".")[0])
-
-
-def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -1,0 +1,229 @@
+"""The sink driver `parquet`: a dataset of files, one for each hour of event time or a part of it.
+
+Results are kept in the site's archive, as by the driver `archive`, and that is what counts as kept.
+The tuples of the interval that is under way are written to a hidden file. When the interval is
+complete, the file gets its name at once, whole:
+
+    PATH/STREAM/version=LIFE/date=2026-07-02/hour=13/20260702T130000Z.parquet
+
+So a reader sees whole intervals only, and a file never changes. A note at the site says up to where
+intervals have been published. A site that starts again begins the interval anew out of the archive;
+one that was killed between a file and its note writes the same file again. Queries that had the
+same name, one after the other, write different versions: their numbers begin again, and their
+columns may differ.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from orchestrator.drivers import DriverError
+from orchestrator.folders import path_part, sync
+from orchestrator.host.events import Deliver, Durable
+from orchestrator.manifest.document import Field, Section
+from orchestrator.manifest.units import duration_ms
+from orchestrator.records import SinkAssignment
+from orchestrator.sinks.archive import Archive, OpenArchive, archived
+from orchestrator.sinks.delivered import Delivered, numbered, numbered_schema
+from orchestrator.sinks.driver import SinkDriver
+from streams.bounds import EventTime, Number
+from streams.chunk import NO_WATERMARK, TIMESTAMP, stream_schema
+
+HOUR_MS = 3_600_000
+
+GROUP_BYTES = 8 * 2**20
+"""Rows that are held in memory before they are written as a row group."""
+
+
+class ParquetFiles(SinkDriver, frozen=True, kw_only=True):
+    """Files of an interval of event time each.
+
+    Attributes
+    ----------
+    path
+        Folder of the dataset.
+    every_ms
+        Length of an interval, of which an hour has a whole number.
+    """
+
+    path: str
+    every_ms: int = HOUR_MS
+
+    @classmethod
+    def read(cls, section: Section) -> Self:
+        """The manifest's `to: {parquet: …}`."""
+        given: dict[str, Any] = section.given({"every_ms": ("every", _every)})
+        return cls(path=str(section.need("path").path()), **given)
+
+    def open(self, assignment: SinkAssignment, folder: Path) -> OpenParquet:
+        """Continue the archive, and what is published of it."""
+        return OpenParquet(self, assignment, folder)
+
+    def read_back(self, stream: str, folder: Path) -> Delivered:
+        """What is archived."""
+        return Archive().read_back(stream, folder)
+
+
+class _Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The site's note: intervals of the query up to this timestamp have their files."""
+
+    life: Number
+    until_ms: EventTime
+
+
+class OpenParquet:
+    """The archive of one stream, and the file of the interval that is under way."""
+
+    def __init__(self, options: ParquetFiles, assignment: SinkAssignment, folder: Path) -> None:
+        self._every_ms = options.every_ms
+        self._life = assignment.life
+        self._schema = numbered_schema(stream_schema(assignment.columns))
+        own = Path(options.path) / path_part(assignment.stream)
+        self._folder = own / f"version={assignment.life}"
+        self._note = folder / f"{path_part(assignment.stream)}.parquet.json"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for left in self._folder.glob(".*.unfinished"):
+                left.unlink()
+        except OSError as error:
+            raise DriverError(f"the folder of the files cannot be used: {error}") from None
+        self._interval: _Interval | None = None
+        self._published_ms = self._noted()
+        self._kept: list[Deliver] = []
+        self._archive = OpenArchive(assignment, folder)
+        try:
+            self._begin_anew(assignment, folder)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def durable(self) -> Durable | None:
+        """Up to where the archive has it."""
+        return self._archive.durable
+
+    def keep(self, delivery: Deliver) -> None:
+        """Take a delivery in."""
+        self._archive.keep(delivery)
+        self._kept.append(delivery)
+
+    def flush(self) -> None:
+        """Archive all deliveries, and publish the intervals that they complete."""
+        self._archive.flush()
+        if self._kept:
+            kept, self._kept = self._kept, []
+            self._take(numbered(kept), kept[-1].chunk.watermark_ms)
+
+    def close(self) -> None:
+        """Release everything; what is under way is begun anew out of the archive."""
+        self._kept.clear()
+        if self._interval is not None:
+            self._interval.drop()
+            self._interval = None
+        self._archive.close()
+
+    def _begin_anew(self, assignment: SinkAssignment, folder: Path) -> None:
+        durable = self._archive.durable
+        if durable is None:
+            return
+        for rows in archived(folder, assignment, (0, 0), self._published_ms):
+            self._take(rows, NO_WATERMARK)
+        self._take(self._schema.empty_table(), durable.position.watermark_ms)
+
+    def _take(self, rows: pa.RecordBatch | pa.Table, watermark_ms: int) -> None:
+        """Take rows in the order of their timestamps, and what they say to be complete."""
+        timestamps = rows.column(TIMESTAMP).to_numpy()
+        first = int(np.searchsorted(timestamps, self._published_ms, side="right"))
+        while first < len(timestamps):
+            begin_ms = int(timestamps[first]) // self._every_ms * self._every_ms
+            if self._interval is not None and self._interval.begin_ms != begin_ms:
+                self._publish(self._interval)
+            if self._interval is None:
+                self._interval = _Interval(self._folder, begin_ms, self._schema)
+            end = int(np.searchsorted(timestamps, begin_ms + self._every_ms))
+            self._interval.add(rows.slice(first, end - first))
+            first = end
+        under_way = self._interval
+        if under_way is not None and watermark_ms >= under_way.begin_ms + self._every_ms - 1:
+            self._publish(under_way)
+
+    def _publish(self, interval: _Interval) -> None:
+        interval.publish()
+        self._interval = None
+        self._published_ms = interval.begin_ms + self._every_ms - 1
+        noted = _Published(life=self._life, until_ms=self._published_ms)
+        unfinished = self._note.with_suffix(".unfinished")
+        unfinished.write_bytes(msgspec.json.encode(noted))
+        sync(unfinished)
+        unfinished.replace(self._note)
+        sync(self._note.parent)
+
+    def _noted(self) -> int:
+        try:
+            noted = msgspec.json.decode(self._note.read_bytes(), type=_Published)
+        except FileNotFoundError:
+            return NO_WATERMARK
+        except msgspec.DecodeError as error:
+            raise DriverError(f"{self._note} is damaged: {error}") from None
+        return noted.until_ms if noted.life == self._life else NO_WATERMARK
+
+
+class _Interval:
+    """The hidden file of an interval that is under way."""
+
+    def __init__(self, folder: Path, begin_ms: int, schema: pa.Schema) -> None:
+        self.begin_ms = begin_ms
+        self._folder = folder
+        self._schema = schema
+        self._hidden = folder / f".{uuid.uuid4().hex}.unfinished"
+        self._writer = parquet.ParquetWriter(str(self._hidden), schema)
+        self._rows: list[pa.Table] = []
+        self._held_bytes = 0
+
+    def add(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Take rows of it."""
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+        self._rows.append(table)
+        self._held_bytes += table.nbytes
+        if self._held_bytes >= GROUP_BYTES:
+            self._write()
+
+    def publish(self) -> None:
+        """Give the file its name; the disk has it when this returns."""
+        self._write()
+        self._writer.close()
+        begin = datetime.fromtimestamp(self.begin_ms / 1000, UTC)
+        hour = self._folder / f"date={begin:%Y-%m-%d}" / f"hour={begin:%H}"
+        hour.mkdir(parents=True, exist_ok=True)
+        sync(self._hidden)
+        self._hidden.replace(hour / f"{begin:%Y%m%dT%H%M%SZ}.parquet")
+        for folder in (hour, hour.parent, self._folder):
+            sync(folder)
+
+    def drop(self) -> None:
+        """Remove it."""
+        self._writer.close()
+        self._hidden.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        if self._rows:
+            self._writer.write_table(pa.concat_tables(self._rows).combine_chunks())
+        self._rows, self._held_bytes = [], 0
+
+
+def _every(field: Field) -> int:
+    every_ms = field.quantity(duration_ms, positive=True)
+    if every_ms < 1000 or HOUR_MS % every_ms:
+        field.refuse(
+            "does not divide an hour into whole parts of a second or more",
+            "Write 1 h, 30 min, 15 min, 5 min, 1 min or the like.",
+        )
+    return round(every_ms)
