@@ -13,6 +13,9 @@ enter together, in the order of their timestamps. A batch is named by the identi
 streaming query and of the batch, which are in the query's checkpoint. So it enters once, however
 often tasks or the query are repeated.
 
+With the option `path`, a streaming query writes numbered files instead, which two sites read
+(`vivace.spark.files`).
+
 *Read once.* An offset is a generation and a sequence number, which stay the same whatever restarts.
 The site's archive keeps all results, so that `commit` has nothing to release there.
 """
@@ -38,6 +41,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from vivace.spark.files import FilesWriter, Target
 from vivace.spark.options import Options
 from vivace.spark.reading import ResultsReader, ResultsStreamReader
 from vivace.spark.writing import StreamWriter, TableWriter
@@ -85,7 +89,9 @@ class VivaceDataSource(DataSource):
         return TableWriter(options, options.given.get("id") or uuid.uuid4().hex)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """A streaming DataFrame into a stream."""
+        """A streaming DataFrame into a stream, or into files that sites read."""
+        if self.options.get("path") is not None:
+            return FilesWriter(Target.read(self.options, schema), schema)
         return StreamWriter(self._options)
 
     @property

@@ -73,11 +73,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Parts:
         """Stage a partition of a batch."""
-        task = _task()
-        query, batch = task.getLocalProperty(QUERY_ID), task.getLocalProperty(BATCH_ID)
-        if query is None or batch is None:
-            raise RuntimeError("vivace: Spark does not tell which query and batch this is")
-        return _stage(self._options, f"spark query {query}", int(batch), iterator)
+        query, batch = batch_of_task()
+        return _stage(self._options, f"spark query {query}", batch, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Let a batch enter."""
@@ -89,14 +86,23 @@ class StreamWriter(DataSourceStreamArrowWriter):
             self._options.sender(client).abort(batchId)
 
 
-def _task() -> TaskContext:
-    task = TaskContext.get()
-    assert task is not None, "Spark calls it in a task"
-    return task
+def task() -> TaskContext:
+    """The task of Spark that this is."""
+    found = TaskContext.get()
+    assert found is not None, "Spark calls it in a task"
+    return found
+
+
+def batch_of_task() -> tuple[str, int]:
+    """Query and number of the batch that this task is a part of."""
+    query, batch = task().getLocalProperty(QUERY_ID), task().getLocalProperty(BATCH_ID)
+    if query is None or batch is None:
+        raise RuntimeError("vivace: Spark does not tell which query and batch this is")
+    return query, int(batch)
 
 
 def _stage(options: Options, client: str, number: int, iterator: Iterator[pa.RecordBatch]) -> Parts:
-    partition = _task().partitionId()
+    partition = task().partitionId()
     # Another attempt at the same partition may be under way, or have left parts behind.
     attempt = uuid.uuid4().hex
     stream = options.sender(client)

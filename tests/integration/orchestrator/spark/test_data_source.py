@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,9 +14,13 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
 from orchestrator.listening import Endpoint
+from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.sources.driver import SourceContext
+from orchestrator.sources.folder import Folder
 from orchestrator.sources.formats import ISO
 from orchestrator.sources.http import Http
 from orchestrator.sources.live_input import LiveInput
+from tests.conftest import WaitUntil
 from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
 from tests.integration.orchestrator.sources.test_http import Site
 from vivace.spark import VivaceDataSource
@@ -50,9 +55,9 @@ def port_of(opened: LiveInput) -> int:
     return urlsplit(opened.address).port or 0
 
 
-def entered(opened: LiveInput) -> list[int]:
-    """The numbers that have entered; the last timestamp stays open."""
-    found: list[int] = []
+def entered(opened: LiveInput, found: list[int] | None = None) -> list[int]:
+    """The numbers that have entered, after those found; the last timestamp stays open."""
+    found = [] if found is None else found
     while (emitted := opened.emit(0, 2**60)) is not None:
         found += emitted.rows.column("number").to_pylist()
     return found
@@ -75,7 +80,8 @@ class Writing:
     def __init__(self, spark: SparkSession, tmp_path: Path, address: str) -> None:
         self.files, self.checkpoint = tmp_path / "files", tmp_path / "checkpoint"
         self.files.mkdir()
-        self._spark, self._address = spark, address
+        self._spark = spark
+        self.options = {"address": address, "stream": "north"}
 
     def run(self) -> None:
         """Until all files are written."""
@@ -87,8 +93,7 @@ class Writing:
         )
         query = (
             rows.writeStream.format("vivace")
-            .option("address", self._address)
-            .option("stream", "north")
+            .options(**self.options)
             .option("checkpointLocation", str(self.checkpoint))
             .trigger(availableNow=True)
             .start()
@@ -122,6 +127,54 @@ def test_a_query_that_is_repeated_and_a_site_that_restarts_let_each_tuple_enter_
     assert entered(again)[-100:] == list(range(199, 299))
     assert again.status.late == 0
     assert not list((site.folder / "batches").rglob("*.arrow"))
+
+
+def test_batches_in_a_folder_are_numbered_files_that_two_sites_read_alike(
+    spark: SparkSession, tmp_path: Path, wait_until: WaitUntil
+) -> None:
+    folder = tmp_path / "shared"
+    writing = Writing(spark, tmp_path, "")
+    writing.options = {"path": str(folder), "timestamp": "at", "names": "n-###.arrow"}
+    write_file(writing.files, "a.parquet", range(100))
+    write_file(writing.files, "b.parquet", range(100, 200))
+    writing.run()
+    first = (folder / "n-000.arrow").stat().st_ino
+    writing.undo_last_commit()
+    write_file(writing.files, "c.parquet", range(200, 200))
+    write_file(writing.files, "d.parquet", range(200, 300))
+    writing.run()
+    assert (folder / "n-000.arrow").stat().st_ino == first
+    names = sorted(each.name for each in folder.iterdir() if each.is_file())
+    assert names == [f"n-{number:03}.arrow" for number in range(4)]
+    assert not list(folder.rglob("*-*-*/*.arrow"))
+    source = Folder(
+        path=str(folder), names="n-###.arrow", every_ms=5, time_column="at", time_format=ISO,
+        idle_after_ms=None, max_ahead_ms=None,
+    )  # fmt: skip
+    assert source.unlike is None
+    for name in ("here", "there"):
+        opened = source.open(
+            SourceAssignment(
+                stream="s",
+                columns={"number": "int", "name": "string"},
+                source=SourceSpec(driver="folder", resumable=True, waits=True),
+                start_at_us=None,
+                peer_site="other",
+            ),
+            SourceContext(folder=tmp_path, site=name, clock_us=lambda: 10**12),
+        )
+        assert isinstance(opened, LiveInput)
+        found: list[int] = []
+        wait_until(lambda o=opened, f=found: len(entered(o, f)) >= 299)
+        assert found == list(range(299))
+        assert opened.status.late == 0
+        opened.close()
+    shutil.rmtree(writing.checkpoint)
+    with pytest.raises(Exception, match="written by another query"):
+        writing.run()
+    writing.options |= {"timestamp": "when"}
+    with pytest.raises(Exception, match='option "timestamp" is'):
+        writing.run()
 
 
 def test_a_frame_enters_once_under_its_name(spark: SparkSession, site: Site) -> None:
