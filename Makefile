@@ -66,6 +66,8 @@ format: setup ## Sort imports and reformat
 bench-%: setup ## Run the benchmark of that name; JSON=FILE keeps its figures, ARGS=--quick
 	@$(BIN)/python -m bench run $* $(if $(JSON),--json $(JSON)) $(ARGS)
 
+bench-drills: data
+
 round-trip: setup ## Results through Kafka and Spark while processes are killed; SEED=n, ARGS='-k kafka'
 	@ROUND_TRIP_SEED=$(SEED) $(BIN)/pytest -m round_trip $(or $(ARGS),tests/round_trip)
 

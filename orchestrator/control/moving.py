@@ -21,7 +21,8 @@ a third replica that is warm takes over like a secondary. Failures come first: `
 third replica, or drop it; a move that finds its fragment in none of these states has failed.
 
 A move is refused, or taken back, if a promise would be broken by it. If latencies speak against it
-while a host has just started, the move waits until that host's place in the network is known.
+while a host has just started, the move waits until that host's place in the network is known; if
+load does, it waits for a while, since a machine is busy for seconds when processes start there.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ KEPT_US = 60_000_000
 
 SETTLES_US = 20_000_000
 """How long a move waits for latencies to be known that speak against it, as a cluster does that
-starts. Where links violate the triangle inequality, coordinates may never settle."""
+starts. Where links violate the triangle inequality, coordinates may never settle. It waits as long
+for load to fall, which is twice the time over which load is measured."""
 
 BEGUN, MOVED, SWITCHED = "move begun", "moved", "switched over"
 """Kinds of the events of a move that goes well."""
@@ -225,7 +227,7 @@ def _begun(pending: PendingDecision, step: MoveStep) -> MoveStep:
         from_node = "none" if now is None else now.node
         detail = f"{step.role} {from_node} → {step.node}, which fetches the state"
         pending.change_fragment(record, BEGUN, detail, third=coming)
-    return msgspec.structs.replace(step, begun_us=pending.now_us)
+    return msgspec.structs.replace(step, begun_us=pending.now_us, doubted_us=None)
 
 
 def _advanced(pending: PendingDecision, step: MoveStep) -> MoveStep:
@@ -246,18 +248,26 @@ def _advanced(pending: PendingDecision, step: MoveStep) -> MoveStep:
 
 
 def _doubted(pending: PendingDecision, step: MoveStep, error: Exception) -> MoveStep | None:
-    """The step, if the reason against it may be wrong because latencies are not known well yet.
+    """The step, if the reason against it may soon be gone: see `_may_pass`.
 
-    None if they are, or if that was waited for long enough.
+    None if it will not, or if that was waited for long enough.
     """
-    by_latency = isinstance(error, MoveRefused) and error.by_latency
-    guessed = unsettled(pending.view.hosts) if by_latency else []
+    awaited = _may_pass(pending, error)
     since_us = pending.now_us if step.doubted_us is None else step.doubted_us
-    if not guessed or pending.now_us - since_us >= SETTLES_US:
+    if awaited is None or pending.now_us - since_us >= SETTLES_US:
         return None
-    waits = f"the move of {step.fragment} waits until latencies of {', '.join(guessed)} are known"
-    pending.problems.append(f"{waits}: {_reason(error)}")
+    pending.problems.append(f"the move of {step.fragment} waits until {awaited}: {_reason(error)}")
     return msgspec.structs.replace(step, doubted_us=since_us)
+
+
+def _may_pass(pending: PendingDecision, error: Exception) -> str | None:
+    """What may remove the reason against a move; None: nothing that one could wait for."""
+    if not isinstance(error, MoveRefused):
+        return None
+    if error.by_load:
+        return "load has fallen"
+    guessed = unsettled(pending.view.hosts) if error.by_latency else []
+    return f"latencies of {', '.join(guessed)} are known" if guessed else None
 
 
 def _arriving(

@@ -91,6 +91,8 @@ class Disturbed:
         Whether streams had no source meanwhile.
     steps
         The faults that it consisted of, if there were several.
+    remarks
+        What was not done as planned, although no promise depends on it.
     """
 
     struck_us: int
@@ -98,6 +100,7 @@ class Disturbed:
     restored_us: int
     ended_sources: bool = False
     steps: tuple[Disturbed, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def wait_for(acting: Acting, condition: Callable[[], bool], otherwise: str) -> None:

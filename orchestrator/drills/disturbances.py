@@ -293,6 +293,7 @@ def run(drill: Disturbance, acting: Acting) -> Disturbed:
         restored_us=restored_us,
         ended_sources=ended_sources,
         steps=tuple(steps or ()),
+        remarks=tuple(remark for step in steps or () for remark in step.remarks),
     )
 
 

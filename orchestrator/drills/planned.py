@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 
 import psutil
 
@@ -15,7 +14,7 @@ from orchestrator.drills.acting import (
     await_successor,
     wait_for,
 )
-from orchestrator.drills.kill_executor import DrillFailed
+from orchestrator.drills.kill_executor import LOOK_S, DrillFailed
 from orchestrator.drills.processes import (
     coordinator_processes,
     host_process,
@@ -23,6 +22,10 @@ from orchestrator.drills.processes import (
 )
 from orchestrator.errors import Refused
 from orchestrator.store.protocol import LEADER
+
+DRAIN_PATIENCE_S = 30.0
+"""How long a rolling restart tries to drain a node: what stands in the way may pass, such as the
+load of the processes that the restart before has started."""
 
 
 def kill_coordinator(acting: Acting) -> None:
@@ -84,7 +87,7 @@ def rolling_restart(acting: Acting) -> Sequence[Disturbed]:
             break
         acting.on_progress("restart", what)
         struck_us = acting.now_us
-        restart()
+        undrained = restart()
         over_us = acting.now_us
         await_restored(acting)
         found.append(
@@ -93,6 +96,7 @@ def rolling_restart(acting: Acting) -> Sequence[Disturbed]:
                 over_us=over_us,
                 restored_us=acting.now_us,
                 ended_sources=sources,
+                remarks=() if undrained is None else (undrained,),
             )
         )
     return found
@@ -112,15 +116,18 @@ def restart_server(
     wait_for(acting, is_back, "ZooKeeper was not started again")
 
 
-def _restarts(acting: Acting) -> Iterator[tuple[str, Callable[[], None], bool]]:
-    """What is restarted, how, and whether streams have no source meanwhile."""
+def _restarts(acting: Acting) -> Iterator[tuple[str, Callable[[], str | None], bool]]:
+    """What is restarted, how, and whether streams have no source meanwhile.
+
+    How returns a remark if it was not done as planned.
+    """
     pid = acting.cluster_pid
     for coordinator in coordinator_processes(pid):
         yield "a coordinator", lambda each=coordinator: _restart_coordinator(acting, each), False
     for server in zookeeper_processes(pid):
         yield "ZooKeeper", lambda each=server: _end_server(acting, each), False
     for node in sorted(acting.view.executors):
-        yield f"node {node}", lambda node=node: _restart_node(acting.at(node)), False
+        yield f"node {node}", lambda node=node: restart_node(acting.at(node)), False
     for site in sorted(acting.view.hosts.keys() - acting.view.executors.keys()):
         sources = bool(acting.view.nodes[site].record.sources)
         yield f"site {site}", lambda site=site: _restart_site(acting.at(site)), sources
@@ -141,15 +148,31 @@ def _end_server(acting: Acting, server: psutil.Process) -> None:
     restart_server(acting, server, psutil.Process.terminate)
 
 
-def _restart_node(acting: Acting) -> None:
+def restart_node(acting: Acting) -> str | None:
     """Drain a node if its replicas may go elsewhere, and have its executor replaced."""
     try:
-        with suppress(Refused):
-            acting.mover.drain(acting.node)
+        if (refused := _drained(acting)) is not None:
+            await_restored(acting)
         acting.hands.kill_executor(acting.view, acting.node)
         await_successor(acting, acting.node)
     finally:
         acting.mover.uncordon(acting.node)
+    return refused
+
+
+def _drained(acting: Acting) -> str | None:
+    """Drain a node as soon as that is not refused; after a while, why it was not done."""
+    give_up_us = acting.now_us + round(DRAIN_PATIENCE_S * 1e6)
+    while True:
+        try:
+            acting.mover.drain(acting.node)
+        except Refused as refused:
+            if acting.now_us >= give_up_us:
+                return f"{acting.node} was not drained: {refused}"
+            acting.on_progress("wait", f"until {acting.node} can be drained: {refused}")
+            acting.hands.rest(LOOK_S)
+        else:
+            return None
 
 
 def _restart_site(acting: Acting) -> None:

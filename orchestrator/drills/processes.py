@@ -26,8 +26,8 @@ SUPERVISOR = "child_process.py"
 RIVALS = 3
 """Busy processes that a slow host shares its processor with: it gets a quarter."""
 
-_rival = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
-"""Takes a processor until its parent has ended."""
+BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
+"""A program that takes a processor until its parent has ended."""
 
 COORDINATOR = "orchestrator.deploy.coordinator"
 """Module of a coordinator."""
@@ -124,7 +124,7 @@ def crowded(process: psutil.Process) -> Generator[None]:
     """Have a process share one processor with busy ones for the time of a block."""
     allowed = {each.id: os.sched_getaffinity(each.id) for each in process.threads()}
     processor = {min(os.sched_getaffinity(process.pid))}
-    rivals = [subprocess.Popen([sys.executable, "-I", "-S", "-c", _rival]) for _ in range(RIVALS)]
+    rivals = [subprocess.Popen([sys.executable, "-I", "-S", "-c", BUSY]) for _ in range(RIVALS)]
     try:
         for pid in (*allowed, *(rival.pid for rival in rivals)):
             with suppress(ProcessLookupError):

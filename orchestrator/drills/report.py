@@ -49,6 +49,8 @@ class DrillReport(Failover, frozen=True, kw_only=True):
         Whether that is what the simulated world predicts.
     predicted_ms
         The recovery that the simulated world had predicted; None: nobody had asked it.
+    remarks
+        What was not done as planned, although no promise depends on it.
     timeline
         When outputs were silent, and what happened when.
     """
@@ -65,6 +67,7 @@ class DrillReport(Failover, frozen=True, kw_only=True):
     aborted: bool = False
     simulated: bool = False
     predicted_ms: float | None = None
+    remarks: tuple[str, ...] = ()
     timeline: Timeline | None = None
 
     @property
@@ -140,6 +143,7 @@ def measured(
         blast=blast,
         compared=tuple(compared),
         differing=sum(each.differing for each in compared.values()),
+        remarks=found.remarks if isinstance(found, Disturbed) else (),
         timeline=timeline(found, consequences.bound_ms, watched, events),
         **figures,
     )

@@ -184,7 +184,8 @@ class MoveStep(Record, frozen=True, kw_only=True):
     begun_us: int | None = None
     """When the leader began it, cluster clock, µs."""
     doubted_us: int | None = None
-    """When it first would have been refused by latencies that may be wrong, cluster clock, µs."""
+    """When it first would have been refused by latencies that may be wrong or by load that may
+    fall, cluster clock, µs."""
     done: bool = False
     failed: str | None = None
     """Why it was not done, or was taken back."""

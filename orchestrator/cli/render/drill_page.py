@@ -167,6 +167,7 @@ def _run(number: int, run: api.DrilledRun) -> str:
         "protected again": f"after {report.redundancy_restored_s:.1f} s",
         "noticed by": escape(", ".join(report.causes)),
         "would lose": escape("; ".join(report.blast.would_lose)),
+        "remarks": escape("; ".join(report.remarks)),
         "failures": escape("; ".join(report.failures)),
     }
     rows |= {escape(each.subject): escape(each.detail) for each in run.recoveries}

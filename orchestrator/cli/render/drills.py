@@ -49,6 +49,7 @@ def _rows(report: api.DrillReport) -> dict[str, RenderableType]:
         ("differing tuples", count(report.differing)),
         ("redundancy restored", f"after {report.redundancy_restored_s:.1f} s"),
     ]
+    rows += [("remarks", "; ".join(report.remarks))] if report.remarks else []
     return dict(rows)
 
 

@@ -30,6 +30,11 @@ from placement.records import Plan, Recovery, Secondary
 WORSE_MS = 1.0
 """By how much a figure that is over its limit may grow: latencies are measured all the time."""
 
+WORSE_CORES = 0.05
+"""The same of load, which varies by as much when it is measured. On a machine at its limit, a move
+within it adds only what must stay free for a takeover, if replicas come together that were apart:
+about this much a fragment."""
+
 TIGHTER = 0.01
 """Share by which another fragment's sub-deadline must shrink to be written: see `WORSE_MS`."""
 
@@ -42,14 +47,15 @@ class MoveRefused(PlacementError):
     ----------
     reason
         The binding constraint, with its figures.
-    by_latency
-        Whether latencies speak against it.
+    by_latency, by_load
+        Whether latencies speak against it, or how busy a node or machine is.
     """
 
     message = "{0.fragment}: {0.reason}"
     fragment: str
     reason: str
     by_latency: bool = False
+    by_load: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +100,12 @@ def relocate(planning: Planning, key: str, primary: str, secondary: str) -> Relo
         after = tuple(map(planning.evaluate, queries))
         _check_figures(key, before, after)
         if planning.view.settings.admission:
-            over = overload(places, planning.places(), record.query, planning.work)
+            over = overload(
+                places, planning.places(), record.query, planning.work, tolerated_cores=WORSE_CORES
+            )
             if over is not None:
-                raise MoveRefused(key, f"it would overload {over.place.subject}: {over}")
+                reason = f"it would overload {over.place.subject}: {over}"
+                raise MoveRefused(key, reason, by_load=True)
         _retime(planning, name, after[0], was_kept=old is not None)
     except Exception:
         planning.running = running

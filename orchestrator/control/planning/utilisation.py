@@ -327,6 +327,8 @@ def overload(
     after: tuple[Place, ...],
     query: str,
     work: Workload,
+    *,
+    tolerated_cores: float = ROUNDING_CORES,
 ) -> Overload | None:
     """The place that a query would overload the most; None if it fits everywhere.
 
@@ -334,6 +336,8 @@ def overload(
     ----------
     before, after
         Without the query, and with it. A place that is overloaded already takes nothing more.
+    tolerated_cores
+        What may be added to any place all the same.
     """
     own = {each.name for each in work.of(query)}
     worst: tuple[float, Overload] | None = None
@@ -346,7 +350,7 @@ def overload(
         )
         excess = now.used_cores + added - now.limit_cores
         if (
-            added > ROUNDING_CORES
+            added > tolerated_cores
             and excess > ROUNDING_CORES
             and (worst is None or excess > worst[0])
         ):

@@ -18,6 +18,11 @@ from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import NODES, SERVICES, Store, StoreUnavailable
 from streams.scheduling.recent_rates import RecentRates
 
+STARTING_S = 20.0
+"""A process counts once it has been seen for so long. Starting an executor takes its Java process
+seconds of processor time within ten seconds or so, more on a slow machine; that is no load which
+stays, and it would refuse every move of a rolling restart."""
+
 MEASURE_EVERY_S = 2.0
 """Interval between two measurements. Each looks at every process of the machine."""
 
@@ -28,7 +33,8 @@ Processes = Mapping[str, Mapping[int, float]]
 class ServiceMeter:
     """Publishes what services have taken lately.
 
-    Measuring begins with the first call of `attend`: what starting the cluster took is no part.
+    Measuring begins with the first call of `attend`: what starting the cluster took is no part, nor
+    is what a process takes that has just been started.
 
     Parameters
     ----------
@@ -58,6 +64,7 @@ class ServiceMeter:
         self._processors = own_processors()
         self._before: Processes | None = None
         self._due_s = 0.0
+        self._counts_s: dict[int, float] = {}
         self._rates: dict[str, RecentRates] = {}
 
     def attend(self) -> None:
@@ -69,6 +76,7 @@ class ServiceMeter:
         try:
             hosts = {found.record.pid for found in self._store.list(NODES).records.values()}
             used = self._used(self._parents(), hosts)
+            self._note_new(used, now_s)
             if self._before is not None:
                 self._record.publish(
                     ServicesRecord(
@@ -84,13 +92,25 @@ class ServiceMeter:
             # The next measurement covers this interval too.
             return
 
+    def _note_new(self, used: Processes, now_s: float) -> None:
+        """Note from when on each process counts; those of the first measurement do at once."""
+        counts_s = now_s if self._before is None else now_s + STARTING_S
+        running = [pid for processes in used.values() for pid in processes]
+        self._counts_s = {pid: self._counts_s.get(pid, counts_s) for pid in running}
+
     def _cores(self, used: Processes, before: Processes, now_us: int) -> dict[str, float]:
-        """What each kind has taken lately; processes that are new begin at nothing."""
+        """What each kind has taken lately, without processes that are starting."""
         cores: dict[str, float] = {}
         for kind, processes in used.items():
             known = before.get(kind, {})
             rates = self._rates.setdefault(kind, RecentRates(1, now_us))
-            rates.add(sum(max(s - known.get(pid, 0.0), 0.0) for pid, s in processes.items()))
+            rates.add(
+                sum(
+                    max(used_s - known[pid], 0.0)
+                    for pid, used_s in processes.items()
+                    if pid in known and self._counts_s[pid] * 1e6 < now_us
+                )
+            )
             (cores[kind],) = rates.read(now_us)
         return cores
 

@@ -18,8 +18,10 @@ from orchestrator.records import (
     Coordinate,
     CordonRecord,
     FragmentRecord,
+    HostLoad,
     MovePlan,
     MoveStep,
+    Processors,
     ReplicaStatus,
 )
 from orchestrator.store.protocol import CORDONS, MOVES
@@ -381,6 +383,51 @@ def test_latencies_that_never_settle_do_not_hold_a_move_up_for_ever(
     cluster.now_us += SETTLES_US
     cluster.settle()
     assert "would take" in (plan(cluster).steps[0].failed or "")
+
+
+def busy(cluster: ObedientCluster, **cores: float) -> None:
+    """Have all hosts share a machine of two processors, and some take so much of it."""
+    for name, host in cluster.hosts.items():
+        load = HostLoad(cores=cores.get(name, 0.05), evaluating_cores=0.0)
+        host.tell(load=load, processors=Processors(machine="m", shared="b", count=2.0))
+
+
+def test_a_move_waits_while_its_target_is_busy_for_a_moment(cluster: ObedientCluster) -> None:
+    target = unused(cluster)
+    busy(cluster, **{target: 0.94})
+    submit(cluster, (ALERTS, "secondary", target))
+    cluster.settle()
+    assert not plan(cluster).steps[0].settled
+    assert any("waits until load has fallen" in each for each in cluster.coordination.problems)
+    cluster.now_us += SETTLES_US // 2
+    busy(cluster)
+    cluster.settle()
+    assert plan(cluster).steps[0].done
+
+
+def test_a_target_that_stays_busy_does_not_hold_a_move_up_for_ever(
+    cluster: ObedientCluster,
+) -> None:
+    target = unused(cluster)
+    busy(cluster, **{target: 0.94})
+    submit(cluster, (ALERTS, "secondary", target))
+    cluster.settle()
+    cluster.now_us += SETTLES_US
+    cluster.settle()
+    assert f"it would overload node {target}" in (plan(cluster).steps[0].failed or "")
+
+
+def test_a_move_that_adds_next_to_nothing_is_made_on_a_machine_at_its_limit(
+    cluster: ObedientCluster,
+) -> None:
+    """Here it is what a takeover needs that comes to be on one node with others."""
+    together, _ = nodes(record(cluster))
+    submit(cluster, (ALERTS, "primary", unused(cluster)), name="apart")
+    cluster.settle()
+    busy(cluster, **dict.fromkeys(cluster.hosts, 0.3))
+    submit(cluster, (ALERTS, "primary", together))
+    cluster.settle()
+    assert plan(cluster).steps[0].done
 
 
 def test_a_node_that_has_just_started_does_not_delay_other_refusals(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from orchestrator.api import Cluster, DrillRun, drill_audit
+from orchestrator.control.view import ClusterView
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills import planned
 from orchestrator.drills.acting import Acting
 from orchestrator.drills.disturbances import DISTURBANCES, aimed_at
+from orchestrator.drills.hands import Hands
 from orchestrator.drills.kill_executor import WAYS, DrillFailed, Inapplicable
 from orchestrator.drills.processes import NoProcess, coordinator_process
 from orchestrator.errors import Refused
@@ -24,9 +26,10 @@ NOBODY = 4_194_305
 
 @dataclass
 class FakeMover:
-    """Notes what it is asked for."""
+    """Notes what it is asked for; refuses drains, or the first few."""
 
     refuses: bool = False
+    refusals: int = 0
     calls: list[str] = field(default_factory=list[str])
 
     def switch(self, fragment: str, *, wait: bool = True) -> str:
@@ -35,7 +38,7 @@ class FakeMover:
 
     def drain(self, node: str) -> None:
         self.calls.append(f"drain {node}")
-        if self.refuses:
+        if self.refuses or len(self.calls) <= self.refusals:
             raise Refused(f"drain of {node}", "node", node, "is busy", "", {})
 
     def uncordon(self, node: str) -> None:
@@ -81,6 +84,46 @@ def test_a_node_that_cannot_be_drained_is_not_killed_and_may_be_used_again(
     with pytest.raises(Refused if refuses else DrillFailed):
         planned.drain_and_kill(acting(cluster, mover, node))
     assert mover.calls == [f"drain {node}", f"uncordon {node}"]
+
+
+class Patient(Hands):
+    """Kills nothing; a clock that goes on while it rests."""
+
+    def __init__(self) -> None:
+        self.at_us = 0
+        self.killed: list[str] = []
+
+    def now_us(self, view: ClusterView) -> int:
+        return self.at_us
+
+    def rest(self, seconds: float) -> None:
+        self.at_us += round(seconds * 1e6)
+
+    def kill_executor(self, view: ClusterView, node: str) -> None:
+        self.killed.append(node)
+
+
+def _nothing(_acting: Acting, _node: str) -> None:
+    """The host is back at once."""
+
+
+@pytest.mark.parametrize("refusals", [0, 3, 10_000])
+def test_a_rolling_restart_waits_until_a_node_can_be_drained(
+    cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch, refusals: int
+) -> None:
+    """What refuses it may be the load of what has just been started."""
+    monkeypatch.setattr(planned, "await_successor", _nothing)
+    mover, hands = FakeMover(refusals=refusals), Patient()
+    made = replace(acting(cluster, mover, EXECUTORS[0]), hands=hands)
+    remark = planned.restart_node(made)
+    assert hands.killed == [EXECUTORS[0]]
+    assert mover.calls[-1] == f"uncordon {EXECUTORS[0]}"
+    if refusals > 1000:
+        assert "was not drained" in (remark or "")
+        assert hands.at_us == pytest.approx(planned.DRAIN_PATIENCE_S * 1e6, rel=0.05)
+    else:
+        assert remark is None
+        assert mover.calls.count(f"drain {EXECUTORS[0]}") == refusals + 1
 
 
 def test_a_leader_elsewhere_is_not_killed(cluster: ObedientCluster) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
-from orchestrator.deploy.local.services import MEASURE_EVERY_S, ServiceMeter
+from orchestrator.deploy.local.services import MEASURE_EVERY_S, STARTING_S, ServiceMeter
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.protocol import SERVICES
 
@@ -49,11 +49,31 @@ def test_nothing_is_measured_before_it_is_due() -> None:
     assert not machine.store.list(SERVICES).records
 
 
-def test_a_process_that_is_started_again_begins_at_nothing() -> None:
+def test_a_process_counts_once_it_has_started() -> None:
     machine = Machine()
     machine.used["coordinator"] = {8: 1.0}
+    for _ in range(round(STARTING_S / MEASURE_EVERY_S) + 1):
+        machine.passes(MEASURE_EVERY_S)
+        assert machine.cores == {"coordinator": 0.0}
+        machine.used["coordinator"][8] += 1.0
+    machine.used["coordinator"][9] = 5.0
     machine.passes(MEASURE_EVERY_S)
-    assert machine.cores == {"coordinator": pytest.approx(1.0 / MEASURE_EVERY_S)}
+    one_s = machine.cores["coordinator"]
+    machine.used["coordinator"][8] += 1.0
+    machine.passes(MEASURE_EVERY_S)
+    assert 0 < one_s < machine.cores["coordinator"] < 1.0 / MEASURE_EVERY_S
+
+
+def test_a_process_that_is_gone_is_forgotten_with_its_number() -> None:
+    """The number may be given to another process, which starts then."""
+    machine = Machine()
+    machine.used["coordinator"] = {}
+    machine.passes(MEASURE_EVERY_S)
+    machine.used["coordinator"] = {7: 3.0}
+    machine.passes(MEASURE_EVERY_S)
+    machine.used["coordinator"][7] += 1.0
+    machine.passes(MEASURE_EVERY_S)
+    assert machine.cores == {"coordinator": 0.0}
 
 
 def test_a_store_that_is_away_is_told_afterwards() -> None:
