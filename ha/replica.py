@@ -144,6 +144,11 @@ class Replica:
         return max(self.primary_ms, *heard_ms, NO_WATERMARK)
 
     @property
+    def is_behind(self) -> bool:
+        """Whether somebody is known to have output that it has yet to produce."""
+        return self.log.end.watermark_ms < self.known_ms
+
+    @property
     def leads(self) -> bool:
         """Whether consumers were fed output by this standby that its primary has yet to produce."""
         fed_ms = (each.heard_ms for each in self.log.subscribers.values() if each.feed)

@@ -17,6 +17,12 @@ A host whose links all break loses every peer too. If it still reaches the store
 depose healthy primaries, for whom it cannot stand in. Takeovers and lost secondaries are therefore
 recorded only when this host has heard another one since, or when the store itself says that the
 peer is gone.
+
+A secondary may have fed consumers more than its primary has, for instance because the link to the
+primary was cut. If such a primary loses sight of it and has it replaced, nobody can continue what
+consumers have once the primary's own input is lost. So the primary waits until it has come as far
+itself, or until the store says that the secondary is gone. If the two have lost each other, the
+takeover by the one that is ahead comes first.
 """
 
 from __future__ import annotations
@@ -108,7 +114,7 @@ class Failover:
             elif hosted.superseded_in is not None and self.detector.counts_as_lost(peer or ""):
                 # Whoever chose the successor did not know of its loss yet.
                 self._take_over(hosted, "lost before it was named", now_us)
-        self._record({lost for lost, _ in self._unrecorded if lost in gone or lost not in alive})
+        self._record([each for each in self._unrecorded if each[0] in gone or each[0] not in alive])
 
     def told_lag(self, node: str, lag_us: int) -> None:
         """Note by how much a host says that it has been late lately."""
@@ -140,14 +146,18 @@ class Failover:
             self._take_over(source, f"{node} can bring nothing in", now_us)
 
     def record_losses(self) -> None:
-        """Have recorded what followed from losses since which this host has heard others."""
-        self._record(
-            {
-                lost
-                for lost, change in self._unrecorded
-                if self.detector.hears_others(change.detected_at_us)
-            }
-        )
+        """Have recorded what followed from losses since which this host has heard others.
+
+        A secondary that is ahead of its primary, and is heard again meanwhile, was not lost.
+        """
+        due: list[tuple[str, Recorded]] = []
+        for lost, change in [*self._unrecorded]:
+            if self._is_ahead(change):
+                if not self.detector.counts_as_lost(lost):
+                    self._unrecorded.remove((lost, change))
+            elif self.detector.hears_others(change.detected_at_us):
+                due.append((lost, change))
+        self._record(due)
 
     def on_epoch(
         self,
@@ -207,17 +217,24 @@ class Failover:
             self.outbox.report("stepped down", fragment, f"epoch {epoch} has another primary")
             self.dispatcher.rebuild_tasks(now_us)
 
-    def _record(self, lost: set[str]) -> None:
-        if not lost:
-            return
-        for node, each in self._unrecorded:
-            if node not in lost or not self._holds(each):
+    def _record(self, due: list[tuple[str, Recorded]]) -> None:
+        for each in due:
+            self._unrecorded.remove(each)
+            _, change = each
+            if not self._holds(change):
                 continue
-            if isinstance(each, SourceTakeover):
-                self.replica_manager.sources[each.stream].announce()
+            if isinstance(change, SourceTakeover):
+                self.replica_manager.sources[change.stream].announce()
             else:
-                self.outbox.add(each)
-        self._unrecorded[:] = [each for each in self._unrecorded if each[0] not in lost]
+                self.outbox.add(change)
+
+    def _is_ahead(self, change: Recorded) -> bool:
+        """Whether a secondary that was lost may have fed consumers more than its primary has."""
+        return (
+            isinstance(change, RecordLoss)
+            and (hosted := self.replica_manager.replicas.get(change.fragment)) is not None
+            and hosted.replica.is_behind
+        )
 
     def _holds(self, change: Recorded) -> bool:
         """Whether the replica that a change speaks of is still the primary of its epoch."""

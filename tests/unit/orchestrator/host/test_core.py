@@ -213,6 +213,51 @@ def test_a_lost_secondary_is_recorded_once_another_host_is_heard() -> None:
     assert loss.lost == "two"
 
 
+def behind_its_consumer() -> Driven:
+    """A primary that has lost sight of its secondary, which had fed the sink more output."""
+    host = primary()
+    host.hear("exit", ack(10, 2))
+    host.handle(PeerLost(node="two"))
+    host.wait(4 * SETTINGS.heartbeat_ms, hearing="site")
+    return host
+
+
+def test_a_lost_secondary_that_was_ahead_is_not_recorded() -> None:
+    """It may be alive: if it was replaced, nobody could continue what consumers have."""
+    host = behind_its_consumer()
+    assert host.take(RecordLoss) == []
+
+
+def test_a_lost_secondary_that_was_ahead_is_recorded_once_the_primary_has_come_as_far() -> None:
+    host = behind_its_consumer()
+    lost_us = host.now_us
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    host.work()
+    host.wait(SETTINGS.heartbeat_ms)
+    (loss,) = host.take(RecordLoss)
+    assert loss.lost == "two"
+    assert loss.detected_at_us < lost_us
+
+
+def test_a_secondary_that_was_ahead_and_is_heard_again_was_not_lost() -> None:
+    host = behind_its_consumer()
+    host.core.heard("two", host.now_us)
+    host.wait(SETTINGS.heartbeat_ms)
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    host.work()
+    host.wait(4 * SETTINGS.heartbeat_ms, hearing="site")
+    assert host.take(RecordLoss) == []
+
+
+def test_a_lost_secondary_that_was_ahead_is_recorded_once_the_store_says_that_it_is_gone() -> None:
+    host = behind_its_consumer()
+    host.assign(
+        assignment_of(assigned("primary", peer_replica="two"), at=peers(("one", "site", "exit")))
+    )
+    (loss,) = host.take(RecordLoss)
+    assert loss.lost == "two"
+
+
 def test_a_takeover_is_not_recorded_for_a_replica_that_is_no_longer_there() -> None:
     host = standby()
     host.handle(PeerLost(node="one"))
