@@ -68,9 +68,9 @@ class StreamCursor:
     crossing
         Whether it has crossed a discontinuity, and nothing from beyond has been accepted. What the
         reader has processed is then no position of the new numbering.
-    crossed_to
-        Where it went on after the last discontinuity that it has crossed; None if it has crossed
-        none.
+    began_at
+        Where it began to read, or went on after the last discontinuity that it has crossed; None if
+        it continues from a state and has crossed none since.
     kept
         The cut before which a sink has kept everything for good, in `generation`; None for a reader
         that loses its state when its host ends, and before a sink has received anything.
@@ -88,7 +88,7 @@ class StreamCursor:
         self.repeated_tuples = 0
         self.provisional = False
         self.kept: Position | None = None
-        self.crossed_to: Position | None = None
+        self.began_at: Position | None = None
         self.crossing = self._moved = False
 
     @property
@@ -102,11 +102,6 @@ class StreamCursor:
         received_ms = NO_WATERMARK if self.position is None else self.position.watermark_ms
         return max(received_ms, self.floor_ms)
 
-    @property
-    def placed_at(self) -> Position | None:
-        """Where the reader was placed, as long as it has accepted nothing from there."""
-        return self.position if self._moved and not self.crossing else None
-
     def start(self, position: Position, generation: int, *, provisional: bool = False) -> None:
         """Move to `position` of `generation`, as a snapshot or a producer's answer has it.
 
@@ -116,13 +111,15 @@ class StreamCursor:
         self.position = position
         self.provisional = provisional
         self.generation = generation
-        self.kept = self.crossed_to = None
+        self.kept = None
+        self.began_at = position
         self.crossing = False
         self._moved = True
 
     def resume(self, position: Position, generation: int) -> None:
         """Continue after `position`, up to which the reader has processed everything."""
         self.start(position, generation)
+        self.began_at = None
         self._moved = False
 
     def cross(self, position: Position, generation: int) -> None:
@@ -133,7 +130,6 @@ class StreamCursor:
         if self.position is not None:
             self.floor_ms = max(self.floor_ms, self.position.watermark_ms)
         self.start(position, generation)
-        self.crossed_to = position
         self.crossing = True
 
     @property
@@ -154,6 +150,22 @@ class StreamCursor:
         self.crossing = self._moved = False
         return self.position
 
+    def stand_at(self, chunk: Chunk, generation: int) -> Received:
+        """Receive a chunk without tuples, for which a producer's answer to a subscription stands.
+
+        It is accepted if the reader waits for the tuple that follows. The answer of another
+        producer may still place the reader elsewhere.
+        """
+        position, moved = self.position, self._moved
+        if position is None or self.crossing or generation != self.generation:
+            return Received(receipt=Receipt.STALE)
+        if chunk.first_seq != position.next_seq:
+            return Received(receipt=Receipt.GAP)
+        if not moved and not position.is_before(chunk.end):
+            return Received(receipt=Receipt.DUPLICATE)
+        self.position, self._moved = chunk.end, False
+        return Received(receipt=Receipt.ACCEPTED, chunk=chunk, moved=moved)
+
     def skip_to(self, chunk: Chunk) -> int:
         """Cross a hole: move to just before `chunk`, and return the number of tuples skipped.
 
@@ -161,7 +173,7 @@ class StreamCursor:
         """
         before = self.position or Position()
         self.position = Position(next_seq=chunk.first_seq, watermark_ms=before.watermark_ms)
-        self.crossed_to = self.position
+        self.began_at = self.position
         self.crossing = self._moved = True
         return chunk.first_seq - before.next_seq
 

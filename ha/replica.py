@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from ha.checkpoint import CheckpointReceiver, CheckpointSender, Cut
 from ha.cursor import Received, StreamCursor
 from ha.digest import OutputDigests
-from ha.messages import ANY_BYTES, Data, Snapshot
+from ha.messages import ANY_BYTES, Data, Snapshot, Subscribed
 from ha.output_log import OutputLog, Throttle
 from ha.roles import ReplicaRole, RoleEvent, succeed
 from streams.chunk import NO_WATERMARK, Chunk, Position
@@ -212,8 +213,40 @@ class Replica:
         ChunkError
             The chunk breaks a promise of its stream.
         """
-        entry = self.inputs[data.stream]
-        received = entry.cursor.receive(data)
+        received = self.inputs[data.stream].cursor.receive(data)
+        self._take_in(data.stream, received)
+        return received
+
+    def learn_position(self, answer: Subscribed, at_us: int) -> bool:
+        """Take a producer's answer for the watermark of an input; returns whether it is news.
+
+        Nothing lies before the position in the answer that the replica does not have, if it waits
+        for the tuple that follows. No chunk may ever say so: the stream may be at its end. A
+        replica that is warming up learns it from the state that it gets.
+
+        Parameters
+        ----------
+        at_us
+            When it learns that, on the cluster's clock: nobody says when the input entered.
+        """
+        entry, until = self.inputs[answer.stream], answer.position
+        if self.role is ReplicaRole.WARMING or until.watermark_ms == NO_WATERMARK:
+            return False
+        empty = Chunk(
+            first_seq=until.next_seq,
+            rows=pa.RecordBatch.from_pylist([], schema=entry.schema),
+            watermarks_ms=np.array([until.watermark_ms]),
+            ingestion_times_us=np.array([at_us]),
+        )
+        received = entry.cursor.stand_at(empty, answer.generation)
+        if received.chunk is None:
+            return False
+        self._take_in(answer.stream, received)
+        return True
+
+    def _take_in(self, stream: str, received: Received) -> None:
+        """Have what was received of an input evaluated, or keep it until the state is here."""
+        entry = self.inputs[stream]
         if received.chunk is not None:
             if self.role is ReplicaRole.WARMING:
                 entry.hold(received.chunk)
@@ -221,12 +254,11 @@ class Replica:
                 if received.moved:
                     entry.moved_at_ms = int(received.chunk.watermarks_ms[0])
                     cut = Position(next_seq=received.chunk.first_seq)
-                    self.engine.skip_to(data.stream, cut)
-                self.engine.offer(data.stream, received.chunk)
+                    self.engine.skip_to(stream, cut)
+                self.engine.offer(stream, received.chunk)
         elif entry.cursor.has_filtered_all:
             entry.moved_at_ms = entry.cursor.floor_ms
-            self.engine.skip_to(data.stream, entry.cursor.arrive())
-        return received
+            self.engine.skip_to(stream, entry.cursor.arrive())
 
     def waiting_bytes_of(self, stream: str) -> int:
         """Memory of what was received of one input and is not evaluated."""
@@ -294,9 +326,6 @@ class Replica:
             return None
         if entry.cursor.crossing:
             return entry.cursor.position
-        if entry.cursor.placed_at is not None:
-            # The state does not know yet from where in the stream it is read.
-            return entry.cursor.placed_at
         position = self.engine.position_of(stream)
         is_passed = entry.moved_at_ms is None or position.watermark_ms >= entry.moved_at_ms
         return position if is_passed else None

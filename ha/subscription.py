@@ -324,10 +324,11 @@ class Subscription:
         counting = [reader for reader in self.readers if reader in demanding] or [*self.readers]
         generations = {self.readers[reader].generation for reader in counting}
         self.demands = any(reader in demanding for reader in counting)
-        # Who has just crossed a discontinuity has processed nothing, and needs all that follows.
+        # Who has just begun, or crossed a discontinuity, has processed nothing, and needs all that
+        # follows.
         least = _least(
             [
-                processed[reader] or (self.readers[reader].crossed_to if self.demands else None)
+                processed[reader] or (self.readers[reader].began_at if self.demands else None)
                 for reader in counting
             ]
         )

@@ -32,7 +32,7 @@ from orchestrator.records import (
     FragmentAssignment,
     Peer,
 )
-from streams.chunk import Chunk, Position
+from streams.chunk import NO_WATERMARK, Chunk, Position
 from tests.streams_of_numbers import numbers
 
 T = TypeVar("T")
@@ -146,7 +146,9 @@ def data(part: Chunk, stream: str = "s", epoch: int = 1) -> Data:
     return Data(stream=stream, epoch=epoch, generation=1, chunk=part)
 
 
-def subscribed(next_seq: int = 0, watermark_ms: int = 0, stream: str = "s") -> Subscribed:
+def subscribed(
+    next_seq: int = 0, watermark_ms: int = NO_WATERMARK, stream: str = "s"
+) -> Subscribed:
     return Subscribed(
         stream=stream,
         position=Position(next_seq=next_seq, watermark_ms=watermark_ms),

@@ -108,6 +108,7 @@ class InputProcessor:
             self._cross(subscription, reader, answer, now_us)
         for reader in subscription.readers:
             if (hosted := self.replica_manager.replicas.get(reader)) is not None:
+                self._learn_position(hosted, answer, now_us)
                 self._request_snapshot(hosted, now_us)
 
     def on_offer(self, sender: str, stream: str, offer: Offer, now_us: int) -> None:
@@ -334,6 +335,15 @@ class InputProcessor:
         self._bound_standby(hosted, data, now_us)
         self.dispatcher.arrived(reader, now_us)
         return receipt
+
+    def _learn_position(self, hosted: HostedReplica, answer: Subscribed, now_us: int) -> None:
+        try:
+            is_news = hosted.replica.learn_position(answer, self.replica_manager.clock.at(now_us))
+        except Exception as error:  # noqa: BLE001  A broken answer must not end this host.
+            self.on_evaluation_failed(hosted, error, now_us)
+            return
+        if is_news:
+            self.dispatcher.arrived(hosted.assignment.fragment, now_us)
 
     def _bound_standby(self, hosted: HostedReplica, data: Data, now_us: int) -> None:
         """Have a secondary start over that is slower than another reader of a stream here.

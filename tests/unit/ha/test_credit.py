@@ -253,6 +253,7 @@ def test_what_is_read_again_fits_into_the_room_that_there_is() -> None:
 def test_a_reader_that_crosses_a_discontinuity_goes_on_to_demand_what_follows() -> None:
     """It may wait for its other inputs for long; nothing of this one must be lost meanwhile."""
     one = subscription(("reader", at(50)))
+    one.readers["reader"].resume(at(50), 1)
     assert one.acks({"reader": None}, ["reader"]) == [], "it has no state"
     one.readers["reader"].cross(at(20), 2)
     ((_, told), _) = one.acks({"reader": None}, ["reader"])
@@ -261,6 +262,14 @@ def test_a_reader_that_crosses_a_discontinuity_goes_on_to_demand_what_follows() 
     assert (told.position, told.demanded) == (at(30), at(30))
     one.readers["reader"].reset()
     assert one.acks({"reader": None}, ["reader"]) == []
+
+
+def test_a_reader_that_begins_in_the_middle_demands_what_follows() -> None:
+    """Its first input may wait for its other inputs for long, too."""
+    one = subscription(("reader", at(50)))
+    ((_, told), _) = one.acks({"reader": None}, ["reader"])
+    assert (told.generation, told.position, told.demanded) == (1, None, at(50))
+    assert one.acks({"reader": None}) == [], "a standby demands nothing"
 
 
 def test_a_replica_evaluates_no_more_at_once_than_its_output_has_room_for() -> None:

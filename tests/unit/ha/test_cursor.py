@@ -98,6 +98,18 @@ def test_what_arrives_first_after_a_crossing_says_that_it_moved() -> None:
     assert not cursor.receive(data(chunk(2, [(30, 2)]), generation=2)).moved
 
 
+def test_an_answer_says_nothing_about_what_a_crossing_filters() -> None:
+    cursor = started()
+    cursor.receive(data(chunk(0, [(10, 2)])))
+    cursor.cross(Position(next_seq=3, watermark_ms=5), 2)
+    assert cursor.stand_at(chunk(3, [(5, 0)]), 2).chunk is None
+    assert cursor.crossing
+    cursor.receive(data(chunk(3, [(20, 1)]), generation=2))
+    assert cursor.stand_at(chunk(4, [(30, 0)]), 1).chunk is None
+    assert cursor.stand_at(chunk(4, [(30, 0)]), 2).chunk is not None
+    assert cursor.position == Position(next_seq=4, watermark_ms=30)
+
+
 def test_a_given_up_state_is_not_listened_to() -> None:
     cursor = started(3)
     cursor.receive(data(chunk(0, [(10, 2)]), generation=3))

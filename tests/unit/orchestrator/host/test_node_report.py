@@ -105,8 +105,7 @@ def fed() -> HostCore:
     """A host with one fragment, for which four tuples of one timestamp have come."""
     core = host(Assignment(incarnation="1", fragments=(fragment("f"),), producers={"s": ("one",)}))
     assert told(core).replicas["f"].cost is None
-    position = Position(next_seq=0, watermark_ms=0)
-    answer = Subscribed(stream="s", position=position, epoch=1, generation=1)
+    answer = Subscribed(stream="s", position=Position(), epoch=1, generation=1)
     core.handle(MessageArrived(sender="one", message=answer), NOW_US)
     asked = Subscribe(stream="f", position=None, generation=None)
     core.handle(MessageArrived(sender="exit", message=asked), NOW_US)
