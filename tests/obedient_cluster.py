@@ -11,6 +11,7 @@ import math
 import msgspec
 
 from ha.roles import ReplicaRole
+from orchestrator.control.awaited import AWAITED_US
 from orchestrator.control.decision import Write
 from orchestrator.control.process import Coordination
 from orchestrator.control.view import ClusterView, read_view
@@ -156,8 +157,15 @@ class ObedientCluster:
         self.hosts[name] = ObedientHost(self.server, name, self._lives)
 
     def kill(self, name: str) -> None:
-        """End a host and its session."""
+        """End a host and its session, for longer than the leader awaits it."""
         self.hosts.pop(name).store.close()
+        self.coordination.run_once(self.now_us)
+        self.now_us += AWAITED_US
+
+    def restart(self, name: str) -> None:
+        """Have another process take a host's place before the coordinator looks."""
+        self.hosts.pop(name).store.close()
+        self.up(name)
 
     def apply(self, manifests: Manifests) -> None:
         """Write what `vivace apply` writes."""

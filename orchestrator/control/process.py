@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from orchestrator.control.audit_events import audit_events
+from orchestrator.control.awaited import AwaitedHosts
 from orchestrator.control.clocks import CoordinatorClock
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings, Write
@@ -195,6 +196,7 @@ class Coordination:
         self._store = store
         self._settings = settings or DecisionSettings()
         self._before: ClusterView | None = None
+        self._awaited = AwaitedHosts()
         # Decisions of people and hosts should not wait for the next step.
         urgent = (QUERIES, STREAMS, FRAGMENTS, CORDONS, MOVES, LINKS)
         self._reader = ReadCache(store, RARELY_CHANGING, urgent=urgent, on_change=wake)
@@ -212,6 +214,7 @@ class Coordination:
         try:
             if not self.election.stand(now_us):
                 self._before = None
+                self._awaited.await_anew()
                 return False
             return self._step(now_us)
         except StoreUnavailable:
@@ -252,6 +255,9 @@ class Coordination:
         view = read_view(self._reader)
         if self._clock is not None:
             now_us = self._clock.at(now_us, view.cluster_clocks, view.nodes)
+        view = self._awaited.restored(view, now_us)
+        if view is None:
+            return False
         view = with_times(view, self._before, now_us)
         if self._before is not None:
             for event in audit_events(self._before, view, now_us):

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
@@ -108,7 +109,11 @@ def check(schedule: Schedule) -> tuple[Observed, list[str]]:
 def judge(seed: int, selection: Selection, *, shrunk: bool = True) -> TrialVerdict:
     """Play the schedule of one seed; if it fails, find a smaller one that fails alike."""
     schedule = random_schedule(seed, selection.kinds, selection.shapes)
-    seen, found = check(schedule)
+    try:
+        seen, found = check(schedule)
+    except Exception as error:
+        # Not every error can be handed to the process that sums up, and none names the seed.
+        raise RuntimeError(f"seed {seed} cannot be played:\n{traceback.format_exc()}") from error
     verdict = TrialVerdict(
         seed=seed,
         shape=schedule.shape,

@@ -67,10 +67,10 @@ class SimulatedHands(Hands):
 
     @contextmanager
     def store_stopped(self, cluster_pid: int, *, most: bool) -> Generator[None]:
-        """Have the store not answer."""
-        server = self._scenario.world.server
-        server.go_away()
+        """Have the store not answer; afterwards it ends all sessions, as one stopped for long."""
+        world = self._scenario.world
+        world.server.go_away()
         try:
             yield
         finally:
-            server.come_back()
+            world.end_all_sessions()

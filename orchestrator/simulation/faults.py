@@ -124,7 +124,16 @@ class CoordinatorCrash(Fault, frozen=True, kw_only=True, tag="coordinator"):
 
 
 class StoreAway(Fault, frozen=True, kw_only=True, tag="store"):
-    """The store does not answer."""
+    """The store does not answer.
+
+    Attributes
+    ----------
+    stopped
+        Whether its server was stopped. It ends all sessions when it goes on, before it hears any
+        client; one that was started again gives every session time anew.
+    """
+
+    stopped: bool = False
 
 
 class Linked(Fault, frozen=True, kw_only=True):

@@ -293,9 +293,10 @@ class Trial:
                 self._set_clock(fault, hosts[0])
             case CoordinatorCrash():
                 self._crash_coordinator(fault)
-            case StoreAway():
+            case StoreAway(stopped=stopped):
                 self.world.server.go_away()
-                self._after(fault, self.world.server.come_back)
+                returns = self.world.end_all_sessions if stopped else self.world.server.come_back
+                self._after(fault, returns)
             case Cut() | Delay() | Break():
                 self._strike_link(fault, *(host.spec.node for host in hosts))
 

@@ -303,6 +303,20 @@ class World:
             host.store.unreachable = False
             host.store.resume()
 
+    def end_all_sessions(self) -> None:
+        """Have the store respond again after a stop that was longer than any session may last.
+
+        It ends the sessions before it hears their clients. Hosts come back one after the other,
+        after all others: that is what a leader may least take for their death.
+        """
+        for client in self.server.clients:
+            client.expire()
+        within_reach = [host for host in self.hosts.values() if not host.store.unreachable]
+        for number, host in enumerate(within_reach, 1):
+            host.store.unreachable = True
+            self.at(self.now_us + number * RECONNECT_US, lambda h=host: self.reach_store(h))
+        self.server.come_back()
+
     def abandon(self, store: MemoryStore) -> None:
         """Leave a session to the store, which ends it when it times out."""
         session = store.session

@@ -159,6 +159,24 @@ def test_store_away_for_a_while(scenario: Scenario, recording: Input) -> None:
     assert_exact(scenario.finish(), recording)
 
 
+def test_a_store_that_was_stopped_ends_all_sessions_and_disturbs_nobody(
+    scenario: Scenario, recording: Input
+) -> None:
+    before = {name: fragment(scenario, name) for name in FRAGMENTS}
+    peers = {host.spec.node: set(host.peers) for host in hosts(scenario)}
+    scenario.world.server.go_away()
+    scenario.run_for(1)
+    scenario.world.end_all_sessions()
+    for _ in range(40):
+        scenario.run_for(0.05)
+        for host in hosts(scenario):
+            assert set(host.peers) == peers[host.spec.node]
+    scenario.heal()
+    assert count(scenario, "takeovers") == 0
+    assert {name: fragment(scenario, name) for name in FRAGMENTS} == before
+    assert_exact(scenario.finish(), recording)
+
+
 @pytest.mark.parametrize("which", ["primary", "secondary"])
 def test_a_host_whose_session_expires_lives_on(
     scenario: Scenario, recording: Input, which: str

@@ -280,8 +280,7 @@ def test_unreadable_fragment_does_not_keep_the_leader_busy(data: bytes | None) -
 
 def test_observer_is_sent_what_it_wants() -> None:
     cluster = running()
-    host = cluster.hosts.pop("zurich")
-    host.store.close()
+    cluster.kill("zurich")
     cluster.observe("tail-1", ("alerts", "north", "no-such-stream"))
     cluster.settle_coordinator()
     assignment = cluster.view().assignments["tail-1"].record

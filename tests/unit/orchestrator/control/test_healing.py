@@ -400,6 +400,7 @@ def test_of_several_warm_replicas_the_one_that_acts_already_is_promoted(
     """The primary came by a move and is lost before its predecessor, the third, heard it."""
     before = alerts(cluster)
     third = next(n for n in EXECUTORS if n not in (before.primary.node, secondary_of(cluster)))
+    cluster.kill(before.primary.node)
     going = ThirdReplica(
         replica=cluster.view().replica(third), becomes=None, since_us=cluster.now_us
     )
@@ -408,7 +409,6 @@ def test_of_several_warm_replicas_the_one_that_acts_already_is_promoted(
         FRAGMENTS.key(ALERTS), msgspec.structs.replace(before, third=going), found.version
     )
     report(cluster, third, ReplicaRole.PRIMARY, 1)
-    cluster.kill(before.primary.node)
     cluster.settle_coordinator()
     assert alerts(cluster).primary == before.primary
     cluster.now_us += SETTINGS.takeover_grace_us

@@ -274,9 +274,9 @@ def test_primary_dies_while_the_third_replica_comes(cluster: ObedientCluster) ->
     target = free(cluster)
     submit(cluster, (ALERTS, "primary", target))
     cluster.settle_coordinator()
+    cluster.kill(primary)
     cluster.hosts[target].obey()
     found = cluster.view().fragments[ALERTS]
-    cluster.kill(primary)
     cluster.take_over(found.record, found.version)
     cluster.settle()
     after = record(cluster)

@@ -688,8 +688,7 @@ def test_fragments_lost_together_start_over_one_after_the_other() -> None:
     }
     assert "zurich" not in gone
     for name in gone:
-        cluster.kill(name)
-        cluster.up(name)
+        cluster.restart(name)
     cluster.settle()
     assert cluster.history().count("state lost: first.a") == 1
     assert cluster.history().count("state lost: second.b") == 1
