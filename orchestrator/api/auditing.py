@@ -13,7 +13,7 @@ import msgspec
 
 from orchestrator.api.cluster_status import EventDocument, event_documents
 from orchestrator.api.connection import Cluster
-from orchestrator.api.drilling import DRILLS, FAILED, PASSED, unfit
+from orchestrator.api.drilling import BEGUN, DRILLS, FAILED, PASSED, unfit
 from orchestrator.control.audit_events import RECOVERED
 from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import ClusterView, read_view
@@ -101,6 +101,8 @@ class DrillAudit(msgspec.Struct, frozen=True, kw_only=True):
         When the history was read, cluster clock, µs.
     since_us
         How far the history goes back; None if it is empty.
+    unended
+        Drills that were begun and have no result, as events: interrupted, or still under way.
     """
 
     cluster: str
@@ -109,6 +111,7 @@ class DrillAudit(msgspec.Struct, frozen=True, kw_only=True):
     drills: tuple[DrillRecord, ...]
     fragments: tuple[DrilledFragment, ...]
     runs: tuple[DrilledRun, ...]
+    unended: tuple[EventDocument, ...] = ()
 
 
 def drill_audit(cluster: Cluster) -> DrillAudit:
@@ -123,7 +126,23 @@ def drill_audit(cluster: Cluster) -> DrillAudit:
         drills=_records(cluster, view, runs),
         fragments=_fragments(view, runs),
         runs=runs,
+        unended=event_documents(_unended(history)),
     )
+
+
+def _unended(history: Sequence[HistoryEntry]) -> list[HistoryEntry]:
+    """The beginnings of drills that no result follows before the drill begins again."""
+    found: list[HistoryEntry] = []
+    open_drills: dict[str, HistoryEntry] = {}
+    for entry in history:
+        name, kind = entry.event.subject, entry.event.kind
+        if kind not in (BEGUN, PASSED, FAILED):
+            continue
+        before = open_drills.pop(name, None)
+        if kind == BEGUN:
+            found += [] if before is None else [before]
+            open_drills[name] = entry
+    return sorted([*found, *open_drills.values()], key=lambda entry: entry.sequence)
 
 
 def _records(

@@ -66,7 +66,7 @@ BREACH_S = 20.0
 KEPT_TIMEOUT_S = 10.0
 """How long the sites' archives may take to have what the observer saw."""
 
-PASSED, FAILED = "drill passed", "drill failed"
+BEGUN, PASSED, FAILED = "drill begun", "drill passed", "drill failed"
 """Kinds of events in the history."""
 
 DRILLS: Mapping[str, Way | Disturbance] = {**WAYS, **DISTURBANCES}
@@ -126,10 +126,11 @@ def drill(
             f"would lose {'; '.join(blast.would_lose)}",
             "Run it with --force if that is what you want to see.", {},
         )  # fmt: skip
+    _note(cluster, BEGUN, name, blast.summary)
     try:
         report = _watched(cluster, view, chosen, blast, on_progress)
     except DrillFailed as error:
-        _note(cluster, FAILED, name, f"{error}; it was to hit {blast.summary}")
+        _note(cluster, FAILED, name, str(error))
         raise
     detail = "; ".join(report.failures) or (
         f"recovery {report.recovery_ms:.0f} of {report.bound_ms:.0f} ms, lost 0, repeated 0"
@@ -194,7 +195,7 @@ def known(name: str) -> Way | Disturbance:
 def _note(
     cluster: Cluster, kind: str, name: str, detail: str, report: DrillReport | None = None
 ) -> None:
-    """Keep the result of a drill in the history."""
+    """Keep the beginning or the result of a drill in the history."""
     at_us = cluster_now_us(read_view(cluster.store).cluster_clocks)
     told = None if report is None else for_history(report)
     cluster.store.append_history(

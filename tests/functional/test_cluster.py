@@ -155,6 +155,8 @@ def test_up_apply_status_tail_drill_down(
     assert (runs["kill-executor"], runs["kill-sink-site"], runs["hang"]) == (1, 1, 0)
     assert audit["runs"][1]["report"]["recovery_ms"] == report["recovery_ms"]
     assert page.read_text().count("<img ") == 2
+    assert audit["unended"] == []
+    assert ok(vivace, "history", "--limit", 1000).count("drill begun") == 2
 
     for sites, hours in ((("west-site",), 1), (("exit",), -1), (("west-site", "exit"), 0)):
         # As if the machine's clock had been set before they start again.

@@ -91,6 +91,11 @@ def _summary(audit: api.DrillAudit) -> str:
         f"{count(repeated)} came twice, and {count(differing)} differed in an archive.",
     ]
     never = [each.name for each in fitting if not each.runs]
+    told += [
+        f"{escape(each.subject)} was begun on {_utc(each.at_us)} and has no result: it was "
+        "interrupted, or is under way."
+        for each in audit.unended
+    ]
     told.append(f"Never drilled: {escape(', '.join(never))}." if never else "None was left out.")
     return " ".join(told)
 

@@ -8,7 +8,7 @@ import pytest
 from orchestrator import api
 from orchestrator.api import Cluster, DrillReport, drill_audit, drills
 from orchestrator.api.cluster_status import event_documents
-from orchestrator.api.drilling import FAILED, PASSED
+from orchestrator.api.drilling import BEGUN, FAILED, PASSED
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills.report import for_history
 from orchestrator.drills.timeline import Moment, Silence, Timeline
@@ -87,6 +87,22 @@ def test_the_record_tells_what_never_was_and_what_cannot_be_drilled(
     assert (hang.at_us, hang.passed, hang.runs, hang.failed) == (7, True, 2, 1)
     assert (never.at_us, never.passed, never.runs, never.unfit) == (None, None, 0, None)
     assert "one Spark application" in str(records["kill-driver"].unfit)
+
+
+def test_drills_that_were_begun_and_have_no_result_are_told(cluster: ObedientCluster) -> None:
+    store = cluster.server.connect()
+    for at_us, kind, name in (
+        (1, BEGUN, "hang"),
+        (2, PASSED, "hang"),
+        (3, BEGUN, "hang"),
+        (4, BEGUN, "switchover"),
+        (5, BEGUN, "hang"),
+        (6, FAILED, "hang"),
+    ):
+        note(store, kind, at_us, None, name)
+    told = [(each.subject, each.at_us) for each in audit(store).unended]
+    assert told == [("hang", 3), ("switchover", 4)]
+    assert len(audit(store).runs) == 2
 
 
 def test_a_report_of_another_version_leaves_its_result(cluster: ObedientCluster) -> None:

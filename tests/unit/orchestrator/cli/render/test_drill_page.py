@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import msgspec
 
 from orchestrator.api.auditing import DrillAudit, DrilledFragment, DrilledRun, DrillRecord
+from orchestrator.api.cluster_status import EventDocument
 from orchestrator.cli.render.drill_page import drill_page
 from orchestrator.drills.blast import Blast
 from orchestrator.progress import silent
@@ -72,6 +73,11 @@ def audit() -> DrillAudit:
             DrilledFragment(fragment="q.g", bound_ms=300.0, planned_ms=None, drills={}),
         ),
         runs=(*runs, lame),
+        unended=(
+            EventDocument(
+                sequence=1, at_us=AT_US, kind="drill begun", subject="switchover", detail=""
+            ),
+        ),
     )
 
 
@@ -97,6 +103,7 @@ def test_the_page_tells_what_was_promised_planned_predicted_and_measured() -> No
     assert "3 drills exist, 2 of them fit this cluster." in shown
     assert "In all 3 runs together 3 tuples were lost" in shown
     assert "Never drilled: fill-disk." in shown
+    assert "switchover was begun on 2023-11-14 22:13:20 UTC and has no result" in shown
     assert "there is one application" in shown
     assert "hang × 2" in shown
     assert "without figures: <b>nobody</b> takes over" in shown
