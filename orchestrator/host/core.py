@@ -158,7 +158,7 @@ class HostCore:
         self._access = AccessControl(manager, outbox)
         self._batches, self._sink_pause_us = batch_us > 0, 0.0
         self._emulate_costs = settings.emulate_costs
-        self._usage = RecentRates(2, now_us)
+        self._usage = RecentRates(3, now_us)
         self._measured_us = now_us
         self.load: HostLoad | None = None
         self._next_heartbeat_us = self._next_ack_us = self._next_probe_us = now_us
@@ -235,10 +235,12 @@ class HostCore:
                 self._dispatcher.rebuild_tasks(now_us)
             case CpuMeasured(load=load):
                 self.prober.load = load
-                self._usage.add(load * (now_us - self._measured_us) / 1e6, 0.0)
+                self._usage.add(load * (now_us - self._measured_us) / 1e6, 0.0, 0.0)
                 self._measured_us = now_us
-                cores, evaluating_cores = self._usage.read(now_us)
-                self.load = HostLoad(cores=cores, evaluating_cores=evaluating_cores)
+                cores, evaluating_cores, evaluations_s = self._usage.read(now_us)
+                self.load = HostLoad(
+                    cores=cores, evaluating_cores=evaluating_cores, evaluations_s=evaluations_s
+                )
         return self._outbox.take()
 
     def tick(self, now_us: int) -> list[Command]:
@@ -355,7 +357,7 @@ class HostCore:
         """Learn how long a batch took: processor time, unless costs are emulated."""
         if worked.fragment is not None:
             self._dispatcher.charge(worked.fragment, worked.tuples, took_us)
-            self._usage.add(0.0, took_us / 1e6)
+            self._usage.add(0.0, took_us / 1e6, 1.0)
             hosted = self.replica_manager.replicas.get(worked.fragment)
             if hosted is not None and hosted.recovering is not None:
                 hosted.recovering.took(took_us)

@@ -88,6 +88,8 @@ class HostLoad(Record, frozen=True, kw_only=True):
     """Processor time of all its threads."""
     evaluating_cores: float
     """The part of it in which statements were evaluated."""
+    evaluations_s: float = 0.0
+    """How often that was in the same time, also of replicas that have ended since."""
 
 
 class ServicesRecord(Record, frozen=True, kw_only=True):

@@ -62,6 +62,10 @@ OVERHEADS_US = (50.0, 5_000.0)
 LEAST_EVALUATIONS_S = 20.0
 """Evaluations a second, in the whole cluster, from which on the overhead is measured."""
 
+LEAST_HOST_EVALUATIONS_S = 1.0
+"""Evaluations a second of an executor from which on its overhead counts. One that makes fewer has
+next to nothing to evaluate: it has just started, or was drained."""
+
 FLOWING = 0.6
 """Share of the predicted evaluations from which on the overhead of a node is believed. One that
 makes fewer has just been given replicas, whose preparation it spends its time on, or no tuples
@@ -343,7 +347,9 @@ def overhead_us(
 
     As measured on those executors whose replicas are fed, together, else `OVERHEAD_US`. It is
     divided by the evaluations that are predicted, not by those that were made: a host that is short
-    of time evaluates more rarely what has come meanwhile, and the rest of its work stays.
+    of time evaluates more rarely what has come meanwhile, and the rest of its work stays. Hosts
+    count those that were made over the time in which they took their processor time: what their
+    replicas report does not go with that after some came or went, or the host has started.
 
     Parameters
     ----------
@@ -354,15 +360,15 @@ def overhead_us(
     for node in view.executors.values():
         if node.load is None:
             continue
-        made_s = sum(each.load.evaluations_s for each in node.replicas.values() if each.load)
+        made_s = node.load.evaluations_s
         expected_s = sum(
             (evaluations_s if each.role is ReplicaRole.PRIMARY else standby_evaluations_s).get(
                 name, 0.0
             )
             for name, each in node.replicas.items()
         )
-        # What hosts spend before streams flow is no overhead of evaluations.
-        if made_s < FLOWING * expected_s:
+        # What hosts spend before streams flow, or without replicas, is no overhead of evaluations.
+        if made_s < max(FLOWING * expected_s, LEAST_HOST_EVALUATIONS_S):
             continue
         rest_cores = node.load.cores - node.load.evaluating_cores - HOST_CORES
         spent_us += max(rest_cores, 0.0) * 1e6

@@ -29,7 +29,8 @@ def measured(
     )
     status = ReplicaStatus(role=role, epoch=1, output_watermark_ms=None, load=load)
     cluster.hosts["paris"].tell(
-        load=HostLoad(cores=cores, evaluating_cores=evaluating_cores), replicas={"f": status}
+        load=HostLoad(cores=cores, evaluating_cores=evaluating_cores, evaluations_s=evaluations_s),
+        replicas={"f": status},
     )
     return overhead_us(cluster.view(), {"f": expected_s}, {"f": expected_s / 2})
 
@@ -62,3 +63,35 @@ def test_nothing_is_concluded_from_next_to_nothing() -> None:
 def test_what_cannot_be_is_not_believed() -> None:
     assert measured(0.0, 0.0, 100.0) == OVERHEADS_US[0]
     assert measured(1.0, 0.0, 100.0) == OVERHEADS_US[1]
+
+
+STEADY = HostLoad(cores=HOST_CORES + 0.03, evaluating_cores=0.0, evaluations_s=100.0)
+"""Of an executor that makes a hundred evaluations a second."""
+
+
+def overhead(**hosts: tuple[HostLoad, float]) -> float:
+    """Overhead of executors that have taken so much; a primary there makes so many evaluations."""
+    cluster = ObedientCluster()
+    for name, (load, evaluations_s) in hosts.items():
+        own = ReplicaLoad(cores=0.0, evaluations_s=evaluations_s, timestamps_s=0.0, tuples_s=0.0)
+        status = ReplicaStatus(
+            role=ReplicaRole.PRIMARY, epoch=1, output_watermark_ms=None, load=own
+        )
+        cluster.hosts[name].tell(load=load, replicas={"f": status} if evaluations_s else {})
+    return overhead_us(cluster.view(), {"f": 100.0}, {"f": 50.0})
+
+
+def test_what_an_executor_takes_that_starts_is_no_overhead_of_the_others() -> None:
+    started = HostLoad(cores=0.6, evaluating_cores=0.0, evaluations_s=0.0)
+    assert overhead(paris=(STEADY, 100.0)) == pytest.approx(300.0)
+    assert overhead(paris=(STEADY, 100.0), lyon=(started, 0.0)) == pytest.approx(300.0)
+    # A replica that has just come evaluates as often as it should, but not for long enough.
+    fetching = HostLoad(cores=0.6, evaluating_cores=0.0, evaluations_s=30.0)
+    assert overhead(paris=(STEADY, 100.0), lyon=(fetching, 100.0)) == pytest.approx(300.0)
+
+
+def test_a_drained_executor_has_taken_its_time_for_the_evaluations_that_it_made() -> None:
+    drained = HostLoad(cores=HOST_CORES + 0.06, evaluating_cores=0.0, evaluations_s=200.0)
+    assert overhead(paris=(STEADY, 100.0), lyon=(drained, 0.0)) == pytest.approx(300.0)
+    partly = HostLoad(cores=HOST_CORES + 0.09, evaluating_cores=0.0, evaluations_s=300.0)
+    assert overhead(paris=(STEADY, 100.0), lyon=(partly, 100.0)) == pytest.approx(300.0)
