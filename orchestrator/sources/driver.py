@@ -121,6 +121,15 @@ class WaitingSource(OpenSource, Protocol):
 
 
 @runtime_checkable
+class ConfirmedSource(OpenSource, Protocol):
+    """An open source that tells others once everybody who reads the stream has what they sent."""
+
+    def confirm(self, watermark_ms: int) -> None:
+        """Note up to where everybody has acknowledged the stream."""
+        ...
+
+
+@runtime_checkable
 class ResumableSource(OpenSource, Protocol):
     """An open source whose tuples can be read again, with the same numbers, by any process.
 

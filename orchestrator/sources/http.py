@@ -90,6 +90,7 @@ class Http(LiveSource, frozen=True, kw_only=True):
     largest_bytes: int = 16 * 2**20
     staged_bytes: int = 2**30
 
+    pushed: ClassVar[bool] = True
     own_options: ClassVar[Options] = {
         "listen": ("listen", read_endpoint),
         "token_file": ("tokenFile", lambda field: str(field.path())),

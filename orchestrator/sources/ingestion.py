@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from orchestrator.sources.journal import Clients, Commit, Journal
 from orchestrator.sources.orderer import EventTime, Orderer, Refusals, Released
-from streams.chunk import Chunk, Position
+from streams.chunk import NO_WATERMARK, Chunk, Position
 from topology.arrays import IntArray
 
 PIECE_BYTES = 4 * 2**20
@@ -48,6 +48,8 @@ class Push:
         from another one that is equal.
     places
         Names → numbers that the journal is to remember with it as those of clients.
+    until_ms
+        Up to where the stream holds all of it, once it was taken in.
     """
 
     rows: pa.RecordBatch
@@ -56,6 +58,7 @@ class Push:
     number: int = 0
     size_bytes: int = 0
     places: Sequence[tuple[str, int]] = ()
+    until_ms: int = NO_WATERMARK
     outcome: Taken | None = None
     error: Exception | None = None
     done: threading.Event = field(default_factory=threading.Event)
@@ -156,6 +159,7 @@ class Ingestion:
                 key = (push.client, push.number)
                 if self.clients.has(*key) or key in here:
                     push.outcome = Taken(repeated=True)
+                    push.until_ms = self._orderer.newest_ms
                     continue
                 here.add(key)
                 clients.append(key)
@@ -166,6 +170,7 @@ class Ingestion:
                 self._refuse(refused, push.client, push.number)
             if rows.num_rows:
                 waiting.append(rows)
+                push.until_ms = self._orderer.newest_ms
         arrived_us = min((push.arrived_us for push in pushes), default=now_us)
         released = self._orderer.release(now_us)
         chunks = [] if released is None else self._numbered(released, arrived_us)

@@ -15,6 +15,7 @@ from orchestrator.folders import path_part, private_folder
 from orchestrator.manifest.document import Field, Options, Section
 from orchestrator.manifest.units import duration_ms, memory_bytes
 from orchestrator.records import SourceAssignment
+from orchestrator.sources.confirmed_input import ConfirmedInput
 from orchestrator.sources.driver import SourceContext, SourceDriver
 from orchestrator.sources.formats import ARRIVAL, ISO, UNITS_MS, RowForm
 from orchestrator.sources.ingestion import Ingestion
@@ -40,6 +41,8 @@ class Durable(Enum):
     """The loss of the machine's power: the disk has it."""
     PROCESS = "process"
     """A killed site: the operating system has it."""
+    REPLICAS = "replicas"
+    """The loss of the site with its disk: everybody who reads the stream has it."""
     NOTHING = "no"
     """The site's end loses what no consumer has, and the stream begins anew."""
 
@@ -79,6 +82,8 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
     rejected: bool = False
 
     own_options: ClassVar[Options] = {}
+    pushed: ClassVar[bool] = False
+    """Whether clients send tuples, and are told when they may forget them."""
 
     @classmethod
     def read(cls, section: Section) -> Self:
@@ -90,12 +95,28 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         """Those options that a manifest gives, by attribute."""
         given = section.given({**_options, **cls.own_options})
         timestamp = given.pop("timestamp", {})
+        if given.get("durable") is Durable.REPLICAS:
+            cls._check_replicas(section, by_column="time_column" in timestamp, given=given)
         return {**timestamp, **given}
+
+    @classmethod
+    def _check_replicas(
+        cls, section: Section, *, by_column: bool, given: Mapping[str, Any]
+    ) -> None:
+        if not cls.pushed:
+            section.need("durable").refuse(
+                "is for sources that clients push into", "Write `machine`, `process` or `no`."
+            )
+        if by_column and given.get("idle_after_ms", 0) is None:
+            section.need("durable").refuse(
+                "needs an end of each timestamp, and with `idleAfter: off` the newest has none",
+                "Write a duration for `idleAfter`, or `durable: machine`.",
+            )
 
     @property
     def resumable(self) -> bool:
         """Whether it keeps a journal."""
-        return self.durable is not Durable.NOTHING
+        return self.durable in (Durable.MACHINE, Durable.PROCESS)
 
     @property
     def journaled(self) -> bool:
@@ -178,6 +199,8 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         except OSError as error:
             raise DriverError(f"the journal cannot be opened: {error}") from None
         kind = LiveInput if journal is None else JournaledInput
+        if self.durable is Durable.REPLICAS:
+            kind = ConfirmedInput
         stream, sides = assignment.stream, context.side_streams
         return kind(
             stream,
@@ -208,7 +231,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         return stream / str(assignment.generation)
 
     def _keeps(self, assignment: SourceAssignment) -> bool:
-        return self.durable is not Durable.NOTHING and assignment.resumes
+        return self.journaled and assignment.resumes
 
     def _journal(self, assignment: SourceAssignment, folder: Path | None) -> Journal | None:
         if not self._keeps(assignment):

@@ -173,7 +173,7 @@ class LiveInput:
             self._changed.notify_all()
         if not confirms:
             return Taken()
-        push.done.wait()
+        self._wait_for(push)
         if push.outcome is None:
             raise DriverError(f"{self.stream}: {push.error}")
         return push.outcome
@@ -299,9 +299,7 @@ class LiveInput:
                 pushes += self._pushed
                 self._pushed.clear()
                 self._changed.notify_all()
-            for push in pushes:
-                push.error, push.outcome = error, None
-                push.done.set()
+            self._fail(pushes)
             self._wake()
             return
         for push in pushes:
@@ -312,10 +310,24 @@ class LiveInput:
             for chunk in chunks:
                 self._add(chunk)
             self._changed.notify_all()
-        for push in pushes:
-            push.done.set()
+        self._respond(pushes)
         if chunks:
             self._wake()
+
+    def _wait_for(self, push: Push) -> None:
+        """Wait until the outcome of a batch is known."""
+        push.done.wait()
+
+    def _respond(self, pushes: Sequence[Push]) -> None:
+        """Tell readers the outcome of batches that have entered."""
+        for push in pushes:
+            push.done.set()
+
+    def _fail(self, pushes: Sequence[Push]) -> None:
+        """Tell readers that the source has failed, and what became of their batches is unknown."""
+        for push in pushes:
+            push.error, push.outcome = self._error, None
+            push.done.set()
 
     def _add(self, chunk: Chunk) -> None:
         ready = self._ready

@@ -9,7 +9,7 @@ any other source the timestamps are dropped that were complete before.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -31,6 +31,7 @@ from orchestrator.host.hosted_streams import Wanted
 from orchestrator.records import InputStatus, Skipped, SourceAssignment
 from orchestrator.sources import restore
 from orchestrator.sources.driver import (
+    ConfirmedSource,
     CountingSource,
     OpenSource,
     ReportingSource,
@@ -53,9 +54,10 @@ class _Attended:
         Of the stream's rows.
     source
         None while it cannot be used.
-    resumable, waiting
-        The same source, if it can be read again; if it says what it waits for. Hosts ask in every
-        turn, and checking a protocol takes as long as handling a message.
+    resumable, waiting, confirmed
+        The same source, if it can be read again; if it says what it waits for; if it is told what
+        consumers have. Hosts ask in every turn, and checking a protocol takes as long as handling a
+        message.
     paced
         Whether it has a time axis of its own.
     begun
@@ -79,6 +81,7 @@ class _Attended:
     source: OpenSource | None = None
     resumable: ResumableSource | None = None
     waiting: WaitingSource | None = None
+    confirmed: ConfirmedSource | None = None
     paced: bool = True
     begun: bool = False
     repeats: bool = False
@@ -92,7 +95,7 @@ class _Attended:
     def close(self) -> None:
         """Close the source, whatever state it is in."""
         source, self.source = self.source, None
-        self.resumable = self.waiting = self.waits_for = None
+        self.resumable = self.waiting = self.confirmed = self.waits_for = None
         if source is not None:
             with contextlib.suppress(Exception):
                 source.close()
@@ -234,6 +237,12 @@ class SourceDrivers:
             events.append(SourceReread(node=part.node, after=part.after, emitted=piece))
         return events
 
+    def confirm(self, acknowledged: Callable[[str], Position | None]) -> None:
+        """Tell sources that ask for it up to where everybody has acknowledged their streams."""
+        for stream, each in self._attended.items():
+            if each.confirmed is not None and (cut := acknowledged(stream)) is not None:
+                each.confirmed.confirm(cut.watermark_ms)
+
     def count(self, skipped: Mapping[str, Skipped]) -> list[InputSkipped]:
         """The tuples of each range that a stream has left out, as far as its source can tell."""
         return [
@@ -341,6 +350,8 @@ def _open(each: _Attended, a: SourceAssignment, at_us: int, context: SourceConte
     position = Position()
     if isinstance(source, WaitingSource):
         each.waiting = source
+    if isinstance(source, ConfirmedSource):
+        each.confirmed = source
     if isinstance(source, ResumableSource):
         each.resumable = source
         if not each.begun and a.start_at_us is not None:

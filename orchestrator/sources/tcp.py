@@ -69,6 +69,7 @@ class Tcp(LiveSource, frozen=True, kw_only=True):
     token_file: str | None = None
     connections: int = 64
 
+    pushed: ClassVar[bool] = True
     own_options: ClassVar[Options] = {
         "listen": ("listen", read_endpoint),
         "format": (

@@ -59,6 +59,7 @@ def test_options(tmp_path: Path) -> None:
         advance_ms=1000.0,
     )
     assert not made.resumable
+    assert not driver(tmp_path, "{durable: replicas}").resumable
     plain = driver(tmp_path, "{}")
     assert plain == Tcp()
     assert plain.resumable
@@ -75,6 +76,10 @@ def test_options(tmp_path: Path) -> None:
         ("{timestamp: {column: at, format: min}}", "format: 'min' is no format of a timestamp"),
         ("{slack: 3}", "from.tcp.slack"),
         ("{durable: disk}", "from.tcp.durable: 'disk' is unknown"),
+        (
+            "{durable: replicas, timestamp: {column: at}, idleAfter: off}",
+            "from.tcp.durable: 'replicas' needs an end of each timestamp",
+        ),
         ("{retain: 1m}", "from.tcp.retain: '1m' is too little for a journal"),
         ("{format: arrow}", "from.tcp.format: 'arrow' is unknown"),
         ("{format: json, header: true}", "from.tcp.header: True is for CSV only"),
@@ -86,6 +91,13 @@ def test_wrong_options_are_named(tmp_path: Path, options: str, message: str) -> 
         driver(tmp_path, options)
     assert message in str(caught.value)
     assert "stream.yaml:8" in str(caught.value)
+
+
+def test_only_clients_that_send_can_wait_for_replicas(tmp_path: Path) -> None:
+    file = tmp_path / "stream.yaml"
+    file.write_text((STREAM % "{path: /in, durable: replicas}").replace("tcp", "folder"))
+    with pytest.raises(InvalidInput, match="is for sources that clients push into"):
+        load([file])
 
 
 def test_a_load_shedder_excludes_a_journal_aloud(tmp_path: Path) -> None:

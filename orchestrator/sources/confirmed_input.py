@@ -1,0 +1,62 @@
+"""A live input without a journal that responds once everybody who reads the stream has the tuples.
+
+Then both replicas of each fragment that reads it hold them in their state, so that neither the site
+nor its disk is needed any more. A site that starts again begins the stream anew: a client sends
+again what it got no response to, and consumers leave out what they had of it, by its timestamps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from orchestrator.drivers import DriverError
+from orchestrator.sources.ingestion import Full, Push
+from orchestrator.sources.live_input import LiveInput
+from streams.chunk import NO_WATERMARK
+
+PATIENCE_S = 20.0
+"""How long a client whose batches have numbers waits until it is told to send its batch again."""
+
+
+class ConfirmedInput(LiveInput):
+    """A live input whose clients are told the outcome once consumers have acknowledged it."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._confirmed_ms = NO_WATERMARK
+        self._unconfirmed: list[Push] = []
+
+    def confirm(self, watermark_ms: int) -> None:
+        """Note up to where everybody who reads the stream has acknowledged it."""
+        if watermark_ms > self._confirmed_ms:
+            with self._changed:
+                self._confirmed_ms = watermark_ms
+            self._respond(())
+
+    def close(self) -> None:
+        """End; what was not acknowledged is to be sent again."""
+        super().close()
+        self._fail(())
+
+    def _wait_for(self, push: Push) -> None:
+        """Wait for the outcome; a batch without a number must not be sent twice."""
+        if not push.done.wait(PATIENCE_S if push.client else None):
+            raise Full
+
+    def _respond(self, pushes: Sequence[Push]) -> None:
+        with self._changed:
+            waiting = [*self._unconfirmed, *pushes]
+            confirmed = [push for push in waiting if push.until_ms <= self._confirmed_ms]
+            self._unconfirmed = [push for push in waiting if push.until_ms > self._confirmed_ms]
+        super()._respond(confirmed)
+        if self._closing:
+            self._fail(())
+
+    def _fail(self, pushes: Sequence[Push]) -> None:
+        with self._changed:
+            waiting, self._unconfirmed = self._unconfirmed, []
+        error = self._error or DriverError("the source ends")
+        for push in [*waiting, *pushes]:
+            push.error, push.outcome = error, None
+            push.done.set()

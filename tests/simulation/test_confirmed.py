@@ -1,0 +1,172 @@
+"""Clients that are told when both replicas have what they sent; their site keeps nothing.
+
+A client sends again what it got no response to, after its site was killed. What it got a response
+to is nowhere but at the replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from orchestrator import sources
+from orchestrator.control.view import read_view
+from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.host.events import SourceEmitted
+from orchestrator.records import SourceAssignment, StreamRecord
+from orchestrator.simulation.scenario import Scenario
+from orchestrator.sinks.delivered import Delivered
+from orchestrator.sources import recorded, spec_of
+from orchestrator.sources.confirmed_input import ConfirmedInput
+from orchestrator.sources.driver import SourceContext, SourceDriver
+from orchestrator.sources.ingestion import Ingestion, Push
+from orchestrator.sources.orderer import EventTime
+from orchestrator.sources.rejections import Rejections
+from orchestrator.sources.replay import OpenReplay, Recording, Replay
+from streams.chunk import stream_schema
+from tests.pairs import BEGIN_MS, Input, answer
+
+INTERVAL_MS = 100
+
+responded: dict[str, list[pa.RecordBatch]] = {}
+"""Stream → the batches that the client was told of; the client outlives its site."""
+
+
+class Sent(SourceDriver, frozen=True, kw_only=True):
+    """A recording that a client sends."""
+
+    path: str
+    begin_ms: int
+    end_ms: int
+
+    @property
+    def paced(self) -> bool:
+        return False
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSent:
+        return OpenSent(self, assignment, context)
+
+
+class OpenSent:
+    """The open source, with the client's connection to it."""
+
+    def __init__(self, options: Sent, a: SourceAssignment, context: SourceContext) -> None:
+        replay = Replay(
+            path=options.path,
+            begin_ms=options.begin_ms,
+            end_ms=options.end_ms,
+            interval_ms=INTERVAL_MS,
+        )
+        time = EventTime(by_arrival=False, idle_after_ms=INTERVAL_MS, max_ahead_ms=None)
+        self._stream = a.stream
+        self._client = OpenReplay(a.stream, replay, Recording.load(replay, a.columns))
+        self._input = ConfirmedInput(
+            a.stream,
+            Ingestion(stream_schema(a.columns), time, None, context.clock_us()),
+            None,
+            clock_us=context.clock_us,
+            wake=context.wake,
+            buffer_bytes=context.buffer_bytes,
+            advance_us=INTERVAL_MS * 1000,
+            rejections=Rejections(a.stream, None, context.clock_us),
+        )
+        self._known = len(responded.setdefault(a.stream, []))
+        self._waiting: list[tuple[Push, pa.RecordBatch]] = []
+        self._looked_us = 0
+
+    def confirm(self, watermark_ms: int) -> None:
+        self._input.confirm(watermark_ms)
+        while self._waiting and self._waiting[0][0].done.is_set():
+            responded[self._stream].append(self._waiting.pop(0)[1])
+
+    def next_due_us(self, start_at_us: int) -> int | None:
+        return max(start_at_us, self._looked_us + 20_000)
+
+    def emit(self, start_at_us: int, now_us: int) -> SourceEmitted | None:
+        if now_us < start_at_us:
+            return None
+        self._looked_us = now_us
+        for rows in self._due(start_at_us, now_us):
+            if self._known:
+                # The client was told of it, and has forgotten it.
+                self._known -= 1
+                continue
+            self._input.push(rows, confirms=False)
+            push = self._input._pushed[-1]  # pyright: ignore[reportPrivateUsage]
+            self._waiting.append((push, rows))
+            self._input.commit()
+        self._input.commit()
+        return self._input.emit(start_at_us, now_us)
+
+    def _due(self, start_at_us: int, now_us: int) -> Iterator[pa.RecordBatch]:
+        """What the client has by now: a batch for each timestamp, so that they are always alike."""
+        while (sent := self._client.emit(start_at_us, now_us)) is not None:
+            stamps = sent.rows.column(0).to_numpy()
+            for stamp in sorted(set(stamps.tolist())):
+                yield sent.rows.filter(pa.array(stamps == stamp))
+
+    def close(self) -> None:
+        self._input.close()
+
+
+sources.register("sent", Sent)
+
+
+@pytest.fixture(autouse=True)
+def a_client_that_knows_nothing() -> None:
+    responded.clear()
+
+
+def sent(stream: StreamRecord) -> StreamRecord:
+    replay = recorded(stream)
+    assert isinstance(replay, Replay)
+    made = Sent(path=replay.path, begin_ms=replay.begin_ms, end_ms=replay.end_ms)
+    return msgspec.structs.replace(stream, source=spec_of("sent", made))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_responded_to_is_in_the_results_once_although_the_site_keeps_nothing(
+    tmp_path: Path, seed: int
+) -> None:
+    recording = Input.random(seed=30 + seed, seconds=30)
+    manifests = recording.manifests(tmp_path)
+    streams = [sent(m.record) for m in manifests.streams]
+    scenario = Scenario(manifests, seed=seed, streams=streams, check_invariants=True)
+    scenario.begin()
+    scenario.run_for(2.0 + 0.137 * seed)
+    for sites in (("west-site",), ("west-site", "east-site")):
+        kill_for_a_while(scenario, *sites)
+    node = read_view(scenario.store).fragments["pairing.strong"].record.primary.node
+    scenario.kill(node)
+    scenario.run_for(1.0)
+    kill_for_a_while(scenario, "west-site")
+    scenario.run_for(4.0)
+    history = " ".join(each.event.kind for each in scenario.store.history())
+    assert "state lost" not in history
+    assert "input lost" not in history
+    for stream, expected in recording.expected().items():
+        kept = scenario.deliveries[stream]
+        seen = Delivered.from_deliveries(kept, kept[0].chunk.rows.schema)
+        end_ms = int(seen.completed_column("watermark_ms")[-1])
+        assert sequence_faults(seen) == SequenceFaults(lost=0, repeated=0)
+        assert answer(seen) == [row for row in expected if row[0] <= end_ms]
+        assert end_ms > BEGIN_MS + 10_000
+    for batches in responded.values():
+        assert sum(batch.num_rows for batch in batches) > 100
+
+
+def kill_for_a_while(scenario: Scenario, *sites: str) -> None:
+    for site in sites:
+        scenario.world.kill(site)
+    scenario.run_for(2.0)
+    for site in sites:
+        scenario.world.restart(site)
+    scenario.run_for(4.0)
