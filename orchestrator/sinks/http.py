@@ -44,6 +44,9 @@ from streams.chunk import NO_WATERMARK, stream_schema
 KEPT_BYTES = 8 * 2**20
 """Results kept in memory for clients, besides what is not in the archive yet."""
 
+VALUE_BYTES = 16
+"""What a value is taken to need before any results have come."""
+
 KEEP_ALIVE_S = 10.0
 """How often a client is sent a sign of life."""
 
@@ -199,8 +202,12 @@ class OpenHttpResults:
     def _described(self) -> object:
         with self._changed:
             generations = sorted(self._ends.items())
+            latest_rows = sum(batch.num_rows for _, batch in self._latest)
+            latest_bytes = self._latest_bytes
         kept = self._kept
+        row_bytes = VALUE_BYTES * len(self._schema)
         return {
+            "row_bytes": -(-latest_bytes // latest_rows) if latest_rows else row_bytes,
             "columns": self._assignment.columns,
             "generations": generations,
             "completed_ms": None if kept is None else kept.position.watermark_ms,

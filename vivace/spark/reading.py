@@ -25,6 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
@@ -76,6 +77,11 @@ class _Results:
         """The end of each generation in the site's archive, in order: no restart takes it back."""
         described = self.options.site.describe(self.options.stream)
         return [(generation, end) for generation, end in described["generations"]]
+
+    def row_bytes(self) -> int:
+        """What a row takes, about: the mean of the latest ones at the site."""
+        described = self.options.site.describe(self.options.stream)
+        return max(int(described.get("row_bytes", 1)), 1)
 
     def spans(self, begin: Place, until: Place) -> list[Span]:
         """What lies between two places, in parts for several tasks."""
@@ -140,13 +146,20 @@ class ResultsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._end(begin)
         if self._available is not None:
             end = max(begin, min(end, self._available))
+        if isinstance(limit, ReadMaxBytes):
+            limit = ReadMaxRows(max(limit.max_bytes // self._results.row_bytes(), 1))
         if isinstance(limit, ReadMaxRows):
             end = self._limited(begin, end, limit.max_rows)
         return _offset(end)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The option `maxRowsPerBatch`."""
-        rows = self._results.options.whole("maxRowsPerBatch")
+        """The option `maxRowsPerBatch` or `maxBytesPerBatch`."""
+        options = self._results.options
+        rows, size = options.whole("maxRowsPerBatch"), options.whole("maxBytesPerBatch")
+        if rows is not None and size is not None:
+            raise ValueError("vivace: write maxRowsPerBatch or maxBytesPerBatch, not both")
+        if size is not None:
+            return ReadMaxBytes(size)
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
     def prepareForTriggerAvailableNow(self) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from orchestrator.listening import Endpoint
 from orchestrator.records import SourceAssignment, SourceSpec
@@ -259,6 +260,36 @@ def test_a_query_that_restarts_reads_no_result_twice(
     run()
     found = spark.read.parquet(str(tmp_path / "out"))
     assert numbers(found) == [*range(1000, 1105), *range(3000, 3003)]
+
+
+def test_limits_of_a_batch_are_rows_or_bytes(results: Exit) -> None:
+    results.deliver(1, 0, 100)
+    results.deliver(3, 0, 50)
+
+    def ends(**options: str) -> list[dict[str, int]]:
+        """The offsets of a query's batches."""
+        given = {"address": results.sink.address, "stream": "alerts", **options}
+        reader = VivaceDataSource(given).streamReader(StructType())
+        limit, at = reader.getDefaultReadLimit(), reader.initialOffset()
+        found: list[dict[str, int]] = []
+        while (end := reader.latestOffset(at, limit)) != at:
+            found.append(end)
+            at = end
+        return found
+
+    generations = {1: 100, 3: 50}
+    assert ends() == [{"generation": 3, "seq": 50}]
+    by_rows = ends(maxRowsPerBatch="40")
+    assert len(by_rows) == 4
+    # Four columns of eight bytes, and what Arrow has besides.
+    by_bytes = ends(maxBytesPerBatch=str(40 * 36))
+    assert 4 <= len(by_bytes) <= 6
+    assert all(each["seq"] <= generations[each["generation"]] for each in by_bytes)
+    assert len(ends(maxBytesPerBatch="1")) == 150
+    with pytest.raises(ValueError, match="not both"):
+        ends(maxBytesPerBatch="1", maxRowsPerBatch="1")
+    lag = VivaceDataSource({"address": results.sink.address, "stream": "alerts"})
+    assert lag.streamReader(StructType()).reportLatestOffset() == {"generation": 3, "seq": 50}
 
 
 def test_wrong_options_say_which(spark: SparkSession) -> None:
