@@ -25,6 +25,8 @@ from tests.conftest import WaitUntil
 from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
 from tests.integration.orchestrator.sources.test_http import Site
 from vivace.spark import VivaceDataSource
+from vivace.spark.options import Options
+from vivace.spark.reading import ResultsStreamReader
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -269,7 +271,7 @@ def test_limits_of_a_batch_are_rows_or_bytes(results: Exit) -> None:
     def ends(**options: str) -> list[dict[str, int]]:
         """The offsets of a query's batches."""
         given = {"address": results.sink.address, "stream": "alerts", **options}
-        reader = VivaceDataSource(given).streamReader(StructType())
+        reader = ResultsStreamReader(Options.read(given), StructType())
         limit, at = reader.getDefaultReadLimit(), reader.initialOffset()
         found: list[dict[str, int]] = []
         while (end := reader.latestOffset(at, limit)) != at:
@@ -288,8 +290,9 @@ def test_limits_of_a_batch_are_rows_or_bytes(results: Exit) -> None:
     assert len(ends(maxBytesPerBatch="1")) == 150
     with pytest.raises(ValueError, match="not both"):
         ends(maxBytesPerBatch="1", maxRowsPerBatch="1")
-    lag = VivaceDataSource({"address": results.sink.address, "stream": "alerts"})
-    assert lag.streamReader(StructType()).reportLatestOffset() == {"generation": 3, "seq": 50}
+    options = Options.read({"address": results.sink.address, "stream": "alerts"})
+    lag = ResultsStreamReader(options, StructType())
+    assert lag.reportLatestOffset() == {"generation": 3, "seq": 50}
 
 
 def test_wrong_options_say_which(spark: SparkSession) -> None:
