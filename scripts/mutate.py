@@ -57,6 +57,7 @@ QUICK = {
         "tests/property/orchestrator/test_decide_properties.py",
     ),
     "orchestrator/sources": ("tests/unit/orchestrator/sources",),
+    "orchestrator/sinks": ("tests/unit/orchestrator/sinks",),
     "streams/panes": (
         "tests/property/streams/test_panes.py",
         "tests/unit/streams/test_panes.py",

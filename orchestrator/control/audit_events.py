@@ -106,9 +106,11 @@ def _skipped(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str
     for node, host in sorted(after.hosts.items()):
         known = before.hosts[node].sources if node in before.hosts else {}
         for stream, status in sorted(host.sources.items()):
-            old = known.get(stream)
-            if status.skipped is not None and (old is None or old.skipped != status.skipped):
-                yield "input lost", stream, status.skipped.detail
+            old, skipped = known.get(stream), status.skipped
+            if skipped is None or not skipped.any_lost:
+                continue
+            if old is None or old.skipped != skipped:
+                yield "input lost", stream, skipped.detail
 
 
 def _overload(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:

@@ -218,7 +218,8 @@ class HostCore:
             case InputSkipped(stream=stream, skipped=skipped):
                 if (source := self.replica_manager.sources.get(stream)) is not None:
                     source.skipped = skipped
-                    self._outbox.report("input lost", stream, skipped.detail)
+                    if skipped.any_lost:
+                        self._outbox.report("input lost", stream, skipped.detail)
             case SinkOpened(stream=stream, durable=durable):
                 self._outbox.add(*self.replica_manager.open_sink(stream, durable))
                 self._inputs.request(now_us)

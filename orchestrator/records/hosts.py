@@ -223,6 +223,11 @@ class Skipped(Record, frozen=True, kw_only=True):
     tuples: int | None = None
 
     @property
+    def any_lost(self) -> bool:
+        """Whether there were tuples, as far as the source can tell."""
+        return self.tuples != 0
+
+    @property
     def detail(self) -> str:
         """A sentence for people."""
         count = "an unknown number of" if self.tuples is None else str(self.tuples)

@@ -218,6 +218,8 @@ def test_what_a_stream_left_out_lies_between_its_consumers_and_its_new_beginning
     assert host.core.replica_manager.sources["s"].status.skipped == left_out
     (said,) = [r for r in host.take(Report) if r.kind == "input lost"]
     assert said.detail.startswith("an unknown number of tuples")
+    host.handle(InputSkipped(stream="s", skipped=Skipped(after_ms=20, until_ms=49, tuples=0)))
+    assert not [r for r in host.take(Report) if r.kind == "input lost"]
 
 
 def test_a_source_that_skips_to_the_present_left_out_what_came_due_before() -> None:

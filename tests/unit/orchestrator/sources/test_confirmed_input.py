@@ -12,7 +12,7 @@ from orchestrator.drivers import DriverError
 from orchestrator.records import SourceAssignment, SourceSpec
 from orchestrator.sources import confirmed_input as module
 from orchestrator.sources.confirmed_input import ConfirmedInput
-from orchestrator.sources.driver import ResumableSource, SourceContext
+from orchestrator.sources.driver import CountingSource, ResumableSource, SourceContext
 from orchestrator.sources.ingestion import Full, Taken
 from orchestrator.sources.live import Durable
 from orchestrator.sources.source_drivers import SourceDrivers
@@ -106,6 +106,11 @@ def test_a_source_that_ends_tells_clients_to_send_again(
     source.close()
     with pytest.raises(DriverError, match="the source ends"):
         pushed.result(WAIT_S)
+
+
+def test_nothing_is_missing_while_the_site_was_away(source: ConfirmedInput) -> None:
+    assert isinstance(source, CountingSource)
+    assert source.tuples_between(10, 20) == 0
 
 
 def test_the_host_says_how_far_streams_are_acknowledged() -> None:
