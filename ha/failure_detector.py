@@ -44,6 +44,9 @@ LAGS_GRANTED = 3
 LAG_HALF_LIFE_US = 2_000_000
 """A lag of half a second is forgotten after some ten seconds."""
 
+USUAL_HALF_LIFE_US = 30_000_000
+"""Of the lag that is usual: a host that is late is late again and again."""
+
 ALARM_HALF_LIFE_US = 10_000_000
 """Longer than the work that a takeover causes."""
 
@@ -109,7 +112,7 @@ class FailureDetector:
         self._last_tick_us: int | None = None
         self._listened_us = 0
         self._rests_until_us = 0
-        self._lag_us = 0.0
+        self._lag_us = self._usual_lag_us = 0.0
         self._alarms = 0.0
         self._heard_us: int | None = None
         self.long_silences = 0
@@ -119,6 +122,11 @@ class FailureDetector:
     def lag_us(self) -> int:
         """By how much this host's ticks have been late lately, for its peers to know."""
         return round(self._lag_us)
+
+    @property
+    def usual_lag_us(self) -> int:
+        """What `lag_us` has been on average in the last minute or so."""
+        return round(self._usual_lag_us)
 
     def watch(self, peers: set[str], now_us: int, renewed: Set[str] = frozenset()) -> None:
         """Watch exactly these peers; a new one counts as heard now.
@@ -236,6 +244,8 @@ class FailureDetector:
             self._listened_us += min(elapsed_us, self._tick_us)
             self._lag_us *= 0.5 ** (elapsed_us / LAG_HALF_LIFE_US)
             self._lag_us = max(self._lag_us, elapsed_us - self._tick_us)
+            usual = 0.5 ** (elapsed_us / USUAL_HALF_LIFE_US)
+            self._usual_lag_us = usual * self._usual_lag_us + (1 - usual) * self._lag_us
             self._alarms *= 0.5 ** (elapsed_us / ALARM_HALF_LIFE_US)
         self._last_tick_us = now_us
 

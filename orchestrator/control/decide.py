@@ -19,6 +19,7 @@ from orchestrator.control.clocks import revised_clocks
 from orchestrator.control.decision import DecisionSettings, PendingDecision, Write
 from orchestrator.control.disturbed_links import end_link_faults
 from orchestrator.control.healing import heal
+from orchestrator.control.late_hosts import name_late_hosts
 from orchestrator.control.moving import pursue
 from orchestrator.control.placing import place_new
 from orchestrator.control.planning.costs import cost_line, differs, suggested_cost_us
@@ -77,6 +78,7 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
     place_new(pending)
     choose_again(pending)
     pending.attempt("load", lambda: _name_overload(pending))
+    pending.attempt("load", lambda: name_late_hosts(pending))
     pending.attempt("streams", lambda: _start_streams(pending))
     pending.attempt("streams", lambda: _renew_streams(pending))
     pending.attempt("streams", lambda: _note_slips(pending))

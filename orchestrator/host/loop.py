@@ -490,6 +490,7 @@ def node_record(
         coordinate=core.prober.coordinate,
         latencies_ms=core.prober.latencies_ms,
         load=core.load,
+        lag_ms=round(core.detector.usual_lag_us / 1000, 1),
         replicas=core.replica_statuses(now_us),
         sources={
             stream: source.status

@@ -280,6 +280,8 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     """None: not known."""
     load: HostLoad | None = None
     """None until it was measured."""
+    lag_ms: float = 0.0
+    """By how much its heartbeats have been late in the last minute or so, on average."""
     reported_us: int = 0
     """When the host wrote this, cluster clock."""
     coordinate: Coordinate | None = None

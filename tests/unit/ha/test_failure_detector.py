@@ -82,6 +82,18 @@ def test_says_how_late_its_ticks_were_and_forgets_it() -> None:
     assert made.lag_us < 1000
 
 
+def test_knows_how_late_its_ticks_usually_are() -> None:
+    made = detector()
+    ticked(made, 0, 10 * SECOND, "peer")
+    assert made.usual_lag_us == 0
+    for now in range(10 * SECOND, 200 * SECOND, 3 * TICK):
+        made.heard("peer", now)
+        made.suspects(now)
+    assert 1.9 * TICK < made.usual_lag_us <= 2 * TICK
+    ticked(made, 200 * SECOND, 400 * SECOND, "peer")
+    assert made.usual_lag_us < TICK / 10
+
+
 def test_a_peer_that_says_it_is_late_may_be_silent_for_longer() -> None:
     made = detector()
     made.told_lag("peer", 100_000)

@@ -1,0 +1,53 @@
+"""Queries whose recovery bound cannot be kept at present, because hosts are late.
+
+A plan promises a recovery time that follows from latencies and costs (reliable placement, (1)).
+Where processors are short, everything that a host does comes late besides, also its heartbeats. The
+silence of such a host may last longer before its peers suspect it (`ha.failure_detector`), and
+whoever takes over from it is late as well. What hosts report of that tells whether the promise
+holds.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ha.failure_detector import LAGS_GRANTED
+from orchestrator.control.decision import PendingDecision
+from orchestrator.control.view import ClusterView
+from orchestrator.records import FragmentRecord
+
+STEP_MS = 50.0
+"""Of what is told: a problem that changes with every report is written as often."""
+
+
+def name_late_hosts(pending: PendingDecision) -> None:
+    """Say of each query which fragment would take longest to recover now, if that is too long."""
+    view = pending.view
+    worst: dict[str, tuple[float, FragmentRecord]] = {}
+    for record in pending.fragments.values():
+        took_ms = recovery_ms(view, record)
+        if took_ms is not None and took_ms > worst.get(record.query, (0.0, record))[0]:
+            worst[record.query] = took_ms, record
+    queries = view.query_records
+    for query, (took_ms, record) in sorted(worst.items()):
+        bound_ms = queries[query].recovery_bound_ms if query in queries else math.inf
+        promised_ms = 0.0 if record.timing.promised is None else record.timing.promised.total_ms
+        # A plan that breaks the bound by itself has been told of.
+        if took_ms > bound_ms >= promised_ms:
+            told_ms = math.ceil(took_ms / STEP_MS) * STEP_MS
+            pending.problems.append(
+                f"{query}: the recovery bound of {bound_ms:g} ms may be broken at present: "
+                f"{record.fragment} may take {told_ms:.0f} ms instead of {promised_ms:.0f} ms, "
+                "because hosts are late. Their machine is too busy: run less on it, or apply the "
+                "query with a longer recoveryBound"
+            )
+
+
+def recovery_ms(view: ClusterView, record: FragmentRecord) -> float | None:
+    """How long taking over a fragment may take now, ms; None while nothing is promised."""
+    promised, secondary = record.timing.promised, record.secondary
+    primary = view.hosts.get(record.primary.node)
+    taking_over = None if secondary is None else view.hosts.get(secondary.node)
+    if promised is None or primary is None or taking_over is None:
+        return None
+    return promised.total_ms + LAGS_GRANTED * primary.lag_ms + taking_over.lag_ms
