@@ -91,6 +91,8 @@ class Subscription:
         What has arrived since the last acknowledgement.
     batch
         The least that its readers need, as in `Ack`.
+    stood_in
+        Whether a standby was asked to feed this host, and no primary has since.
     """
 
     stream: str
@@ -101,6 +103,7 @@ class Subscription:
     least_generation: int = 0
     received_bytes: int = 0
     batch: int = EVERY_TUPLE
+    stood_in: bool = False
     _links: dict[str, Link] = field(default_factory=dict[str, Link])
     _moved_us: int = 0
     _told: tuple[list[tuple[str, Ack]], int] | None = None
@@ -206,6 +209,7 @@ class Subscription:
         self._moved_us = now_us
         if node != next(iter(self._links), None):
             return []
+        self.stood_in = False
         fed = [(other, link) for other, link in self._links.items() if link.feed and other != node]
         for _, link in fed:
             link.feed = False
@@ -381,7 +385,7 @@ class Subscription:
     def _have_fed(self, link: Link) -> None:
         """Ask a producer to send even as a standby, from the next request on."""
         had = [cursor.position for cursor in self.readers.values() if cursor.position is not None]
-        link.feed = True
+        link.feed = self.stood_in = True
         link.fed_after_ms = min((each.watermark_ms for each in had), default=NO_WATERMARK)
 
     def _feeds(self, node: str) -> bool:

@@ -91,12 +91,13 @@ class InputProcessor:
                 if request is not None:
                     self.outbox.send(sender, request)
         requests: list[tuple[str, Subscribe]] = []
+        stood_in = subscription.stood_in
         if is_accepted:
             requests = subscription.accepted(sender, now_us)
         elif is_repeated:
             requests = subscription.repeated(sender, data.chunk.watermark_ms, now_us)
-        if requests:
-            self._send(requests)
+        self._send(requests)
+        if stood_in and not subscription.stood_in:
             self.outbox.report("fed by primary", data.stream, f"by {sender} again")
 
     def on_subscribed(self, sender: str, answer: Subscribed, now_us: int) -> None:

@@ -157,6 +157,20 @@ def test_a_standby_that_is_ahead_is_asked_to_feed_until_the_primary_sends_again(
     assert (node, request.feed) == ("secondary", False)
 
 
+def test_a_standby_that_feeds_and_becomes_the_primary_no_longer_stands_in() -> None:
+    made = confirmed(at(AT_30))
+    made.accepted("primary", 1000)
+    ahead = offer(90, sent=False)
+    assert len(made.offered("secondary", ahead, 1000 + STALLED_US)) == 1
+    assert made.stood_in
+    made.accepted("secondary", 1001 + STALLED_US)
+    assert made.stood_in
+    made.use(("secondary", "primary"), set())
+    made.answered("secondary", answer(AT_30))
+    assert made.accepted("secondary", 1002 + STALLED_US) == [], "nobody else feeds this host"
+    assert not made.stood_in
+
+
 def test_a_primary_that_sends_again_what_a_nearer_standby_has_sent_before_is_heard() -> None:
     """Otherwise a standby that is nearer would feed this host for ever."""
     cursor = at(AT_30)
