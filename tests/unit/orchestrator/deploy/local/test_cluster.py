@@ -25,7 +25,7 @@ def test_one_that_has_ended_is_followed(monkeypatch: pytest.MonkeyPatch) -> None
 
     def sleep(seconds: float) -> None:
         naps.append(seconds)
-        former.kill("paris")
+        former.hosts.pop("paris").store.close()
 
     monkeypatch.setattr(cluster.time, "sleep", sleep)
     await_former_processes(former.store, "aircraft")
