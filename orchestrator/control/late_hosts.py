@@ -45,9 +45,14 @@ def name_late_hosts(pending: PendingDecision) -> None:
 
 def recovery_ms(view: ClusterView, record: FragmentRecord) -> float | None:
     """How long taking over a fragment may take now, ms; None while nothing is promised."""
-    promised, secondary = record.timing.promised, record.secondary
+    promised, late_ms = record.timing.promised, lateness_ms(view, record)
+    return None if promised is None or late_ms is None else promised.total_ms + late_ms
+
+
+def lateness_ms(view: ClusterView, record: FragmentRecord) -> float | None:
+    """What hosts that are late add to a recovery, ms; None without both of its hosts."""
     primary = view.hosts.get(record.primary.node)
-    taking_over = None if secondary is None else view.hosts.get(secondary.node)
-    if promised is None or primary is None or taking_over is None:
+    taking_over = None if record.secondary is None else view.hosts.get(record.secondary.node)
+    if primary is None or taking_over is None:
         return None
-    return promised.total_ms + LAGS_GRANTED * primary.lag_ms + taking_over.lag_ms
+    return LAGS_GRANTED * primary.lag_ms + taking_over.lag_ms

@@ -9,6 +9,7 @@ from math import isfinite
 import msgspec
 
 from orchestrator.control.dataflow import InvalidQuery
+from orchestrator.control.late_hosts import lateness_ms
 from orchestrator.control.planning.planner import Planning
 from orchestrator.control.view import ClusterView
 from placement.errors import PlacementError
@@ -32,8 +33,8 @@ class Blast(msgspec.Struct, frozen=True, kw_only=True):
     bound_ms
         The tightest recovery bound among these queries.
     planned_ms
-        How long the recovery of the primaries that fail takes at most, by the plan; None if none
-        fails, or one has no secondary.
+        How long the recovery of the primaries that fail takes at most, by the plan and by how late
+        hosts are; None if none fails, or one has no secondary.
     unprotected
         Fragments that another failure would harm until everything is restored.
     would_lose
@@ -107,11 +108,15 @@ def blast_radius(view: ClusterView, nodes: Collection[str]) -> Blast:
 
 
 def planned_recoveries_ms(view: ClusterView) -> dict[str, float]:
-    """Fragment → how long its recovery takes by the plan; without those that have no secondary."""
+    """Fragment → how long its recovery takes by the plan; without those that have no secondary.
+
+    What makes it longer at present because hosts are late is part of it.
+    """
     planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
     placed: dict[str, float] = {}
     for query in filter(planning.runs, view.query_records):
         with suppress(PlacementError, InvalidQuery):
             plan = planning.evaluate(query)
             placed |= {f"{query}.{each.operator}": each.recovery_ms for each in plan.placements}
-    return {name: ms for name, ms in placed.items() if isfinite(ms)}
+    late_ms = {name: lateness_ms(view, found.record) for name, found in view.fragments.items()}
+    return {name: ms + (late_ms.get(name) or 0.0) for name, ms in placed.items() if isfinite(ms)}

@@ -29,8 +29,8 @@ section { break-inside: avoid; } img { max-width: 100%; } .quiet { color: #555; 
 NOTES = (
     "Promised is the recovery bound of the queries that were hit, the tightest of them; a drill of "
     "a site or a link is allowed what the documentation of drills says beside it.",
-    "Planned is how long recovery takes at most by the plan that ran, for drills that fail "
-    "primaries.",
+    "Planned is how long recovery takes at most by the plan that ran and by how late hosts were "
+    "right before, for drills that fail primaries.",
     "Predicted is what the simulated world had said of the same drill on the same plan right "
     "before; only drills that were run with --compare have it.",
     "Measured is what an additional receiver of the outputs saw, from one second before the fault "

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from orchestrator.drills.blast import blast_radius
+from ha.failure_detector import LAGS_GRANTED
+from orchestrator.drills.blast import blast_radius, planned_recoveries_ms
 from orchestrator.drills.disturbances import DISTURBANCES, aimed_at
 from orchestrator.errors import Refused
 from orchestrator.records import SourceSpec
@@ -40,6 +41,16 @@ def test_a_node_that_fails_hits_its_replicas_and_their_outputs(cluster: Obedient
     assert (blast.outputs, blast.bound_ms, blast.would_lose) == (("alerts",), 300.0, ())
     for part in (node, "proximity.alerts", "bound 300 ms"):
         assert part in blast.summary
+
+
+def test_hosts_that_are_late_are_part_of_what_the_plan_says(cluster: ObedientCluster) -> None:
+    record = cluster.view().fragments["proximity.alerts"].record
+    assert record.secondary is not None
+    before_ms = planned_recoveries_ms(cluster.view())["proximity.alerts"]
+    cluster.hosts[record.primary.node].tell(lag_ms=20.0)
+    cluster.hosts[record.secondary.node].tell(lag_ms=5.0)
+    after_ms = planned_recoveries_ms(cluster.view())["proximity.alerts"]
+    assert after_ms - before_ms == pytest.approx(LAGS_GRANTED * 20.0 + 5.0)
 
 
 def test_a_fragment_without_a_warm_secondary_would_lose_its_state(

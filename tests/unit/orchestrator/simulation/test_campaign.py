@@ -1,0 +1,22 @@
+"""A campaign of schedules: what it says of one that cannot be played."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.simulation import campaign
+from orchestrator.simulation.campaign import Selection, judge
+from orchestrator.simulation.schedule import Schedule
+from orchestrator.store.protocol import StoreUnavailable
+
+
+def test_a_schedule_that_cannot_be_played_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Schedule) -> None:
+        raise StoreUnavailable("cluster", "the session is SUSPENDED")
+
+    monkeypatch.setattr(campaign, "check", fail)
+    with pytest.raises(RuntimeError, match="seed 4711 cannot be played") as caught:
+        judge(4711, Selection())
+    assert "the session is SUSPENDED" in str(caught.value)
+    # The process that sums up can be handed it: errors of the product have arguments of their own.
+    assert type(caught.value) is RuntimeError
