@@ -81,6 +81,8 @@ class _Peer:
         Whether that is so because it was silent.
     gaps
         Between its signs of life, if thresholds are learnt.
+    met
+        Whether it has been heard at all since it is watched.
     """
 
     heard_us: int
@@ -89,6 +91,7 @@ class _Peer:
     given_up: bool = False
     suspected: bool = False
     gaps: HeartbeatGaps | None = None
+    met: bool = False
 
 
 class FailureDetector:
@@ -158,6 +161,11 @@ class FailureDetector:
         graced_us = since_us + GRACE_TICKS * self._tick_us
         return self._heard_us is not None and self._heard_us >= graced_us
 
+    def has_met(self, peer: str) -> bool:
+        """Whether a peer has been heard since it is watched: links take a while to come up."""
+        known = self._peers.get(peer)
+        return known is not None and known.met
+
     def silent_us(self, peer: str, now_us: int) -> int:
         """For how long a peer has not been heard; 0 if it is not watched."""
         known = self._peers.get(peer)
@@ -177,7 +185,7 @@ class FailureDetector:
             self.long_silences += 1
         if known.gaps is not None and not known.given_up:
             known.gaps.note(at_us - known.heard_us)
-        known.heard_us, known.others_us = at_us, None
+        known.heard_us, known.others_us, known.met = at_us, None, True
         if known.suspected:
             self._alarms = min(self._alarms + 1, MOST_ALARMS)
         known.given_up = known.suspected = False

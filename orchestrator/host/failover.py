@@ -11,7 +11,9 @@ own (`ha.handover`), or from the store at once.
 A source that two sites bring in is taken over in the same way. The leader learns of it from the
 site's report: there is no other site that the store could have given the place to meanwhile. It is
 also taken over from a site that lives and says that it can bring nothing in: its source has failed,
-or waits for what it reads from. A site for which the same holds leaves it there.
+or waits for what it reads from. A site for which the same holds leaves it there. A site that has
+just started has its state at once, before its links are up: the silence of a site that it has yet
+to hear says nothing.
 
 A host whose links all break loses every peer too. If it still reaches the store, its records would
 depose healthy primaries, for whom it cannot stand in. Takeovers and lost secondaries are therefore
@@ -49,6 +51,9 @@ class SourceTakeover:
     epoch: int
     detected_at_us: int
 
+
+SILENT = "silent"
+"""Why a peer is taken for lost that no broken connection and no record speaks of."""
 
 Hosted = HostedReplica | HostedSource
 """What has a role here, and a peer on another host."""
@@ -129,7 +134,7 @@ class Failover:
         """Take over from a host that has been silent for too long."""
         for node in self.detector.suspects(now_us):
             self.outbox.counters["suspicions"] += 1
-            self._lose(node, "silent", now_us)
+            self._lose(node, SILENT, now_us)
 
     def on_peer_stalled(self, node: str, stream: str, epoch: int, now_us: int) -> None:
         """Take over from a site that cannot bring a stream in, if this one can.
@@ -248,6 +253,9 @@ class Failover:
         """Take over every fragment whose peer replica was on a lost host."""
         for hosted in self._hosted():
             if hosted.peer_replica != node:
+                continue
+            is_site = isinstance(hosted, HostedSource)
+            if is_site and cause == SILENT and not self.detector.has_met(node):
                 continue
             acting = _acting(hosted)
             if acting.feeds_subscribers and hosted.superseded_in is None:

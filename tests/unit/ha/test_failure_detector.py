@@ -190,6 +190,17 @@ def test_a_peer_that_stays_silent_when_others_are_heard_again_is_suspected() -> 
     assert ticked(made, SECOND, SECOND + 4 * TICK, "a") == ["b"]
 
 
+def test_knows_whether_a_peer_was_heard_since_it_is_watched() -> None:
+    made = detector()
+    assert not made.has_met("peer")
+    made.heard("peer", TICK)
+    assert made.has_met("peer")
+    made.watch({"other"}, TICK)
+    made.watch({"peer", "other"}, TICK)
+    assert not made.has_met("peer")
+    assert not made.has_met("nobody")
+
+
 def test_ignores_peers_it_does_not_watch() -> None:
     made = detector()
     made.watch(set(), 0)

@@ -104,6 +104,23 @@ def test_a_silent_primary_is_succeeded() -> None:
     assert source_of(host).feeds_subscribers
 
 
+def test_a_site_that_has_yet_to_hear_the_other_one_does_not_take_over_from_its_silence() -> None:
+    host = opened("secondary")
+    host.wait(3000, hearing="one")
+    assert not source_of(host).feeds_subscribers
+    host.hear("exit", Control(epochs={"s": 1}))
+    host.wait(3000, hearing="one")
+    assert source_of(host).feeds_subscribers
+
+
+def test_a_site_that_never_heard_the_other_one_takes_over_once_that_has_left_the_store() -> None:
+    host = opened("secondary")
+    host.wait(3000, hearing="one")
+    left = tuple(peer for peer in peers() if peer.node != "exit")
+    host.assign(msgspec.structs.replace(assignment("secondary"), peers=left))
+    assert source_of(host).feeds_subscribers
+
+
 def test_a_former_primary_stands_by_once_its_successor_has_come_as_far() -> None:
     host = opened("primary")
     enter(host, chunk(0, [(10, 2)]))
