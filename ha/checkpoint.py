@@ -25,7 +25,7 @@ known by its cut, whoever has sent it.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import msgspec
@@ -184,9 +184,15 @@ class CheckpointSender:
         return cut
 
     def _forgotten(self) -> int | None:
-        """The oldest state that no standby holds."""
+        """The oldest state that no standby holds; the newest is yet to be sent."""
         held = self._held.values()
-        return next((at_ms for at_ms in self._states if at_ms not in held), None)
+        *older, _newest = self._states
+        return next((at_ms for at_ms in older if at_ms not in held), None)
+
+    def restrict(self, standbys: Collection[str]) -> None:
+        """Keep nothing for nodes that have a standby no longer."""
+        for node in self._held.keys() - standbys:
+            del self._held[node]
 
     def due(self, node: str, now_us: int) -> Cut | None:
         """The cut to send to a standby now, if there is one that it seems to lack."""

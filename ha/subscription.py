@@ -25,7 +25,10 @@ STALLED_US = 200_000
 """How long a host that lacks output which a standby has already waits for the primary."""
 
 MUCH_SHARE = 1 / 8
-"""Share of a host's credit. More is acknowledged in the next interval."""
+"""Share of a host's credit. More is acknowledged in the next interval ..."""
+
+SPENT_SHARE = 1 / 2
+"""... and more than this as soon as it is processed."""
 
 REPEATED_US = 200_000
 """How often an acknowledgement is repeated that says nothing new: it may have been lost, and a
@@ -118,6 +121,11 @@ class Subscription:
     def confirmed(self) -> bool:
         """Whether every producer has answered."""
         return bool(self._links) and all(link.start is not None for link in self._links.values())
+
+    @property
+    def has_spent_room(self) -> bool:
+        """Whether so much has arrived that producers may have to wait before the next interval."""
+        return self.received_bytes >= max(SPENT_SHARE * self.room_bytes, 1)
 
     @property
     def has_received_much(self) -> bool:

@@ -242,6 +242,7 @@ class HostCore:
                 self.load = HostLoad(
                     cores=cores, evaluating_cores=evaluating_cores, evaluations_s=evaluations_s
                 )
+        self._peer_control.grant(now_us)
         return self._outbox.take()
 
     def tick(self, now_us: int) -> list[Command]:
@@ -334,6 +335,7 @@ class HostCore:
         if (recovering := hosted.recovering) is not None:
             output_ms = hosted.replica.output_watermark_ms
             recovering.evaluated(evaluated.tuples_in, output_ms, now_us)
+        self._peer_control.grant(now_us)
         cost_us = evaluated.tuples_in * hosted.assignment.cost_us
         return Worked(
             commands=self._outbox.take(),

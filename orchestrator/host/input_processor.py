@@ -11,8 +11,8 @@ replica concerned. That is counted and reported; the host goes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 
 from ha.cursor import Receipt
 from ha.messages import (
@@ -61,11 +61,15 @@ class InputProcessor:
         Told which replicas have received something, and when roles have changed.
     outbox
         Takes messages, deliveries and reports.
+    spent
+        Streams of which so much has arrived that their producers may have to wait until some of it
+        is processed, and acknowledged.
     """
 
     replica_manager: ReplicaManager
     dispatcher: Dispatcher
     outbox: Outbox
+    spent: set[str] = field(default_factory=set[str])
 
     def on_data(self, sender: str, data: Data, now_us: int) -> None:
         """Receive data for the sink and the replicas that read its stream."""
@@ -99,6 +103,10 @@ class InputProcessor:
         self._send(requests)
         if stood_in and not subscription.stood_in:
             self.outbox.report("fed by primary", data.stream, f"by {sender} again")
+        if subscription.has_spent_room:
+            self.spent.add(data.stream)
+            for reader in self._counting(subscription):
+                self.dispatcher.end_rest(reader, now_us)
 
     def on_subscribed(self, sender: str, answer: Subscribed, now_us: int) -> None:
         """Note a producer's answer to a subscription; cross to a new generation if it shows one."""
@@ -186,6 +194,7 @@ class InputProcessor:
             if a.checkpoint_ms == 0 or not a.others or not replica.feeds_subscribers:
                 continue
             sender, log = replica.sender, replica.log
+            sender.restrict(a.others)
             sender.take(replica.cut, log.end, now_us, round(a.checkpoint_ms * 1000))
             if (further := sender.acknowledged(log.acknowledged_by_all)) is not None:
                 log.pass_on(further.output)
@@ -248,24 +257,42 @@ class InputProcessor:
             len(manager.subscriptions), ACKNOWLEDGES, most=MOST_ACK_INTERVALS
         )
         for stream, subscription in manager.subscriptions.items():
-            if passes and not subscription.has_received_much:
+            if not passes or subscription.has_received_much:
+                yield from self._acknowledge(subscription, now_us)
+
+    def grants(self, now_us: int) -> Iterator[tuple[str, str, Ack]]:
+        """As `acknowledgements`, of streams whose producers would otherwise wait for the next ones.
+
+        A host with little memory for each stream gives little credit at a time. If it were given in
+        each interval only, a backlog would take many of them, though the host has nothing to do.
+        """
+        for stream in tuple(self.spent):
+            subscription = self.replica_manager.subscriptions.get(stream)
+            if subscription is not None and self._has_no_room(subscription):
                 continue
-            positions = {
-                reader: manager.sinks[stream].processed
-                if (hosted := manager.replicas.get(reader)) is None
-                else hosted.replica.processed_of(stream)
-                for reader in subscription.readers
-            }
-            demanding = manager.demanding(subscription)
-            is_behind = any(
-                self.dispatcher.is_behind(reader, now_us)
-                for reader in demanding or subscription.readers
-            )
-            subscription.room_bytes = 0 if is_behind else manager.window_bytes
-            subscription.received_bytes = 0
-            acks = subscription.acks(positions, demanding)
-            for node, ack in acks if subscription.tells(acks, now_us) else ():
-                yield node, stream, ack
+            self.spent.discard(stream)
+            if subscription is not None:
+                yield from self._acknowledge(subscription, now_us)
+
+    def _acknowledge(
+        self, subscription: Subscription, now_us: int
+    ) -> Iterator[tuple[str, str, Ack]]:
+        manager, stream = self.replica_manager, subscription.stream
+        positions = {
+            reader: manager.sinks[stream].processed
+            if (hosted := manager.replicas.get(reader)) is None
+            else hosted.replica.processed_of(stream)
+            for reader in subscription.readers
+        }
+        demanding = manager.demanding(subscription)
+        is_behind = any(
+            self.dispatcher.is_behind(reader, now_us) for reader in demanding or subscription.readers
+        )
+        subscription.room_bytes = 0 if is_behind else manager.window_bytes
+        subscription.received_bytes = 0
+        acks = subscription.acks(positions, demanding)
+        for node, ack in acks if subscription.tells(acks, now_us) else ():
+            yield node, stream, ack
 
     def discard_state(
         self, hosted: HostedReplica, now_us: int, event: RoleEvent = RoleEvent.STATE_BROKEN
@@ -281,12 +308,16 @@ class InputProcessor:
 
     def _has_no_room(self, subscription: Subscription) -> bool:
         """Whether readers have yet to process so much that producers may have to wait."""
-        manager, stream = self.replica_manager, subscription.stream
+        stream = subscription.stream
         least_bytes = max(subscription.room_bytes // 2, 1)
         return any(
-            manager.held_bytes(reader, stream) >= least_bytes
-            for reader in manager.demanding(subscription) or subscription.readers
+            self.replica_manager.held_bytes(reader, stream) >= least_bytes
+            for reader in self._counting(subscription)
         )
+
+    def _counting(self, subscription: Subscription) -> Collection[str]:
+        """The readers whose work makes room for more of a stream."""
+        return self.replica_manager.demanding(subscription) or subscription.readers
 
     def _send(self, requests: list[tuple[str, Subscribe]]) -> None:
         for node, request in requests:

@@ -106,6 +106,16 @@ class PeerControl:
                     self.outbox.send(peer, heartbeat)
         self.outbox.sent.clear()
 
+    def grant(self, now_us: int) -> None:
+        """Acknowledge what producers may soon have to wait for, and what has been processed."""
+        if not self.inputs.spent:
+            return
+        drafts = defaultdict[str, _Draft](_Draft)
+        for node, stream, ack in self.inputs.grants(now_us):
+            drafts[node].acks[stream] = ack
+        for node, draft in drafts.items():
+            self.outbox.send(node, draft.message(self.failover.detector.lag_us))
+
     def _drafts(self, now_us: int) -> dict[str, _Draft]:
         """What to tell each related host; checkpoints, which are long, are sent at once."""
         drafts = defaultdict[str, _Draft](_Draft)

@@ -7,6 +7,7 @@ from ha.checkpoint import (
     AGAIN_US,
     MOST_STATE_BYTES,
     SEGMENT_BYTES,
+    STATES_KEPT,
     CheckpointError,
     CheckpointReceiver,
     CheckpointSender,
@@ -132,6 +133,29 @@ def test_the_state_that_a_standby_holds_is_kept() -> None:
     sender.told("standby", 10)
     for ms in range(20, 200, 10):
         assert sent(sender, cut(ms, RANDOM)).base_ms == 10
+
+
+def test_what_a_former_standby_holds_is_kept_no_longer() -> None:
+    sender = CheckpointSender()
+    for move in range(1, 2 * STATES_KEPT):
+        standby = f"n{move}"
+        sender.restrict([standby])
+        found = cut(10 * move, RANDOM)
+        sender.take(lambda found=found: found, found.output, 10**12 * move, 0)
+        assert sender.acknowledged(found.output) is found
+        assert sender.message(standby, "f", 1, 1, found).base_ms is None
+        sender.told(standby, 10 * move)
+    # One that comes back has to be told the whole state: nobody keeps the one that it had.
+    sender.told("n1", 10)
+    assert sender.message("n1", "f", 1, 1, found).base_ms is None
+
+
+def test_the_newest_state_is_kept_though_standbys_hold_many_others() -> None:
+    sender = CheckpointSender()
+    for ms in range(10, 10 * STATES_KEPT + 10, 10):
+        sent(sender, cut(ms, RANDOM))
+        sender.told(f"n{ms}", ms)
+    assert sent(sender, cut(500, RANDOM)).base_ms is None
 
 
 def test_a_standby_has_the_states_between_what_it_said_and_the_newest() -> None:

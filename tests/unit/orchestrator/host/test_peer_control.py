@@ -9,6 +9,7 @@ import pytest
 
 from ha.messages import Control, Heartbeat, Ping, Subscribed
 from ha.subscriber import MOST_ACK_INTERVALS
+from orchestrator.host.events import PeerLost
 from orchestrator.host.input_processor import every_nth
 from orchestrator.host.peer_control import MOST_TURNS
 from orchestrator.records import Assignment, ClusterRecord
@@ -83,6 +84,45 @@ def test_a_stream_of_which_much_has_arrived_is_acknowledged_in_the_next_interval
         host.work()
         host.wait(INTERVAL_MS)
         assert acknowledged(host) >= Counter(["s0", "s1", "s2", "s3"])
+
+
+def test_a_stream_whose_producer_may_soon_have_to_wait_is_acknowledged_once_it_is_processed() -> None:
+    # Of one stream among a hundred, a chunk takes more than half of the credit.
+    host = crowded(msgspec.structs.replace(SETTINGS, memory_bytes=2**20))
+    host.hear("site", data(chunk(0, [(10, 1)]), "s0"))
+    host.hear("site", data(chunk(0, [(10, 1)]), "s1"))
+    assert not acknowledged(host)
+    host.work()
+    assert acknowledged(host) == Counter(["s0", "s1"])
+    # Nothing has arrived since.
+    host.work()
+    host.handle(PeerLost(node="elsewhere"))
+    assert not acknowledged(host)
+
+
+def test_what_was_acknowledged_unprocessed_is_acknowledged_again_once_it_is_processed() -> None:
+    host = crowded(msgspec.structs.replace(SETTINGS, memory_bytes=2**20))
+    host.hear("site", data(chunk(0, [(10, 1)]), "s0"))
+    host.wait(INTERVAL_MS)
+    host.commands.clear()
+    host.work()
+    assert acknowledged(host) == Counter(["s0"])
+
+
+def test_a_stream_with_enough_credit_waits_for_the_next_interval() -> None:
+    host = crowded()
+    host.hear("site", data(chunk(0, [(10, 1)]), "s0"))
+    host.work()
+    assert not acknowledged(host)
+
+
+def test_a_task_does_not_rest_while_its_producer_may_have_to_wait() -> None:
+    host = crowded(msgspec.structs.replace(SETTINGS, memory_bytes=2**20))
+    for first in range(3):
+        before_us = host.now_us
+        host.hear("site", data(chunk(first, [(10 * first + 10, 1)]), "s0"))
+        host.work()
+        assert host.now_us == before_us
 
 
 def test_of_many_replicas_each_is_told_of_within_some_intervals() -> None:
