@@ -86,7 +86,7 @@ def test_a_stream_of_which_much_has_arrived_is_acknowledged_in_the_next_interval
         assert acknowledged(host) >= Counter(["s0", "s1", "s2", "s3"])
 
 
-def test_a_stream_whose_producer_may_soon_have_to_wait_is_acknowledged_once_it_is_processed() -> None:
+def test_a_stream_is_acknowledged_once_what_used_up_its_credit_is_processed() -> None:
     # Of one stream among a hundred, a chunk takes more than half of the credit.
     host = crowded(msgspec.structs.replace(SETTINGS, memory_bytes=2**20))
     host.hear("site", data(chunk(0, [(10, 1)]), "s0"))
