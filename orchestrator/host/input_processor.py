@@ -256,7 +256,7 @@ class InputProcessor:
         passes = interval % every_nth(
             len(manager.subscriptions), ACKNOWLEDGES, most=MOST_ACK_INTERVALS
         )
-        for stream, subscription in manager.subscriptions.items():
+        for subscription in manager.subscriptions.values():
             if not passes or subscription.has_received_much:
                 yield from self._acknowledge(subscription, now_us)
 
