@@ -137,17 +137,13 @@ def test_the_state_that_a_standby_holds_is_kept() -> None:
 
 def test_what_a_former_standby_holds_is_kept_no_longer() -> None:
     sender = CheckpointSender()
-    for move in range(1, 2 * STATES_KEPT):
-        standby = f"n{move}"
-        sender.restrict([standby])
-        found = cut(10 * move, RANDOM)
-        sender.take(lambda found=found: found, found.output, 10**12 * move, 0)
-        assert sender.acknowledged(found.output) is found
-        assert sender.message(standby, "f", 1, 1, found).base_ms is None
-        sender.told(standby, 10 * move)
+    for ms in range(10, 10 * 2 * STATES_KEPT, 10):
+        sender.restrict([f"n{ms}"])
+        sent(sender, cut(ms, RANDOM))
+        sender.told(f"n{ms}", ms)
     # One that comes back has to be told the whole state: nobody keeps the one that it had.
-    sender.told("n1", 10)
-    assert sender.message("n1", "f", 1, 1, found).base_ms is None
+    sender.told("standby", 10)
+    assert sent(sender, cut(500, RANDOM)).base_ms is None
 
 
 def test_the_newest_state_is_kept_though_standbys_hold_many_others() -> None:
