@@ -12,6 +12,14 @@ there is a wide link, and something has to cross it:
 Keys either last (`lasting`), so that a window has hardly more groups than a pane, or half of them
 are replaced every second (`passing`), as identifiers of sessions, orders or vehicles in sight are.
 
+With a union (`measured_union`) there are two such streams of half the rate, each at a site of its
+own, and the result is read at a third place. What crosses links is then
+
+- `rows`: both streams, if the union and the statement are evaluated at the reader,
+- `beside_one`: one stream and the result, if they are evaluated beside the other stream,
+- `partial`: the aggregates of panes of both, if the statement is split below the union
+  (`streams.partial_union`).
+
 Each is counted as hosts send it: frames of what enters or is evaluated in intervals of 10 ms,
 watermarks included, once the window is full. The rows of both ways are compared with each other.
 """
@@ -35,6 +43,7 @@ from streams.compiler import compile_statement
 from streams.engine import FragmentEngine
 from streams.language import parse
 from streams.partial import split
+from streams.partial_union import split_below
 from streams.program import Program
 
 GROUPS = (10, 100, 1_000, 10_000)
@@ -71,10 +80,11 @@ class Producer:
     def __post_init__(self) -> None:
         self.engine = FragmentEngine(self.program)
 
-    def take(self, chunk: Chunk, *, counted: bool) -> Iterator[Chunk]:
-        """Evaluate a chunk of the only input; chunks of the output."""
+    def take(self, *chunks: Chunk, counted: bool) -> Iterator[Chunk]:
+        """Evaluate a chunk of each input; chunks of the output."""
         begun = time.perf_counter()
-        self.engine.offer(self.program.inputs[0], chunk)
+        for stream, chunk in zip(self.program.inputs, chunks, strict=True):
+            self.engine.offer(stream, chunk)
         evaluated = self.engine.advance(1 << 20)
         self.seconds += time.perf_counter() - begun if counted else 0.0
         if evaluated is None:
@@ -142,6 +152,78 @@ def measured(
         f"{key}.first.us_tuple": first.seconds / timed * 1e6,
         f"{key}.final.us_tuple": final.seconds / timed * 1e6,
     }
+
+
+UNION = (
+    "REGISTER QUERY u RSTREAM(SELECT k, i FROM north [NOW] UNION ALL SELECT k, i FROM south [NOW]);"
+)
+
+
+def unions(settings: Settings) -> dict[str, float]:
+    """Bytes a second over links each way, of a statement over a union of two sites."""
+    flat: dict[str, float] = {}
+    for passing in (False, True):
+        for groups in QUICK_GROUPS if settings.quick else GROUPS:
+            settings.say(f"union: {groups} {'passing' if passing else 'lasting'} groups")
+            seconds = QUICK_SECONDS if settings.quick else SECONDS
+            flat |= measured_union(groups, seconds, passing=passing)
+    return flat
+
+
+def measured_union(
+    groups: int, seconds: int, tuples_s: int = TUPLES_S, *, passing: bool
+) -> dict[str, float]:
+    """The figures of two streams, with so many keys at any time, that a statement unites.
+
+    Raises
+    ------
+    DifferentResults
+        The statement split below the union gives other rows than the whole one.
+    """
+    catalogue = {"north": columns, "south": columns, "u": columns}
+    (union,) = parse(UNION)
+    (statement,) = parse(STATEMENT.replace("FROM s ", "FROM u "))
+    parts = split_below(statement, union, catalogue)
+    assert parts is not None
+    producers: list[Producer] = []
+    for one in (union, statement, *parts):
+        producers.append(Producer(compile_statement(one, catalogue)))
+        catalogue[one.name] = producers[-1].program.columns
+    united, whole, north, south, merged, final = producers
+    sent = [0, 0]
+    pairs = zip(
+        chunks(groups, seconds, tuples_s // 2, seed=1, passing=passing),
+        chunks(groups, seconds, tuples_s // 2, seed=2, passing=passing),
+        strict=True,
+    )
+    for pair in pairs:
+        counted = int(pair[0].watermarks_ms[-1]) > RANGE_S * 1000
+        for site, (stream, chunk) in enumerate(zip(("north", "south"), pair, strict=True)):
+            sent[site] += sent_bytes(stream, chunk) if counted else 0
+        for chunk in united.take(*pair, counted=counted):
+            for _ in whole.take(chunk, counted=counted):
+                pass
+        firsts = zip(
+            north.take(pair[0], counted=counted),
+            south.take(pair[1], counted=counted),
+            strict=True,
+        )
+        for first in firsts:
+            for chunk in merged.take(*first, counted=counted):
+                for _ in final.take(chunk, counted=counted):
+                    pass
+    if whole.rows != final.rows:
+        raise DifferentResults(f"{groups} groups: {whole.rows.total()} and {final.rows.total()}")
+    counted_s = seconds - RANGE_S
+    ways = {
+        "rows": sum(sent),
+        "beside_one": min(sent) + whole.bytes,
+        "partial": north.bytes + south.bytes,
+    }
+    key = f"union.{'passing' if passing else 'lasting'}.{groups}"
+    flat = {f"{key}.{way}.bytes_s": crossed / counted_s for way, crossed in ways.items()}
+    before = min(ways["rows"], ways["beside_one"])
+    return flat | {f"{key}.saved_percent": 100 * (1 - ways["partial"] / before)}
 
 
 def sent_bytes(stream: str, chunk: Chunk) -> int:

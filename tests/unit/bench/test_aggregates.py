@@ -18,8 +18,8 @@ def test_both_ways_give_the_same_and_pushed_down_aggregates_keep_no_tuple(figure
     (parsed,) = parse(aggregates.statement(texts, 12))
     program = compile_statement(parsed, {"s": aggregates.columns})
     batch = aggregates.tuples(12)
-    folded = aggregates.window(program, batch)
-    naive = aggregates.window(replace(program, naive=True), batch)
+    found = aggregates.windows({"folded": program, "naive": replace(program, naive=True)}, batch)
+    folded, naive = found["folded"], found["naive"]
     assert folded.rows == naive.rows
     assert folded.rows[0]["short_n"] == 12
     assert naive.held_bytes > 11 * aggregates.SHORT > folded.held_bytes
@@ -53,3 +53,12 @@ def test_partial_aggregates_of_few_groups_are_less_than_rows_and_result() -> Non
     }
     assert ways["partial"] < min(ways["rows"], ways["result"])
     assert 0 < found["partial.passing.200.saved_percent"] < 100
+
+
+def test_partial_aggregates_of_two_sites_are_less_than_their_rows() -> None:
+    found = aggregates_partial.measured_union(groups=100, seconds=12, tuples_s=2_000, passing=True)
+    ways = {
+        way: found[f"union.passing.100.{way}.bytes_s"] for way in ("rows", "beside_one", "partial")
+    }
+    assert ways["partial"] < ways["beside_one"] < ways["rows"]
+    assert 0 < found["union.passing.100.saved_percent"] < 100
