@@ -240,9 +240,6 @@ def drain(
     if stuck:
         subject, problem = next(iter(stuck.items()))
         raise _refusal(subject, "node", node, problem, f"drain of {node}")
-    if not dry_run:
-        cordon(cluster, node)
-        view = read_view(cluster.store)
     return _carry_out(
         cluster, view, steps, dry_run, wait, on_progress, drains=node, at_a_time=at_a_time
     )
@@ -282,8 +279,13 @@ def _carry_out(
     drains: str | None = None,
     at_a_time: int = 1,
 ) -> MovesDocument:
-    """Check the steps one after the other, submit them, and see them through."""
+    """Check the steps one after the other, submit them, and see them through.
+
+    A node that they drain is cordoned once they are found to be legal.
+    """
     planned = _checked(view, steps)
+    if drains is not None and not dry_run:
+        cordon(cluster, drains)
     if dry_run or not steps:
         return MovesDocument(name=None, moves=planned, cordoned=drains, done=not steps)
     store = cluster.store

@@ -115,9 +115,7 @@ def _view(campaign: api.Campaign) -> RenderableType:
         replay = msgspec.json.encode(failure.schedule).decode()
         parts.append(Text(f"The schedule above: {replay}\n", style="dim"))
     kept = campaign.played - len(campaign.failures)
-    whole = campaign.played == campaign.seeds
-    good = whole and not campaign.failures
-    if not whole:
+    if campaign.played < campaign.seeds:
         parts.append(
             Text(
                 f"Interrupted after {campaign.played} of {campaign.seeds} schedules. "
@@ -126,7 +124,7 @@ def _view(campaign: api.Campaign) -> RenderableType:
         )
     parts.append(
         Text.assemble(
-            ("✓ " if good else "✗ ", "green" if good else "red"),
+            ("✗ ", "red") if campaign.failures else ("✓ ", "green"),
             f"{kept} of {campaign.played} schedules kept every promise "
             f"(seeds from {campaign.first_seed}, {campaign.faults} faults, "
             f"{campaign.virtual_s:.0f} virtual s); {campaign.schedules_s:.2f} schedules a second "

@@ -160,6 +160,17 @@ def test_switch_without_a_warm_secondary_is_refused(cluster: ObedientCluster) ->
     assert cluster.store.list(MOVES).records == {}
 
 
+def test_drain_of_a_primary_without_a_warm_secondary_cordons_nothing(
+    cluster: ObedientCluster,
+) -> None:
+    primary, secondary = nodes(cluster)
+    cluster.hosts[secondary].cold = True
+    cluster.hosts[secondary].obey()
+    with pytest.raises(api.Refused, match="no warm secondary"):
+        api.drain(connected(cluster), primary)
+    assert cluster.view().cordoned == set()
+
+
 def test_uncordon_withdraws_a_drain(cluster: ObedientCluster) -> None:
     node, _ = nodes(cluster)
     store = connected(cluster)

@@ -295,7 +295,7 @@ def test_simulate_sums_up_what_it_has_played_when_it_is_interrupted(
     assert run(arguments) == EXIT_INTERRUPTED
     shown = capsys.readouterr()
     assert "Interrupted after 2 of 50 schedules. All seeds before 9 were played." in shown.out
-    assert "2 of 2 schedules kept every promise" in shown.out
+    assert "✓ 2 of 2 schedules kept every promise" in shown.out
     assert "1 of 50 schedules" in shown.err, "progress is told also where there is no terminal"
     assert run([*arguments, "--json"]) == EXIT_INTERRUPTED
     document = json.loads(capsys.readouterr().out)
