@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from orchestrator.manifest import ClusterManifest, PlaceManifest, cluster_record
 from orchestrator.manifest.applications import nodes_of
 from orchestrator.manifest.document import documents, slug
 from orchestrator.manifest.units import UnitError, servers
-from orchestrator.records import HostSpec, NodeKind
+from orchestrator.records import MACHINE, HostSpec, NodeKind
 from orchestrator.store.zookeeper import ZooKeeperStore
 from streams.bounds import MAX_NAME
 from topology.suggestions import nearest
@@ -128,7 +127,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             The process that takes the host along when it fails. It is the failure domain, together
             with its machine, unless `domain` is set.
         """
-        domain = self.domain or f"{owner}@{socket.gethostname()}"
+        domain = self.domain or f"{owner}@{MACHINE}"
         if place.domain and not self.application:
             # An application has all nodes of a domain or none.
             domain = f"{domain}/{place.domain}"

@@ -11,6 +11,7 @@ The loop also publishes the host's record in the store (`node_record`).
 from __future__ import annotations
 
 import dataclasses
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from orchestrator.host.name_claim import Claimed
 from orchestrator.host.preparation import SnapshotPreparations
 from orchestrator.host.store_link import StoreLink
 from orchestrator.records import (
+    MACHINE,
     ClockOffset,
     ClusterRecord,
     HostSpec,
@@ -451,7 +453,7 @@ def host_identity(
         region=spec.region,
         endpoint=endpoint,
         public_key=public_key,
-        domain=spec.domain,
+        domain=spec.domain.replace(MACHINE, socket.gethostname()),
         pid=pid,
         machine=machine,
         clock_ahead_us=clock_ahead_us,

@@ -13,6 +13,7 @@ from orchestrator.records.assignments import (
     SourceAssignment,
 )
 from orchestrator.records.base import (
+    MACHINE,
     HostSpec,
     LinkFault,
     NameClaim,
@@ -74,6 +75,7 @@ from orchestrator.records.manifests import (
 
 __all__ = [
     "DEFAULT_MEMORY_BYTES",
+    "MACHINE",
     "Assignment",
     "ClockOffset",
     "ClocksRecord",

@@ -60,6 +60,10 @@ class Peer(Record, frozen=True, kw_only=True):
     """What a drill does to the link from that host to this one."""
 
 
+MACHINE = "{machine}"
+"""In a host's failure domain: the name of the machine on which the host turns out to run."""
+
+
 class HostSpec(Record, frozen=True, kw_only=True):
     """Start parameters of a host process. They contain the secret, and are never logged."""
 
@@ -68,6 +72,7 @@ class HostSpec(Record, frozen=True, kw_only=True):
     kind: NodeKind
     region: str
     domain: str
+    """Failure domain, which may contain `MACHINE`: Spark decides where an executor runs."""
     zookeeper: str
     secret: str
     """Digest credential for the store."""

@@ -156,8 +156,10 @@ class Recording:
         """
         rows = _rows(source, columns)
         interval_ends_ms = np.arange(
-            source.begin_ms, source.end_ms + 1, source.interval_ms, dtype=np.int64
+            source.begin_ms, source.end_ms, source.interval_ms, dtype=np.int64
         )
+        # The last interval may be shorter.
+        interval_ends_ms = np.append(interval_ends_ms, source.end_ms)
         timestamps: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
         _check_times(source, timestamps)
         begin = int(np.searchsorted(timestamps, source.begin_ms, side="left"))

@@ -119,6 +119,8 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
         OWNER: str(os.getpid()),
         WORK_FOLDER: str(work),
         "spark.executor.instances": str(settings.executors),
+        # A standalone master knows no number of executors, and would hand out all that it has.
+        "spark.cores.max": str(settings.executors),
         "spark.executor.memory": f"{memory}m",
         "spark.driver.memory": f"{settings.driver_memory_mb}m",
         # One host per executor: a host is a task that takes all cores of its executor.

@@ -72,6 +72,13 @@ def test_recording_begins_and_ends_within_its_file(tmp_path: Path) -> None:
     assert recording.row_ends.tolist() == [1, 2, 3, 4, 5, 5, 5, 6]
 
 
+def test_the_last_interval_of_a_recording_may_be_shorter(tmp_path: Path) -> None:
+    recording = Recording.load(source(tmp_path, [1000, 1201, 1230, 1231], end_ms=1230), NUMBERS)
+    assert recording.watermarks_ms.tolist() == [1000, 1100, 1200, 1201, 1230]
+    assert recording.intervals.tolist() == [0, 1, 2, 3, 3]
+    assert recording.tuples == 3
+
+
 def test_watermarks_come_when_due_with_tuples_or_without(tmp_path: Path) -> None:
     replay = replay_of(source(tmp_path, [900, 1000, 1050, 1100, 1101, 1400, 1401]))
     emitted: list[object] = []

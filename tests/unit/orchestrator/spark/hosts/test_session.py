@@ -36,6 +36,12 @@ def test_real_cluster_keeps_its_own_addresses_and_folders() -> None:
     )
 
 
+def test_a_cluster_takes_no_more_executors_than_it_has_nodes() -> None:
+    chosen = settings("spark://10.0.0.1:7077")
+    assert chosen["spark.cores.max"] == chosen["spark.executor.instances"]
+    assert chosen["spark.executor.cores"] == "1"
+
+
 @pytest.mark.parametrize("master", [None, "spark://10.0.0.1:7077", "yarn"])
 def test_loss_of_an_executor_fails_its_task_at_once_and_nothing_gives_up(
     master: str | None,

@@ -1,0 +1,179 @@
+"""A cluster on two machines, over Spark standalone: one of them is cut off, and then lost."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from bench.cluster import await_end
+from orchestrator.api import Cluster, apply
+from orchestrator.control.planning.task import settled
+from orchestrator.control.view import read_view
+from orchestrator.deploy.config import read_config
+from orchestrator.deploy.embedded.java import Java
+from orchestrator.errors import VivaceError
+from orchestrator.manifest import load
+from orchestrator.sinks import read_back
+from orchestrator.store.protocol import NODES, Store
+from tests.conftest import WaitUntil
+from tests.round_trip.conftest import Say
+from tests.round_trip.kills import await_view, kill_executor
+from tests.round_trip.machines import MASTER, Machine, two_machines
+
+pytestmark = [
+    pytest.mark.round_trip,
+    pytest.mark.spark,
+    pytest.mark.zookeeper,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+]
+
+EXECUTORS = ("one", "two", "three", "four")
+KEYS, EVERY_MS, LENGTH_S = 5, 20, 150
+CUT_S = 12.0
+"""Longer than a session of ZooKeeper lasts: what the machine ran is replaced meanwhile."""
+
+CLUSTER = """\
+kind: Cluster
+name: machines
+nodes: [one, two, three, four]
+sites: [source, sink]
+executorMemory: 512m
+"""
+
+QUERY = """\
+kind: Stream
+name: numbers
+site: source
+columns: {{key: int, number: int}}
+rate: 2 KB/s
+from:
+  replay: {{path: {path}, begin: "1970-01-01T00:00:00.001Z", end: "{end}", interval: 100 ms}}
+---
+kind: Query
+name: sums
+deadline: 5 s
+recovery: 1 s
+outputs: {{totals: sink}}
+statements: |
+  REGISTER QUERY totals RSTREAM(
+    SELECT key, count(*) AS n, sum(number) AS total
+    FROM numbers [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY key);
+"""
+
+CONFIG = """\
+manifest: cluster.yaml
+zookeeper: {zookeeper}
+secretFile: secret
+bind: 0.0.0.0
+sparkMaster: {master}
+"""
+
+
+@pytest.fixture
+def machines(tmp_path: Path, java: Java) -> Iterator[tuple[Machine, Machine]]:
+    with two_machines(tmp_path, java) as both:
+        yield both
+
+
+def recorded() -> list[tuple[int, int, int]]:
+    """Timestamp, key and number of each tuple."""
+    return [(EVERY_MS * (i + 1), i * i % KEYS, i) for i in range(1000 * LENGTH_S // EVERY_MS)]
+
+
+def expected() -> list[tuple[int, int, int, int]]:
+    """Timestamp, key, how many and their sum."""
+    counted, summed = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for ts, key, number in recorded():
+        place = (-(-ts // 1000) * 1000, key)
+        counted[place] += 1
+        summed[place] += number
+    return sorted((*place, counted[place], summed[place]) for place in counted)
+
+
+def start(folder: Path, first: Machine, second: Machine, wait_until: WaitUntil) -> Store:
+    """Start all processes: of each machine a worker; all others on the first."""
+    master = f"spark://{first.address}:7077"
+    (folder / "cluster.yaml").write_text(CLUSTER)
+    (folder / "secret").write_text("known to both machines")
+    config = folder / "vivace.yaml"
+    config.write_text(CONFIG.format(zookeeper=first.zookeeper(), master=master))
+    first.spark(MASTER, "--port", "7077")
+    for machine in (first, second):
+        machine.worker(master)
+    # Spark spreads executors over the workers that it has.
+    wait_until(lambda: first.works and second.works and _opens(config))
+    first.python("coordinator", config)
+    for site in ("source", "sink"):
+        first.python("site", config, VIVACE_SITE=site, VIVACE_ARCHIVE=str(folder / site))
+    first.python("host_pool", config, VIVACE_WORK=str(folder / "spark"))
+    return read_config(config, {}).open_store()
+
+
+def _opens(config: Path) -> bool:
+    try:
+        read_config(config, {}).open_store().close()
+    except VivaceError:
+        return False
+    return True
+
+
+def machines_of(store: Store, *names: str) -> dict[str, str]:
+    """Node or site → the machine that it is on, of those that are there."""
+    return {
+        name: found.record.domain.rpartition("@")[2]
+        for name, found in store.list(NODES).records.items()
+        if name in names
+    }
+
+
+def test_nothing_is_lost_when_a_machine_is_cut_off_and_then_lost(
+    machines: tuple[Machine, Machine], tmp_path: Path, say: Say, wait_until: WaitUntil
+) -> None:
+    first, second = machines
+    timestamps, keys, numbers = zip(*recorded(), strict=True)
+    table = pa.Table.from_pydict({"timestamp": timestamps, "key": keys, "number": numbers})
+    parquet.write_table(table, tmp_path / "numbers.parquet")
+    end = f"1970-01-01T00:{LENGTH_S // 60:02}:{LENGTH_S % 60:02}Z"
+    (tmp_path / "query.yaml").write_text(QUERY.format(path="numbers.parquet", end=end))
+    with closing(start(tmp_path, first, second, wait_until)) as store:
+        wait_until(lambda: len(machines_of(store, *EXECUTORS)) == len(EXECUTORS))
+        spread = machines_of(store, *EXECUTORS)
+        say("nodes", str(spread))
+        wait_until(lambda: settled(read_view(store).hosts))
+        manifests = load([tmp_path / "query.yaml"])
+        config = read_config(tmp_path / "vivace.yaml", {})
+        apply(Cluster(config, store), manifests, on_progress=say)
+        if second.namespace is not None:
+            assert len({*spread.values()}) == 2
+            # Each machine has a replica of each fragment.
+            for found in read_view(store).fragments.values():
+                assert {spread[r.node] for r in found.record.replicas} == {*spread.values()}
+            say("cut off", second.name)
+            second.cut()
+            time.sleep(CUT_S)
+            second.join()
+            await_view(store, "protected", *EXECUTORS)
+        for node in EXECUTORS[:2]:
+            say("killed", node)
+            kill_executor(store, node)
+        await_view(store, "protected", *EXECUTORS)
+        say("lost", second.name)
+        second.kill()
+        # Spark starts the executors of the lost machine on the other one.
+        everything = (*EXECUTORS, "source", "sink")
+        wait_until(lambda: len({*machines_of(store, *everything).values()}) == 1)
+        await_view(store, "protected", *EXECUTORS)
+        await_end(store, manifests, say)
+    first.end()
+    rows = read_back(tmp_path / "sink", "totals").rows.to_pylist()
+    assert sorted(row["_seq"] for row in rows) == list(range(len(rows)))
+    found = sorted((row["_ts"], row["key"], row["n"], row["total"]) for row in rows)
+    assert found == expected()
