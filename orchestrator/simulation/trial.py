@@ -384,7 +384,7 @@ class Trial:
             if not is_warm and not (record is not None and _founds(record, host)):
                 continue
             if record is None or not any(
-                self._warm(replica, name)
+                self._warm(replica, name) and not self._lacks_input(replica, name)
                 for replica in record.replicas
                 if replica.incarnation != host.incarnation and not _is_going(record, replica)
             ):
@@ -407,6 +407,19 @@ class Trial:
             return False
         hosted = host.core.replica_manager.replicas.get(fragment)
         return hosted is not None and hosted.replica.role is not ReplicaRole.WARMING
+
+    def _lacks_input(self, replica: ReplicaId, fragment: str) -> bool:
+        """Whether a replica is behind, and what it was not sent yet went down with a site.
+
+        A standby that is fed in batches relies on its primary or on the producers of its input.
+        """
+        hosted = self.world.hosts[replica.node].core.replica_manager.replicas[fragment]
+        return hosted.replica.is_behind and any(
+            (recording := self.setting.recordings.get(stream)) is not None
+            and not recording.resumes
+            and not any(self.world.hosts[site].runs for site in recording.sites)
+            for stream in hosted.replica.inputs
+        )
 
     def _resolve(self, target: str) -> str | None:
         """The live node that a target names now."""
