@@ -11,9 +11,10 @@ send no more than it has room for.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ha.backlog import Backlog
 from ha.cursor import StreamCursor
 from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack, Offer, Subscribe, Subscribed
 from streams.chunk import NO_WATERMARK, Position
@@ -96,6 +97,8 @@ class Subscription:
         The least that its readers need, as in `Ack`.
     stood_in
         Whether a standby was asked to feed this host, and no primary has since.
+    backlog
+        What has arrived and readers that rest have yet to take.
     """
 
     stream: str
@@ -107,6 +110,7 @@ class Subscription:
     received_bytes: int = 0
     batch: int = EVERY_TUPLE
     stood_in: bool = False
+    backlog: Backlog = field(default_factory=Backlog)
     _links: dict[str, Link] = field(default_factory=dict[str, Link])
     _moved_us: int = 0
     _told: tuple[list[tuple[str, Ack]], int] | None = None
@@ -153,6 +157,9 @@ class Subscription:
     ) -> None:
         """Serve exactly these readers; one that is new must be sent what the others have had."""
         known = set(map(id, self.readers.values()))
+        self.backlog.leave(
+            name for name, cursor in self.readers.items() if readers.get(name) is not cursor
+        )
         self.readers, self.patient, self.demands = readers, patient, demands
         if any(id(cursor) not in known for cursor in readers.values()):
             self.ask_again()
@@ -307,10 +314,10 @@ class Subscription:
             and link.start is not None
             and not link.whole
             and any(
-                cursor.position is not None
+                reached is not None
                 and link.generation == cursor.generation
-                and link.start.next_seq > cursor.position.next_seq
-                for cursor in self.readers.values()
+                and link.start.next_seq > reached.next_seq
+                for cursor, reached in self._reached()
             )
         )
 
@@ -353,8 +360,8 @@ class Subscription:
         ]
         received = _least(
             [
-                cursor.position if cursor.generation == generation else None
-                for cursor in self.readers.values()
+                reached if cursor.generation == generation else None
+                for cursor, reached in self._reached()
             ]
         )
         ack = Ack(
@@ -378,21 +385,26 @@ class Subscription:
         self._told = acks, now_us
         return True
 
+    def _reached(self) -> Iterator[tuple[StreamCursor, Position | None]]:
+        """Each reader's cursor, and up to where the host has the stream for it."""
+        for reader, cursor in self.readers.items():
+            yield cursor, self.backlog.end_for(reader) or cursor.position
+
     def _lacks(self, offer: Offer) -> bool:
         """Whether some reader has not received all of a producer's output."""
         return any(
             offer.generation > cursor.generation
             or (
                 offer.generation == cursor.generation
-                and cursor.position is not None
-                and offer.watermark_ms > cursor.position.watermark_ms
+                and reached is not None
+                and offer.watermark_ms > reached.watermark_ms
             )
-            for cursor in self.readers.values()
+            for cursor, reached in self._reached()
         )
 
     def _have_fed(self, link: Link) -> None:
         """Ask a producer to send even as a standby, from the next request on."""
-        had = [cursor.position for cursor in self.readers.values() if cursor.position is not None]
+        had = [reached for _, reached in self._reached() if reached is not None]
         link.feed = self.stood_in = True
         link.fed_after_ms = min((each.watermark_ms for each in had), default=NO_WATERMARK)
 
@@ -410,7 +422,9 @@ class Subscription:
         if link.waits_since_us is None:
             link.waits_since_us = now_us
         generations = {cursor.generation for cursor in self.readers.values()}
-        positions = [cursor.needs_from for cursor in self.readers.values()]
+        positions = [
+            reached if cursor.kept is None else cursor.kept for cursor, reached in self._reached()
+        ]
         known = [position for position in positions if position is not None]
         whole = len(known) < len(positions) or len(generations) != 1
         link.whole = whole and bool(known)

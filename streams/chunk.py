@@ -270,9 +270,10 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
     """Consecutive chunks of a stream as one; at least one."""
     if len(chunks) == 1:
         return chunks[0]
+    rows = [chunk.rows for chunk in chunks if chunk.rows.num_rows] or [chunks[0].rows]
     return Chunk(
         first_seq=chunks[0].first_seq,
-        rows=pa.concat_batches([chunk.rows for chunk in chunks]),
+        rows=rows[0] if len(rows) == 1 else pa.concat_batches(rows),
         watermarks_ms=np.concatenate([chunk.watermarks_ms for chunk in chunks]),
         ingestion_times_us=np.concatenate([chunk.ingestion_times_us for chunk in chunks]),
     )

@@ -232,6 +232,7 @@ class HostCore:
                 self._failover.on_overruled(fragment, epoch, primary, now_us)
             case ReplicaReplaced(fragment=fragment):
                 self.counters["replicas_stopped"] += 1
+                self._inputs.deliver_all(now_us)
                 self._outbox.add(*self.replica_manager.stop_replica(fragment))
                 self._dispatcher.rebuild_tasks(now_us)
             case CpuMeasured(load=load):
@@ -319,6 +320,10 @@ class HostCore:
 
     def _evaluate(self, dispatch: Dispatch, now_us: int) -> Worked:
         hosted = self.replica_manager.replicas[dispatch.fragment]
+        self._inputs.deliver(dispatch.fragment, now_us)
+        if not hosted.replica.has_work:
+            # What it had let wait was broken.
+            return Worked(commands=self._outbox.take())
         try:
             evaluated = hosted.replica.evaluate(dispatch.timestamp_groups, dispatch.tuples)
         except Exception as error:  # noqa: BLE001  A statement must not end its host.
@@ -396,6 +401,7 @@ class HostCore:
             source.log.check_invariants()
 
     def _on_assigned(self, assignment: Assignment, now_us: int) -> None:
+        self._inputs.deliver_all(now_us)
         ahead_us = assignment.clock_ahead_us
         peers = tuple(on_machine_clock(peer, ahead_us) for peer in assignment.peers)
         self._outbox.add(SetPeers(peers=peers))

@@ -198,6 +198,16 @@ class Dispatcher:
         self._update_ready(fragment)
         self._enqueue_or_rest(task, now_us)
 
+    def rests(self, fragment: str) -> bool:
+        """Whether a replica has work and rests: what arrives changes nothing until it is over."""
+        task = self._task_of.get(fragment)
+        return (
+            task is not None
+            and fragment == task.name
+            and fragment in self._ready
+            and self._resting.get(fragment) == self._until_us(task)
+        )
+
     def _enter(self, task: _Task, now_us: int) -> None:
         """Note up to where input of a task has entered by now."""
         input_watermark_ms = self._replicas[task.name].replica.engine.input_watermark_ms
@@ -251,6 +261,8 @@ class Dispatcher:
         left_ms = self._left_ms(task)
         while task.entered and task.entered[0][0] <= left_ms:
             task.entered.popleft()
+        # What the replica had let wait has put its task into the queue, although it runs.
+        self._queue.discard(task.name)
         self._enqueue_or_rest(task, now_us)
 
     def end_rest(self, fragment: str, now_us: int) -> None:

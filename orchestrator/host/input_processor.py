@@ -45,6 +45,9 @@ SNAPSHOT_RETRY_US = 500_000
 RESTING_SHARE = 1 / 2
 """Share of what a standby may queue with which it does not rest."""
 
+BACKLOG_SHARE = 1 / 4
+"""Share of what a standby may queue that waits for its rest to end."""
+
 
 _counted = {receipt: f"chunks_{receipt.value}" for receipt in Receipt}
 
@@ -79,7 +82,16 @@ class InputProcessor:
             return
         subscription.received_bytes += data.chunk.size_bytes
         is_accepted = is_repeated = False
+        backlog = subscription.backlog
+        most_bytes = BACKLOG_SHARE * self.replica_manager.input_bytes
+        for reader in backlog.woken_by(data, round(most_bytes)):
+            self._deliver(subscription, reader, now_us)
+        backlog.add(data)
         for reader in subscription.readers:
+            if backlog.holds(reader):
+                is_accepted = True
+                self.outbox.counters[_counted[Receipt.ACCEPTED]] += 1
+                continue
             receipt = self._receive(sender, subscription, reader, data, now_us)
             self.outbox.counters[_counted[receipt]] += 1
             if receipt is Receipt.ACCEPTED:
@@ -88,6 +100,8 @@ class InputProcessor:
                 if hosted is not None and hosted.recovering is not None:
                     watermark_ms = data.chunk.end.watermark_ms
                     hosted.recovering.arrived(data.stream, watermark_ms, now_us)
+                if hosted is not None and self._may_wait(hosted):
+                    backlog.wait(reader, data, idle=not hosted.replica.engine.waiting)
             elif receipt is Receipt.DUPLICATE:
                 is_repeated = True
             elif receipt in (Receipt.GAP, Receipt.RESET):
@@ -108,11 +122,34 @@ class InputProcessor:
             for reader in self._counting(subscription):
                 self.dispatcher.end_rest(reader, now_us)
 
+    def _may_wait(self, hosted: HostedReplica) -> bool:
+        """Whether what arrives for a replica may wait until its rest ends."""
+        resends = hosted.recovering is not None and hosted.recovering.awaited
+        return not resends and self.dispatcher.rests(hosted.assignment.fragment)
+
+    def deliver(self, fragment: str, now_us: int) -> None:
+        """Have a replica receive what it has let wait."""
+        if (hosted := self.replica_manager.replicas.get(fragment)) is not None:
+            for stream in hosted.replica.inputs:
+                self._deliver(self.replica_manager.subscriptions[stream], fragment, now_us)
+
+    def deliver_all(self, now_us: int) -> None:
+        """Have every replica receive what it has let wait."""
+        for subscription in self.replica_manager.subscriptions.values():
+            for reader in subscription.backlog.readers:
+                self._deliver(subscription, reader, now_us)
+
+    def _deliver(self, subscription: Subscription, reader: str, now_us: int) -> None:
+        if (data := subscription.backlog.take(reader)) is not None:
+            self._take(reader, data, now_us)
+
     def on_subscribed(self, sender: str, answer: Subscribed, now_us: int) -> None:
         """Note a producer's answer to a subscription; cross to a new generation if it shows one."""
         subscription = self.replica_manager.subscriptions.get(answer.stream)
         if subscription is None:
             return
+        for reader in subscription.backlog.readers:
+            self._deliver(subscription, reader, now_us)
         for reader in subscription.answered(sender, answer):
             self._cross(subscription, reader, answer, now_us)
         for reader in subscription.readers:
@@ -175,6 +212,7 @@ class InputProcessor:
             return
         replica = hosted.replica
         try:
+            self.deliver(checkpoint.fragment, now_us)
             cut = replica.receiver.receive(checkpoint)
             followed = replica.follow(checkpoint.generation, cut)
         except Exception:  # noqa: BLE001  A broken checkpoint must not end this host.
@@ -302,7 +340,9 @@ class InputProcessor:
         self.outbox.counters["states_broken"] += 1
         hosted.snapshot_asked_us = None
         for stream in hosted.replica.inputs:
-            self.replica_manager.subscriptions[stream].ask_again()
+            subscription = self.replica_manager.subscriptions[stream]
+            subscription.backlog.leave([hosted.assignment.fragment])
+            subscription.ask_again()
         self.dispatcher.rebuild_tasks(now_us)
 
     def _has_no_room(self, subscription: Subscription) -> bool:

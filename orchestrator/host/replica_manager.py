@@ -266,12 +266,16 @@ class ReplicaManager:
         hosted = self.replicas.get(reader)
         if hosted is None:
             return self.sinks[stream].held_bytes
-        return hosted.replica.waiting_bytes_of(stream)
+        return hosted.replica.waiting_bytes_of(stream) + self._backlog_bytes(stream)
+
+    def _backlog_bytes(self, stream: str) -> int:
+        return self.subscriptions[stream].backlog.size_bytes
 
     def _waiting_bytes(self, stream: str, subscription: Subscription) -> int:
         """Memory of a stream's chunks that replicas here have yet to process; they share them."""
         readers = [self.replicas[r].replica for r in subscription.readers if r in self.replicas]
-        return max((each.waiting_bytes_of(stream) for each in readers), default=0)
+        waiting_bytes = max((each.waiting_bytes_of(stream) for each in readers), default=0)
+        return waiting_bytes + self._backlog_bytes(stream)
 
     def memory(self, transit_bytes: int = 0) -> MemoryStatus:
         """What the queues take."""
