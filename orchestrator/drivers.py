@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import msgspec
 
-from orchestrator.errors import VivaceError
+from orchestrator.errors import VivaceError, in_sentences
 from orchestrator.records import DriverSpec, Record
 
 if TYPE_CHECKING:
@@ -33,6 +33,30 @@ if TYPE_CHECKING:
 
 class DriverError(VivaceError):
     """A driver is missing, its options do not fit it, or it cannot do its work."""
+
+
+class Unusable(DriverError):
+    """A driver could not do its work because of one of its options.
+
+    Attributes
+    ----------
+    option
+        As manifests name it; None: no single one.
+    value
+        Its value; None: the driver as a whole is meant.
+    problem
+        A phrase that follows the value.
+    remedy
+        What to do, a sentence.
+    """
+
+    def __init__(self, option: str | None, value: object, problem: str, remedy: str) -> None:
+        subject = " ".join(str(each) for each in (option, value) if each is not None)
+        super().__init__(in_sentences(f"{subject} {problem}".strip(), remedy))
+        self.option = option
+        self.value = None if value is None else str(value)
+        self.problem = problem
+        self.remedy = remedy
 
 
 class Driver(Record, frozen=True, kw_only=True):

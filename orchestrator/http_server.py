@@ -399,6 +399,12 @@ class _Servers:
 _servers = _Servers()
 
 
+def is_served(endpoint: Endpoint) -> bool:
+    """Whether a server of this process is there already, which more streams may share."""
+    with _servers.lock:
+        return endpoint in _servers.running
+
+
 def serve(endpoint: Endpoint, name: str, route: Route) -> tuple[Endpoint, Callable[[], None]]:
     """Serve a stream; returns the address at which it is, and what ends that.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.drivers import DriverError
+from orchestrator.drivers import DriverError, Unusable
 from orchestrator.manifest.document import Section
 from orchestrator.records import Record
 
@@ -103,3 +103,38 @@ def come(consumer: Consumer, most: int, wait_s: float) -> list[Message]:
     """Messages and events that have come; waits for the first one only."""
     first = consumer.poll(wait_s)
     return [] if first is None else [first, *consumer.consume(most - 1, 0)]
+
+
+def partitions_of(topic: Topic) -> int:
+    """How many partitions a topic has; asks the brokers, and makes none.
+
+    Raises
+    ------
+    Unusable
+        No broker tells, or there is no such topic.
+    """
+    kafka = library()
+    try:
+        consumer = kafka.Consumer(settings_of(topic, group_id="vivace check"))
+    except (DriverError, kafka.KafkaException) as error:
+        remedy = "Correct the file; its settings are librdkafka's."
+        raise Unusable(
+            "propertiesFile", topic.properties_file, f"is no good: {error}", remedy
+        ) from None
+    try:
+        found = consumer.list_topics(topic.name, timeout=REACH_S).topics[topic.name]
+    except kafka.KafkaException as error:
+        raise Unusable(
+            "brokers",
+            topic.brokers,
+            f"do not tell the site of the topic within {REACH_S:g} s ({error.args[0].str()})",
+            "Check that they run, and the address and `propertiesFile`.",
+        ) from None
+    finally:
+        consumer.close()
+    if found.error is not None or not found.partitions:
+        why = "it has no partitions" if found.error is None else found.error.str()
+        raise Unusable(
+            "topic", topic.name, f"cannot be used ({why})", "Create it, or correct its name."
+        )
+    return len(found.partitions)

@@ -7,6 +7,7 @@ to; no data flows.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import msgspec
 
@@ -15,6 +16,7 @@ from orchestrator.control.awaited import AWAITED_US
 from orchestrator.control.decision import Write
 from orchestrator.control.process import Coordination
 from orchestrator.control.view import ClusterView, read_view
+from orchestrator.host.edge_checks import EdgeChecks
 from orchestrator.host.events import RecordLoss, RecordTakeover
 from orchestrator.host.fragment_changes import FragmentChange, revised
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
@@ -37,7 +39,15 @@ from orchestrator.records import (
 )
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.ephemeral import EphemeralRecord
-from orchestrator.store.protocol import ASSIGNMENTS, CLUSTER, NODES, QUERIES, STREAMS, fragment_key
+from orchestrator.store.protocol import (
+    ASSIGNMENTS,
+    CHECKS,
+    CLUSTER,
+    NODES,
+    QUERIES,
+    STREAMS,
+    fragment_key,
+)
 
 places_ms: dict[str, tuple[float, float]] = {
     "paris": (0, 0),
@@ -70,7 +80,9 @@ NO_SINK = SinkStatus(
 class ObedientHost:
     """One host: a session, and what it says of itself."""
 
-    def __init__(self, server: MemoryServer, name: str, life: int) -> None:
+    def __init__(
+        self, server: MemoryServer, name: str, life: int, folder: Path | None = None
+    ) -> None:
         x_ms, y_ms = places_ms[name]
         self.store = server.connect()
         self.cold = False
@@ -100,6 +112,9 @@ class ObedientHost:
         )
         self._published = EphemeralRecord(self.store, NODES.key(name))
         self._published.publish(self.record)
+        if name not in EXECUTORS:
+            checks = EdgeChecks(self.store, name, folder)
+            self.checks = self.store.watch(CHECKS, checks.respond)
 
     def obey(self) -> None:
         """Run what is assigned, and say so."""
@@ -137,9 +152,18 @@ class ObedientHost:
 
 
 class ObedientCluster:
-    """A server, hosts on it, and one coordinator; time stands still unless moved."""
+    """A server, hosts on it, and one coordinator; time stands still unless moved.
 
-    def __init__(self, hosts: tuple[str, ...] = tuple(places_ms)) -> None:
+    Parameters
+    ----------
+    folder
+        Of the sites; None: they have none.
+    """
+
+    def __init__(
+        self, hosts: tuple[str, ...] = tuple(places_ms), folder: Path | None = None
+    ) -> None:
+        self._folder = folder
         self.server = MemoryServer()
         self.store = self.server.connect()
         self.store.create(CLUSTER, ClusterRecord(name="aircraft", delays_ms={}))
@@ -154,7 +178,7 @@ class ObedientCluster:
     def up(self, name: str) -> None:
         """Start a host, or start it again as a new process."""
         self._lives += 1
-        self.hosts[name] = ObedientHost(self.server, name, self._lives)
+        self.hosts[name] = ObedientHost(self.server, name, self._lives, self._folder)
 
     def kill(self, name: str) -> None:
         """End a host and its session, for longer than the leader awaits it."""

@@ -15,8 +15,8 @@ import msgspec
 
 from orchestrator.api.cluster_status import problems
 from orchestrator.api.connection import Cluster
+from orchestrator.api.edge_checks import check_edges
 from orchestrator.api.plans import PlanDocument, plan_document
-from orchestrator.api.recordings import check_recordings
 from orchestrator.api.splitting import with_splits
 from orchestrator.api.trial import with_trials
 from orchestrator.control.admission import admit
@@ -202,9 +202,9 @@ def apply(
     view = _view_without_retiring(store, manifests, on_progress)
     if manifests.cluster is not None:
         check_cluster(view, manifests.cluster)
-    check_recordings(manifests.streams, view.streams)
     manifests = with_splits(view, with_trials(view, manifests))
     admission = admit(view, manifests.streams, manifests.queries)
+    check_edges(store, view, manifests, admission.flow, on_progress)
     made = changes(view, manifests)
     planned_again: dict[str, str] = {}
     if not dry_run:

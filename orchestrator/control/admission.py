@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.control.dataflow import InvalidQuery, dataflow, located
+from orchestrator.control.dataflow import Dataflow, InvalidQuery, dataflow, located
 from orchestrator.control.latencies import latency_uncertainty_ms
 from orchestrator.control.placing import propose
 from orchestrator.control.planning.planner import Planning, order
@@ -49,6 +49,8 @@ class Admission:
         How busy nodes and machines would be.
     splits
         Query that has a place → fragment whose statement may be split → what was decided.
+    flow
+        Streams and fragments of all of them.
     """
 
     plan: Plan
@@ -56,6 +58,7 @@ class Admission:
     waiting: Mapping[str, str]
     places: tuple[Place, ...]
     splits: Mapping[str, Mapping[str, Split]]
+    flow: Dataflow
 
 
 def admit(
@@ -126,6 +129,7 @@ def admit(
             for figures in plan.queries
             if all_queries[figures.query].splits
         },
+        flow=flow,
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from orchestrator import sinks, sources
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
+from orchestrator.host.edge_checks import EdgeChecks, EdgeCheckThread
 from orchestrator.host.process import HostProcess
 from orchestrator.host.warm_up import warm_up
 from orchestrator.records import SinkAssignment
@@ -47,7 +48,9 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
     sink_drivers = SinkDrivers(lambda assignment: WriteBehind(open_sink(assignment)))
     with closing(store), closing(sink_drivers):
         if _await_settings(store, ended):
-            HostProcess(spec, store, sink_drivers, source_folder=folder).run(ended)
+            checks = EdgeChecks(store, spec.node, folder)
+            with closing(EdgeCheckThread(checks, store)):
+                HostProcess(spec, store, sink_drivers, source_folder=folder).run(ended)
 
 
 def _await_settings(store: Store, ended: Callable[[], bool]) -> bool:

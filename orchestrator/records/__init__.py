@@ -22,6 +22,7 @@ from orchestrator.records.base import (
     Record,
     ReplicaId,
 )
+from orchestrator.records.edges import EdgeCheck, EdgeFault
 from orchestrator.records.fragments import (
     CordonRecord,
     DisturbedLink,
@@ -85,6 +86,8 @@ __all__ = [
     "CostStatus",
     "DisturbedLink",
     "DriverSpec",
+    "EdgeCheck",
+    "EdgeFault",
     "Estimate",
     "FragmentAssignment",
     "FragmentRecord",

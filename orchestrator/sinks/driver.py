@@ -15,12 +15,15 @@ may get tuples twice; what it has flushed counts as kept, since producers cannot
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from orchestrator.drivers import Driver, DriverError
 from orchestrator.host.events import Deliver, Durable
 from orchestrator.records import SinkAssignment
 from orchestrator.sinks.delivered import Delivered
+
+if TYPE_CHECKING:
+    from orchestrator.site_check import SiteCheck
 
 
 class OpenSink(Protocol):
@@ -66,6 +69,18 @@ class LiveSink(OpenSink, Protocol):
 
 class SinkDriver(Driver, frozen=True, kw_only=True):
     """Options of a sink, read out of an output's field `to` in a query's manifest."""
+
+    def check(self, assignment: SinkAssignment, site: SiteCheck) -> None:
+        """Look whether the sink could be opened at a site; nothing is changed there.
+
+        Before a query is applied, the site does this on a thread that may wait. That its own folder
+        can be written has been looked at.
+
+        Raises
+        ------
+        DriverError
+            It could not; `Unusable` names the option that is to blame.
+        """
 
     def open(self, assignment: SinkAssignment, folder: Path) -> OpenSink:
         """Begin to take a stream out, or continue.

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 import pyarrow as pa
@@ -40,6 +40,9 @@ from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered, number
 from orchestrator.sinks.driver import SinkDriver
 from orchestrator.sinks.selection import Place, Selection, place
 from streams.chunk import NO_WATERMARK, stream_schema
+
+if TYPE_CHECKING:
+    from orchestrator.site_check import SiteCheck
 
 KEPT_BYTES = 8 * 2**20
 """Results kept in memory for clients, besides what is not in the archive yet."""
@@ -96,6 +99,11 @@ class HttpResults(SinkDriver, frozen=True, kw_only=True):
         made = cls(**section.given(options))
         need_token(section.get("listen"), made.listen, made.token_file)
         return made
+
+    def check(self, assignment: SinkAssignment, site: SiteCheck) -> None:
+        """Look whether the site could listen."""
+        site.need_token(self.token_file)
+        site.need_port(self.listen, assignment.stream, http=True)
 
     def open(self, assignment: SinkAssignment, folder: Path) -> OpenHttpResults:
         """Listen, and continue the archive."""

@@ -24,10 +24,18 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import msgspec
 
-from orchestrator.drivers import DriverError
+from orchestrator.drivers import DriverError, Unusable
 from orchestrator.folders import path_part
 from orchestrator.host.events import Deliver, Durable
-from orchestrator.kafka import REACH_S, Topic, come, library, read_topic, settings_of
+from orchestrator.kafka import (
+    REACH_S,
+    Topic,
+    come,
+    library,
+    partitions_of,
+    read_topic,
+    settings_of,
+)
 from orchestrator.manifest.document import Field, Section
 from orchestrator.records import SinkAssignment
 from orchestrator.sinks.delivered import SEQUENCE
@@ -37,6 +45,8 @@ from streams.chunk import Position
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, Producer
+
+    from orchestrator.site_check import SiteCheck
 
 STREAM, GENERATION, SEQ, EPOCH = (
     f"vivace-{name}" for name in ("stream", "generation", "seq", "epoch")
@@ -74,6 +84,15 @@ class KafkaTopic(SinkDriver, frozen=True, kw_only=True):
         """The manifest's `to: {kafka: …}`."""
         target = read_topic(section)
         return cls(target=target, **section.given({"key": ("key", Field.text)}))
+
+    def check(self, assignment: SinkAssignment, site: SiteCheck) -> None:
+        """Look for the key's column, and ask the brokers for the topic."""
+        if self.key is not None and self.key not in assignment.columns:
+            columns = ", ".join(assignment.columns)
+            raise Unusable(
+                "key", self.key, "is no column of the output", f"It has the columns {columns}."
+            )
+        partitions_of(self.target)
 
     def open(self, assignment: SinkAssignment, folder: Path) -> OpenTopic:
         """Look up what the topic has."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import numpy as np
@@ -36,6 +36,9 @@ from orchestrator.sinks.delivered import Delivered, numbered, numbered_schema
 from orchestrator.sinks.driver import SinkDriver
 from streams.bounds import EventTime, Number
 from streams.chunk import NO_WATERMARK, TIMESTAMP, stream_schema
+
+if TYPE_CHECKING:
+    from orchestrator.site_check import SiteCheck
 
 HOUR_MS = 3_600_000
 
@@ -62,6 +65,10 @@ class ParquetFiles(SinkDriver, frozen=True, kw_only=True):
         """The manifest's `to: {parquet: …}`."""
         given: dict[str, Any] = section.given({"every_ms": ("every", _every)})
         return cls(path=str(section.need("path").path()), **given)
+
+    def check(self, assignment: SinkAssignment, site: SiteCheck) -> None:
+        """Look whether the folder can be written."""
+        site.need_writable("path", self.path)
 
     def open(self, assignment: SinkAssignment, folder: Path) -> OpenParquet:
         """Continue the archive, and what is published of it."""

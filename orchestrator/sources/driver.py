@@ -21,13 +21,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from orchestrator.drivers import Driver
 from orchestrator.host.events import SourceEmitted
 from orchestrator.records import InputStatus, SourceAssignment
 from orchestrator.sources.refused import SideStreams
 from streams.chunk import Position
+
+if TYPE_CHECKING:
+    from orchestrator.site_check import SiteCheck
 
 BUFFER_BYTES = 8 * 2**20
 """Input that a live source holds in memory, unless its host has less for it."""
@@ -205,6 +208,17 @@ class SourceDriver(Driver, frozen=True, kw_only=True):
     def together_ms(self) -> float:
         """Time, on the cluster's clock, whose tuples enter at once; plans allow for such bursts."""
         return 0.0
+
+    def check(self, assignment: SourceAssignment, site: SiteCheck) -> None:
+        """Look whether the source could be opened at a site; nothing is changed there.
+
+        Before a stream is applied, its site does this on a thread that may wait.
+
+        Raises
+        ------
+        DriverError
+            It could not; `Unusable` names the option that is to blame.
+        """
 
     def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSource:
         """Begin to bring a stream in.

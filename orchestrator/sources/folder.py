@@ -7,17 +7,22 @@ next: by the order of names, or by the numbers in them. Two sites that read by n
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from orchestrator.drivers import DriverError
+from orchestrator.drivers import DriverError, Unusable
 from orchestrator.manifest.document import Field, Options, Section
 from orchestrator.manifest.units import duration_ms
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import OpenSource, SourceContext
-from orchestrator.sources.files import SUFFIXES
-from orchestrator.sources.folder_readers import ByName, ByNumber, FileNames
+from orchestrator.sources.files import SUFFIXES, read_file
+from orchestrator.sources.folder_readers import ByName, ByNumber, FileNames, names_in
+from orchestrator.sources.formats import Unreadable
 from orchestrator.sources.live import LiveSource
+
+if TYPE_CHECKING:
+    from orchestrator.site_check import SiteCheck
 
 
 class Folder(LiveSource, frozen=True, kw_only=True):
@@ -51,6 +56,32 @@ class Folder(LiveSource, frozen=True, kw_only=True):
     def unlike(self) -> str | None:
         """Without numbers, which files are refused depends on when a site looks."""
         return self.lacks({"`names` with numbers, such as `readings-######.csv`": bool(self.names)})
+
+    def check(self, assignment: SourceAssignment, site: SiteCheck) -> None:
+        """Look into the folder, and into the file that would be read first, if there is one."""
+        super().check(assignment, site)
+        path = Path(self.path)
+        if not path.is_dir():
+            raise Unusable(
+                "path", path, "is no folder at the site", "Make it, or correct the path."
+            )
+        if not os.access(path, os.R_OK | os.X_OK):
+            raise Unusable(
+                "path", path, "cannot be read by the site", "Let the site's user read it."
+            )
+        names = names_in(path)
+        if self.names is not None:
+            names = [name for name in names if name == FileNames(self.names)[0]]
+        for name in names[:1]:
+            try:
+                read_file(path / name, self.form(assignment))
+            except Unreadable as error:
+                raise Unusable(
+                    "path",
+                    path,
+                    f"has {name}, which cannot be read: {error}",
+                    "Correct the stream's columns, or take the file away.",
+                ) from None
 
     def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSource:
         """Begin to read."""

@@ -40,6 +40,12 @@ PIECES = 2**20
 """Numbers of a file that has one: one for each piece, and the last one for its end."""
 
 
+def names_in(folder: Path) -> list[str]:
+    """The files of a folder in the order of their names, without those that are being written."""
+    names = sorted(each.name for each in folder.iterdir() if each.is_file())
+    return [name for name in names if name[0] not in "._"]
+
+
 class FolderReader:
     """Looks at a folder, again and again, on a thread of its own."""
 
@@ -113,9 +119,8 @@ class ByName(FolderReader):
 
     def look(self) -> None:
         """Read the files that are new."""
-        names = sorted(each.name for each in self.path.iterdir() if each.is_file())
-        for name in names:
-            if name[0] not in "._" and not self.ends.is_set():
+        for name in names_in(self.path):
+            if not self.ends.is_set():
                 self._look_at(name)
 
     def unreachable(self, error: OSError) -> None:

@@ -14,7 +14,7 @@ the header `Vivace-Part` besides client and number, and then the list of the par
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 import msgspec
 import pyarrow as pa
@@ -32,6 +32,9 @@ from orchestrator.sources.ingestion import Full, Taken
 from orchestrator.sources.live import LiveSource
 from orchestrator.sources.live_input import LiveInput
 from streams.bounds import MAX_NUMBER, Name
+
+if TYPE_CHECKING:
+    from orchestrator.site_check import SiteCheck
 
 BATCHES = "batches"
 """Folder of batches in parts, in the site's."""
@@ -104,6 +107,12 @@ class Http(LiveSource, frozen=True, kw_only=True):
         made = super().read(section)
         need_token(section.get("listen"), made.listen, made.token_file)
         return made
+
+    def check(self, assignment: SourceAssignment, site: SiteCheck) -> None:
+        """Look whether the site could listen."""
+        super().check(assignment, site)
+        site.need_token(self.token_file)
+        site.need_port(self.listen, assignment.stream, http=True)
 
     def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSource:
         """Listen."""

@@ -28,8 +28,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from orchestrator.drivers import DriverError
-from orchestrator.kafka import REACH_S, Topic, come, library, read_topic, settings_of
+from orchestrator.drivers import DriverError, Unusable
+from orchestrator.kafka import (
+    REACH_S,
+    Topic,
+    come,
+    library,
+    partitions_of,
+    read_topic,
+    settings_of,
+)
 from orchestrator.manifest.document import Field, Options, Section
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import OpenSource, SourceContext
@@ -41,6 +49,8 @@ from topology.arrays import IntArray
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
+
+    from orchestrator.site_check import SiteCheck
 
 MESSAGE = "message"
 """The timestamp of a tuple is that of its message."""
@@ -124,6 +134,18 @@ class Kafka(LiveSource, frozen=True, kw_only=True):
                 "`startingOffsets: earliest`": self.earliest,
             }
         )
+
+    def check(self, assignment: SourceAssignment, site: SiteCheck) -> None:
+        """Ask the brokers for the topic."""
+        super().check(assignment, site)
+        has = partitions_of(self.source)
+        if self.partitions not in (None, has):
+            raise Unusable(
+                "partitions",
+                self.partitions,
+                f"is not the number of the topic's, which is {has}",
+                f"Write {has}.",
+            )
 
     def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSource:
         """Begin to read; brokers are spoken to by the reader's thread alone."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orchestrator.drivers import DriverError
 from orchestrator.folders import path_part, private_folder
@@ -24,6 +24,9 @@ from orchestrator.sources.live_input import JournaledInput, LiveInput
 from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
 from streams.chunk import TIMESTAMP, stream_schema
+
+if TYPE_CHECKING:
+    from orchestrator.site_check import SiteCheck
 
 JOURNALS = "journal"
 """Folder of the journals, in the site's."""
@@ -169,6 +172,11 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
             time_column=self.time_column,
             time_format=self.time_format,
         )
+
+    def check(self, assignment: SourceAssignment, site: SiteCheck) -> None:
+        """Look whether the site could keep the stream's journal."""
+        if self._keeps(assignment):
+            site.need_folder("durable", self.durable.value, "the stream's journal")
 
     def input(self, assignment: SourceAssignment, context: SourceContext) -> LiveInput:
         """Open the stream's journal, and what leads to the host; nobody sends anything yet.

@@ -15,12 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
 
-from orchestrator.drivers import DriverError
+from orchestrator.drivers import DriverError, Unusable
 from orchestrator.host.events import SourceEmitted
 from orchestrator.manifest.document import Field, Options, Section
 from orchestrator.manifest.units import duration_ms, timestamp_ms
@@ -31,6 +31,9 @@ from orchestrator.sources.formats import RowForm, Unreadable
 from orchestrator.sources.live import read_timestamp
 from streams.chunk import Position
 from topology.arrays import IntArray
+
+if TYPE_CHECKING:
+    from orchestrator.site_check import SiteCheck
 
 RECORDED_TIMESTAMP = "timestamp"
 """Column of the recording that holds the tuples' timestamps, unless a manifest names another."""
@@ -118,6 +121,12 @@ class Replay(RecordedSource, frozen=True, kw_only=True):
         """The file."""
         return Path(self.path)
 
+    def check(self, assignment: SourceAssignment, site: SiteCheck) -> None:
+        """Read the file, of which something is to be played."""
+        recording = Recording.load(self, assignment.columns)
+        if recording.rows.num_rows and not recording.tuples:
+            raise _outside(self, recording.rows.column(0).to_numpy())
+
     def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenReplay:
         """Read the file."""
         return OpenReplay(assignment.stream, self, Recording.load(self, assignment.columns))
@@ -188,7 +197,9 @@ def _rows(source: Replay, columns: dict[str, str]) -> pa.RecordBatch:
     try:
         return read_file(source.recording, form)
     except Unreadable as error:
-        raise DriverError(f"recording {source.path} cannot be read: {error}") from None
+        raise Unusable(
+            "path", source.path, f"cannot be read: {error}", "Correct the path, or the file."
+        ) from None
 
 
 def _check_times(source: Replay, timestamps: IntArray) -> None:
@@ -196,16 +207,25 @@ def _check_times(source: Replay, timestamps: IntArray) -> None:
         return
     falls = np.flatnonzero(timestamps[1:] < timestamps[:-1])
     if len(falls):
-        raise DriverError(
-            f"recording {source.path}: timestamps fall after row {int(falls[0]) + 1}; sort it by "
-            f"{source.time_column}"
+        raise Unusable(
+            "path",
+            source.path,
+            f"has timestamps that fall after row {int(falls[0]) + 1}",
+            f"Sort the file by {source.time_column}.",
         )
-    first_ms, last_ms = int(timestamps[0]), int(timestamps[-1])
-    if last_ms < source.begin_ms or first_ms > source.end_ms:
-        raise DriverError(
-            f"recording {source.path} has no tuple from {_time(source.begin_ms)} to "
-            f"{_time(source.end_ms)}: it goes from {_time(first_ms)} to {_time(last_ms)}"
-        )
+    if timestamps[-1] < source.begin_ms or timestamps[0] > source.end_ms:
+        raise _outside(source, timestamps)
+
+
+def _outside(source: Replay, timestamps: IntArray) -> Unusable:
+    begin, end = _time(source.begin_ms), _time(source.end_ms)
+    first, last = _time(int(timestamps[0])), _time(int(timestamps[-1]))
+    return Unusable(
+        "path",
+        source.path,
+        f"has no tuple from {begin} to {end}: it goes from {first} to {last}",
+        "Correct `begin` and `end`, or the path.",
+    )
 
 
 def _time(at_ms: int) -> str:

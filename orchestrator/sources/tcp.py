@@ -16,7 +16,7 @@ import contextlib
 import logging
 import socket
 import threading
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from orchestrator.drivers import DriverError
 from orchestrator.listening import Endpoint, need_token, read_endpoint, read_token, same_token
@@ -26,6 +26,9 @@ from orchestrator.sources.driver import OpenSource, SourceContext
 from orchestrator.sources.formats import Format, RowForm, salvage
 from orchestrator.sources.live import LiveSource
 from orchestrator.sources.live_input import LiveInput
+
+if TYPE_CHECKING:
+    from orchestrator.site_check import SiteCheck
 
 READ_BYTES = 2**18
 """What is read of a connection at once."""
@@ -90,6 +93,12 @@ class Tcp(LiveSource, frozen=True, kw_only=True):
         if made.header and made.format is not Format.CSV:
             section.need("header").refuse("is for CSV only", "Remove it, or write `format: csv`.")
         return made
+
+    def check(self, assignment: SourceAssignment, site: SiteCheck) -> None:
+        """Look whether the site could listen."""
+        super().check(assignment, site)
+        site.need_token(self.token_file)
+        site.need_port(self.listen, assignment.stream, http=False)
 
     def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSource:
         """Listen."""

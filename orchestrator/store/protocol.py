@@ -17,6 +17,7 @@ The paths below `/vivace/<cluster>`:
     moves/<name>             MovePlan             replicas to be moved, and how far that is
     assignments/<node>       Assignment
     claims/<node>            NameClaim            who may call itself by a host's name
+    checks/<name>            EdgeCheck            ephemeral: what a site is to look at for a client
     history/<e|r>-<sequence> HistoryEvent         bounded; r: with the report of a drill
 
 Every change of a record names the version that it rests on, 0 included; no call changes a record
@@ -55,6 +56,7 @@ from orchestrator.records import (
     ClusterRecord,
     CordonRecord,
     DisturbedLink,
+    EdgeCheck,
     FragmentRecord,
     HistoryEvent,
     MovePlan,
@@ -138,6 +140,7 @@ MOVES = Folder("moves", MovePlan)
 LINKS = Folder("links", DisturbedLink)
 ASSIGNMENTS = Folder("assignments", Assignment)
 CLAIMS = Folder("claims", NameClaim)
+CHECKS = Folder("checks", EdgeCheck)
 HISTORY = Folder("history", HistoryEvent)
 
 

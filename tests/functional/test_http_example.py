@@ -1,4 +1,4 @@
-"""The commands of the examples of HTTP, Spark and Kafka, as written but for ports and brokers.
+"""The commands of the examples of HTTP, TCP, Spark and Kafka, as written but for ports and brokers.
 
 Then a client sends while its site is killed. Where there is no `curl`, a program of the tests does
 the same requests.
@@ -38,10 +38,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "examples" / "http" / "README.md").read_text(encoding="utf-8")
 OTHER_PAGES = [
     (ROOT / "examples" / name / "README.md").read_text(encoding="utf-8")
-    for name in ("spark", "kafka")
+    for name in ("tcp", "spark", "kafka")
 ]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PORT, BROKERS = "8642", "localhost:9092"
+PORT, LINES, BROKERS = "8642", "9642", "localhost:9092"
 TRIALS = 3
 BATCHES = 150
 
@@ -68,10 +68,11 @@ class Shell:
     def __init__(self, home: Path, root: Path, java: Java) -> None:
         self.home = home
         self.root = root
-        self._port = str(free_port())
+        self._port, self._lines = (str(free_port()) for _ in range(2))
         self.address = f"http://127.0.0.1:{self._port}"
+        self.meters = f"127.0.0.1:{self._lines}"
         self._kafka = MockKafka()
-        for name in ("http", "spark", "kafka"):
+        for name in ("http", "tcp", "spark", "kafka"):
             shutil.copytree(ROOT / "examples" / name, root / "examples" / name)
         for file in root.rglob("*.yaml"):
             file.write_text(self._here(file.read_text(encoding="utf-8")), encoding="utf-8")
@@ -88,6 +89,7 @@ class Shell:
             "PATH": os.pathsep.join(folders),
             "VIVACE_HOME": str(home),
             "VIVACE_ADDRESS": self.address,
+            "METERS": self.meters,
             "BROKERS": self._kafka.brokers,
             "PYSPARK_SUBMIT_ARGS": "--master local[2] --conf spark.ui.enabled=false pyspark-shell",
         }
@@ -123,7 +125,8 @@ class Shell:
         raise AssertionError(f"{command}: this machine is too busy for Spark")
 
     def _here(self, text: str) -> str:
-        return text.replace(PORT, self._port).replace(BROKERS, self._kafka.brokers)
+        text = text.replace(PORT, self._port).replace(LINES, self._lines)
+        return text.replace(BROKERS, self._kafka.brokers)
 
 
 @pytest.fixture
@@ -146,6 +149,7 @@ def test_the_pages_as_written_and_a_site_that_is_killed(
     readings = shell.root / "examples" / "http" / "readings.csv"
     readings.write_text(readings.read_text(encoding="utf-8").replace("T12:", "T14:"))
     shell.run([step for step in commands(own_data) if step not in steps])
+    refuse_what_the_site_cannot_open(shell)
     # The cluster of the other pages is the same.
     for command, shown in [step for page in OTHER_PAGES for step in commands(page)[:-1]]:
         if (command, "") not in steps:
@@ -155,8 +159,18 @@ def test_the_pages_as_written_and_a_site_that_is_killed(
     streams = json.loads(shell("vivace status --json"))["streams"]
     addresses = {stream["stream"]: stream["input"]["address"] for stream in streams}
     assert addresses.pop("trades").endswith(" trades")
+    assert addresses.pop("meters") == shell.meters
     assert addresses == {name: f"{shell.address}/streams/{name}" for name in ("readings", "rates")}
     shell("vivace down")
+
+
+def refuse_what_the_site_cannot_open(shell: Shell) -> None:
+    """The topics are made later."""
+    said = shell("vivace apply -f examples/kafka 2>&1 || echo status $?")
+    assert "from.kafka.topic: 'trades' cannot be used" in said
+    assert "(looked at by site here). Create it" in said
+    assert said.endswith("status 2\n")
+    assert "trades" not in shell("vivace status --json")
 
 
 def kill_the_site_while_a_client_sends(shell: Shell, wait_until: WaitUntil) -> None:

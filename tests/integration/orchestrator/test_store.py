@@ -258,6 +258,18 @@ def test_ephemeral_record_goes_with_its_session(world: World) -> None:
     assert reader.get(NODES.key("paris")) is None
 
 
+def test_ephemeral_record_that_another_session_updates_goes_with_its_own(world: World) -> None:
+    client, site, reader = world.connect(), world.connect(), world.connect()
+    client.create(NODES.key("paris"), node("one"), ephemeral=True)
+    assert site.update(NODES.key("paris"), node("two"), 0) == 1
+    site.close()
+    found = reader.get(NODES.key("paris"))
+    assert found is not None
+    assert found.record == node("two")
+    client.close()
+    assert reader.get(NODES.key("paris")) is None
+
+
 def test_session_expiry_takes_ephemerals_and_gives_a_new_session(world: World) -> None:
     host, reader = world.connect(), world.connect()
     states: list[SessionState] = []

@@ -66,7 +66,7 @@ def test_a_timestamp_of_another_name_and_format(tmp_path: Path) -> None:
     ("timestamps", "problem"),
     [
         ([5000, 6000], "has no tuple from 1970-01-01T00:00:00Z to .*: it goes from .*05Z to .*06Z"),
-        ([1000, 900], r"timestamps fall after row 1; sort it by timestamp"),
+        ([1000, 900], r"fall after row 1\. Sort the file by timestamp\."),
     ],
 )
 def test_a_recording_that_cannot_be_played_is_refused(
