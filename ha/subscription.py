@@ -322,8 +322,16 @@ class Subscription:
         )
 
     def ask_others(self, node: str, now_us: int) -> list[tuple[str, Subscribe]]:
-        """Requests that have every other producer feed this host, since `node` has a hole."""
-        others = [(n, link) for n, link in self._links.items() if n != node and not link.feed]
+        """Requests that have every other producer feed this host, since `node` has a hole.
+
+        One that was asked to and has not filled it may have started over since.
+        """
+        others = [
+            (n, link)
+            for n, link in self._links.items()
+            if n != node
+            and not (link.feed and link.asked_us is not None and now_us - link.asked_us < RETRY_US)
+        ]
         for _, link in others:
             self._have_fed(link)
         return [(other, self._ask(link, now_us)) for other, link in others]

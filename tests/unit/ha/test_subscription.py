@@ -118,6 +118,18 @@ def test_tuples_are_lost_only_if_no_producer_has_them() -> None:
     assert made.unrecoverable("r0", 0)
 
 
+def test_a_producer_that_was_to_fill_a_hole_and_has_started_over_is_asked_again() -> None:
+    made = confirmed(at(AT_30))
+    made.answered("primary", answer(AT_80))
+    made.ask_others("primary", 0)
+    made.answered("secondary", answer(AT_30))
+    assert made.ask_others("primary", RETRY_US - 1) == []
+    ((node, request),) = made.ask_others("primary", RETRY_US)
+    assert (node, request.feed) == ("secondary", True)
+    made.answered("secondary", answer(AT_80))
+    assert made.unrecoverable("r0", RETRY_US)
+
+
 def test_a_producer_that_no_longer_keeps_what_is_missing_is_not_asked_again() -> None:
     made = confirmed(at(AT_30))
     made.answered("primary", answer(AT_80))
