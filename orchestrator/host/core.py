@@ -251,10 +251,6 @@ class HostCore:
         self._talk_to_itself(now_us)
         if now_us >= self._next_probe_us:
             self._next_probe_us = now_us + self.prober.interval_us
-            if self.prober.interval_us >= self._heartbeat_us:
-                # With a heartbeat: a turn for a probe alone would cost as much.
-                before_us = self._next_probe_us - self._heartbeat_us
-                self._next_probe_us = _following(before_us, self._heartbeat_us)
             if (probe := self.prober.next_probe(now_us)) is not None:
                 self._outbox.send(*probe)
         if now_us >= self._next_heartbeat_us:

@@ -614,18 +614,6 @@ def test_probe_is_answered() -> None:
     assert pong.sent_us == 7
 
 
-def test_probes_go_with_heartbeats() -> None:
-    host = primary()
-    host.now_us += 7 * MS
-    sent_us: list[int] = []
-    for _ in range(500):
-        host.wait(1)
-        sent_us += [probe.sent_us for probe in host.take(Ping)]
-    heartbeat_us = round(SETTINGS.heartbeat_ms * MS)
-    assert len(sent_us) >= 500 / SETTINGS.probe_interval_ms
-    assert {at_us % heartbeat_us for at_us in sent_us[1:]} == {0}
-
-
 def test_replica_no_longer_assigned_is_stopped_and_its_producers_are_told() -> None:
     host = primary()
     host.commands.clear()
