@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from streams.operators.aggregate import Aggregate
 from streams.operators.filter import Filter
+from streams.operators.groups import Groups
 from streams.operators.join import Join
 from streams.operators.project import Project
 from streams.operators.relation import Relation
@@ -51,10 +51,10 @@ class ChildPipeline:
         if joined:
             widths = [self._sources[index].width for index in self._order]
             self._join = Join(widths, plan.conjuncts)
-        self._aggregate: Aggregate | None = None
+        self._groups: Groups | None = None
         if plan.group is not None:
             stays = program.stays(plan)
-            self._aggregate = Aggregate(plan.group, stays=stays, naive=program.naive)
+            self._groups = Groups(plan.group, stays=stays, naive=program.naive)
 
     def step(self, windows: Sequence[Delta | None], first_ms: int) -> Delta | None:
         """Compute the change since the last pass, from the changes of all windows.
@@ -75,8 +75,8 @@ class ChildPipeline:
                 [deltas[index] for index in self._order],
                 [relation for relation in relations if relation is not None],
             )
-        if self._aggregate is not None:
-            change = self._aggregate.step(change, first_ms)
+        if self._groups is not None:
+            change = self._groups.step(change, first_ms)
         return change
 
     @property
@@ -89,8 +89,8 @@ class ChildPipeline:
         for index, source in enumerate(self._sources):
             if source.relation is not None:
                 yield f"relation-{index}", source.relation
-        if self._aggregate is not None:
-            yield "aggregate", self._aggregate
+        if self._groups is not None:
+            yield "aggregate", self._groups
 
 
 class SelectPipeline:

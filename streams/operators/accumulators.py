@@ -22,6 +22,11 @@ SCALE_BITS = 1074
 """The least positive float is 2⁻¹⁰⁷⁴."""
 
 
+def in_bytes(total: int) -> bytes:
+    """A whole number of any size as a snapshot has it."""
+    return total.to_bytes(total.bit_length() // 8 + 1, "big", signed=True)
+
+
 class Accumulator(Protocol):
     """An aggregate over the values, none of them NULL, that entered and have not left."""
 
@@ -147,8 +152,7 @@ class Sum:
         The total has more bits than msgpack's integers.
         """
         total = self.total << SCALE_BITS - self.bits if self._of_floats else self.total
-        length = total.bit_length() // 8 + 1
-        return [self.count, total.to_bytes(length, "big", signed=True)]
+        return [self.count, in_bytes(total)]
 
     def load(self, saved: Any) -> None:
         """Count and total."""
@@ -219,7 +223,7 @@ class Deviation:
         """The sum; the sum of the squares in the smallest units."""
         finer = 2 * (SCALE_BITS - self._sum.bits) if self._of_floats else 0
         squares = self._squares << finer
-        return [self._sum.save(), squares.to_bytes(squares.bit_length() // 8 + 1, "big")]
+        return [self._sum.save(), in_bytes(squares)]
 
     def load(self, saved: Any) -> None:
         """The sum, and that of the squares."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
 
 from streams.expressions import evaluator, project
 from streams.operators.accumulators import Accumulator, Kept, accumulator
+from streams.operators.saved_groups import SavedGroup
 from streams.program import AggregatePlan, GroupPlan
-from streams.state import Pieces, SnapshotError, State, row_slices
+from streams.state import Pieces, SnapshotError, State
 from streams.vector import Delta, from_tuples
 
 Key = tuple[Any, ...]
@@ -45,6 +46,10 @@ class _Group:
         made = _Group(self.key, [one.copy() for one in self.accumulators], version)
         made.rows, made.row = self.rows, self.row
         return made
+
+    def saved(self) -> SavedGroup:
+        """As a snapshot has it."""
+        return [list(self.key), self.rows, [one.save() for one in self.accumulators]]
 
 
 class _Rows:
@@ -185,23 +190,23 @@ class Aggregate:
             return None
         return (*group.key, *(one.result() for one in group.accumulators))
 
+    @property
+    def count(self) -> int:
+        """Number of groups."""
+        return len(self._groups)
+
+    def saved(self) -> list[SavedGroup]:
+        """Every group with a row in the relation."""
+        return [group.saved() for group in self._groups.values()]
+
     def save(self) -> Pieces:
         """Every group with a row in the relation."""
         self._version += 1
         # The garbage collector would visit all of a new list, but no array.
         groups = np.fromiter(self._groups.values(), dtype=np.object_, count=len(self._groups))
+        return lambda: saved_pieces(group.saved() for group in groups)
 
-        def pieces() -> Iterator[State]:
-            for piece in row_slices(len(groups), PIECE_GROUPS):
-                saved = [
-                    [list(group.key), group.rows, [one.save() for one in group.accumulators]]
-                    for group in groups[piece].tolist()
-                ]
-                yield State(values={"groups": saved})
-
-        return pieces
-
-    def load(self, state: State) -> None:
+    def load(self, groups: Sequence[SavedGroup]) -> None:
         """Add saved groups.
 
         Raises
@@ -209,7 +214,7 @@ class Aggregate:
         SnapshotError
             The saved values are not groups of this aggregate.
         """
-        for saved in state.values["groups"]:
+        for saved in groups:
             match saved:
                 case [[*key], int(rows), [*accumulators]]:
                     group = self._new_group(tuple(key))
@@ -221,5 +226,9 @@ class Aggregate:
                 case _:
                     raise SnapshotError(f"not a group: {saved!r}")
 
-    def loaded(self) -> None:
-        """Note that all groups have been added."""
+
+def saved_pieces(groups: Iterable[SavedGroup]) -> Iterator[State]:
+    """Saved groups as the pieces of a state."""
+    rest = iter(groups)
+    while some := list(islice(rest, PIECE_GROUPS)):
+        yield State(values={"groups": some})

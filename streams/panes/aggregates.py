@@ -26,12 +26,13 @@ class Parts:
 
     def __init__(self, aggregates: tuple[AggregatePlan, ...]) -> None:
         self._aggregates = aggregates
-        self._by_need: dict[tuple[str, Typed], Part] = {}
+        self.by_need: dict[tuple[str, Typed], Part] = {}
+        """What is needed of an argument → the part that is it."""
         for plan in aggregates:
-            for need in _needs(plan):
-                if need not in self._by_need:
-                    self._by_need[need] = _part(*need)
-        self.parts = tuple(self._by_need.values())
+            for need in needs(plan):
+                if need not in self.by_need:
+                    self.by_need[need] = _part(*need)
+        self.parts = tuple(self.by_need.values())
 
     def results(self, codes: Codes, rows: IntArray) -> list[Vector]:
         """The aggregates of groups with so many rows each."""
@@ -40,24 +41,24 @@ class Parts:
     def _result(self, plan: AggregatePlan, codes: Codes, rows: IntArray) -> Vector:
         if plan.argument is None:
             return Vector(rows, None)
-        nulls = self._by_need["nulls", plan.argument]
+        nulls = self.by_need["nulls", plan.argument]
         assert isinstance(nulls, Nulls)
         count = rows - nulls.totals[codes]
         if plan.function == "count":
             return Vector(count, None)
         some: BoolArray = count > 0
         if plan.function in ("min", "max"):
-            extreme = self._by_need[plan.function, plan.argument]
+            extreme = self.by_need[plan.function, plan.argument]
             assert isinstance(extreme, Extreme)
             return _where(extreme.result(codes), some)
         if plan.function in ("first", "last"):
-            one = self._by_need[plan.function, plan.argument]
+            one = self.by_need[plan.function, plan.argument]
             assert isinstance(one, End)
             return _where(*one.result(codes))
-        total = self._by_need["sum", plan.argument]
+        total = self.by_need["sum", plan.argument]
         assert isinstance(total, IntSum | FloatSum)
         if plan.function == "stddev":
-            squares = self._by_need["squares", plan.argument]
+            squares = self.by_need["squares", plan.argument]
             assert isinstance(squares, IntSquares | FloatSquares)
             return _where(*deviations(total, squares, codes, count))
         if isinstance(total, IntSum) and plan.function == "sum":
@@ -74,7 +75,8 @@ def _where(values: Array, valid: BoolArray) -> Vector:
     return Vector(np.where(valid, values, values.dtype.type(0)), valid)
 
 
-def _needs(plan: AggregatePlan) -> list[tuple[str, Typed]]:
+def needs(plan: AggregatePlan) -> list[tuple[str, Typed]]:
+    """The parts of an aggregate: what, and of which argument."""
     if plan.argument is None:
         return []
     if plan.function == "count":

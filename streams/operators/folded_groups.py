@@ -1,0 +1,370 @@
+"""GROUP BY with aggregates that subtraction corrects, many changes in one pass over arrays.
+
+Counts, sums, means and standard deviations follow from sums of what enters less what leaves. The
+changes of a pass are put in the order of their groups. Those of one group at one timestamp are a
+*step* of that group. Exact sums of each step (`streams.panes.parts`, with the kernels of panes),
+added up along the steps of a group, give its aggregates at each of these timestamps. So nothing is
+done in Python for a single row. `Aggregate` does the same row by row, for any aggregates; both give
+the same rows in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from typing import NamedTuple
+
+import numpy as np
+
+from streams.expressions import evaluator, project
+from streams.operators.saved_groups import SavedGroup, held_parts, read_values, saved_values
+from streams.panes import kernels
+from streams.panes.aggregates import Parts
+from streams.panes.arrays import Codes
+from streams.panes.keys import Keys
+from streams.panes.parts import FloatSum, Summed, widen
+from streams.panes.window import encode
+from streams.program import CODED_KINDS, GroupPlan
+from streams.state import row_slices
+from streams.vector import (
+    Array,
+    Delta,
+    Frame,
+    Positions,
+    Vector,
+    concat_frames,
+    from_tuples,
+    known_of,
+    storage,
+)
+from topology.arrays import BoolArray, IntArray
+
+FIRST_GROUPS = 64
+COMPACT_FROM = 4096
+"""Codes of groups that are gone are given up from so many groups on."""
+
+_additive = ("count", "sum", "avg", "stddev")
+
+
+def folds(plan: GroupPlan) -> bool:
+    """Whether groups can be kept as arrays: keys have codes, aggregates are of sums."""
+    return all(key.kind in CODED_KINDS for key in plan.keys) and all(
+        one.function in _additive and not one.distinct for one in plan.aggregates
+    )
+
+
+class _Steps(NamedTuple):
+    """The steps of a pass, in the order of their groups, then of time.
+
+    Attributes
+    ----------
+    of
+        Change → its step.
+    order, starts
+        The changes in the order of their steps; where each step starts in it.
+    codes, times_ms
+        Of each step: its group, its timestamp.
+    first
+        Of each step: the place of its first change.
+    begins
+        Where a group begins: whether the step before is not the same group's.
+    """
+
+    of: Codes
+    order: Positions
+    starts: Positions
+    codes: Codes
+    times_ms: IntArray
+    first: Positions
+    begins: BoolArray
+
+
+class FoldedGroups:
+    """Maintains a relation with one row for each group, as `Aggregate` does.
+
+    Parameters
+    ----------
+    plan
+        The keys and the aggregates, for which `folds` is true.
+    """
+
+    def __init__(self, plan: GroupPlan) -> None:
+        kernels.want()
+        self._plan = plan
+        self._key_evaluators = tuple(evaluator(key) for key in plan.keys)
+        self._keys = Keys([key.kind for key in plan.keys])
+        self._parts = Parts(plan.aggregates)
+        self._sums = [part for part in self._parts.parts if isinstance(part, Summed)]
+        self._arguments = [evaluator(part.argument) for part in self._sums]
+        self._rows: IntArray = np.zeros(0, dtype=np.int64)
+        """Code → number of rows."""
+        self._born: IntArray = np.zeros(0, dtype=np.int64)
+        """Code → the group's place in the order in which those that have a row got it."""
+        self._results: list[tuple[Array, BoolArray]] = []
+        """Of each aggregate: code → its value as of the last timestamp; whether it is not NULL."""
+        self._births = 0
+        self._started = bool(plan.keys)
+        """Whether the group without GROUP BY exists."""
+        self._compact_at = COMPACT_FROM
+        self._allocate(FIRST_GROUPS)
+
+    def _allocate(self, room: int) -> None:
+        def grown(old: Array) -> Array:
+            made = np.zeros(room, dtype=old.dtype)
+            made[: len(old)] = old
+            return made
+
+        self._rows, self._born = grown(self._rows), grown(self._born)
+        for part in self._sums:
+            part.allocate(room)
+        if not self._results:
+            self._results = [
+                (np.zeros(0, dtype=storage[one.kind]), np.zeros(0, dtype=np.bool_))
+                for one in self._plan.aggregates
+            ]
+        self._results = [(grown(values), grown(valid)) for values, valid in self._results]
+
+    def _make_room(self) -> None:
+        if self._keys.count > len(self._rows):
+            self._allocate(max(2 * len(self._rows), self._keys.count))
+
+    def step(self, change: Delta | None, first_ms: int) -> Delta | None:
+        """Apply a change of the rows; parameters as in `Aggregate.step`."""
+        begun = None
+        if not self._started and (change is None or change.times_ms[0] != first_ms):
+            begun = self._begin(first_ms)
+        if change is None:
+            return begun
+        if self._keys.count >= self._compact_at:
+            self._compact()
+        rows = change.rows
+        codes = encode(self._keys, project(self._key_evaluators, rows).columns, rows.length)
+        self._make_room()
+        made = self._changed(self._steps(codes, change.times_ms), change)
+        if begun is None or made is None:
+            return begun or made
+        return _joined(begun, made)
+
+    def _begin(self, at_ms: int) -> Delta:
+        """The row of the only group, without any rows to aggregate."""
+        code: Codes = np.zeros(1, dtype=np.int32)
+        results = self._parts.results(code, self._rows[code])
+        self._store(code, results, np.arange(1))
+        self._started = True
+        return Delta(Frame(tuple(results), 1), np.ones(1, dtype=np.bool_), np.array([at_ms]))
+
+    def _steps(self, codes: Codes, times_ms: IntArray) -> _Steps:
+        order = np.argsort(codes, kind="stable") if self._plan.keys else np.arange(len(codes))
+        by_group, at_ms = codes[order], times_ms[order]
+        other = np.ones(len(order), dtype=np.bool_)
+        other[1:] = by_group[1:] != by_group[:-1]
+        starts = other.copy()
+        starts[1:] |= at_ms[1:] != at_ms[:-1]
+        of: Codes = np.empty(len(order), dtype=np.int32)
+        of[order] = np.cumsum(starts) - 1
+        (places,) = starts.nonzero()
+        first = order[places]
+        return _Steps(of, order, places, by_group[places], at_ms[places], first, other[places])
+
+    # What each step changes
+
+    def _changed(self, steps: _Steps, change: Delta) -> Delta | None:
+        signs = 2 * change.inserted.astype(np.int64) - 1
+        rows = _along(steps, np.add.reduceat(signs[steps.order], steps.starts), self._rows)
+        grouped = bool(self._plan.keys)
+        alive = rows > 0 if grouped else np.ones(len(rows), dtype=np.bool_)
+        first = steps.codes[steps.begins]
+        started = self._rows[first] > 0 if grouped else np.full(1, self._started)
+        before = _shifted(steps, alive, started)
+        states: list[Array] = []
+        for part, argument in zip(self._sums, self._arguments, strict=True):
+            added = self._added(part, argument(change.rows), steps, change)
+            states.append(_along(steps, added, part.totals))
+        results = self._results_of(states, rows)
+        made = self._delta(steps, results, before, alive)
+        self._keep(steps, states, rows, results)
+        self._note_births(steps, before, alive)
+        return made
+
+    def _added(self, part: Summed, argument: Vector, steps: _Steps, change: Delta) -> Array:
+        """What each step adds to a part; widens the part's digits if it has to."""
+        count = len(change.inserted)
+        values, valid = argument.filled_to(count)
+        if values.dtype == np.object_:
+            # Of a text only whether it is NULL counts.
+            values = np.empty(0, dtype=np.int64)
+        values = np.require(values, requirements=["C", "A"])
+        if valid is not None:
+            valid = np.require(valid, requirements=["C", "A"])
+        column = Vector(values, valid)
+        sums = [part.empty(len(steps.codes)) for _ in range(2)]
+        for which, counted in enumerate((change.inserted, ~change.inserted)):
+            slots: Codes = np.where(counted, steps.of, np.int32(-1))
+            place = part.add(sums[which], slots, column, 0, count)
+            while place < count:
+                assert isinstance(part, FloatSum)
+                sums = widen(part, part.wider(column, place), sums)
+                place = part.add(sums[which], slots, column, place, count)
+        came, went = sums
+        return came - went
+
+    def _results_of(self, states: Sequence[Array], rows: IntArray) -> list[Vector]:
+        """The aggregates after each step."""
+        kept = [part.totals for part in self._sums]
+        for part, state in zip(self._sums, states, strict=True):
+            part.totals = state
+        results = self._parts.results(np.arange(len(rows), dtype=np.int32), rows)
+        for part, totals in zip(self._sums, kept, strict=True):
+            part.totals = totals
+        return results
+
+    def _delta(
+        self, steps: _Steps, results: Sequence[Vector], before: BoolArray, alive: BoolArray
+    ) -> Delta | None:
+        """The change of the groups' rows: at each timestamp removed ones, then inserted ones."""
+        first = steps.codes[steps.begins]
+        former = [
+            Vector(
+                _shifted(steps, vector.values, values[first]),
+                _shifted(steps, known_of(vector), valid[first]),
+            )
+            for vector, (values, valid) in zip(results, self._results, strict=True)
+        ]
+        differs = before != alive
+        for old, new in zip(former, results, strict=True):
+            known = known_of(new)
+            differs |= (known != known_of(old)) | (known & (new.values != old.values))
+        order = np.argsort(steps.first, kind="stable")
+        order = order[differs[order]]
+        removed, inserted = order[before[order]], order[alive[order]]
+        places = np.concatenate([removed, inserted])
+        if not len(places):
+            return None
+        entering = np.arange(len(places)) >= len(removed)
+        times_ms = steps.times_ms[places]
+        by_time = np.lexsort((entering, times_ms))
+        places, entering, times_ms = places[by_time], entering[by_time], times_ms[by_time]
+        columns = [*self._keys.columns(steps.codes[places])]
+        for old, new in zip(former, results, strict=True):
+            values = np.where(entering, new.values[places], old.values[places])
+            valid = np.where(entering, known_of(new)[places], known_of(old)[places])
+            columns.append(Vector(values, None if valid.all() else valid))
+        return Delta(Frame(tuple(columns), len(places)), entering, times_ms)
+
+    def _keep(
+        self, steps: _Steps, states: Sequence[Array], rows: IntArray, results: Sequence[Vector]
+    ) -> None:
+        """Keep what each group has after its last step."""
+        last = np.append(steps.begins[1:], True).nonzero()[0]
+        codes = steps.codes[last]
+        self._rows[codes] = rows[last]
+        for part, state in zip(self._sums, states, strict=True):
+            part.totals[codes] = part.settled(state[last])
+        self._store(codes, results, last)
+
+    def _store(self, codes: Codes, results: Sequence[Vector], places: Positions) -> None:
+        for vector, (values, valid) in zip(results, self._results, strict=True):
+            values[codes], valid[codes] = vector.values[places], known_of(vector)[places]
+
+    def _note_births(self, steps: _Steps, before: BoolArray, alive: BoolArray) -> None:
+        self._started = True
+        (born,) = (alive & ~before).nonzero()
+        born = born[np.argsort(steps.first[born], kind="stable")]
+        # A group that is born twice in a pass has the place of the second time.
+        self._born[steps.codes[born]] = np.arange(self._births, self._births + len(born))
+        self._births += len(born)
+
+    def _alive(self) -> Codes:
+        """The groups with a row in the relation, in the order in which they got it."""
+        if not self._plan.keys:
+            return np.zeros(int(self._started), dtype=np.int32)
+        codes = np.flatnonzero(self._rows > 0)
+        return codes[np.argsort(self._born[codes], kind="stable")].astype(np.int32)
+
+    def _compact(self) -> None:
+        """Give up the codes of groups that are gone, if there are many."""
+        live = self._alive()
+        if 2 * len(live) > self._keys.count:
+            self._compact_at = 2 * self._keys.count
+            return
+        columns, rows = self._keys.columns(live), self._rows[live]
+        totals = [part.totals[live] for part in self._sums]
+        results = [(values[live], valid[live]) for values, valid in self._results]
+        self._keys, self._births, self._results = Keys(self._keys.kinds), len(live), []
+        self._rows, self._born = self._rows[:0], self._born[:0]
+        for part in self._sums:
+            part.clear()
+        self._allocate(FIRST_GROUPS)
+        codes = encode(self._keys, columns, len(live))
+        self._make_room()
+        self._rows[codes], self._born[codes] = rows, np.arange(len(live))
+        for part, state in zip(self._sums, totals, strict=True):
+            part.totals[codes] = state
+        self._store(codes, [Vector(*one) for one in results], np.arange(len(live)))
+        self._compact_at = max(COMPACT_FROM, 4 * len(live))
+
+    # Groups as `Aggregate` saves them
+
+    @property
+    def count(self) -> int:
+        """At least the number of groups."""
+        return self._keys.count
+
+    def saved(self) -> Callable[[], Iterator[SavedGroup]]:
+        """Gives the groups as they are now, in the order of their births."""
+        keys, codes = self._keys, self._alive()
+        rows = self._rows[codes]
+        held = held_parts(self._parts, codes)
+
+        def groups() -> Iterator[SavedGroup]:
+            for some in row_slices(len(codes)):
+                named = Frame(keys.columns(codes[some]), len(rows[some])).tuples()
+                values = [saved_values(one, held, rows, some) for one in self._plan.aggregates]
+                found = zip(*values, strict=True) if values else repeat((), len(rows[some]))
+                for key, count, value in zip(named, rows[some].tolist(), found, strict=True):
+                    yield [list(key), count, list(value)]
+
+        return groups
+
+    def take(self, groups: Sequence[SavedGroup]) -> None:
+        """Add saved groups that no others may have come before."""
+        if not groups:
+            return
+        keys, rows, values = zip(*groups, strict=True)
+        columns = from_tuples(keys, self._keys.kinds).columns
+        codes = encode(self._keys, columns, len(groups))
+        self._make_room()
+        self._rows[codes] = rows
+        self._born[codes] = np.arange(self._births, self._births + len(codes))
+        self._births += len(codes)
+        read_values(self._plan, self._parts, codes, self._rows[codes], values)
+        self._store(codes, self._parts.results(codes, self._rows[codes]), np.arange(len(codes)))
+        self._started = True
+
+
+def _along(steps: _Steps, added: Array, totals: Array) -> Array:
+    """Totals after each step, from what steps add and the groups' totals before the pass."""
+    along = np.cumsum(added, axis=0)
+    (begins,) = steps.begins.nonzero()
+    # What the steps of former groups have added is taken out again.
+    base = totals[steps.codes[begins]] - along[begins] + added[begins]
+    return along + np.repeat(base, np.diff(begins, append=len(added)), axis=0)
+
+
+def _shifted(steps: _Steps, after: Array, first: Array) -> Array:
+    """What was before each step, from what is after it; of first steps of groups it is given."""
+    before = np.empty_like(after)
+    before[1:] = after[:-1]
+    before[steps.begins] = first
+    return before
+
+
+def _joined(one: Delta, other: Delta) -> Delta:
+    """Two changes, the second of which comes later."""
+    assert isinstance(one.rows, Frame)
+    assert isinstance(other.rows, Frame)
+    return Delta(
+        concat_frames([one.rows, other.rows]),
+        np.concatenate([one.inserted, other.inserted]),
+        np.concatenate([one.times_ms, other.times_ms]),
+    )

@@ -1,0 +1,120 @@
+"""Groups kept in arrays give what groups kept row by row give, and move between the two unseen.
+
+Statements and inputs are random. Each statement is evaluated row by row, in arrays, and moving back
+and forth, with either kernels, in different ways of delivery with snapshots on the way
+(`test_passes.py`). Rows are compared with the definition (`stepwise.py`), states with each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streams.operators import folded_groups, groups
+from streams.operators.folded_groups import FoldedGroups
+from streams.panes import compiled, kernels, reference
+from streams.program import Evaluation
+from tests.property.streams.stepwise import Stepwise
+from tests.property.streams.test_engine_matches_oracle import columns
+from tests.property.streams.test_passes import compiled as program_of
+from tests.property.streams.test_passes import evaluations, tuples
+
+STATEMENTS_AT_ONCE = 50
+
+NEVER = 10**9
+
+KEYS = [(), ("k",), ("i",), ("b",), ("k", "b"), ("b", "i", "k")]
+AGGREGATES = [
+    *("count(*)", "count(x)", "count(k)", "sum(i)", "sum(x)", "avg(i)", "avg(x)"),
+    *("sum(x * 3 - i)", "sum(i % 5)", "avg(x / 7)", "stddev(i)", "stddev(x)", "stddev(i % 5)"),
+]
+CONDITIONS = ["", " WHERE x > 0", " WHERE b OR i < 2", " WHERE k <> 'a'", " WHERE i > 100"]
+SOURCES = [
+    *("s [NOW]", "s [RANGE 7 MILLISECONDS]", "s [RANGE 60 MILLISECONDS]", "s [UNBOUNDED]"),
+    *("s [ROWS 1]", "s [ROWS 9]", "s [PARTITION BY k ROWS 2]", "s [SESSION 4 MILLISECONDS]"),
+    *(
+        "s [PARTITION BY b ROWS 3 RANGE 20 MILLISECONDS]",
+        "s [SESSION 9 MILLISECONDS PARTITION BY b]",
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def any_kernels() -> Iterator[None]:
+    """Leave the kernels that were in use."""
+    before = kernels.current()
+    yield
+    kernels.use(before)
+
+
+def statement(rng: np.random.Generator) -> str:
+    """A statement with aggregates that arrays can hold."""
+
+    def any_of(options: list[Any]) -> Any:
+        return options[int(rng.integers(len(options)))]
+
+    keys = any_of(KEYS)
+    chosen = rng.choice(AGGREGATES, int(rng.integers(1, 4)), replace=False).tolist()
+    listed = [*keys, *(f"{one} AS a{place}" for place, one in enumerate(chosen))]
+    grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
+    having = f" HAVING {any_of(AGGREGATES)} > 1" if rng.random() < 0.2 else ""
+    to_stream = any_of(["RSTREAM", "ISTREAM", "ISTREAM", "DSTREAM"])
+    source = f"{any_of(SOURCES)}{any_of(CONDITIONS)}"
+    return f"{to_stream}(SELECT {', '.join(listed)} FROM {source}{grouping}{having})"
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_arrays_give_the_rows_of_evaluation_row_by_row(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = int(np.random.SeedSequence().generate_state(1)[0])
+    for seed in (*range(block * STATEMENTS_AT_ONCE, (block + 1) * STATEMENTS_AT_ONCE - 1), fresh):
+        rng = np.random.default_rng(seed)
+        text = statement(rng)
+        check(text, rng, monkeypatch, f"seed {seed}: {text}")
+
+
+def check(text: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+    program = program_of(text)
+    assert program.evaluation is Evaluation.STEPWISE, told
+    monkeypatch.setattr(folded_groups, "FIRST_GROUPS", int(rng.choice([1, 64])))
+    monkeypatch.setattr(folded_groups, "COMPACT_FROM", int(rng.choice([2, 4096])))
+    inputs = {"s": tuples(rng)}
+    until_ms = inputs["s"][-1][0] + int(rng.choice([0, 1, 100]))
+    places = [["_ts", *columns].index(name) for name in program.reads["s"]]
+    plain = [(at, tuple((at, *row)[place] for place in places)) for at, row in inputs["s"]]
+    expected = [(at, *row) for at, row in Stepwise(program).run({"s": plain}, until_ms)]
+    states: list[list[bytes]] = []
+    ways = [(NEVER, NEVER), (0, NEVER), (int(rng.integers(2, 12)), 0)]
+    for many, lost in ways:
+        monkeypatch.setattr(groups, "MANY_CHANGES", many)
+        monkeypatch.setattr(groups, "LOST_BEFORE_MOVING", lost)
+        monkeypatch.setattr(groups, "MOST_MOVED", 1 if many == 0 else NEVER)
+        kernels.use(reference if rng.random() < 0.3 else compiled)
+        for emitted, state in evaluations(program, inputs, until_ms, rng, int(rng.integers(3))):
+            assert repr(emitted) == repr(expected), told
+            states.append(state)
+    assert all(state == states[0] for state in states), told
+
+
+def test_groups_move_into_arrays_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    moves: list[str] = []
+    for name in ("take", "saved"):
+        original = getattr(FoldedGroups, name)
+
+        def noted(self: Any, *given: Any, name: str = name, original: Any = original) -> Any:
+            moves.append(name)
+            return original(self, *given)
+
+        monkeypatch.setattr(FoldedGroups, name, noted)
+    monkeypatch.setattr(groups, "MANY_CHANGES", 10)
+    monkeypatch.setattr(groups, "LOST_BEFORE_MOVING", 0)
+    program = program_of("ISTREAM(SELECT k, sum(x) AS t FROM s [RANGE 9 MILLISECONDS] GROUP BY k)")
+    rows = [(at, ("a", 1, 1.5, None)) for at in (1,) * 20 + (2, 3, 4, 5) + (6,) * 20]
+    for _ in evaluations(program, {"s": rows}, 50, np.random.default_rng(1), only=0):
+        pass
+    assert moves.count("take") > 1
+    assert "saved" in moves
