@@ -22,7 +22,7 @@ from orchestrator.control.healing import heal
 from orchestrator.control.late_hosts import name_late_hosts
 from orchestrator.control.moving import pursue
 from orchestrator.control.placing import place_new
-from orchestrator.control.planning.costs import cost_line, differs, suggested_cost_us
+from orchestrator.control.planning.costs import cost_line, misstated_cost_us
 from orchestrator.control.planning.utilisation import advice, largest
 from orchestrator.control.schemes import choose_again
 from orchestrator.control.stream_sites import keep_feeding
@@ -137,6 +137,10 @@ def _note_drift(pending: PendingDecision) -> None:
         pending.change_fragment(record, "re-plan proposed", detail, timing=renewed)
 
 
+TOLD_AGAIN = 2.0
+"""Factor by which a measured cost has to change until the history tells of it again."""
+
+
 def _suggest_costs(pending: PendingDecision) -> None:
     """Say what a manifest should state as a fragment's cost if what it states is far off."""
     view = pending.view
@@ -145,14 +149,16 @@ def _suggest_costs(pending: PendingDecision) -> None:
             pending.fragments.get(work.fragment.key),
             view.fragments.get(work.fragment.key),
         )
-        measured_us = suggested_cost_us(view, work.fragment)
-        if record is None or found is None or measured_us is None or work.stated_cost_us is None:
+        measured_us = misstated_cost_us(view, work)
+        if record is None or found is None or measured_us is None:
             continue
-        told_us = work.stated_cost_us if record.told_cost_us is None else record.told_cost_us
-        if record.primary != found.record.primary or not differs(told_us, measured_us):
+        told_us = record.told_cost_us
+        if told_us is not None and 1 / TOLD_AGAIN < measured_us / told_us < TOLD_AGAIN:
             continue
-        detail = f"a tuple takes {measured_us:.3g} us, the manifest states "
-        detail += f"{work.stated_cost_us:g} us; write under estimates: "
+        if record.primary != found.record.primary:
+            continue
+        detail = f"a tuple takes {float(f'{measured_us:.3g}'):,.10g} us, the manifest states "
+        detail += f"{work.stated_cost_us:,g} us; write under estimates: "
         detail += cost_line(name, measured_us)
         pending.change_fragment(record, "cost differs", detail, told_cost_us=measured_us)
 

@@ -9,6 +9,9 @@ from orchestrator.control.view import ClusterView
 TOLERANCE = 0.25
 """Share by which a stated cost may be off: processors of one kind differ by as much."""
 
+WORTH_CORES = 0.01
+"""What a fragment must take more or less than stated, for a stated cost to be called off."""
+
 
 def suggested_cost_us(view: ClusterView, fragment: Fragment) -> float | None:
     """Processor time by tuple that evaluating a fragment has taken lately on its primary's node.
@@ -30,14 +33,23 @@ def differs(stated_us: float, measured_us: float) -> bool:
     return abs(measured_us - stated_us) > TOLERANCE * min(measured_us, stated_us)
 
 
+def misstated_cost_us(view: ClusterView, work: FragmentWork) -> float | None:
+    """The measured cost of a tuple, if the stated one is off by more than `TOLERANCE`.
+
+    None as well if that hardly changes what the fragment takes, as where few tuples come.
+    """
+    stated_us, measured_us = work.stated_cost_us, suggested_cost_us(view, work.fragment)
+    load = view.measured_load(work.fragment)
+    if measured_us is None or stated_us is None or load is None:
+        return None
+    off_cores = abs(measured_us - stated_us) * load.tuples_s / 1e6
+    return measured_us if differs(stated_us, measured_us) and off_cores >= WORTH_CORES else None
+
+
 def suggestion(view: ClusterView, work: FragmentWork) -> str | None:
-    """The line to write under `estimates`, if the stated cost is off by more than `TOLERANCE`."""
-    measured_us = suggested_cost_us(view, work.fragment)
-    if measured_us is None or work.stated_cost_us is None:
-        return None
-    if not differs(work.stated_cost_us, measured_us):
-        return None
-    return cost_line(work.name, measured_us)
+    """The line to write under `estimates`, if the stated cost is off."""
+    measured_us = misstated_cost_us(view, work)
+    return None if measured_us is None else cost_line(work.name, measured_us)
 
 
 def cost_line(fragment: str, cost_us: float) -> str:

@@ -240,11 +240,14 @@ def test_stated_cost_that_is_off_is_told_once_with_the_line_to_write(
     cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(5.0),)))
     cluster.settle()
 
-    def takes(cost_us: float) -> None:
+    def takes(cost_us: float, tuples_s: float = 1000) -> None:
         for host in cluster.hosts.values():
             host.costs["alerts"] = CostStatus(fixed_us=0.0, per_tuple_us=cost_us, samples=100)
             host.loads["alerts"] = ReplicaLoad(
-                cores=cost_us * 1e-6 * 1000, evaluations_s=100, timestamps_s=100, tuples_s=1000
+                cores=cost_us * 1e-6 * tuples_s,
+                evaluations_s=100,
+                timestamps_s=100,
+                tuples_s=tuples_s,
             )
         cluster.settle()
 
@@ -254,13 +257,18 @@ def test_stated_cost_that_is_off_is_told_once_with_the_line_to_write(
 
     takes(6.0)
     assert told() == []
+    # So few tuples that it hardly matters, and what is measured is not their cost.
+    takes(3000.0, tuples_s=2)
+    assert told() == []
     takes(40.0)
     assert len(told()) == 1
     assert "alerts: {cost: 40 us}" in told()[0]
-    takes(44.0)
+    for cost_us in (44.0, 70.0, 25.0):
+        takes(cost_us)
     assert len(told()) == 1
-    takes(80.0)
-    assert "alerts: {cost: 80 us}" in told()[1]
+    takes(3200.0)
+    assert "a tuple takes 3,200 us, the manifest states 5 us" in told()[1]
+    assert "alerts: {cost: 3200 us}" in told()[1]
 
 
 def test_a_host_that_has_just_come_back_does_not_hide_what_the_others_take(
