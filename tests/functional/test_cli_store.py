@@ -12,6 +12,7 @@ import pytest
 
 from ha.roles import ReplicaRole
 from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
+from orchestrator.host.edge_checks import EdgeChecks, EdgeCheckThread
 from orchestrator.records import (
     ClusterRecord,
     Coordinate,
@@ -82,7 +83,9 @@ def store(
     store.create(CLUSTER, ClusterRecord(name=name, delays_ms={}))
     for place in places:
         store.create(NODES.key(place), host(place))
+    looks = EdgeCheckThread(EdgeChecks(store, "desk", None), store)
     yield store
+    looks.close()
     store.close()
 
 
