@@ -122,7 +122,7 @@ def drill(
     on_progress("blast radius", blast.summary)
     if blast.would_lose and not force:
         raise Refused(
-            f"drill {name}", "target", ", ".join(blast.nodes),
+            f"drill {name}", "--target", ", ".join(blast.nodes),
             f"would lose {'; '.join(blast.would_lose)}",
             "Run it with --force if that is what you want to see.", {},
         )  # fmt: skip

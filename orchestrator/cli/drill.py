@@ -53,8 +53,8 @@ def run(
     target: Annotated[
         str | None,
         typer.Option(
-            help="A fragment (its primary is hit) or a node; a stream, an output or a site. "
-            "Default: a join, or the first site."
+            help="A fragment (its primary is hit) or a node; a stream, an output or a site; "
+            "a link, SOURCE:TARGET. Default: a join, or the first site."
         ),
     ] = None,
     times: Annotated[
@@ -81,11 +81,7 @@ def run(
 
     [bold]Example:[/] vivace drill run kill-executor --target alerts
     """
-    if (name is None) is not everything or (everything and target is not None):
-        raise api.InvalidInput(
-            "command line", "NAME", name or "--all", "is not one drill or all of them",
-            "Write the name of a drill, or --all alone.",
-        )  # fmt: skip
+    _check_choice(name, everything, target)
     if simulate and (everything or times > 1 or compare):
         raise api.InvalidInput(
             "command line", "--simulate", True, "goes with one drill, once, and not with --compare",
@@ -121,6 +117,24 @@ def run(
             failed = not all(each.passed or each.inapplicable for each in runs)
     if failed:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _check_choice(name: str | None, everything: bool, target: str | None) -> None:
+    """Refuse what is neither one drill nor all of them."""
+    if name is None and not everything:
+        raise api.InvalidInput(
+            "command line", "NAME", None, "is missing",
+            "Write the name of a drill, which `vivace drill list` shows, or --all.",
+        )  # fmt: skip
+    if name is not None and everything:
+        raise api.InvalidInput(
+            "command line", "NAME", name, "is given, and --all as well", "Leave one of them out."
+        )
+    if everything and target is not None:
+        raise api.InvalidInput(
+            "command line", "--target", target, "is given, and --all as well",
+            "Leave it out, or name one drill: with --all each drill chooses what it hits.",
+        )  # fmt: skip
 
 
 def _draw(report: api.DrillReport, picture: Path | None) -> None:

@@ -25,7 +25,8 @@ from orchestrator.drills.acting import (
 from orchestrator.drills.kill_executor import DrillFailed, choose
 from orchestrator.drills.links import CUT_S, DELAY_MS, DELAY_S, LinkChange, disturb
 from orchestrator.drills.processes import zookeeper_processes
-from orchestrator.errors import Refused
+from orchestrator.errors import InvalidInput
+from topology.suggestions import nearest
 
 DISK_FULL_S = 10.0
 STORE_PAUSED_S = 10.0
@@ -234,34 +235,33 @@ def aimed_at(view: ClusterView, drill: Disturbance, target: str | None) -> str:
 
     Raises
     ------
-    Refused
-        There is no such site.
+    InvalidInput
+        There is no such site, or the drill takes no target.
     """
     if drill.aim is Aim.PRIMARY:
         return choose(view, target).node
     if drill.aim in (Aim.STORE, Aim.LEADER, Aim.EVERYTHING):
         if target is None:
             return ""
-        sites: list[str] = []
-    elif drill.aim is Aim.SOURCE_SITE:
+        raise InvalidInput(
+            "command line", "--target", target, f"is given, and {drill.name} takes none",
+            f"Leave it out: the drill strikes {drill.aim.value}.",
+        )  # fmt: skip
+    if drill.aim is Aim.SOURCE_SITE:
         streams = sorted(view.stream_records.items())
         named = {name: stream.feeding_site for name, stream in streams}
-        sites = list(dict.fromkeys(named.values()))
-        target = named.get(target or "", target)
     else:
         queries = view.query_records.values()
         named = {stream: site for query in queries for stream, site in query.outputs.items()}
-        sites = list(dict.fromkeys(named.values()))
-        target = named.get(target or "", target)
-    if target is None and sites:
-        return sites[0]
-    if target not in sites:
-        raise Refused(
-            f"drill {drill.name}", "target", target, f"is not {drill.aim.value}",
-            f"There is: {', '.join(sites) or 'nothing to name'}.", {},
+    if not named:
+        raise InvalidInput(f"drill {drill.name}", "", None, "no query runs here", "Apply one.")
+    site = next(iter(named.values())) if target is None else named.get(target, target)
+    if site not in named.values():
+        raise InvalidInput(
+            "command line", "--target", target, f"is not {drill.aim.value}",
+            nearest(site, {*named, *named.values()}),
         )  # fmt: skip
-    assert target is not None, "it is one of the sites"
-    return target
+    return site
 
 
 def run(drill: Disturbance, acting: Acting) -> Disturbed:

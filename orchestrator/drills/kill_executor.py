@@ -27,7 +27,7 @@ from orchestrator.control.dataflow import Fragment
 from orchestrator.control.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.drills.processes import suspended
-from orchestrator.errors import Refused, VivaceError
+from orchestrator.errors import InvalidInput, Refused, VivaceError
 from orchestrator.progress import Progress
 from orchestrator.records import FragmentRecord, NodeRecord
 from orchestrator.spark.hosts.executors import kill_driver
@@ -35,6 +35,7 @@ from orchestrator.spark.hosts.executors import kill_executor as sigkill
 from orchestrator.store.protocol import Store
 from streams.compiler import compile_statement
 from streams.language import parse
+from topology.suggestions import nearest
 
 NAME = "kill-executor"
 
@@ -226,23 +227,29 @@ def choose(view: ClusterView, target: str | None, way: Way = KILL_EXECUTOR) -> T
 
     Raises
     ------
+    InvalidInput
+        There is no such target.
     Refused
-        If there is no such target, or if a primary that fails has no warm secondary elsewhere:
-        killing it would lose state, which no drill is meant to do.
+        A primary that fails has no warm secondary elsewhere: killing it would lose state, which no
+        drill is meant to do.
     """
     node = target if target in view.executors else _node_of_primary(view, target)
     if node not in view.executors:
-        known = ", ".join([*sorted(view.fragments), *sorted(view.executors)]) or "nothing"
-        raise Refused(
-            f"drill {way.name}", "target", target, "is neither a running fragment nor a node",
-            f"There is: {known}.", {},
+        if target is None:
+            raise InvalidInput(
+                f"drill {way.name}", "", None, "no fragment runs here", "Apply a query first."
+            )
+        names = [found.record.fragment for found in view.fragments.values()]
+        raise InvalidInput(
+            "command line", "--target", target, "is neither a running fragment nor a node",
+            nearest(target, [*names, *view.executors]),
         )  # fmt: skip
     nodes = way.struck(view, node)
     fragments = {n: f.record for n, f in view.fragments.items() if f.record.primary.node in nodes}
     for name, fragment in fragments.items():
         if not view.protected(fragment) or _falls_with(fragment, nodes):
             raise Unprotected(
-                f"drill {way.name}", "target", node,
+                f"drill {way.name}", "--target", node,
                 f"would end {name}, which has no warm secondary elsewhere",
                 "Wait until `vivace status` shows it protected.", {},
             )  # fmt: skip

@@ -18,9 +18,10 @@ from orchestrator.control.view import ClusterView
 from orchestrator.drills.acting import Acting
 from orchestrator.drills.blast import Blast
 from orchestrator.drills.kill_executor import DrillFailed
-from orchestrator.errors import Refused
+from orchestrator.errors import InvalidInput, Refused
 from orchestrator.records import DisturbedLink, FragmentRecord, HistoryEvent
 from orchestrator.store.protocol import LINKS, RecordExists, RecordMissing, VersionConflict
+from topology.suggestions import nearest
 
 CUT_S = 10.0
 DELAY_S = 15.0
@@ -86,24 +87,28 @@ def aimed_link(view: ClusterView, drill: str, target: str | None, node: str) -> 
 
     Raises
     ------
-    Refused
+    InvalidInput
         There is no such link.
+    Refused
+        No output leaves the node.
     """
     hosts = sorted(view.hosts)
     if target is not None and ":" in target:
         source, _, end = target.partition(":")
         if source in hosts and end in hosts and source != end:
             return Link(source=source, target=end)
-        raise Refused(
-            f"drill {drill}", "target", target, "is not the link between two hosts",
-            f"Write SOURCE:TARGET; there is: {', '.join(hosts)}.", {},
+        unknown = [each for each in (source, end) if each not in hosts]
+        raise InvalidInput(
+            "command line", "--target", target, "is not the link between two hosts",
+            f"{nearest(unknown[0], hosts)} Write SOURCE:TARGET." if unknown
+            else "Write SOURCE:TARGET, the names of two hosts.",
         )  # fmt: skip
     for stream, reader in _flows(view):
         producers, consumers = _hosts_of(view, stream)[:1], _hosts_of(view, reader)[:1]
         if producers == [node] and consumers and consumers != [node]:
             return Link(source=node, target=consumers[0])
     raise Refused(
-        f"drill {drill}", "target", target, f"no output leaves {node}",
+        f"drill {drill}", "--target", target, f"no output leaves {node}",
         "Name a link as SOURCE:TARGET.", {},
     )  # fmt: skip
 

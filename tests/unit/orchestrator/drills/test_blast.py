@@ -8,7 +8,7 @@ import pytest
 from ha.failure_detector import LAGS_GRANTED
 from orchestrator.drills.blast import blast_radius, planned_recoveries_ms
 from orchestrator.drills.disturbances import DISTURBANCES, aimed_at
-from orchestrator.errors import Refused
+from orchestrator.errors import InvalidInput
 from orchestrator.records import SourceSpec
 from tests.obedient_cluster import ObedientCluster, aircraft
 
@@ -90,5 +90,5 @@ def test_disturbances_are_aimed_by_stream_output_or_site(cluster: ObedientCluste
     assert aimed_at(view, DISTURBANCES["pause-zookeeper"], None) == ""
     store = DISTURBANCES["kill-zookeeper"]
     for drill, target in ((source, "alerts"), (sink, "paris"), (store, "x")):
-        with pytest.raises(Refused, match="There is:"):
+        with pytest.raises(InvalidInput, match=f"--target: '{target}' is "):
             aimed_at(view, drill, target)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from orchestrator.drills.kill_executor import DrillFailed, Killed, Target, choose
 from orchestrator.drills.measurement import outage
-from orchestrator.errors import Refused
+from orchestrator.errors import InvalidInput, Refused
 from orchestrator.host.events import Deliver
 from orchestrator.sinks.delivered import Delivered
 from tests.obedient_cluster import ObedientCluster, aircraft
@@ -76,10 +78,23 @@ def test_everything_primary_on_the_node_is_affected(cluster: ObedientCluster) ->
         assert chosen.bound_ms == min(bounds, default=float("inf"))
 
 
-@pytest.mark.parametrize("target", ["nowhere", "north-receiver"])
-def test_neither_fragment_nor_executor(cluster: ObedientCluster, target: str) -> None:
-    with pytest.raises(Refused, match=target):
+@pytest.mark.parametrize(
+    ("target", "advice"),
+    [
+        ("alrts", "alerts?"),
+        ("pariss", "paris?"),
+        ("north-receiver", "Known: alerts"),
+    ],
+)
+def test_neither_fragment_nor_executor(cluster: ObedientCluster, target: str, advice: str) -> None:
+    problem = f"--target: '{target}' is neither a running fragment nor a node. "
+    with pytest.raises(InvalidInput, match=re.escape(problem) + ".*" + re.escape(advice)):
         choose(cluster.view(), target)
+
+
+def test_nothing_runs_to_be_struck() -> None:
+    with pytest.raises(InvalidInput, match="drill kill-executor: no fragment runs here"):
+        choose(ObedientCluster().view(), None)
 
 
 def test_nothing_unprotected_is_killed(cluster: ObedientCluster) -> None:

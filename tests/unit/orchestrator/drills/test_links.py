@@ -18,7 +18,7 @@ from orchestrator.drills.links import (
     blast_of_link,
     disturb,
 )
-from orchestrator.errors import Refused
+from orchestrator.errors import InvalidInput
 from orchestrator.progress import silent
 from orchestrator.store.protocol import LINKS
 from tests.obedient_cluster import ObedientCluster, aircraft
@@ -54,8 +54,13 @@ def test_the_link_is_one_on_which_output_leaves_the_node(cluster: ObedientCluste
 
 @pytest.mark.parametrize("target", ["nowhere:control-centre", "control-centre:control-centre"])
 def test_a_link_that_is_none_is_refused(cluster: ObedientCluster, target: str) -> None:
-    with pytest.raises(Refused, match="is not the link between two hosts"):
+    with pytest.raises(InvalidInput, match=r"--target: '\S+' is not the link between two hosts"):
         aimed_link(cluster.view(), "cut-link", target, "")
+
+
+def test_the_end_of_a_link_that_is_mistyped_is_suggested(cluster: ObedientCluster) -> None:
+    with pytest.raises(InvalidInput, match="Did you mean control-centre"):
+        aimed_link(cluster.view(), "cut-link", "paris:control-center", "")
 
 
 def test_a_cut_is_allowed_its_time_for_each_hop_that_crosses_the_link(

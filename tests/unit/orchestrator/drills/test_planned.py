@@ -16,7 +16,7 @@ from orchestrator.drills.disturbances import DISTURBANCES, aimed_at
 from orchestrator.drills.hands import Hands
 from orchestrator.drills.kill_executor import WAYS, DrillFailed, Inapplicable
 from orchestrator.drills.processes import NoProcess, coordinator_process
-from orchestrator.errors import Refused
+from orchestrator.errors import InvalidInput, Refused
 from orchestrator.progress import silent
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
@@ -137,7 +137,7 @@ def test_drills_that_strike_no_site_take_no_target(cluster: ObedientCluster) -> 
     view = cluster.view()
     for name in ("lose-quorum", "kill-coordinator", "rolling-restart"):
         assert aimed_at(view, DISTURBANCES[name], None) == ""
-        with pytest.raises(Refused, match="target"):
+        with pytest.raises(InvalidInput, match=f"--target: .*{name} takes none"):
             aimed_at(view, DISTURBANCES[name], "paris")
 
 
