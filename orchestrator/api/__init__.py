@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         Campaign,
         TrialReport,
         TrialVerdict,
+        check_faults,
         fault_kinds,
         play_file,
         play_seed,
@@ -111,7 +112,7 @@ MODULES = {
     "api.sending": ("SentDocument", "opened", "send"),
     "api.simulating": (
         *("Campaign", "TrialReport", "TrialVerdict"),
-        *("fault_kinds", "play_file", "play_seed", "simulate"),
+        *("check_faults", "fault_kinds", "play_file", "play_seed", "simulate"),
     ),
     "api.tailing": ("Tail", "TailBatch", "TailRow", "tail"),
     "api.validation": ("ValidateDocument", "validate"),

@@ -11,12 +11,23 @@ from orchestrator.errors import InvalidInput
 from orchestrator.simulation import campaign
 from orchestrator.simulation.campaign import Campaign, Selection, TrialReport, TrialVerdict
 from orchestrator.simulation.schedule import KINDS, Schedule, Shape, random_schedule
-from topology.suggestions import nearest
+from topology.suggestions import closest
 
 
 def fault_kinds() -> tuple[str, ...]:
     """The kinds of faults that schedules can be drawn from."""
     return tuple(KINDS)
+
+
+def check_faults(kinds: Sequence[str], shapes: Sequence[str]) -> None:
+    """Refuse kinds of faults and shapes of clusters that do not exist.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the first one.
+    """
+    _selection(kinds, shapes)
 
 
 def simulate(
@@ -63,7 +74,12 @@ def play_file(path: Path) -> TrialReport:
     """
     try:
         schedule = msgspec.json.decode(path.read_bytes(), type=Schedule)
-    except (OSError, msgspec.DecodeError) as error:
+    except OSError as error:
+        problem = f"cannot be read ({error.strerror})"
+        raise InvalidInput(
+            "command line", "--schedule", str(path), problem, "Check the path."
+        ) from None
+    except msgspec.DecodeError as error:
         raise InvalidInput(
             str(path),
             "schedule",
@@ -93,5 +109,6 @@ def _selection(kinds: Sequence[str], shapes: Sequence[str]) -> Selection:
 def _refuse_unknown(option: str, given: Sequence[str], known: Collection[str]) -> None:
     for name in given:
         if name not in known:
-            hint = nearest(name, known)
-            raise InvalidInput("simulate", option, name, "is unknown", hint)
+            close = closest(name, known)
+            hint = f"Did you mean {close}?" if close else f"Known: {', '.join(sorted(known))}."
+            raise InvalidInput("command line", option, name, "is unknown", hint)

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from orchestrator import api
+from orchestrator.cli.commands import Verb, Verbs
 from orchestrator.cli.invocation import (
     EXIT_FAILED,
     ClusterOption,
@@ -20,14 +21,22 @@ from orchestrator.cli.invocation import (
 )
 from orchestrator.cli.render.drills import audit_view, report_view, series_view
 
-app = typer.Typer(help="Failure drills: something fails on purpose, and is measured.")
+app = typer.Typer(
+    cls=Verbs,
+    help="""Failure drills: something fails on purpose, and is measured.
+
+    [bold]Example:[/] vivace drill run kill-executor
+    """,
+)
+
+NAMES = ("list", "run", "report")
 
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Run it although something would be lost.")
 ]
 
 
-@app.command("list")
+@app.command("list", cls=Verb)
 def list_drills(as_json: JsonOption = False) -> None:
     """List the drills.
 
@@ -42,7 +51,7 @@ def list_drills(as_json: JsonOption = False) -> None:
     show(drills, as_json, lambda: table)
 
 
-@app.command("run")
+@app.command("run", cls=Verb)
 def run(
     name: Annotated[
         str | None, typer.Argument(help="Which drill; `vivace drill list` names them.")
@@ -145,7 +154,7 @@ def _draw(report: api.DrillReport, picture: Path | None) -> None:
         draw_timeline(report, picture)
 
 
-@app.command("report")
+@app.command("report", cls=Verb)
 def report(
     html: Annotated[
         Path | None,

@@ -34,6 +34,7 @@ from orchestrator.cli import (
     validate,
     verify,
 )
+from orchestrator.cli.commands import Verb, Verbs
 from orchestrator.cli.invocation import fail
 
 EXIT_INTERRUPTED = 130
@@ -41,6 +42,7 @@ EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
     name="vivace",
+    cls=Verbs,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -86,12 +88,25 @@ def options(
 
 
 for name, verb in VERBS:
-    app.command(name)(verb)
+    app.command(name, cls=Verb)(verb)
 app.add_typer(drill.app, name="drill")
 
 
 class WrongUsage(api.VivaceError):
     """Arguments that no verb takes."""
+
+
+def _wrong_usage(arguments: Sequence[str], message: str) -> WrongUsage:
+    """The message of the parser, and where help is."""
+    known = arguments[0] in dict(VERBS) or arguments[0] == "drill"
+    verb = f" {arguments[0]}" if known else ""
+    hint = f"`vivace{verb} --help` {'shows how' if known else 'lists the verbs'}"
+    if message == "Missing command.":
+        message = f"Missing command, one of {', '.join(drill.NAMES)}"
+    if message.endswith("?"):
+        # It ends with a suggestion.
+        return WrongUsage(f"{message} {hint}.")
+    return WrongUsage(f"{message.rstrip('.')}; {hint}")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -102,10 +117,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         status = app(list(arguments), prog_name="vivace", standalone_mode=False)
     except TyperException as error:
-        known = arguments[0] in dict(VERBS) or arguments[0] == "drill"
-        hint = f"`vivace {arguments[0]} --help` shows how" if known else ""
-        message = error.format_message().rstrip(".")
-        return fail(WrongUsage(f"{message}; {hint or '`vivace --help` lists the verbs'}"), as_json)
+        return fail(_wrong_usage(arguments, error.format_message()), as_json)
     except (Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except BrokenPipeError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -15,13 +16,21 @@ from rich.text import Text
 from orchestrator import api
 from orchestrator.cli.invocation import EXIT_FAILED, JsonOption, Throttle, messages, show
 
+SEEDS = 100
+"""Schedules that are played unless said otherwise."""
+
 TOLD_S = 30.0
 """How often progress is printed if standard error is no terminal."""
 
 
 def command(
-    seeds: Annotated[int, typer.Option(min=1, help="How many schedules.")] = 100,
-    first: Annotated[int, typer.Option("--from", min=0, help="Seed of the first schedule.")] = 0,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help=f"How many schedules. Default: {SEEDS}.")
+    ] = None,
+    first: Annotated[
+        int | None,
+        typer.Option("--from", min=0, help="Seed of the first schedule. Default: 0."),
+    ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(help="Kind of fault to draw from; may be repeated. Default: all."),
@@ -47,6 +56,12 @@ def command(
     [bold]Example:[/] vivace simulate --seeds 300 --from 1000
     """
     kinds, shapes = kind or [], shape or []
+    api.check_faults(kinds, shapes)
+    _check_together(
+        {"--schedule": schedule, "--seed": seed},
+        {"--seeds": seeds, "--from": first, "--jobs": jobs},
+        {"--kind": kind, "--shape": shape},
+    )
     if seed is not None or schedule is not None:
         played = (
             api.play_file(schedule)
@@ -57,13 +72,44 @@ def command(
         if played.findings:
             raise typer.Exit(EXIT_FAILED)
         return
+    seeds = seeds or SEEDS
     with _Telling(seeds) as telling:
-        campaign = api.simulate(seeds, first, kinds, shapes, jobs, telling.tell)
+        campaign = api.simulate(seeds, first or 0, kinds, shapes, jobs, telling.tell)
     show(campaign, as_json, lambda: _view(campaign))
     if campaign.played < campaign.seeds:
         raise KeyboardInterrupt
     if campaign.failures:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _check_together(
+    one: Mapping[str, object], many: Mapping[str, object], drawn: Mapping[str, object]
+) -> None:
+    """Refuse options that would have no effect beside another one.
+
+    Parameters
+    ----------
+    one
+        The schedule from a file, and the seed of one: options that play a single schedule.
+    many
+        Options of a series.
+    drawn
+        Options of what is drawn at random, in a series or from a seed.
+    """
+    single = _given(one)
+    useless = _given(many) if single else []
+    if "--schedule" in single:
+        useless += [*single[1:], *_given(drawn)]
+    if useless:
+        raise api.InvalidInput(
+            "command line", useless[0], None,
+            f"has no effect beside {single[0]}, which plays one schedule",
+            "Leave one of them out.",
+        )  # fmt: skip
+
+
+def _given(options: Mapping[str, object]) -> list[str]:
+    return [name for name, value in options.items() if value is not None]
 
 
 class _Telling:

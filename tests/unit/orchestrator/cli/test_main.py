@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import api
+from orchestrator.cli import drill
 from orchestrator.cli.main import EXIT_INTERRUPTED, VERBS, run
 from orchestrator.simulation import campaign
 from orchestrator.simulation.schedule import Shape
@@ -149,9 +150,29 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"vivace {version('vivace')}\n"
 
 
-def test_drill_alone_shows_the_help_that_lists_drills(capsys: pytest.CaptureFixture[str]) -> None:
+def test_drill_alone_names_its_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["drill"]) == 2
-    assert "`vivace drill --help` shows how" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        "error: Missing command, one of list, run, report; `vivace drill --help` shows how\n"
+    )
+    assert run(["drill", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Example: vivace drill run" in shown
+    assert all(f" {name} " in shown for name in drill.NAMES)
+
+
+def test_a_verb_that_is_mistyped_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["aply"]) == 2
+    said = "No such command 'aply'. Did you mean 'apply'? `vivace --help` lists the verbs."
+    assert capsys.readouterr().err == f"error: {said}\n"
+
+
+@pytest.mark.parametrize("verb", [["apply"], ["drill", "run"], ["drill"], []])
+def test_help_shows_no_type_of_flags(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*verb, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--help" in shown
+    assert "<bool>" not in shown
 
 
 def test_unforeseen_error_is_one_message_and_a_file(
@@ -314,6 +335,33 @@ def test_simulate_sums_up_what_it_has_played_when_it_is_interrupted(
 def test_simulate_names_the_nearest_kind_of_fault(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "--kind", "crsh"]) == 2
     assert "Did you mean crash?" in capsys.readouterr().err
+
+
+def test_simulate_lists_all_kinds_of_faults_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["simulate", "--kind", "nosuch"]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: command line: --kind: 'nosuch' is unknown. Known: ")
+    assert all(f" {kind}" in message for kind in api.fault_kinds())
+    assert message.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--seed", "3", "--seeds", "4"], "--seeds: has no effect beside --seed"),
+        (["--seed", "3", "--from", "0"], "--from: has no effect beside --seed"),
+        (["--schedule", "x", "--seed", "0"], "--seed: has no effect beside --schedule"),
+        (["--schedule", "x", "--kind", "crash"], "--kind: has no effect beside --schedule"),
+        (["--schedule", "nowhere.json"], "--schedule: 'nowhere.json' cannot be read (No such"),
+    ],
+)
+def test_simulate_refuses_what_would_have_no_effect(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["simulate", *words]) == 2
+    assert f"error: command line: {said}" in capsys.readouterr().err
 
 
 def test_simulate_refuses_a_file_that_holds_no_schedule(
