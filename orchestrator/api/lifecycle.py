@@ -7,7 +7,14 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.deploy.context import ClusterContext, ClusterExists, find, home, running
+from orchestrator.deploy.context import (
+    ClusterContext,
+    ClusterExists,
+    NoCluster,
+    find,
+    home,
+    running,
+)
 from orchestrator.deploy.embedded.ports import PortTaken, is_free
 from orchestrator.deploy.local import background
 from orchestrator.deploy.local.service import Order
@@ -92,6 +99,9 @@ def down(name: str | None = None, on_progress: Progress = silent) -> DownDocumen
     NoCluster
         There is no such cluster, or no single one.
     """
+    if not running(home()):
+        wanted = "no cluster" if name is None else f"no cluster named {name!r}"
+        raise NoCluster(f"{wanted} is running here: there is nothing to end")
     context = find(name, home())
     on_progress("waiting", f"for Spark and ZooKeeper of {context.cluster} to end")
     ending = background.end(context, home())

@@ -53,7 +53,7 @@ class MoveDocument(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     outcome
-        `planned`, `begun`, `done` or `failed`.
+        `planned`, `begun`, `done` or `failed`; `unchanged` if the replica is there already.
     problem
         Why it failed, or would be refused.
     primary, secondary
@@ -329,13 +329,14 @@ def _checked(view: ClusterView, steps: Sequence[MoveStep]) -> tuple[MoveDocument
             problem = error.reason if isinstance(error, MoveRefused) else str(error)
             raise _refusal(step.fragment, step.role, step.node, problem) from None
         assert record.secondary is not None
+        here = places.primary == record.primary.node and places.secondary == record.secondary.node
         before, now = made.before[0], made.after[0]
         found.append(
             MoveDocument(
                 fragment=step.fragment,
                 role=step.role,
                 node=step.node,
-                outcome="planned",
+                outcome="unchanged" if here else "planned",
                 primary=(record.primary.node, places.primary),
                 secondary=(record.secondary.node, places.secondary),
                 recovery_ms=(_recovery(before, record), _recovery(now, record)),
@@ -359,6 +360,8 @@ def _recovery(plan: Plan, record: FragmentRecord) -> float:
 
 
 def _outcome(planned: MoveDocument, step: MoveStep) -> MoveDocument:
+    if planned.outcome == "unchanged" and not step.failed:
+        return planned
     outcome = "done" if step.done else "failed" if step.failed else "begun"
     if step.begun_us is None and not step.settled:
         outcome = "planned"

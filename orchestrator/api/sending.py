@@ -111,12 +111,19 @@ def _address(view: ClusterView, stream: str) -> str:
         )
     record = records[stream]
     if record.source is None or record.source.driver != "http":
+        problem = "takes no lines: it has no source"
+        if record.source is not None:
+            problem = f"takes no lines: its source is `{record.source.driver}`"
+        open_ones = sorted(
+            name for name, each in records.items() if each.source and each.source.driver == "http"
+        )
+        here = ", ".join(open_ones) or "none"
         raise InvalidInput(
             "command line",
             "STREAM",
             stream,
-            "takes nothing over HTTP",
-            "Write `from: {http: {}}` in its manifest.",
+            problem,
+            f"Only streams with `from: http` take lines; here: {here}.",
         )
     site = view.hosts.get(record.site)
     status = None if site is None else site.sources.get(stream)

@@ -92,8 +92,8 @@ def why_quiet(view: ClusterView, stream: str) -> str:
     record = view.stream_records.get(stream)
     if record is None:
         return (
-            f"No tuple of {stream} has come yet. Those that its readers have acknowledged are no "
-            "longer kept; new ones are shown as they come."
+            f"No tuple of {stream} has come since this command started. Those that its readers "
+            "have acknowledged are no longer kept; new ones are shown as they come."
         )
     site = view.hosts.get(record.site)
     source = None if site is None else site.sources.get(stream)

@@ -9,6 +9,7 @@ from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, data
 from orchestrator.manifest import Manifests, cluster_record
 from orchestrator.manifest.load import check_primaries, check_sites
 from orchestrator.records import Partial, Split
+from orchestrator.sources import recorded
 from streams.compiler import compile_statement
 from streams.language import parse
 from streams.program import Program
@@ -32,6 +33,8 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
         (`streams.partial`).
     unchecked
         Sites and nodes that could not be checked: no Cluster manifest was among the files.
+    not_found
+        Stream → its recording, which is not on this machine; it may be on the site's.
     """
 
     cluster: str | None
@@ -41,6 +44,7 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
     pushdowns: dict[str, dict[str, tuple[str, ...]]]
     splits: dict[str, dict[str, tuple[Split, ...]]]
     unchecked: tuple[str, ...]
+    not_found: dict[str, str]
 
 
 def validate(manifests: Manifests) -> ValidateDocument:
@@ -100,6 +104,11 @@ def validate(manifests: Manifests) -> ValidateDocument:
             and (found := ways_to_split(flow, each.record))
         },
         unchecked=tuple(unchecked),
+        not_found={
+            each.record.name: str(played.recording)
+            for each in manifests.streams
+            if (played := recorded(each.record)) is not None and not played.recording.exists()
+        },
     )
 
 

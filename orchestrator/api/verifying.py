@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +97,14 @@ class _Span:
     until_ms: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sql:
+    """Statements instead of the query's own, and the file that they come from."""
+
+    file: str
+    text: str
+
+
 def verify(
     cluster: Cluster,
     query: str,
@@ -118,10 +127,14 @@ def verify(
     Raises
     ------
     InvalidInput
-        There is no such query, or the SQL does not fit it.
+        There is no such query, nothing is archived of that span, or the SQL does not fit the query.
     Unverifiable
         Its input or its output is not here any more.
     """
+    if begin_ms is not None and until_ms is not None and until_ms < begin_ms:
+        problem = f"is before --from {_written(begin_ms)}"
+        raise InvalidInput("command line", "--to", _written(until_ms), problem, "Swap them.")
+    own = None if sql is None else _read_sql(sql)
     view = read_view(cluster.store)
     if query not in view.queries:
         raise InvalidInput(
@@ -135,7 +148,7 @@ def verify(
     for stream in sorted(view.dataflow.entering_streams(query)):
         on_progress("reading", f"input {stream}")
         inputs[stream] = read_input(view.stream_records[stream], folder, span.until_ms)
-    outputs, not_in_sql = _compared(view, query, inputs, delivered, span, sql, on_progress)
+    outputs, not_in_sql = _compared(view, query, inputs, delivered, span, own, on_progress)
     return VerifyDocument(
         query=query,
         begin_ms=span.begin_ms,
@@ -263,16 +276,28 @@ def _delivered(view: ClusterView, query: str, folder: Path) -> dict[str, Deliver
 def _span(delivered: Mapping[str, Delivered], begin_ms: int | None, until_ms: int | None) -> _Span:
     ends = [int(one.completed_column("watermark_ms").max()) for one in delivered.values()]
     begins = [int(one.completed_column("watermark_ms").min()) for one in delivered.values()]
-    end_ms = min(ends)
-    if until_ms is not None and until_ms > end_ms:
-        raise Unverifiable(f"results are archived up to {end_ms} ms only, not up to {until_ms}")
-    span = _Span(
-        begin_ms=min(begins) if begin_ms is None else begin_ms,
-        until_ms=end_ms if until_ms is None else until_ms,
+    archived = _Span(begin_ms=min(begins), until_ms=min(ends))
+    for option, given_ms in (("--from", begin_ms), ("--to", until_ms)):
+        # With --from, results of before the first watermark may be asked for.
+        early = begin_ms is None and given_ms is not None and given_ms < archived.begin_ms
+        if given_ms is not None and (early or given_ms > archived.until_ms):
+            raise InvalidInput(
+                "command line", option, _written(given_ms), "is outside of what is archived",
+                f"That is from {_written(archived.begin_ms)} to {_written(archived.until_ms)}.",
+            )  # fmt: skip
+    return _Span(
+        begin_ms=archived.begin_ms if begin_ms is None else begin_ms,
+        until_ms=archived.until_ms if until_ms is None else until_ms,
     )
-    if span.begin_ms > span.until_ms:
-        raise Unverifiable(f"nothing is archived from {span.begin_ms} to {span.until_ms} ms")
-    return span
+
+
+def _written(at_ms: int) -> str:
+    """A timestamp as people write it; in ms if no calendar reaches so far."""
+    try:
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
+    except OverflowError:
+        return f"{at_ms} ms"
+    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03}Z"
 
 
 def _compared(
@@ -281,7 +306,7 @@ def _compared(
     inputs: Mapping[str, pa.Table],
     delivered: Mapping[str, Delivered],
     span: _Span,
-    sql: Path | None,
+    own: _Sql | None,
     on_progress: Progress,
 ) -> tuple[tuple[OutputVerdict, ...], dict[str, str]]:
     # Importing Spark takes a second, which nobody else should wait for.
@@ -306,7 +331,7 @@ def _compared(
             )
         )
         try:
-            if sql is None:
+            if own is None:
                 upstream = view.dataflow.upstream_queries(query)
                 statements = [
                     each.statement
@@ -332,16 +357,16 @@ def _compared(
                         )
                     )
             else:
-                on_progress("recomputing", str(sql))
+                on_progress("recomputing", own.file)
                 checks = [
                     *verification.verify(
                         session,
-                        _text(sql),
+                        own.text,
                         _files(view, inputs, work),
                         rows,
                         through_ms=dict.fromkeys(rows, span.until_ms),
                         begin_ms=span.begin_ms,
-                        file=str(sql),
+                        file=own.file,
                     )
                 ]
         except Unordered as error:
@@ -366,13 +391,14 @@ def _files(view: ClusterView, inputs: Mapping[str, pa.Table], work: Path) -> dic
     return found
 
 
-def _text(sql: Path) -> str:
+def _read_sql(sql: Path) -> _Sql:
     try:
-        return sql.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(
-            "command line", "--sql", str(sql), f"cannot be read ({error})", "Check the path."
-        ) from None
+        return _Sql(file=str(sql), text=sql.read_text(encoding="utf-8"))
+    except OSError as error:
+        problem = f"cannot be read ({error.strerror})"
+    except UnicodeDecodeError:
+        problem = "is not text in UTF-8"
+    raise InvalidInput("command line", "--sql", str(sql), problem, "Check the path.")
 
 
 def _verdict(check: OutputCheck) -> OutputVerdict:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from orchestrator import api
 from orchestrator.cli.invocation import FilesOption, JsonOption, messages, progress, show
@@ -37,6 +40,8 @@ def command(
         def ready(document: api.UpDocument) -> None:
             line.close()
             show(document, as_json, lambda: up_view(document, foreground=foreground))
+            if remark := _unapplied(manifests, files):
+                messages().print(f"[yellow]{escape(remark)}[/]", soft_wrap=True)
 
         if foreground:
             api.serve(
@@ -47,3 +52,13 @@ def command(
             ready(
                 api.up(manifests, data=data, zookeeper_port=zookeeper_port, on_progress=line.tell)
             )
+
+
+def _unapplied(manifests: api.Manifests, files: Sequence[Path]) -> str | None:
+    """That streams and queries among the manifests do not run yet; None if there are none."""
+    names = [f"stream {each.record.name}" for each in manifests.streams]
+    names += [f"query {each.record.name}" for each in manifests.queries]
+    if not names:
+        return None
+    again = " ".join(f"-f {shlex.quote(str(file))}" for file in files)
+    return f"! Not applied yet: {', '.join(names)}. `vivace apply {again}` does it."

@@ -41,13 +41,13 @@ def _view(document: api.ValidateDocument) -> RenderableType:
                 below = "" if way.without is None else f" below {way.without}"
                 told = f"{name}: may be split{below}; its panes: {' '.join(way.panes)}"
                 table.add_row("", "", "", f"[dim]{escape(told)}[/]")
-    if not document.unchecked:
-        return table
-    return Group(
-        table,
-        Text(
+    remarks = [
+        f"! Stream {stream}: {file} is not found here, and was not checked."
+        for stream, file in document.not_found.items()
+    ]
+    if document.unchecked:
+        remarks.append(
             f"! Not checked: {', '.join(document.unchecked)}. "
-            "Name the Cluster manifest too, with another -f.",
-            style="yellow",
-        ),
-    )
+            "Name the Cluster manifest too, with another -f."
+        )
+    return Group(table, *(Text(remark, style="yellow") for remark in remarks))

@@ -46,10 +46,13 @@ def loads_table(loads: Sequence[api.PlaceLoad]) -> Table:
 
 
 def table(title: str, names: Sequence[str], figures: Sequence[str]) -> Table:
-    """A table with columns of names and, to the right, of figures."""
+    """A table with columns of names and, to the right, of figures.
+
+    The first name is what the row is about: where room is scarce, others wrap, and it is whole.
+    """
     made = Table(title=title, title_justify="left", title_style="bold", box=None)
     for name in names:
-        made.add_column(name)
+        made.add_column(name, no_wrap=name == names[0])
     for figure in figures:
         made.add_column(figure, justify="right")
     return made

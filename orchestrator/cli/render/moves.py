@@ -10,7 +10,14 @@ from orchestrator import api
 from orchestrator.cli.invocation import EXIT_FAILED
 from orchestrator.cli.render.figures import against
 
-_styles = {"done": "green", "failed": "bold red", "begun": "yellow", "planned": ""}
+_outcomes = {
+    "done": ("done", "green"),
+    "failed": ("failed", "bold red"),
+    "begun": ("begun", "yellow"),
+    "planned": ("planned", ""),
+    "unchanged": ("is there already", ""),
+}
+"""Outcome → what is shown, and its style."""
 
 
 def exit_status(document: api.MovesDocument) -> int:
@@ -34,7 +41,7 @@ def moves_view(document: api.MovesDocument) -> RenderableType:
             _way(*each.secondary),
             _figure(each.recovery_ms, each.bound_ms),
             _figure(each.latency_ms, each.deadline_ms),
-            Text(each.outcome, _styles[each.outcome]),
+            Text(*_outcomes[each.outcome]),
         )
     parts: list[RenderableType] = [table]
     parts += [

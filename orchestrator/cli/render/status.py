@@ -235,8 +235,8 @@ def _lost(stream: api.StreamStatus) -> str | Text:
 
 
 def _outputs_table(outputs: Sequence[api.OutputStatus]) -> Table:
-    figures = ("tuples", "p50", "p99", "deadline", "late", "late recently", "lost")
-    table = _table("\nOutputs", ("stream", "site"), (*figures, "repeats dropped"))
+    figures = ("tuples", "p50", "p99", "deadline", "late", "late\nrecently", "lost")
+    table = _table("\nOutputs", ("stream", "site"), (*figures, "repeats\ndropped"))
     for each in outputs:
         lately = "–" if each.recent_miss_pct is None else f"{each.recent_miss_pct:.1f} %"
         table.add_row(

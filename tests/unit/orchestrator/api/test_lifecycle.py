@@ -47,6 +47,19 @@ def in_foreground(
     on_ready(started(order))
 
 
+def test_up_says_what_it_does_not_apply(
+    manifest: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(lifecycle.background, "start", in_background)
+    assert run(["up", "-f", str(manifest)]) == 0
+    assert "Not applied" not in capsys.readouterr().err
+    stream = "kind: Stream\nname: s\nsite: desk\ncolumns: {k: int}\nrate: 1 KB/s\n"
+    (manifest.parent / "stream.yaml").write_text(stream)
+    assert run(["up", "-f", str(manifest.parent)]) == 0
+    said = f"Not applied yet: stream s. `vivace apply -f {manifest.parent}` does it."
+    assert said in capsys.readouterr().err
+
+
 def test_up_returns_how_to_reach_the_cluster(
     manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

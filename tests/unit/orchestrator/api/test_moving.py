@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
+from rich.console import Console
 
 from orchestrator import api
+from orchestrator.cli.render.moves import moves_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.records import FragmentRecord
 from orchestrator.store.protocol import MOVES
@@ -79,6 +81,22 @@ def test_dry_run_writes_nothing(cluster: ObedientCluster) -> None:
     assert drained.moves
     assert api.cordon(store, primary, dry_run=True).changed
     assert dict(cluster.server.entries) == before
+
+
+def test_a_replica_that_is_there_already_is_not_said_to_be_moved(
+    cluster: ObedientCluster,
+) -> None:
+    primary, secondary = nodes(cluster)
+    store = connected(cluster)
+    document = api.move(store, "alerts", "primary", primary, dry_run=True)
+    assert document.moves[0].outcome == "unchanged"
+    assert api.move(store, "alerts", "primary", primary).moves[0].outcome == "unchanged"
+    assert api.move(store, "alerts", "secondary", secondary).done
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(moves_view(document))
+    assert "is there already" in shown.get()
+    assert nodes(cluster) == (primary, secondary)
 
 
 def test_move_is_waited_for(cluster: ObedientCluster) -> None:

@@ -244,6 +244,7 @@ def test_why_no_tuple_of_a_stream_comes(running: ObedientCluster) -> None:
     site.tell(sources={"north": SourceStatus(next_seq=1200)})
     assert "1,200 tuples have entered north" in why("north")
     assert "no longer kept" in why("north")
+    assert "No tuple of alerts has come since this command started." in why("alerts")
     assert "no longer kept" in why("alerts")
     site.tell(sources={})
     assert "not open at north-receiver" in why("north")

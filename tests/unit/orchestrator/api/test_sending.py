@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from orchestrator.api.sending import _bodies, opened  # pyright: ignore[reportPrivateUsage]
+from orchestrator import api
+from orchestrator.api.sending import (
+    _address,  # pyright: ignore[reportPrivateUsage]
+    _bodies,  # pyright: ignore[reportPrivateUsage]
+    opened,
+)
+from orchestrator.sources import spec_of
+from orchestrator.sources.http import Http
+from orchestrator.sources.replay import Replay
+from tests.obedient_cluster import ObedientCluster, aircraft
 
 
 def bodies(folder: Path, text: str) -> list[tuple[bytes, str]]:
@@ -31,3 +41,26 @@ def test_a_single_line_is_sent_since_it_may_be_a_tuple_without_header(
 @pytest.mark.parametrize("text", ["", "\n"])
 def test_nothing_is_sent_of_an_empty_file(tmp_path: Path, text: str) -> None:
     assert bodies(tmp_path, text) == []
+
+
+def test_a_stream_that_is_replayed_takes_no_lines() -> None:
+    cluster = ObedientCluster()
+    manifests = aircraft()
+    north, south = manifests.streams
+    span = Replay(path="/x.csv", begin_ms=0, end_ms=1)
+    sources = spec_of("replay", span), spec_of("http", Http())
+    cluster.apply(
+        msgspec.structs.replace(
+            manifests,
+            streams=tuple(
+                msgspec.structs.replace(
+                    each, record=msgspec.structs.replace(each.record, source=source)
+                )
+                for each, source in zip((north, south), sources, strict=True)
+            ),
+        )
+    )
+    with pytest.raises(api.InvalidInput) as refused:
+        _address(cluster.view(), "north")
+    assert refused.value.problem == "takes no lines: its source is `replay`"
+    assert refused.value.remedy.endswith("take lines; here: south.")

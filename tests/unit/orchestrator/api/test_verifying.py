@@ -10,9 +10,17 @@ import pytest
 from pyarrow import parquet
 
 from orchestrator import api
-from orchestrator.api.verifying import OutputVerdict, Unverifiable, VerifyDocument, read_input
+from orchestrator.api.verifying import (
+    OutputVerdict,
+    Unverifiable,
+    VerifyDocument,
+    _span,  # pyright: ignore[reportPrivateUsage]
+    read_input,
+)
 from orchestrator.cli.verify import _view  # pyright: ignore[reportPrivateUsage]
+from orchestrator.deploy.context import ClusterContext
 from orchestrator.records import StreamRecord
+from orchestrator.sinks.delivered import Delivered
 from orchestrator.sources import spec_of
 from orchestrator.sources.ingestion import Ingestion, Push
 from orchestrator.sources.journal import Journal
@@ -21,6 +29,7 @@ from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.replay import Replay
 from orchestrator.sources.tcp import Tcp
 from streams.chunk import stream_schema
+from tests.obedient_cluster import ObedientCluster
 
 SCHEMA = stream_schema({"number": "int"})
 STREAM = StreamRecord(name="s", site="here", columns={"number": "int"}, rate_bytes_s=1000.0)
@@ -100,3 +109,32 @@ def test_times_are_read_with_their_zone() -> None:
     assert api.moment("--from", None) is None
     with pytest.raises(api.InvalidInput, match="time zone"):
         api.moment("--from", "1970-01-01T00:00:01")
+
+
+def archived(*watermarks_ms: int) -> dict[str, Delivered]:
+    """An output of which results were archived up to each of these."""
+    completed = pa.Table.from_pydict({"watermark_ms": watermarks_ms})
+    return {"o": Delivered(completed, pa.Table.from_pydict({}))}
+
+
+@pytest.mark.parametrize(
+    ("begin_ms", "until_ms", "option"),
+    [(6000, None, "--from: '1970-01-01T00:00:06.000Z'"), (None, 6000, "--to"), (None, 500, "--to")],
+)
+def test_a_span_that_is_not_archived_is_refused_with_the_one_that_is(
+    begin_ms: int | None, until_ms: int | None, option: str
+) -> None:
+    with pytest.raises(api.InvalidInput, match=option) as refused:
+        _span(archived(1000, 5250), begin_ms, until_ms)
+    remedy = "That is from 1970-01-01T00:00:01.000Z to 1970-01-01T00:00:05.250Z."
+    assert refused.value.remedy == remedy
+    assert _span(archived(1000, 5250), 1, 900).until_ms == 900
+
+
+def test_what_is_wrong_with_the_command_is_said_before_archives_are_read(tmp_path: Path) -> None:
+    reach = ClusterContext(cluster="c", pid=1, started_s=0.0, folder="nowhere")
+    cluster = api.Cluster(reach, ObedientCluster().store)
+    with pytest.raises(api.InvalidInput, match=r"--to: '1970-.*' is before --from 1970"):
+        api.verify(cluster, "q", begin_ms=2000, until_ms=1999)
+    with pytest.raises(api.InvalidInput, match=r"--sql: .* cannot be read \(No such file"):
+        api.verify(cluster, "q", sql=tmp_path / "nope.sql")

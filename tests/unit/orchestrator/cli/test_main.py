@@ -112,13 +112,21 @@ def test_nothing_asked_lists_all_verbs(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize(
-    "arguments", [("status",), ("down",), ("plan",), ("history",), ("tail", "x"), ("delete", "x")]
+    "arguments", [("status",), ("plan",), ("history",), ("tail", "x"), ("delete", "x")]
 )
 def test_no_cluster(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
     assert run(arguments) == 3
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err == "error: no cluster is running here; `vivace up -f …` starts one\n"
+
+
+def test_nothing_to_end(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["down"]) == 3
+    said = "error: no cluster is running here: there is nothing to end\n"
+    assert capsys.readouterr().err == said
+    assert run(["down", "--cluster", "air"]) == 3
+    assert "no cluster named 'air' is running here" in capsys.readouterr().err
 
 
 def test_no_cluster_of_that_name(
@@ -203,6 +211,7 @@ def test_valid_manifests(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
         "pushdowns": {"high": {}},
         "splits": {},
         "unchecked": [],
+        "not_found": {},
     }
     assert run(["validate", "-f", folder]) == 0
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -230,6 +239,20 @@ def test_sites_and_nodes_that_were_not_checked_are_said(
     cluster = write(tmp_path / "cluster", cluster=CLUSTER)
     assert run(["validate", "-f", folder, "-f", cluster]) == 2
     assert "'dsek' is not a site. Did you mean desk?" in capsys.readouterr().err
+
+
+def test_a_recording_that_is_not_here_is_said_to_be_unchecked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    span = "begin: '2021-10-07T12:00:00Z', end: '2021-10-07T13:00:00Z'"
+    stream = STREAM + f"from: {{replay: {{path: positions.csv, {span}}}}}\n"
+    folder = write(tmp_path / "all", cluster=CLUSTER, stream=stream)
+    assert run(["validate", "-f", folder]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "positions.csv is not found here, and was not checked" in shown
+    (tmp_path / "all" / "positions.csv").write_text("")
+    assert run(["validate", "-f", folder]) == 0
+    assert "not found" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

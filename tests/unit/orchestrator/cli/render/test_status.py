@@ -138,3 +138,14 @@ def test_the_sink_that_holds_everything_up_is_named_before_what_it_holds_up() ->
         "sink does not keep: count at exit, nothing for 13.0 s",
         "throttled: readings, by 12.3 s so far",
     ]
+
+
+def test_a_row_of_an_output_is_whole_in_120_columns() -> None:
+    named = msgspec.structs.replace(
+        OUTPUT, query="proximity", stream="alerts_per_minute", site="control-centre",
+        latency_ms_p50=83.1, latency_ms_p99=140.2, rows=21_598,
+    )  # fmt: skip
+    console = Console(width=120)
+    with console.capture() as shown:
+        console.print(status_view(document(outputs=(named,))))
+    assert "proximity.alerts_per_minute  control-centre  21,598  83.1 ms" in shown.get()
