@@ -21,7 +21,7 @@ def command(
 ) -> None:
     """Have nothing new placed on a node. What runs there stays, and may still take over.
 
-    [bold]Example:[/] vivace cordon lyon
+    [bold]Example:[/] vivace cordon germany-west-central
     """
     with api.connect(cluster) as connected:
         document = api.cordon(connected, node, dry_run=dry_run)

@@ -33,7 +33,7 @@ def command(
 
     `vivace uncordon` ends a drain that is under way.
 
-    [bold]Example:[/] vivace drain lyon --dry-run
+    [bold]Example:[/] vivace drain germany-west-central --dry-run
     """
     with api.connect(cluster) as connected, progress("Drain") as line:
         document = api.drain(

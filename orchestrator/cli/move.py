@@ -33,7 +33,7 @@ def command(
 ) -> None:
     """Bring a replica of a fragment to another node. A third one starts there and takes its place.
 
-    [bold]Example:[/] vivace move alerts primary zurich
+    [bold]Example:[/] vivace move alerts primary uk-south
     """
     if abort:
         with api.connect(cluster) as connected:

@@ -21,7 +21,7 @@ def command(
 ) -> None:
     """Let a node be used again. A drain of it that is under way ends.
 
-    [bold]Example:[/] vivace uncordon lyon
+    [bold]Example:[/] vivace uncordon germany-west-central
     """
     with api.connect(cluster) as connected:
         document = api.uncordon(connected, node, dry_run=dry_run)

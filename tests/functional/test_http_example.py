@@ -144,11 +144,13 @@ def test_the_pages_as_written_and_a_site_that_is_killed(
     assert last == "vivace down"
     (own_data,) = re.findall(r"^## Your own data\n(.*?)^## ", README, re.MULTILINE | re.DOTALL)
     assert own_data.strip().count("\n") < 10
+    *own_steps, (last, _) = commands(own_data)
+    assert last == "vivace down"
     shell.run(steps)
     # The page's readings have gone on to 13:00.
     readings = shell.root / "examples" / "http" / "readings.csv"
     readings.write_text(readings.read_text(encoding="utf-8").replace("T12:", "T14:"))
-    shell.run([step for step in commands(own_data) if step not in steps])
+    shell.run([step for step in own_steps if step not in steps])
     refuse_what_the_site_cannot_open(shell)
     # The cluster of the other pages is the same.
     for command, shown in [step for page in OTHER_PAGES for step in commands(page)[:-1]]:

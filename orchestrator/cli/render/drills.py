@@ -34,7 +34,7 @@ def _rows(report: api.DrillReport) -> dict[str, RenderableType]:
     ]
     if report.causes:
         rows += [
-            ("failed", report.killed_node),
+            ("struck", report.killed_node),
             ("primaries on it", ", ".join(report.fragments) or "none"),
             ("noticed by", ", ".join(report.causes)),
             ("detection", ms(report.detection_ms)),

@@ -15,6 +15,8 @@ from orchestrator.cli.main import EXIT_INTERRUPTED, VERBS, run
 from orchestrator.simulation import campaign
 from orchestrator.simulation.schedule import Shape
 
+ROOT = Path(__file__).resolve().parents[4]
+
 CLUSTER = """\
 kind: Cluster
 name: pair
@@ -72,6 +74,17 @@ def test_help_of_drills_shows_an_example(capsys: pytest.CaptureFixture[str], ver
     shown = capsys.readouterr().out
     assert f"Example: vivace drill {verb}" in " ".join(shown.split())
     assert "--json" in shown
+
+
+@pytest.mark.parametrize("verb", ["move", "drain", "cordon", "uncordon"])
+def test_examples_name_nodes_of_the_first_example(
+    capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    cluster = api.load([ROOT / "examples" / "aircraft" / "cluster.yaml"]).cluster
+    assert cluster is not None
+    assert run([verb, "--help"]) == 0
+    example = capsys.readouterr().out.partition("Example:")[2].splitlines()[0].split()
+    assert {node.name for node in cluster.nodes} & set(example)
 
 
 def test_drills_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

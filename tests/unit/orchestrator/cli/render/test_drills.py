@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from orchestrator import api
-from orchestrator.cli.render.drills import series_view
+from orchestrator.cli.render.drills import report_view, series_view
 from orchestrator.drills.blast import Blast
 
 
@@ -48,3 +48,14 @@ def test_each_drill_of_a_series_is_summed_up() -> None:
         ["kill-executor", "0", "of", "1", "–", "–", "–", "–", "–"],
         ["kill-driver", "–", "–", "–", "–", "–", "–"],
     ]
+
+
+def test_the_node_that_was_struck_is_not_said_to_have_failed_the_drill() -> None:
+    report = run("kill-executor", 100.0).report
+    assert report is not None
+    console = Console(width=160)
+    with console.capture() as shown:
+        console.print(report_view(report))
+    rows = [line.split() for line in shown.get().splitlines()]
+    assert ["struck", "paris"] in rows
+    assert not [row for row in rows if row[:1] == ["failed"]]
