@@ -2,8 +2,8 @@
 
 `Aggregate` has next to no cost for a pass and some Python for each row. `FoldedGroups` has a cost
 for a pass that some hundred rows make up for. Groups move from one to the other when as much has
-been lost by waiting as moving them costs, so the choice never costs more than twice as much as the
-best one would have. Output and snapshots do not tell which is in use.
+been lost by waiting as moving them costs, by the estimates below. Output and snapshots do not tell
+which is in use.
 """
 
 from __future__ import annotations
