@@ -30,6 +30,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -103,12 +104,26 @@ class Producer:
 
 def partials(settings: Settings) -> dict[str, float]:
     """Bytes a second over the link each way, and time of a tuple at the producer."""
+    return _of_each(settings, "partial", measured)
+
+
+def unions(settings: Settings) -> dict[str, float]:
+    """Bytes a second over links each way, of a statement over a union of two sites."""
+    return _of_each(settings, "union", measured_union)
+
+
+class _Measure(Protocol):
+    def __call__(self, groups: int, seconds: int, *, passing: bool) -> dict[str, float]: ...
+
+
+def _of_each(settings: Settings, kind: str, measure: _Measure) -> dict[str, float]:
+    """The figures of each number of keys, lasting and passing ones."""
     flat: dict[str, float] = {}
     for passing in (False, True):
         for groups in QUICK_GROUPS if settings.quick else GROUPS:
-            settings.say(f"partial: {groups} {'passing' if passing else 'lasting'} groups")
+            settings.say(f"{kind}: {groups} {'passing' if passing else 'lasting'} groups")
             seconds = QUICK_SECONDS if settings.quick else SECONDS
-            flat |= measured(groups, seconds, passing=passing)
+            flat |= measure(groups, seconds, passing=passing)
     return flat
 
 
@@ -157,17 +172,6 @@ def measured(
 UNION = (
     "REGISTER QUERY u RSTREAM(SELECT k, i FROM north [NOW] UNION ALL SELECT k, i FROM south [NOW]);"
 )
-
-
-def unions(settings: Settings) -> dict[str, float]:
-    """Bytes a second over links each way, of a statement over a union of two sites."""
-    flat: dict[str, float] = {}
-    for passing in (False, True):
-        for groups in QUICK_GROUPS if settings.quick else GROUPS:
-            settings.say(f"union: {groups} {'passing' if passing else 'lasting'} groups")
-            seconds = QUICK_SECONDS if settings.quick else SECONDS
-            flat |= measured_union(groups, seconds, passing=passing)
-    return flat
 
 
 def measured_union(

@@ -1,4 +1,4 @@
-"""The address that a host's peers are told.
+"""The address that a host's peers are told, and the machine that its failure domain names.
 
 A host that listens on one address tells that one. A host that listens on all interfaces must
 choose. The name of a machine often stands for its loopback address (Debian: 127.0.1.1), which is of
@@ -11,7 +11,17 @@ from __future__ import annotations
 import socket
 from contextlib import closing, suppress
 
+import msgspec
+
+from orchestrator.records import MACHINE, HostSpec
+
 ANY_ADDRESS = "0.0.0.0"
+
+
+def on_this_machine(spec: HostSpec) -> HostSpec:
+    """The start parameters of a host that has come to run here."""
+    domain = spec.domain.replace(MACHINE, socket.gethostname())
+    return msgspec.structs.replace(spec, domain=domain)
 
 
 def advertised_address(bind: str, advertise: str, zookeeper: str) -> str:

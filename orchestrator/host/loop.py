@@ -11,7 +11,6 @@ The loop also publishes the host's record in the store (`node_record`).
 from __future__ import annotations
 
 import dataclasses
-import socket
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -39,7 +38,6 @@ from orchestrator.host.name_claim import Claimed
 from orchestrator.host.preparation import SnapshotPreparations
 from orchestrator.host.store_link import StoreLink
 from orchestrator.records import (
-    MACHINE,
     ClockOffset,
     ClusterRecord,
     HostSpec,
@@ -453,7 +451,7 @@ def host_identity(
         region=spec.region,
         endpoint=endpoint,
         public_key=public_key,
-        domain=spec.domain.replace(MACHINE, socket.gethostname()),
+        domain=spec.domain,
         pid=pid,
         machine=machine,
         clock_ahead_us=clock_ahead_us,

@@ -107,7 +107,7 @@ class PeerControl:
         self.outbox.sent.clear()
 
     def grant(self, now_us: int) -> None:
-        """Acknowledge what producers may soon have to wait for, and what has been processed."""
+        """Acknowledge what has been processed, where producers may otherwise have to wait."""
         if not self.inputs.spent:
             return
         drafts = defaultdict[str, _Draft](_Draft)

@@ -20,7 +20,7 @@ from ha.messages import Data, Heartbeat, Message, Snapshot, SnapshotRequest
 from orchestrator.clock import anchor_us, machine, monotonic_us, now_us, thread_us
 from orchestrator.errors import InvalidInput
 from orchestrator.folders import FolderClaim
-from orchestrator.host.addresses import advertised_address
+from orchestrator.host.addresses import advertised_address, on_this_machine
 from orchestrator.host.core import Worked
 from orchestrator.host.events import Event, MessageArrived, PeerLost
 from orchestrator.host.garbage import FullCollections
@@ -109,6 +109,7 @@ class HostProcess:
             raise InvalidInput(
                 "store", "cluster", spec.cluster, "does not exist", "Start it with `vivace up`."
             )
+        spec = on_this_machine(spec)
         claimed = claim_name(store, spec, secrets.randbits(TOKEN_BITS))
         check_claim = nobody_else
         if source_folder is not None:

@@ -29,15 +29,32 @@ def await_view(store: Store, wanted: str, *names: str) -> ClusterView:
 
 def kill_site(store: Store, site: str) -> None:
     """Kill the host of a site, and wait until another one is there."""
-    view = await_view(store, "there", site)
-    host_process(view, site).kill()
-    before = view.nodes[site].record.incarnation
-    give_up = time.monotonic() + PATIENCE_S
-    while await_view(store, "there", site).nodes[site].record.incarnation == before:
-        assert time.monotonic() < give_up, f"{site} is not started again"
-        time.sleep(0.1)
+    _await_another(store, site, _kill(store, site, "there"))
 
 
 def kill_executor(store: Store, node: str) -> None:
     """Kill the host of an executor while every fragment has a warm standby."""
-    host_process(await_view(store, "protected", node), node).kill()
+    _kill(store, node, "protected")
+
+
+def replace_executor(store: Store, node: str) -> None:
+    """Kill the host of an executor, and wait until another one is there.
+
+    Whoever kills several in turn must wait: for a moment the store says that all are protected by
+    one that has just been killed.
+    """
+    _await_another(store, node, _kill(store, node, "protected"))
+
+
+def _kill(store: Store, name: str, wanted: str) -> str:
+    """Kill a host; returns its incarnation."""
+    view = await_view(store, wanted, name)
+    host_process(view, name).kill()
+    return view.nodes[name].record.incarnation
+
+
+def _await_another(store: Store, name: str, before: str) -> None:
+    give_up = time.monotonic() + PATIENCE_S
+    while await_view(store, "there", name).nodes[name].record.incarnation == before:
+        assert time.monotonic() < give_up, f"{name} is not started again"
+        time.sleep(0.1)

@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -80,9 +79,8 @@ class Machine:
 
     def python(self, module: str, config: Path, **variables: str) -> None:
         """Run one of the entry points there."""
-        name = "-".join([module, *variables.values()][:2]) if module == "site" else module
         command = (sys.executable, "-m", f"orchestrator.deploy.{module}", "--config", str(config))
-        self.start(name, *command, **variables)
+        self.start(f"{module}-{len(self.processes)}", *command, **variables)
 
     def spark(self, kind: str, *options: str) -> None:
         """Run a process of Spark's standalone cluster there."""
@@ -151,9 +149,8 @@ def two_machines(folder: Path, java: Java) -> Generator[tuple[Machine, Machine]]
         second.end()
         first.end()
         if namespace is not None:
+            _ip("link", "del", _outer(namespace))
             _ip("netns", "del", namespace)
-            # The kernel removes what is left of a namespace a moment later.
-            time.sleep(0.1)
 
 
 def _may_make_namespaces() -> bool:

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from streams.panes import kernels
-from streams.program import Evaluation
+from streams.program import Evaluation, Program
 from tests.property.streams.stepwise import Stepwise
 from tests.property.streams.test_engine_matches_oracle import columns
-from tests.property.streams.test_passes import compiled, evaluations, tuples
+from tests.property.streams.test_passes import Rows, compiled, evaluations, tuples
+
+
+def by_definition(
+    program: Program, inputs: Mapping[str, Rows], until_ms: int
+) -> list[tuple[Any, ...]]:
+    """The rows of a program, each with its timestamp, of inputs with all columns."""
+    names = ["_ts", *columns]
+    read = {
+        stream: [
+            (at, tuple((at, *row)[names.index(name)] for name in program.reads[stream]))
+            for at, row in rows
+        ]
+        for stream, rows in inputs.items()
+    }
+    return [(at, *row) for at, row in Stepwise(program).run(read, until_ms)]
 
 
 def check_evaluation(
@@ -38,15 +54,7 @@ def check_evaluation(
     assert program.evaluation is evaluation, told
     inputs = {stream: tuples(rng) for stream in program.inputs}
     until_ms = max(rows[-1][0] for rows in inputs.values()) + int(rng.choice([0, 1, 100]))
-    names = ["_ts", *columns]
-    plain = {
-        stream: [
-            (at, tuple((at, *row)[names.index(name)] for name in program.reads[stream]))
-            for at, row in rows
-        ]
-        for stream, rows in inputs.items()
-    }
-    expected = [(at, *row) for at, row in Stepwise(program).run(plain, until_ms)]
+    expected = by_definition(program, inputs, until_ms)
     states: list[list[bytes]] = []
     for module in modules:
         kernels.use(module)

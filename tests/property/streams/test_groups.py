@@ -7,7 +7,6 @@ and forth, with either kernels, in different ways of delivery with snapshots on 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,7 @@ from streams.operators import folded_groups, groups
 from streams.operators.folded_groups import FoldedGroups
 from streams.panes import compiled, kernels, reference
 from streams.program import Evaluation
-from tests.property.streams.stepwise import Stepwise
-from tests.property.streams.test_engine_matches_oracle import columns
+from tests.property.streams.array_evaluations import by_definition
 from tests.property.streams.test_passes import compiled as program_of
 from tests.property.streams.test_passes import evaluations, tuples
 
@@ -40,14 +38,6 @@ SOURCES = [
         "s [SESSION 9 MILLISECONDS PARTITION BY b]",
     ),
 ]
-
-
-@pytest.fixture(autouse=True)
-def any_kernels() -> Iterator[None]:
-    """Leave the kernels that were in use."""
-    before = kernels.current()
-    yield
-    kernels.use(before)
 
 
 def statement(rng: np.random.Generator) -> str:
@@ -84,9 +74,7 @@ def check(text: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(folded_groups, "COMPACT_FROM", int(rng.choice([2, 4096])))
     inputs = {"s": tuples(rng)}
     until_ms = inputs["s"][-1][0] + int(rng.choice([0, 1, 100]))
-    places = [["_ts", *columns].index(name) for name in program.reads["s"]]
-    plain = [(at, tuple((at, *row)[place] for place in places)) for at, row in inputs["s"]]
-    expected = [(at, *row) for at, row in Stepwise(program).run({"s": plain}, until_ms)]
+    expected = by_definition(program, inputs, until_ms)
     states: list[list[bytes]] = []
     ways = [(NEVER, NEVER), (0, NEVER), (int(rng.integers(2, 12)), 0)]
     for many, lost in ways:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from streams import newest
 from streams.operators import changes_to_stream
-from streams.panes import compiled, kernels, reference
+from streams.panes import compiled, reference
 from streams.program import Evaluation, Program
 from tests.property.streams.array_evaluations import check_evaluation
 
@@ -19,14 +18,6 @@ STATEMENTS_AT_ONCE = 50
 KEYS = ["k", "i", "b", "k, b", "b, i, k"]
 OUTPUTS = ["k", "i", "b", "x", "x > 1 AS y", "i % 3 AS m", "concat(k, 'z') AS c", "_ts AS t"]
 CONDITIONS = ["", " WHERE x > 0", " WHERE b OR i < 2", " WHERE k <> 'a'"]
-
-
-@pytest.fixture(autouse=True)
-def any_kernels() -> Iterator[None]:
-    """Leave the kernels that were in use."""
-    before = kernels.current()
-    yield
-    kernels.use(before)
 
 
 def statement(rng: np.random.Generator) -> str:

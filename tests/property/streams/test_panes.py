@@ -7,7 +7,6 @@ compared with the definition (`stepwise.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,7 @@ import pytest
 
 from streams.panes import compiled, kernels, reference, window
 from streams.program import Evaluation, Program
-from tests.property.streams.stepwise import Stepwise
-from tests.property.streams.test_engine_matches_oracle import columns
+from tests.property.streams.array_evaluations import by_definition
 from tests.property.streams.test_passes import compiled as program_of
 from tests.property.streams.test_passes import evaluations, tuples
 
@@ -30,14 +28,6 @@ AGGREGATES = [
     *("stddev(i)", "stddev(x)", "stddev(x / 7)", "stddev(i % 5)"),
 ]
 CONDITIONS = ["", " WHERE x > 0", " WHERE b OR i < 2", " WHERE k <> 'a'", " WHERE i > 100"]
-
-
-@pytest.fixture(autouse=True)
-def any_kernels() -> Iterator[None]:
-    """Leave the kernels that were in use."""
-    before = kernels.current()
-    yield
-    kernels.use(before)
 
 
 def statement(rng: np.random.Generator) -> str:
@@ -90,9 +80,7 @@ def check(text: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(window, "SETTLE_ROWS", int(rng.choice([3, 1 << 30])))
     inputs = {"s": tuples(rng)}
     until_ms = inputs["s"][-1][0] + int(rng.choice([0, 1, 100]))
-    places = [["_ts", *columns].index(name) for name in program.reads["s"]]
-    plain = [(at, tuple((at, *row)[place] for place in places)) for at, row in inputs["s"]]
-    expected = [(at, *row) for at, row in Stepwise(program).run({"s": plain}, until_ms)]
+    expected = by_definition(program, inputs, until_ms)
     with monkeypatch.context() as patch:
         patch.setattr(Program, "_has_panes", False)
         assert program.evaluation is Evaluation.STEPWISE

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from streams import key_pairs, lookup_join
-from streams.panes import compiled, kernels, reference
+from streams.panes import compiled, reference
 from streams.program import Evaluation, Program
 from tests.property.streams.array_evaluations import check_evaluation
 
@@ -18,14 +17,6 @@ STATEMENTS_AT_ONCE = 50
 EQUAL = ["a.k = b.k", "b.i = a.i", "a.b = b.b", "a.i % 3 = b.i % 3", "concat(b.k, 'a') = a.k"]
 OTHERS = ["a.x < b.x", "a.i <> b.i OR b.b", "abs(a.x - b.x) <= 2", "a.i = b.x", "a.b", "b.x > 0"]
 OUTPUTS = ["a.k", "b.i", "a.x", "b.x + a.i AS y", "b.k AS l", "a._ts - b._ts AS d"]
-
-
-@pytest.fixture(autouse=True)
-def any_kernels() -> Iterator[None]:
-    """Leave the kernels that were in use."""
-    before = kernels.current()
-    yield
-    kernels.use(before)
 
 
 def some_of(rng: np.random.Generator, options: list[Any], least: int) -> list[Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from orchestrator.host.addresses import ANY_ADDRESS, advertised_address
+from orchestrator.host.addresses import ANY_ADDRESS, advertised_address, on_this_machine
+from orchestrator.records import MACHINE, HostSpec, NodeKind
 
 
 @pytest.mark.parametrize(
@@ -27,3 +30,16 @@ def test_a_server_without_a_way_is_passed_over() -> None:
     """Such as a name that is not known."""
     servers = "no.such.host.invalid:2181,127.0.0.1:2181"
     assert advertised_address(ANY_ADDRESS, "", servers) == "127.0.0.1"
+
+
+def test_a_failure_domain_names_the_machine_on_which_the_host_runs() -> None:
+    spec = HostSpec(
+        cluster="c",
+        node="one",
+        kind=NodeKind.EXECUTOR,
+        region="",
+        domain=f"app@{MACHINE}/rack",
+        zookeeper="",
+        secret="",
+    )
+    assert on_this_machine(spec).domain == f"app@{socket.gethostname()}/rack"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections import Counter
 
 import numpy as np
@@ -18,7 +17,6 @@ from orchestrator.host.events import (
 )
 from orchestrator.host.loop import host_identity, node_record
 from orchestrator.records import (
-    MACHINE,
     Assignment,
     ClusterRecord,
     HostLoad,
@@ -45,7 +43,7 @@ def told(core: HostCore, now_us: int = NOW_US) -> NodeRecord:
         node="one",
         kind=NodeKind.SITE,
         region="here",
-        domain=f"rack-1@{MACHINE}",
+        domain="rack-1",
         zookeeper="",
         secret="",
     )
@@ -122,7 +120,7 @@ def test_costs_of_replicas_are_reported() -> None:
     cost = told(core).replicas["f"].cost
     assert cost is not None
     assert (cost.samples, cost.per_tuple_us > 20.0) == (1, True)
-    assert told(core).domain == f"rack-1@{socket.gethostname()}"
+    assert told(core).domain == "rack-1"
 
 
 def test_processor_time_of_host_and_replicas_is_reported() -> None:
