@@ -7,9 +7,9 @@ and property tests of the package, and simulated faults. A breakage that no test
 list says why.
 
 `make mutate`, or `python -m scripts.mutate PART …` for those whose file or text contains a PART.
-`--record` has the list name the tests that noticed: a breakage whose test is known takes seconds,
-one whose test is not may take minutes. In parts: `--results FILE --minutes 30` as often as it
-takes; each run goes on where the last one ended, and sums up all of them. Delete the file once
+`--record` has the list name the tests that noticed: a breakage whose test is known takes a second
+or two, one whose test is not may take minutes. In parts: `--results FILE --minutes 30` as often as
+it takes; each run goes on where the last one ended, and sums up all of them. Delete the file once
 tests have changed.
 """
 
@@ -19,11 +19,12 @@ import argparse
 import hashlib
 import json
 import math
+import multiprocessing
 import os
 import re
+import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +33,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
+from multiprocessing.connection import wait
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
@@ -83,10 +85,16 @@ LIMIT_S = 300
 WAITS_S = 1800
 """Time after which they wait for something that never comes, even on a busy machine."""
 
+SAID = "said.txt"
+"""The file of a copy that holds what its tests print."""
+
 NO_SUCH_TEST = (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
 
-LIMITED = ("/bin/sh", "-c", f'ulimit -t {LIMIT_S} && exec "$@"', "sh")
-"""Ends a command once it has used its processor time."""
+LIBRARIES = [
+    *("pytest", "hypothesis.strategies", "numba", "scipy.optimize", "pyarrow.compute"),
+    *("pyarrow.parquet", "kazoo.client", "lark", "msgspec", "zmq", "rich.console"),
+]
+"""Libraries that most tests import, which takes longer than most tests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +185,7 @@ def record(results: Results) -> None:
 def copy(folder: Path) -> None:
     """Copy what tests import, and link what they only read."""
     for name in COPIED:
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name)
     for name in LINKED:
         (folder / name).symlink_to(ROOT / name)
 
@@ -186,40 +194,66 @@ def copy(folder: Path) -> None:
 def applied(mutation: Mutation, folder: Path) -> Generator[None]:
     """Break the copy for a while."""
     path = folder / mutation.file
-    sound = path.read_text(encoding="utf-8")
+    sound, since = path.read_text(encoding="utf-8"), path.stat()
     path.write_text(sound.replace(mutation.text, mutation.by), encoding="utf-8")
     try:
         yield
     finally:
         path.write_text(sound, encoding="utf-8")
+        # What was compiled of it bears the time.
+        os.utime(path, ns=(since.st_atime_ns, since.st_mtime_ns))
 
 
-def noticed_by(mutation: Mutation, folder: Path) -> str | None:
+def play(folder: Path, tests: Sequence[str]) -> None:
+    """Run tests of a copy, in a process that has not imported anything of the project yet."""
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
+    os.chdir(folder)
+    with open(SAID, "wb") as said:
+        os.dup2(said.fileno(), sys.stdout.fileno())
+        os.dup2(said.fileno(), sys.stderr.fileno())
+    sys.path.insert(0, str(folder))
+    sys.dont_write_bytecode = True
+    os.environ |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+
+
+class Processes:
+    """Run tests in processes that are forked from one which has imported the libraries."""
+
+    def __init__(self) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(LIBRARIES)
+        # The module looks at all its processes whenever one is started.
+        self._lock = Lock()
+
+    def run(self, folder: Path, tests: Sequence[str]) -> tuple[int, str]:
+        """The exit status, negative for a signal, and what was printed."""
+        process = self._context.Process(target=play, args=(folder, tests))
+        with self._lock:
+            process.start()
+        ended = wait([process.sentinel], WAITS_S)
+        with self._lock:
+            if not ended:
+                process.kill()
+            process.join()
+        assert process.exitcode is not None
+        return process.exitcode, (folder / SAID).read_text(encoding="utf-8")
+
+
+def noticed_by(mutation: Mutation, folder: Path, processes: Processes) -> str | None:
     """The first test that notices a breakage; None if none does."""
     known = (mutation.test,) if mutation.test else ()
     with applied(mutation, folder):
         for tests in filter(None, (known, mutation.own, mutation.quick, SLOW)):
-            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-            environment = os.environ | {
-                "PYTHONPATH": str(folder),
-                "PYTHONDONTWRITEBYTECODE": "1",
-            }
-            try:
-                ran = subprocess.run(
-                    [*LIMITED, *command, *tests],
-                    cwd=folder, env=environment, capture_output=True, text=True, timeout=WAITS_S,
-                    check=False,
-                )  # fmt: skip
-            except subprocess.TimeoutExpired:
+            status, said = processes.run(folder, tests)
+            if -status in (signal.SIGXCPU, signal.SIGKILL):
                 return f"{tests[0]} … does not end"
-            if -ran.returncode in (signal.SIGXCPU, signal.SIGKILL):
-                return f"{tests[0]} … does not end"
-            if tests is known and ran.returncode in NO_SUCH_TEST:
+            if tests is known and status in NO_SUCH_TEST:
                 continue
-            if ran.returncode:
-                failed = [x for x in ran.stdout.splitlines() if x.startswith(("FAILED", "ERROR"))]
+            if status:
+                failed = [x for x in said.splitlines() if x.startswith(("FAILED", "ERROR"))]
                 if not failed:
-                    raise RuntimeError(f"the tests cannot start: {ran.stdout}{ran.stderr}")
+                    raise RuntimeError(f"the tests cannot start: {said}")
                 return failed[0].split(" - ")[0]
     return None
 
@@ -305,6 +339,7 @@ def try_all(mutations: Sequence[Mutation], results: Results, options: Options) -
     open_ones = [mutation for mutation in mutations if mutation not in results]
     ends_s = math.inf if options.minutes is None else time.monotonic() + 60 * options.minutes
     folders: SimpleQueue[Path] = SimpleQueue()
+    processes = Processes()
     with tempfile.TemporaryDirectory(prefix="vivace-mutate-") as work:
         for number in range(options.jobs):
             (folder := Path(work) / str(number)).mkdir()
@@ -316,7 +351,7 @@ def try_all(mutations: Sequence[Mutation], results: Results, options: Options) -
                 return
             folder = folders.get()
             try:
-                test = noticed_by(mutation, folder)
+                test = noticed_by(mutation, folder, processes)
             finally:
                 folders.put(folder)
             results.add(mutation, test)

@@ -53,7 +53,7 @@ def test_a_run_goes_on_where_the_last_one_ended_and_sums_up_both(
 ) -> None:
     tried: list[Mutation] = []
 
-    def noticed(mutation: Mutation, _: Path) -> str | None:
+    def noticed(mutation: Mutation, _: Path, __: mutate.Processes) -> str | None:
         tried.append(mutation)
         return "test_it" if len(tried) != 2 else None
 
@@ -70,3 +70,18 @@ def test_a_run_goes_on_where_the_last_one_ended_and_sums_up_both(
     assert mutate.main(arguments) == 1
     assert len(tried) == 3
     assert capsys.readouterr().out.splitlines()[-1].startswith("2 of 3 breakages noticed, 1 not")
+
+
+@pytest.mark.slow
+def test_each_run_of_tests_has_a_process_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "part.py").write_text("SOUND = True\n", encoding="utf-8")
+    test = "import part\n\n\ndef test_part():\n    assert part.SOUND\n"
+    (tmp_path / "test_part.py").write_text(test, encoding="utf-8")
+    processes = mutate.Processes()
+    assert processes.run(tmp_path, ["test_part.py"])[0] == pytest.ExitCode.OK
+    broken = Mutation("part.py", "True", "0000")
+    with mutate.applied(broken, tmp_path):
+        status, said = processes.run(tmp_path, ["test_part.py"])
+    assert status == pytest.ExitCode.TESTS_FAILED
+    assert "FAILED test_part.py::test_part" in said
+    assert processes.run(tmp_path, ["test_part.py"])[0] == pytest.ExitCode.OK
