@@ -127,6 +127,11 @@ class Subscription:
         return bool(self._links) and all(link.start is not None for link in self._links.values())
 
     @property
+    def is_answered(self) -> bool:
+        """Whether some producer has answered the last request."""
+        return any(link.start is not None for link in self._links.values())
+
+    @property
     def has_spent_room(self) -> bool:
         """Whether so much has arrived that producers may have to wait before the next interval."""
         return self.received_bytes >= max(SPENT_SHARE * self.room_bytes, 1)

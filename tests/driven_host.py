@@ -147,13 +147,13 @@ def data(part: Chunk, stream: str = "s", epoch: int = 1) -> Data:
 
 
 def subscribed(
-    next_seq: int = 0, watermark_ms: int = NO_WATERMARK, stream: str = "s"
+    next_seq: int = 0, watermark_ms: int = NO_WATERMARK, stream: str = "s", generation: int = 1
 ) -> Subscribed:
     return Subscribed(
         stream=stream,
         position=Position(next_seq=next_seq, watermark_ms=watermark_ms),
         epoch=1,
-        generation=1,
+        generation=generation,
     )
 
 

@@ -263,7 +263,8 @@ class HostCore:
                 # What costs time for each stream or replica need not be looked at more often.
                 self._update_held_up(now_us)
                 self._inputs.request(now_us)
-            self._failover.suspect_silent_peers(now_us)
+            if self._failover.suspect_silent_peers(now_us):
+                self._inputs.request(now_us)
             self._failover.record_losses()
             # A busy host is late by a batch; only what is worse is a sign of overload.
             lag_us = self.detector.lag_us - self._heartbeat_us
@@ -447,6 +448,7 @@ class HostCore:
                     self._dispatcher.update_held_up(stream, now_us)
             case messages.Subscribed():
                 self._inputs.on_subscribed(sender, message, now_us)
+                self._failover.on_answer(message.stream, now_us)
             case messages.Unsubscribe(stream=stream):
                 if (producer := self.replica_manager.producer(stream)) is not None:
                     producer.log.unsubscribe(sender)

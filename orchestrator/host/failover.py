@@ -20,6 +20,12 @@ depose healthy primaries, for whom it cannot stand in. Takeovers and lost second
 recorded only when this host has heard another one since, or when the store itself says that the
 peer is gone.
 
+A standby that is sent its input in batches may know that its primary has come further. Then nobody
+can be given anything before a producer sends what it kept back, and if its site is away and cannot
+resume, nobody ever can: only the primary has it, and may merely be cut off. So such a standby asks
+first, and takes over once a producer of each input has answered, or once the store says that the
+primary is gone. The answer travels with what was kept back, so consumers wait no longer for that.
+
 A secondary may have fed consumers more than its primary has, for instance because the link to the
 primary was cut. If such a primary loses sight of it and has it replaced, nobody can continue what
 consumers have once the primary's own input is lost. So the primary waits until it has come as far
@@ -50,6 +56,25 @@ class SourceTakeover:
     stream: str
     epoch: int
     detected_at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """The loss of the host of a peer replica, or of a source's other site.
+
+    Attributes
+    ----------
+    silent_us
+        For how long it had not been heard.
+    kept_back
+        Inputs of which producers keep tuples back from this host.
+    """
+
+    lost: str
+    cause: str
+    silent_us: int
+    detected_at_us: int
+    kept_back: frozenset[str]
 
 
 SILENT = "silent"
@@ -87,12 +112,16 @@ class Failover:
     detector: FailureDetector
     _unrecorded: list[tuple[str, Recorded]] = field(default_factory=_nothing)
     """Each with the host that was lost."""
+    _awaiting: dict[str, Loss] = field(default_factory=dict[str, Loss])
+    """Standbys that take over once they can be given what was kept back."""
     _pairs: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Fragments and sources here, with the hosts of their peers."""
 
     def heard(self, node: str, now_us: int) -> None:
         """Note a sign of life of a host."""
         self.detector.heard(node, now_us)
+        for fragment in [name for name, loss in self._awaiting.items() if loss.lost == node]:
+            del self._awaiting[fragment]
 
     def on_assignment(self, gone: set[str], now_us: int) -> None:
         """Watch the hosts of peer replicas; take over from those that have left the store.
@@ -115,10 +144,12 @@ class Failover:
         for hosted in self._hosted():
             peer = hosted.peer_replica
             if peer is not None and (peer in gone or peer not in alive):
-                self._take_over(hosted, "gone from the store", now_us)
+                loss = self._loss(hosted, "gone from the store", now_us)
+                self._take_over(hosted, loss, now_us)
             elif hosted.superseded_in is not None and self.detector.counts_as_lost(peer or ""):
                 # Whoever chose the successor did not know of its loss yet.
-                self._take_over(hosted, "lost before it was named", now_us)
+                loss = self._loss(hosted, "lost before it was named", now_us)
+                self._take_over(hosted, loss, now_us)
         self._record([each for each in self._unrecorded if each[0] in gone or each[0] not in alive])
 
     def told_lag(self, node: str, lag_us: int) -> None:
@@ -130,11 +161,26 @@ class Failover:
         self.detector.lost(node)
         self._lose(node, "connection lost", now_us)
 
-    def suspect_silent_peers(self, now_us: int) -> None:
-        """Take over from a host that has been silent for too long."""
-        for node in self.detector.suspects(now_us):
+    def suspect_silent_peers(self, now_us: int) -> bool:
+        """Take over from a host that has been silent for too long; returns whether one has been."""
+        suspects = self.detector.suspects(now_us)
+        for node in suspects:
             self.outbox.counters["suspicions"] += 1
             self._lose(node, SILENT, now_us)
+        return bool(suspects)
+
+    def on_answer(self, stream: str, now_us: int) -> None:
+        """Take over where that had to wait for the answer of a producer of an input."""
+        for fragment, loss in [*self._awaiting.items()]:
+            hosted = self.replica_manager.replicas.get(fragment)
+            if (
+                hosted is None
+                or hosted.replica.role is not ReplicaRole.STANDBY
+                or hosted.peer_replica != loss.lost
+            ):
+                del self._awaiting[fragment]
+            elif stream in loss.kept_back and self._are_answered(loss.kept_back):
+                self._take_over(hosted, loss, now_us)
 
     def on_peer_stalled(self, node: str, stream: str, epoch: int, now_us: int) -> None:
         """Take over from a site that cannot bring a stream in, if this one can.
@@ -148,7 +194,8 @@ class Failover:
         if source is None or source.peer_replica != node or source.stalled:
             return
         if epoch >= source.epoch:
-            self._take_over(source, f"{node} can bring nothing in", now_us)
+            cause = f"{node} can bring nothing in"
+            self._take_over(source, self._loss(source, cause, now_us), now_us)
 
     def record_losses(self) -> None:
         """Have recorded what followed from losses since which this host has heard others.
@@ -260,7 +307,35 @@ class Failover:
             acting = _acting(hosted)
             if acting.feeds_subscribers and hosted.superseded_in is None:
                 self._report_loss(hosted, cause, now_us)
-            self._take_over(hosted, cause, now_us)
+            loss = self._loss(hosted, cause, now_us)
+            if isinstance(hosted, HostedReplica) and loss.kept_back and hosted.replica.is_behind:
+                hosted.take_everything(now_us)
+                self._awaiting[_name(hosted)] = loss
+            else:
+                self._take_over(hosted, loss, now_us)
+
+    def _loss(self, hosted: Hosted, cause: str, now_us: int) -> Loss:
+        """The loss of a peer, known since now, or since its successor has waited for its input."""
+        lost, kept_back = hosted.peer_replica or "", frozenset[str]()
+        awaited = self._awaiting.get(_name(hosted))
+        if awaited is not None and awaited.lost == lost:
+            return awaited
+        if isinstance(hosted, HostedReplica):
+            subscriptions = self.replica_manager.subscriptions
+            inputs = hosted.replica.inputs
+            kept_back = frozenset(s for s in inputs if subscriptions[s].batch != EVERY_TUPLE)
+        return Loss(
+            lost=lost,
+            cause=cause,
+            silent_us=self.detector.silent_us(lost, now_us),
+            detected_at_us=now_us,
+            kept_back=kept_back,
+        )
+
+    def _are_answered(self, streams: frozenset[str]) -> bool:
+        """Whether some producer of each stream has answered the last request."""
+        subscriptions = self.replica_manager.subscriptions
+        return all(subscriptions[stream].is_answered for stream in streams)
 
     def _report_loss(self, hosted: Hosted, cause: str, now_us: int) -> None:
         if isinstance(hosted, HostedSource):
@@ -286,9 +361,9 @@ class Failover:
         manager = self.replica_manager
         return manager.replicas.get(stream) or manager.sources.get(stream)
 
-    def _take_over(self, hosted: Hosted, cause: str, now_us: int) -> None:
-        acting, lost = _acting(hosted), hosted.peer_replica or ""
-        silent_us = self.detector.silent_us(lost, now_us)
+    def _take_over(self, hosted: Hosted, loss: Loss, now_us: int) -> None:
+        acting = _acting(hosted)
+        self._awaiting.pop(_name(hosted), None)
         if (epoch := hosted.superseded_in) is not None:
             # Its successor is lost before it could take over from this replica.
             acting.apply(RoleEvent.SUPERSEDED, epoch)
@@ -296,38 +371,35 @@ class Failover:
         if not acting.apply(RoleEvent.PEER_REPLICA_LOST):
             return
         self.outbox.counters["takeovers"] += 1
-        self.outbox.report("took over", _name(hosted), f"{cause}; epoch {acting.epoch}")
+        self.outbox.report("took over", _name(hosted), f"{loss.cause}; epoch {acting.epoch}")
         if isinstance(hosted, HostedReplica):
-            self._begin_recovery(hosted, lost, cause, silent_us, now_us)
+            self._begin_recovery(hosted, loss, now_us)
         else:
             takeover = SourceTakeover(
-                stream=hosted.stream, epoch=hosted.epoch, detected_at_us=now_us
+                stream=hosted.stream, epoch=hosted.epoch, detected_at_us=loss.detected_at_us
             )
-            self._unrecorded.append((lost, takeover))
+            self._unrecorded.append((loss.lost, takeover))
         self.outbox.feed(acting)
         self.dispatcher.rebuild_tasks(now_us)
 
-    def _begin_recovery(
-        self, hosted: HostedReplica, lost: str, cause: str, silent_us: int, now_us: int
-    ) -> None:
+    def _begin_recovery(self, hosted: HostedReplica, loss: Loss, now_us: int) -> None:
         """Have a takeover recorded, and measure what it takes."""
         replica, a = hosted.replica, hosted.assignment
         takeover = RecordTakeover(
             query=a.query,
             fragment=a.fragment,
             epoch=replica.epoch,
-            previous=lost,
-            cause=cause,
-            detected_at_us=now_us,
+            previous=loss.lost,
+            cause=loss.cause,
+            detected_at_us=loss.detected_at_us,
         )
-        self._unrecorded.append((lost, takeover))
-        subscriptions = self.replica_manager.subscriptions
+        self._unrecorded.append((loss.lost, takeover))
         hosted.recovering = Recovering(
             epoch=replica.epoch,
-            silent_us=silent_us,
-            began_us=now_us,
+            silent_us=loss.silent_us,
+            began_us=loss.detected_at_us,
             target_ms=replica.primary_ms,
-            awaited={s for s in replica.inputs if subscriptions[s].batch != EVERY_TUPLE},
+            awaited=set(loss.kept_back),
         )
         hosted.recovering.evaluated(0, replica.output_watermark_ms, now_us)
 

@@ -140,6 +140,10 @@ class HostedReplica:
             return EVERY_TUPLE
         return self.assignment.batch
 
+    def take_everything(self, now_us: int) -> None:
+        """Take every tuple for a while."""
+        self.everything_until_us = now_us + EVERYTHING_US
+
     def hear_primary(self, watermark_ms: int, now_us: int) -> None:
         """Note up to where the primary's output is complete: a standby may lag behind it.
 
@@ -155,7 +159,7 @@ class HostedReplica:
         if self.assignment.batch != EVERY_TUPLE:
             withheld_us = round(2000 * self.assignment.covered_ms) + BATCHES_LAG_US
             if self.lag.waits_us(now_us) > withheld_us:
-                self.everything_until_us = now_us + EVERYTHING_US
+                self.take_everything(now_us)
             allowed_us += 2 * withheld_us
         self.lag.observe(watermark_ms, end_ms, now_us, allowed_us)
 
@@ -254,7 +258,7 @@ class ReplicaManager:
         """Have the standbys that read a stream here take every tuple of their input for a while."""
         for reader in subscription.readers:
             if (hosted := self.replicas.get(reader)) is not None:
-                hosted.everything_until_us = now_us + EVERYTHING_US
+                hosted.take_everything(now_us)
 
     def stands_in(self, fragment: str, now_us: int) -> bool:
         """Whether a standby here takes every tuple because its primary may not."""

@@ -21,7 +21,16 @@ from orchestrator.host.events import PeerLost
 from orchestrator.host.replica_manager import BATCHES_LAG_US, EVERYTHING_US
 from orchestrator.records import FragmentAssignment
 from streams.chunk import Position
-from tests.driven_host import Driven, ack, assigned, assignment_of, data, sent_numbers, subscribed
+from tests.driven_host import (
+    Driven,
+    ack,
+    assigned,
+    assignment_of,
+    data,
+    peers,
+    sent_numbers,
+    subscribed,
+)
 from tests.streams_of_numbers import chunk, numbers
 
 
@@ -153,6 +162,67 @@ def test_takeover_asks_for_what_was_kept_back_at_once() -> None:
     assert hosted.recovered is not None
     assert hosted.recovered.measured.resend_ms == 7.0
     assert hosted.recovered.tuples == 2
+
+
+def behind() -> Driven:
+    """A standby that knows that its primary has output which it lacks the input for."""
+    _, two = pair()
+    two.hear("one", Control(watermarks_ms={"f": 20}))
+    two.commands.clear()
+    return two
+
+
+def test_a_standby_that_is_behind_takes_over_once_a_producer_can_give_it_the_rest() -> None:
+    """Before, it could give nobody anything, and its primary may only be cut off from it."""
+    two = behind()
+    two.handle(PeerLost(node="one"))
+    assert two.role is ReplicaRole.STANDBY
+    (asked,) = two.sent_to("site", Subscribe)
+    assert asked.batch == EVERY_TUPLE
+    two.now_us += 4_000
+    two.hear("site", subscribed())
+    assert two.role is ReplicaRole.PRIMARY
+    two.now_us += 3_000
+    two.hear("site", data(chunk(0, [(10, 5), (20, 2)])))
+    two.work()
+    recovered = two.core.replica_manager.replicas["f"].recovered
+    assert recovered is not None
+    assert recovered.measured.resend_ms == 7.0
+    assert recovered.tuples == 7
+
+
+def test_a_standby_that_is_behind_asks_as_soon_as_its_primary_is_silent() -> None:
+    two = behind()
+    while not two.core.counters["suspicions"]:
+        two.wait(1, hearing="exit")
+    (asked,) = two.sent_to("site", Subscribe)
+    assert (asked.batch, two.role) == (EVERY_TUPLE, ReplicaRole.STANDBY)
+
+
+def test_a_standby_whose_primary_is_heard_again_does_not_take_over() -> None:
+    two = behind()
+    two.handle(PeerLost(node="one"))
+    two.hear("one", Control(watermarks_ms={"f": 20}))
+    two.hear("site", subscribed())
+    assert two.role is ReplicaRole.STANDBY
+    two.handle(PeerLost(node="one"))
+    two.hear("site", subscribed())
+    assert two.role is ReplicaRole.PRIMARY
+
+
+def test_a_standby_that_is_behind_does_not_outlive_a_source_that_begins_anew() -> None:
+    two = behind()
+    two.handle(PeerLost(node="one"))
+    two.hear("site", subscribed(generation=2))
+    assert two.role is ReplicaRole.WARMING
+
+
+def test_a_standby_that_is_behind_takes_over_from_a_primary_that_has_left_the_store() -> None:
+    two = behind()
+    two.handle(PeerLost(node="one"))
+    a = batches("secondary", "one")
+    two.assign(assignment_of(a, at=peers(renewed="one")))
+    assert two.role is ReplicaRole.PRIMARY
 
 
 def test_a_checkpoint_of_what_the_standby_has_itself_changes_nothing() -> None:
