@@ -68,6 +68,20 @@ def test_a_standby_is_promoted_in_a_newer_epoch_only() -> None:
     assert (replica.role, replica.epoch) == (ReplicaRole.PRIMARY, EPOCH + 2)
 
 
+def test_a_former_primary_continues_whatever_its_successor_has_sent() -> None:
+    """Once it has stepped down, what it crossed says nothing about what consumers have."""
+    replica = primary()
+    replica.receive(data(chunk(0, [(10, 2)])))
+    replica.evaluate(1)
+    replica.cross("s")
+    beyond = Position(next_seq=9, watermark_ms=30)
+    assert not replica.continues("exit", beyond)
+    replica.apply(RoleEvent.SUPERSEDED, EPOCH + 1)
+    assert replica.continues("exit", beyond)
+    replica.apply(RoleEvent.PEER_REPLICA_LOST)
+    assert replica.continues("exit", beyond)
+
+
 @pytest.mark.parametrize("waiting", [1, 2])
 def test_an_input_has_no_position_until_it_is_evaluated_beyond_a_discontinuity(
     waiting: int,

@@ -15,6 +15,8 @@ from scripts.mutate import QUICK, ROOT, Mutation
 def test_a_breakage_fits_the_code(mutation: Mutation) -> None:
     assert mutation.fits, "change tests/mutations.yaml with the line that it names"
     assert mutation.by != mutation.text
+    sound = (ROOT / mutation.file).read_text(encoding="utf-8")
+    compile(sound.replace(mutation.text, mutation.by), mutation.file, "exec")
     assert mutation.quick
 
 
