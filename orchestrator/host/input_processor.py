@@ -420,12 +420,17 @@ class InputProcessor:
         """Have a secondary start over that is slower than another reader of a stream here.
 
         Its input may queue up, because the producer follows only the credit of the others. A single
-        chunk may always wait, however large it is.
+        chunk may always wait, however large it is. A secondary that has yet to get its state needs
+        only what follows that, and so keeps the newest.
         """
         replica = hosted.replica
         if replica.role is ReplicaRole.PRIMARY:
             return
         most_bytes = max(self.replica_manager.input_bytes, data.chunk.size_bytes)
+        if replica.role is ReplicaRole.WARMING:
+            forgotten = replica.inputs[data.stream].forget(most_bytes)
+            self.outbox.counters["chunks_forgotten"] += forgotten
+            return
         waiting_bytes = replica.waiting_bytes_of(data.stream)
         if waiting_bytes <= most_bytes:
             if waiting_bytes > RESTING_SHARE * most_bytes:

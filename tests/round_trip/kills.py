@@ -7,6 +7,7 @@ fragment has a warm standby. Sites may be killed whatever else is away.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.drills.processes import host_process
@@ -16,34 +17,48 @@ from tests.conftest import PATIENCE_S
 
 def await_view(store: Store, wanted: str, *names: str) -> ClusterView:
     """The cluster once `wanted` holds of it: hosts are `there`, or all is `protected` besides."""
-    give_up = time.monotonic() + PATIENCE_S
-    while True:
-        view = read_view(store)
+
+    def holds(view: ClusterView) -> bool:
         there = all(name in view.nodes for name in names)
         protected = all(view.protected(found.record) for found in view.fragments.values())
-        if there and (wanted == "there" or protected):
-            return view
-        assert time.monotonic() < give_up, f"{', '.join(names)} not {wanted}: {view.nodes.keys()}"
+        return there and (wanted == "there" or protected)
+
+    return _await(store, f"{', '.join(names)} not {wanted}", holds)
+
+
+def _await(store: Store, why: str, holds: Callable[[ClusterView], bool]) -> ClusterView:
+    """The cluster once something holds of it; `why` says what is wrong if it never does."""
+    give_up = time.monotonic() + PATIENCE_S
+    while not holds(view := read_view(store)):
+        assert time.monotonic() < give_up, f"{why}: {view.nodes.keys()}"
         time.sleep(0.1)
+    return view
 
 
 def kill_site(store: Store, site: str) -> None:
     """Kill the host of a site, and wait until another one is there."""
-    _await_another(store, site, _kill(store, site, "there"))
+    killed = _kill(store, site, "there")
+    _await(
+        store,
+        f"{site} is not started again",
+        lambda view: site in view.nodes and view.nodes[site].record.incarnation != killed,
+    )
 
 
 def kill_executor(store: Store, node: str) -> None:
-    """Kill the host of an executor while every fragment has a warm standby."""
-    _kill(store, node, "protected")
+    """Kill the host of an executor while every fragment has a warm standby.
 
-
-def replace_executor(store: Store, node: str) -> None:
-    """Kill the host of an executor, and wait until another one is there.
-
-    Whoever kills several in turn must wait: for a moment the store says that all are protected by
-    one that has just been killed.
+    Waits until the store knows: before, it says that all are protected, some of them by a replica
+    that is gone.
     """
-    _await_another(store, node, _kill(store, node, "protected"))
+    killed = _kill(store, node, "protected")
+    _await(store, f"{node} is still relied on", lambda view: not _relies_on(view, killed))
+
+
+def _relies_on(view: ClusterView, incarnation: str) -> bool:
+    """Whether a fragment has a replica in a process."""
+    replicas = (each for found in view.fragments.values() for each in found.record.replicas)
+    return any(each.incarnation == incarnation for each in replicas)
 
 
 def _kill(store: Store, name: str, wanted: str) -> str:
@@ -51,10 +66,3 @@ def _kill(store: Store, name: str, wanted: str) -> str:
     view = await_view(store, wanted, name)
     host_process(view, name).kill()
     return view.nodes[name].record.incarnation
-
-
-def _await_another(store: Store, name: str, before: str) -> None:
-    give_up = time.monotonic() + PATIENCE_S
-    while await_view(store, "there", name).nodes[name].record.incarnation == before:
-        assert time.monotonic() < give_up, f"{name} is not started again"
-        time.sleep(0.1)

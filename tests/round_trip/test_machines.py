@@ -24,7 +24,7 @@ from orchestrator.sinks import read_back
 from orchestrator.store.protocol import NODES, Store
 from tests.conftest import WaitUntil
 from tests.round_trip.conftest import Say
-from tests.round_trip.kills import await_view, replace_executor
+from tests.round_trip.kills import await_view, kill_executor
 from tests.round_trip.machines import MASTER, Machine, two_machines
 
 pytestmark = [
@@ -163,7 +163,7 @@ def test_nothing_is_lost_when_a_machine_is_cut_off_and_then_lost(
             await_view(store, "protected", *EXECUTORS)
         for node in EXECUTORS[:2]:
             say("killed", node)
-            replace_executor(store, node)
+            kill_executor(store, node)
         await_view(store, "protected", *EXECUTORS)
         say("lost", second.name)
         second.kill()

@@ -478,14 +478,54 @@ def test_state_of_a_primary_that_has_received_nothing_tells_from_where_it_reads(
     assert {each.position for each in acks} == {middle}
 
 
-def test_a_secondary_waits_with_one_chunk_that_is_larger_than_its_part_of_the_memory() -> None:
+def warming_with_little_memory() -> Driven:
+    """A new secondary that keeps one large chunk of its input, until another one comes."""
     host = Driven("two", msgspec.structs.replace(SETTINGS, memory_bytes=4096))
     host.assign(assignment_of(assigned("secondary", peer_replica="one")))
     host.hear("site", subscribed())
     host.hear("site", data(chunk(0, [(10 + i, 3) for i in range(200)])))
-    assert host.core.counters["standbys_left_behind"] == 0
-    host.hear("site", data(chunk(200, [(500, 3)])))
-    assert host.core.counters["standbys_left_behind"] == 1
+    return host
+
+
+def test_a_secondary_waits_with_one_chunk_that_is_larger_than_its_part_of_the_memory() -> None:
+    host = warming_with_little_memory()
+    host.hear("one", state_after([(10, 3)]))
+    assert host.role is ReplicaRole.STANDBY
+
+
+def test_a_new_secondary_keeps_the_newest_of_what_it_cannot_keep_whole() -> None:
+    """Were it to start over, it would be sent the same again, for as long as producers keep it."""
+    host = warming_with_little_memory()
+    host.hear("site", data(chunk(600, [(500, 3)])))
+    host.commands.clear()
+    host.hear("one", state_after([(10, 3)]))
+    assert host.role is ReplicaRole.WARMING, "what follows that state is not here any more"
+    assert host.sent_to("site", Subscribe) == []
+    host.hear("one", state_after([(10 + i, 3) for i in range(200)]))
+    assert host.role is ReplicaRole.STANDBY
+    host.work()
+    replica = host.core.replica_manager.replicas["f"].replica
+    assert replica.processed() == {"s": Position(next_seq=603, watermark_ms=500)}
+
+
+def test_a_state_must_contain_forgotten_timestamps_even_if_nothing_entered_in_them() -> None:
+    host = warming_with_little_memory()
+    host.hear("site", data(chunk(600, [(500, 0), (510, 3)])))
+    host.hear("site", data(chunk(603, [(520 + i, 3) for i in range(200)])))
+    host.hear("one", state_after([(10 + i, 3) for i in range(200)] + [(500, 0)]))
+    assert host.role is ReplicaRole.WARMING
+    host.hear("one", state_after([(10 + i, 3) for i in range(200)] + [(500, 0), (510, 3)]))
+    assert host.role is ReplicaRole.STANDBY
+
+
+def state_after(groups: list[tuple[int, int]]) -> Snapshot:
+    """The state of a primary that has processed these timestamps, each with so many tuples."""
+    one = primary()
+    one.hear("site", data(chunk(0, groups)))
+    one.work()
+    one.hear("two", SnapshotRequest(fragment="f"))
+    (snapshot,) = one.sent_to("two", Snapshot)
+    return snapshot
 
 
 def test_new_secondary_joins_the_snapshot_to_input_received_meanwhile() -> None:

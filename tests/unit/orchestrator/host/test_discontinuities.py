@@ -522,10 +522,12 @@ def test_input_that_waits_for_a_state_is_bounded() -> None:
     host, _ = joining()
     most_bytes = 4 * chunk(0, [(10, 4)]).size_bytes
     host.core.replica_manager.input_bytes = most_bytes
+    replica = host.core.replica_manager.replicas["f"].replica
     for seq in range(0, 40, 4):
         host.hear("site", data(chunk(seq, [(seq + 10, 4)])))
-        replica = host.core.replica_manager.replicas["f"].replica
         assert replica.waiting_bytes_of("s") <= most_bytes
     host.commands.clear()
     pass_time(host, 400)
-    assert host.sent_to("site", Subscribe)
+    # It keeps the newest, and need not be sent the rest again.
+    assert replica.waiting_bytes_of("s") == most_bytes
+    assert host.sent_to("site", Subscribe) == []
