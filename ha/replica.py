@@ -46,8 +46,8 @@ class InputStream:
         Chunks that arrived before the state did.
     waiting_bytes
         Their memory.
-    forgotten_ms
-        Watermark up to which chunks that waited are not kept any more: a state must contain them.
+    dropped_ms
+        Watermark up to which chunks that waited were dropped: a state must contain them.
     moved_at_ms
         First watermark after the input moved (see `Received.moved`). Sequence numbers before it
         are unknown to the producer.
@@ -57,7 +57,7 @@ class InputStream:
     cursor: StreamCursor = field(default_factory=StreamCursor)
     waiting: list[Chunk] = field(default_factory=list[Chunk])
     waiting_bytes: int = 0
-    forgotten_ms: int = NO_WATERMARK
+    dropped_ms: int = NO_WATERMARK
     moved_at_ms: int | None = None
 
     def hold(self, chunk: Chunk) -> None:
@@ -65,21 +65,21 @@ class InputStream:
         self.waiting.append(chunk)
         self.waiting_bytes += chunk.size_bytes
 
-    def forget(self, most_bytes: int) -> int:
-        """Keep only the newest chunks, and at least one; returns how many are forgotten."""
-        forgotten = 0
+    def keep_newest(self, most_bytes: int) -> int:
+        """Keep only the newest chunks, and at least one; returns how many are dropped."""
+        dropped = 0
         while self.waiting_bytes > most_bytes and len(self.waiting) > 1:
             oldest = self.waiting.pop(0)
             self.waiting_bytes -= oldest.size_bytes
-            self.forgotten_ms = oldest.end.watermark_ms
-            forgotten += 1
-        return forgotten
+            self.dropped_ms = oldest.end.watermark_ms
+            dropped += 1
+        return dropped
 
     def release(self) -> None:
         """Keep no chunk any more."""
         self.waiting.clear()
         self.waiting_bytes = 0
-        self.forgotten_ms = NO_WATERMARK
+        self.dropped_ms = NO_WATERMARK
 
 
 class Replica:
@@ -459,7 +459,7 @@ class Replica:
             generation, cut = inputs[stream]
             if entry.cursor.generation not in (0, generation):
                 return None
-            if entry.forgotten_ms > cut.watermark_ms:
+            if entry.dropped_ms > cut.watermark_ms:
                 return None
             chunks = [rest for chunk in waiting[stream] if (rest := chunk.after(cut)) is not None]
             if chunks and chunks[0].first_seq != cut.next_seq:

@@ -428,8 +428,8 @@ class InputProcessor:
             return
         most_bytes = max(self.replica_manager.input_bytes, data.chunk.size_bytes)
         if replica.role is ReplicaRole.WARMING:
-            forgotten = replica.inputs[data.stream].forget(most_bytes)
-            self.outbox.counters["chunks_forgotten"] += forgotten
+            dropped = replica.inputs[data.stream].keep_newest(most_bytes)
+            self.outbox.counters["waiting_chunks_dropped"] += dropped
             return
         waiting_bytes = replica.waiting_bytes_of(data.stream)
         if waiting_bytes <= most_bytes:

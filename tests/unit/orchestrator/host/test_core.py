@@ -508,7 +508,7 @@ def test_a_new_secondary_keeps_the_newest_of_what_it_cannot_keep_whole() -> None
     assert replica.processed() == {"s": Position(next_seq=603, watermark_ms=500)}
 
 
-def test_a_state_must_contain_forgotten_timestamps_even_if_nothing_entered_in_them() -> None:
+def test_a_state_must_contain_dropped_timestamps_even_if_nothing_entered_in_them() -> None:
     host = warming_with_little_memory()
     host.hear("site", data(chunk(600, [(500, 0), (510, 3)])))
     host.hear("site", data(chunk(603, [(520 + i, 3) for i in range(200)])))
