@@ -65,6 +65,25 @@ class OutputVerdict(msgspec.Struct, frozen=True, kw_only=True):
     first_unexpected: tuple[dict[str, Any], ...]
 
 
+class EvaluatedAgain(msgspec.Struct, frozen=True, kw_only=True):
+    """A statement that was evaluated again by the engine.
+
+    Attributes
+    ----------
+    why
+        It was not computed in Spark SQL.
+    by
+        The columns that divided its input into parts, which were evaluated side by side; empty: it
+        was evaluated in one piece.
+    whole
+        Why in one piece; None: it was not.
+    """
+
+    why: str
+    by: tuple[str, ...] = ()
+    whole: str | None = None
+
+
 class VerifyDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What a verification found.
 
@@ -75,7 +94,7 @@ class VerifyDocument(msgspec.Struct, frozen=True, kw_only=True):
     inputs
         Stream → tuples that were read again.
     not_in_sql
-        Statement → why it was not computed in Spark SQL, but evaluated again in one piece.
+        The statements that were not computed in Spark SQL, but evaluated again.
     """
 
     query: str
@@ -83,7 +102,7 @@ class VerifyDocument(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int
     inputs: dict[str, int]
     outputs: tuple[OutputVerdict, ...]
-    not_in_sql: dict[str, str]
+    not_in_sql: dict[str, EvaluatedAgain]
 
     @property
     def equal(self) -> bool:
@@ -308,7 +327,7 @@ def _compared(
     span: _Span,
     own: _Sql | None,
     on_progress: Progress,
-) -> tuple[tuple[OutputVerdict, ...], dict[str, str]]:
+) -> tuple[tuple[OutputVerdict, ...], dict[str, EvaluatedAgain]]:
     # Importing Spark takes a second, which nobody else should wait for.
     from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
     from orchestrator.spark.jobs import verification
@@ -317,7 +336,7 @@ def _compared(
     rows = {
         stream: one.rows.drop_columns([GENERATION, SEQUENCE]) for stream, one in delivered.items()
     }
-    not_in_sql: dict[str, str] = {}
+    not_in_sql: dict[str, EvaluatedAgain] = {}
     with tempfile.TemporaryDirectory(prefix="vivace-verify-") as made:
         work = Path(made)
         on_progress("starting", "Spark")
@@ -343,7 +362,10 @@ def _compared(
                     session, statements, columns, inputs, span.until_ms,
                     lambda name: on_progress("recomputing", name),
                 )  # fmt: skip
-                not_in_sql = dict(again.not_in_sql)
+                not_in_sql = {
+                    name: EvaluatedAgain(why=one.why, by=one.by, whole=one.whole)
+                    for name, one in again.not_in_sql.items()
+                }
                 checks: list[verification.OutputCheck] = []
                 for stream, table in rows.items():
                     on_progress("comparing", stream)

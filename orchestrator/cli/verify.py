@@ -50,8 +50,9 @@ def _view(found: api.VerifyDocument) -> Text:
     text = Text(f"Query {found.query}, {_time(found.begin_ms)} to {_time(found.until_ms)}\n")
     read = ", ".join(f"{stream} {count:,}" for stream, count in found.inputs.items())
     text.append(f"input    {read} tuples\n")
-    for name, why in found.not_in_sql.items():
-        text.append(f"! {name} was evaluated again in one piece, not in SQL: {why}\n", "yellow")
+    for name, one in found.not_in_sql.items():
+        how = f"in parts by {', '.join(one.by)}" if one.by else f"in one piece ({one.whole})"
+        text.append(f"! {name} was evaluated again {how}, not in SQL: {one.why}\n", "yellow")
     for each in found.outputs:
         if not each.missing and not each.unexpected:
             text.append("✓ ", "green")

@@ -1,9 +1,9 @@
 """Queries computed again from the whole of their input, and compared with what was delivered.
 
 Each statement is computed in Spark SQL (`orchestrator.spark.jobs.translation`). What SQL cannot
-express is evaluated once more, in one piece and one process: no replicas, moves, batches or
-failures, but the same operators. Whoever wants none of them writes the SQL of an output by hand
-(`orchestrator.spark.jobs.verification`).
+express is evaluated once more by the engine (`orchestrator.spark.jobs.evaluation`): in parts where
+tuples can be told apart, else in one piece. Whoever wants none of its operators writes the SQL of
+an output by hand (`orchestrator.spark.jobs.verification`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from orchestrator.spark.jobs.evaluation import ORDER, evaluate_parts, evaluate_whole, widest
 from orchestrator.spark.jobs.translation import (
     Catalogue,
     Inexpressible,
@@ -23,22 +24,35 @@ from orchestrator.spark.jobs.translation import (
     view_name,
 )
 from orchestrator.spark.jobs.verification import PARTS_PER_CORE
-from streams.chunk import TIMESTAMP, Chunk, stream_schema
+from streams.chunk import TIMESTAMP
 from streams.compiler import compile_statement
-from streams.engine import FragmentEngine
 from streams.language import parse
 from streams.language.ast import Statement
+from streams.partitioning import Interacting, Partitioning, partitionings
 from streams.program import Program
-from topology.arrays import IntArray
-
-ORDER = "_ord"
-
-AT_ONCE = 1024
-"""Watermarks that the engine evaluates in one step."""
 
 
 class Unordered(Exception):
-    """A statement counts rows of a stream whose order within a timestamp is not known."""
+    """A statement depends on an order within a timestamp that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """A statement that was evaluated by the engine.
+
+    Attributes
+    ----------
+    why
+        It was not computed in Spark SQL.
+    by
+        The columns that divided its input into parts; empty: it was evaluated in one piece.
+    whole
+        Why in one piece; None: it was not.
+    """
+
+    why: str
+    by: tuple[str, ...]
+    whole: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +66,12 @@ class Recomputed:
     frames
         Stream → rows, `_ts` first.
     not_in_sql
-        Statement → why it was not computed in Spark SQL.
+        The statements that were not computed in Spark SQL.
     """
 
     session: SparkSession
     frames: Mapping[str, DataFrame]
-    not_in_sql: Mapping[str, str]
+    not_in_sql: Mapping[str, Evaluated]
 
 
 def recompute(
@@ -66,7 +80,7 @@ def recompute(
     columns: Mapping[str, Mapping[str, str]],
     inputs: Mapping[str, pa.Table],
     until_ms: int,
-    on_statement: Callable[[str], None] = lambda name: None,
+    on_statement: Callable[[str], None] = lambda doing: None,
 ) -> Recomputed:
     """Compute statements from their whole input, up to a timestamp.
 
@@ -83,7 +97,7 @@ def recompute(
     until_ms
         The last timestamp of interest; every input is complete up to it.
     on_statement
-        Told the name of each statement before it is computed.
+        Told the name of each statement before it is computed, and how many of its parts are done.
 
     Raises
     ------
@@ -95,84 +109,149 @@ def recompute(
     session.conf.set("spark.sql.ansi.enabled", "false")
     parts = PARTS_PER_CORE * session.sparkContext.defaultParallelism
     session.conf.set("spark.sql.shuffle.partitions", parts)
+    compiled = _compiled(statements, columns)
     known = {name: dict(own) for name, own in columns.items()}
-    ordered = set(inputs)
-    frames: dict[str, DataFrame] = {}
-    not_in_sql: dict[str, str] = {}
+    known |= {program.name: dict(program.columns) for _, program in compiled}
+    recomputation = _Recomputation(
+        session=session,
+        known=known,
+        ordered=set(inputs),
+        needed=_order_needed([program for _, program in compiled]),
+        frames={},
+        until_ms=until_ms,
+        parts=parts,
+        tell=on_statement,
+    )
     for stream, table in inputs.items():
-        frames[stream] = _published(session, stream, _numbered(session, table))
-    for text in statements:
-        (statement,) = parse(text)
+        recomputation.publish(stream, numbered(session, table))
+    not_in_sql: dict[str, Evaluated] = {}
+    for statement, program in compiled:
         on_statement(statement.name)
-        program = compile_statement(statement, known)
-        catalogue = Catalogue(columns=known, ordered=frozenset(ordered), until_ms=until_ms)
-        name = statement.name
-        try:
-            made = session.sql(translate(statement, program.columns, catalogue))
-            if keeps_order(statement, catalogue):
-                ordered.add(name)
-        except Inexpressible as error:
-            not_in_sql[name] = str(error)
-            rows = _evaluated(statement, program, frames, frozenset(ordered), until_ms)
-            made = _numbered(session, rows)
-            ordered.add(name)
-        known[name] = dict(program.columns)
-        frames[name] = _published(session, name, made)
+        why = recomputation.in_sql(statement, program)
+        if why is not None:
+            not_in_sql[statement.name] = recomputation.by_engine(program, why)
     return Recomputed(
         session=session,
-        frames={name: frame.drop(ORDER) for name, frame in frames.items()},
+        frames={name: frame.drop(ORDER) for name, frame in recomputation.frames.items()},
         not_in_sql=not_in_sql,
     )
 
 
-def _published(session: SparkSession, stream: str, frame: DataFrame) -> DataFrame:
-    # Each is read by several others, and twice by ISTREAM.
-    frame = frame.cache()
-    frame.createOrReplaceTempView(view_name(stream))
-    return frame
+@dataclass(slots=True, kw_only=True)
+class _Recomputation:
+    """What has been computed so far.
+
+    Attributes
+    ----------
+    known
+        Stream → its columns.
+    ordered
+        Streams whose order within a timestamp is known.
+    needed
+        Streams on whose order something depends.
+    """
+
+    session: SparkSession
+    known: Mapping[str, Mapping[str, str]]
+    ordered: set[str]
+    needed: frozenset[str]
+    frames: dict[str, DataFrame]
+    until_ms: int
+    parts: int
+    tell: Callable[[str], None]
+
+    def publish(self, stream: str, frame: DataFrame) -> None:
+        """Make a stream known to the statements that read it."""
+        # Each is read by several others, and twice by ISTREAM.
+        frame = frame.cache()
+        frame.createOrReplaceTempView(view_name(stream))
+        self.frames[stream] = frame
+
+    def in_sql(self, statement: Statement, program: Program) -> str | None:
+        """Compute a statement in Spark SQL, or say why that cannot be done."""
+        catalogue = Catalogue(
+            columns=self.known, ordered=frozenset(self.ordered), until_ms=self.until_ms
+        )
+        try:
+            made = self.session.sql(translate(statement, program.columns, catalogue))
+        except Inexpressible as error:
+            return str(error)
+        if keeps_order(statement, catalogue):
+            self.ordered.add(program.name)
+        self.publish(program.name, made)
+        return None
+
+    def by_engine(self, program: Program, why: str) -> Evaluated:
+        """Evaluate a statement by the engine: in parts, if that gives the same."""
+        for stream in sorted(_order_read(program) - self.ordered):
+            raise Unordered(
+                f"{program.name} counts the rows of {stream}, or shows the first or last of them, "
+                "whose order within a timestamp is not known"
+            )
+        try:
+            by = self._partitioning(program)
+        except Interacting as error:
+            rows = evaluate_whole(program, self.frames, self.until_ms)
+            self.publish(program.name, numbered(self.session, rows))
+            self._keeps_order(program)
+            return Evaluated(why=why, by=(), whole=str(error))
+        made = evaluate_parts(
+            program, self.frames, by, self.until_ms, self.parts,
+            lambda done, of: self.tell(f"{program.name}, {done} of {of} parts"),
+        )  # fmt: skip
+        self.publish(program.name, made)
+        if program.stateless:
+            self._keeps_order(program)
+        return Evaluated(why=why, by=tuple(dict.fromkeys(by.values())), whole=None)
+
+    def _partitioning(self, program: Program) -> Partitioning:
+        if program.stateless:
+            return dict.fromkeys(program.inputs, TIMESTAMP)
+        if program.name in self.needed:
+            raise Interacting("another statement depends on the order of its rows")
+        return widest(self.frames, partitionings(program))
+
+    def _keeps_order(self, program: Program) -> None:
+        if self.ordered.issuperset(program.inputs):
+            self.ordered.add(program.name)
 
 
-def _numbered(session: SparkSession, table: pa.Table) -> DataFrame:
+def _compiled(
+    statements: Sequence[str], columns: Mapping[str, Mapping[str, str]]
+) -> list[tuple[Statement, Program]]:
+    known = {name: dict(own) for name, own in columns.items()}
+    compiled: list[tuple[Statement, Program]] = []
+    for text in statements:
+        (statement,) = parse(text)
+        program = compile_statement(statement, known)
+        known[program.name] = dict(program.columns)
+        compiled.append((statement, program))
+    return compiled
+
+
+def _order_read(program: Program) -> set[str]:
+    """The inputs of which the order within a timestamp shows in what rows there are."""
+    counted = {window.stream for window in program.windows if window.rows is not None}
+    for select in program.selects:
+        aggregates = () if select.group is None else select.group.aggregates
+        if any(each.function in ("first", "last") for each in aggregates):
+            counted |= {program.windows[source.window].stream for source in select.sources}
+    return counted
+
+
+def _order_needed(programs: Sequence[Program]) -> frozenset[str]:
+    """The streams on whose order within a timestamp some statement's rows depend."""
+    needed: set[str] = set()
+    for program in reversed(programs):
+        needed |= _order_read(program)
+        # The order of its rows comes from that of its inputs.
+        needed |= set(program.inputs) if program.name in needed else set()
+    return frozenset(needed)
+
+
+def numbered(session: SparkSession, table: pa.Table) -> DataFrame:
     """Tuples with their places, in one chunk: Spark takes an empty one for the table's end."""
     places = pa.array(np.arange(table.num_rows))
     whole = table.append_column(ORDER, places).combine_chunks()
     numbered = session.createDataFrame(whole)
     return numbered.withColumn(ORDER, functions.array(ORDER))
-
-
-def _evaluated(
-    statement: Statement,
-    program: Program,
-    frames: Mapping[str, DataFrame],
-    ordered: frozenset[str],
-    until_ms: int,
-) -> pa.Table:
-    """The output of a statement, evaluated once from its whole input."""
-    for window in program.windows:
-        if window.rows is not None and window.stream not in ordered:
-            raise Unordered(
-                f"{statement.name} counts the rows of {window.stream}, whose order within a "
-                "timestamp is not known"
-            )
-    engine = FragmentEngine(program)
-    for stream in program.inputs:
-        schema = stream_schema(program.input_columns[stream])
-        rows = frames[stream].orderBy(TIMESTAMP, ORDER).toArrow()
-        rows = rows.select(schema.names).cast(schema).combine_chunks()
-        (batch,) = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=schema)]
-        timestamps: IntArray = batch.column(0).to_numpy(zero_copy_only=False)
-        within = int(np.searchsorted(timestamps, until_ms, side="right"))
-        watermarks_ms = np.union1d(timestamps[:within], np.array([until_ms], dtype=np.int64))
-        engine.offer(
-            stream,
-            Chunk(
-                first_seq=0,
-                rows=batch.slice(0, within),
-                watermarks_ms=watermarks_ms,
-                ingestion_times_us=watermarks_ms * 0,
-            ),
-        )
-    parts: list[pa.RecordBatch] = []
-    while (done := engine.advance(AT_ONCE)) is not None:
-        parts.append(done.rows)
-    return pa.Table.from_batches(parts, schema=stream_schema(program.columns))

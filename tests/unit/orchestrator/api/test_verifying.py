@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from orchestrator import api
 from orchestrator.api.verifying import (
+    EvaluatedAgain,
     OutputVerdict,
     Unverifiable,
     VerifyDocument,
@@ -93,15 +94,19 @@ def test_the_first_differences_are_shown() -> None:
                 first_unexpected=({"_ts": 1600, "k": None},),
             ),
         ),
-        not_in_sql={"right": "sessions are not translated"},
+        not_in_sql={
+            "right": EvaluatedAgain(why="sessions are not translated", by=("k",)),
+            "wrong": EvaluatedAgain(why="TOP is not translated", whole="rows are ranked"),
+        },
     )  # fmt: skip
     assert not found.equal
     lines = _view(found).plain.splitlines()
     assert lines[0] == "Query q, 1970-01-01 00:00:01.000 to 1970-01-01 00:00:02.500"
-    assert "right was evaluated again in one piece, not in SQL: sessions" in lines[2]
-    assert lines[3] == "✓ right: 3 rows, equal row for row"
-    assert lines[5].split() == ["missing", "1970-01-01", "00:00:01.500", "k", "a"]
-    assert lines[6].split() == ["unexpected", "1970-01-01", "00:00:01.600", "k", "None"]
+    assert "right was evaluated again in parts by k, not in SQL: sessions" in lines[2]
+    assert "wrong was evaluated again in one piece (rows are ranked), not in SQL: TOP" in lines[3]
+    assert lines[4] == "✓ right: 3 rows, equal row for row"
+    assert lines[6].split() == ["missing", "1970-01-01", "00:00:01.500", "k", "a"]
+    assert lines[7].split() == ["unexpected", "1970-01-01", "00:00:01.600", "k", "None"]
 
 
 def test_times_are_read_with_their_zone() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestrator.spark.jobs.recomputation import Recomputed, Unordered, recompute
+from orchestrator.spark.jobs.recomputation import Evaluated, Recomputed, Unordered, recompute
 from streams.chunk import stream_schema
 from streams.compiler import compile_statement
 from streams.language import parse
@@ -87,7 +88,8 @@ def test_statements_of_the_reference_give_its_rows(session: SparkSession) -> Non
         expected = output(compile_statement(statement, catalogue), inputs, until_ms)
         made = recomputed(session, query, catalogue, inputs, until_ms)
         assert rows_of(made, name) == ordered(list(expected)), name
-        assert dict(made.not_in_sql) == ({name: FLOATS} if name not in IN_SQL else {})
+        again = Evaluated(why=FLOATS, by=("k",), whole=None)
+        assert dict(made.not_in_sql) == ({name: again} if name not in IN_SQL else {})
 
 
 def test_rows_are_counted_only_where_their_order_is_known(session: SparkSession) -> None:
@@ -101,3 +103,70 @@ def test_rows_are_counted_only_where_their_order_is_known(session: SparkSession)
     grouped = "REGISTER QUERY p ISTREAM(SELECT k, i FROM s [RANGE 1 SECOND] WHERE i > 0);"
     with pytest.raises(Unordered, match="q counts the rows of p"):
         recomputed(session, grouped + newest, catalogue, inputs, 10)
+
+
+PER_KEY = (
+    "REGISTER QUERY p ISTREAM(SELECT s.k AS k, sum(s.x * t.x) AS t "
+    "FROM s [RANGE 2 SECONDS] AS s, t [PARTITION BY k ROWS 2] AS t WHERE s.k = t.k GROUP BY s.k);"
+)
+SESSIONS = (
+    "REGISTER QUERY p RSTREAM(SELECT k, count(*) AS n, sum(x) AS t, first(x) AS f "
+    "FROM s [SESSION 50 MILLISECONDS PARTITION BY k] GROUP BY k);"
+)
+TEXTS = "REGISTER QUERY p RSTREAM(SELECT upper(k) AS k, x FROM s [NOW]);"
+COUNTED = "REGISTER QUERY q ISTREAM(SELECT k, x FROM p [PARTITION BY k ROWS 1]);"
+
+
+@pytest.mark.parametrize(
+    ("text", "by"),
+    [
+        (PER_KEY, ("k",)),
+        (SESSIONS, ("k",)),
+        (TEXTS + COUNTED, ("_ts",)),
+    ],
+)
+def test_parts_give_what_one_piece_gives(
+    session: SparkSession, text: str, by: tuple[str, ...]
+) -> None:
+    catalogue: dict[str, Columns] = {name: {"k": "string", "x": "float"} for name in ("s", "t")}
+    random = np.random.default_rng(7)
+    inputs: dict[str, list[Row]] = {}
+    for stream in catalogue:
+        timestamps = np.sort(random.integers(0, 10_000, 3000)).tolist()
+        keys = [None if n == 40 else f"k{n}" for n in random.integers(0, 41, 3000)]
+        inputs[stream] = list(zip(timestamps, keys, random.normal(size=3000).tolist(), strict=True))
+    statement, *_ = parse(text)
+    made = recomputed(session, text, catalogue, inputs, 10_000)
+    (again,) = made.not_in_sql.values()
+    assert (again.by, again.whole) == (by, None)
+    compiled = compile_statement(statement, catalogue)
+    assert rows_of(made, "p") == ordered(list(output(compiled, inputs, 10_000)))
+    if "REGISTER QUERY q" in text:
+        rows = output(compiled, inputs, 10_000)
+        newest = compile_statement(parse(COUNTED)[0], {"p": compiled.columns})
+        assert rows_of(made, "q") == ordered(list(output(newest, {"p": rows}, 10_000)))
+
+
+def test_what_another_statement_counts_is_evaluated_in_one_piece(session: SparkSession) -> None:
+    catalogue: dict[str, Columns] = {"s": {"k": "string", "x": "float"}}
+    inputs: dict[str, list[Row]] = {"s": [(1, "a", 1.0), (1, "b", 2.5), (3, "b", 3.0)]}
+    sums = "REGISTER QUERY p ISTREAM(SELECT k, sum(x) AS x FROM s [UNBOUNDED] GROUP BY k);"
+    newest = "REGISTER QUERY q ISTREAM(SELECT k, x FROM p [ROWS 1]);"
+    made = recomputed(session, sums + newest, catalogue, inputs, 10)
+    assert made.not_in_sql["p"].whole == "another statement depends on the order of its rows"
+    assert rows_of(made, "q") == [(1, "b", 2.5), (3, "b", 5.5)]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_the_first_of_a_timestamp_is_shown_only_where_the_order_is_known(
+    session: SparkSession, again: bool
+) -> None:
+    catalogue: dict[str, Columns] = {"s": {"k": "string", "x": "float"}}
+    inputs: dict[str, list[Row]] = {"s": [(1, "a", 1.0), (1, "b", 2.5)]}
+    unordered = "REGISTER QUERY p ISTREAM(SELECT k, x FROM s [RANGE 1 SECOND]);"
+    # Evaluated by the engine, but out of rows without an order.
+    sums = "REGISTER QUERY r ISTREAM(SELECT k, sum(x) AS x FROM p [UNBOUNDED] GROUP BY k);"
+    first = "REGISTER QUERY q ISTREAM(SELECT first(k) AS k FROM p [UNBOUNDED]);"
+    text = unordered + (sums + first.replace("FROM p", "FROM r") if again else first)
+    with pytest.raises(Unordered, match=r"q counts the rows of [pr], or shows the first"):
+        recomputed(session, text, catalogue, inputs, 10)

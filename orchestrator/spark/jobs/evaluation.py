@@ -1,0 +1,225 @@
+"""Statements evaluated by the engine once more, from their whole input.
+
+That is without replicas, moves, batches or failures, but with the operators that queries run with.
+A statement that may be divided by values of a column (`streams.partitioning`), or by timestamps, is
+evaluated in parts, each a task of Spark; others in one piece, in the process of the caller.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, functions
+
+from orchestrator.spark.jobs.arrow_functions import map_in_arrow
+from streams.chunk import TIMESTAMP, Chunk, stream_schema
+from streams.engine import FragmentEngine
+from streams.partitioning import Partitioning
+from streams.program import Program
+from topology.arrays import IntArray
+
+ORDER = "_ord"
+STREAM, PART = "_stream", "_part"
+
+AT_ONCE = 1024
+"""Watermarks that the engine evaluates in one step."""
+
+LOOK_S = 0.5
+"""How often Spark is asked how many parts are done."""
+
+OnParts = Callable[[int, int], None]
+"""Told how many parts are done, of how many."""
+
+
+def evaluate(
+    program: Program, inputs: Mapping[str, pa.RecordBatch], until_ms: int
+) -> Iterator[pa.RecordBatch]:
+    """The output of a statement up to a timestamp, a part after the other.
+
+    Parameters
+    ----------
+    inputs
+        Stream → its tuples in order, from its beginning.
+    """
+    engine = FragmentEngine(program)
+    for stream in program.inputs:
+        batch = inputs[stream]
+        timestamps: IntArray = batch.column(0).to_numpy(zero_copy_only=False)
+        within = int(np.searchsorted(timestamps, until_ms, side="right"))
+        watermarks_ms = np.union1d(timestamps[:within], np.array([until_ms], dtype=np.int64))
+        engine.offer(
+            stream,
+            Chunk(
+                first_seq=0,
+                rows=batch.slice(0, within),
+                watermarks_ms=watermarks_ms,
+                ingestion_times_us=watermarks_ms * 0,
+            ),
+        )
+    while (done := engine.advance(AT_ONCE)) is not None:
+        yield done.rows
+
+
+def evaluate_whole(program: Program, frames: Mapping[str, DataFrame], until_ms: int) -> pa.Table:
+    """The output of a statement, in one piece, in the engine's order.
+
+    Parameters
+    ----------
+    frames
+        Stream → its tuples, with their places among those of a timestamp in `ORDER`.
+    """
+    inputs: dict[str, pa.RecordBatch] = {}
+    for stream in program.inputs:
+        schema = stream_schema(program.input_columns[stream])
+        rows = frames[stream].orderBy(TIMESTAMP, ORDER).toArrow()
+        inputs[stream] = _one_batch(rows.select(schema.names), schema)
+    rows = evaluate(program, inputs, until_ms)
+    return pa.Table.from_batches(rows, schema=stream_schema(program.columns))
+
+
+def evaluate_parts(
+    program: Program,
+    frames: Mapping[str, DataFrame],
+    by: Partitioning,
+    until_ms: int,
+    parts: int,
+    on_parts: OnParts = lambda done, of: None,
+) -> DataFrame:
+    """The output of a statement, each part of its inputs evaluated alone; it is cached.
+
+    Parameters
+    ----------
+    by
+        Input → the column that divides it: of one of the program's partitionings, or the timestamp
+        for stateless programs.
+    parts
+        How many there are.
+
+    Returns
+    -------
+    DataFrame
+        `_ts`, the columns of the output, and `ORDER`: the place among the rows of its part.
+    """
+    tagged = [
+        _tagged(frames[stream], program, number, by[stream])
+        for number, stream in enumerate(program.inputs)
+    ]
+    together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tagged)
+    divided = (
+        together.repartition(parts, PART)
+        .sortWithinPartitions(STREAM, TIMESTAMP, ORDER)
+        .drop(PART, ORDER)
+    )
+    schema = ", ".join(
+        f"`{field.name}` {_spark_types[str(field.type)]}"
+        for field in (*stream_schema(program.columns), pa.field(ORDER, pa.int64()))
+    )
+    evaluated = map_in_arrow(divided, _part_of(program, until_ms), schema)
+    made = evaluated.withColumn(ORDER, functions.array(ORDER)).cache()
+    with _watched(made.sparkSession, parts, on_parts):
+        made.count()
+    return made
+
+
+_spark_types = {
+    "int64": "bigint",
+    "double": "double",
+    "string": "string",
+    "bool": "boolean",
+}
+
+
+def _tagged(frame: DataFrame, program: Program, number: int, column: str) -> DataFrame:
+    """The tuples of an input beside those of others, whose columns have other names."""
+    return frame.select(
+        functions.lit(number).alias(STREAM),
+        functions.col(f"`{column}`").alias(PART),
+        TIMESTAMP,
+        ORDER,
+        *(
+            functions.col(f"`{name}`").alias(_name(number, name))
+            for name in program.input_columns[program.inputs[number]]
+        ),
+    )
+
+
+def _name(number: int, column: str) -> str:
+    return f"{number}_{column}"
+
+
+def _part_of(
+    program: Program, until_ms: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Evaluates a part: the tuples of all inputs, one input after the other."""
+
+    def evaluated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Kernels and Arrow would each take all processors that the tasks share.
+        pa.set_cpu_count(1)
+        kept = list(batches)
+        if not kept:
+            return
+        table = pa.Table.from_batches(kept)
+        numbers: IntArray = table[STREAM].to_numpy()
+        inputs: dict[str, pa.RecordBatch] = {}
+        for number, stream in enumerate(program.inputs):
+            first, end = np.searchsorted(numbers, [number, number + 1])
+            schema = stream_schema(program.input_columns[stream])
+            names = [TIMESTAMP, *(_name(number, name) for name in schema.names[1:])]
+            own = table.slice(int(first), int(end - first)).select(names)
+            inputs[stream] = _one_batch(own.rename_columns(schema.names), schema)
+        place = 0
+        for rows in evaluate(program, inputs, until_ms):
+            places = pa.array(np.arange(place, place + rows.num_rows))
+            place += rows.num_rows
+            yield from pa.Table.from_batches([rows]).append_column(ORDER, places).to_batches()
+
+    return evaluated
+
+
+def _one_batch(rows: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    whole = rows.cast(schema).combine_chunks()
+    (batch,) = whole.to_batches() or [pa.RecordBatch.from_pylist([], schema=schema)]
+    return batch
+
+
+@contextmanager
+def _watched(session: SparkSession, parts: int, on_parts: OnParts) -> Generator[None]:
+    """Tell, while a job is done, how many of its parts are."""
+    tracker = session.sparkContext.statusTracker()
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(LOOK_S):
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            done = [one.numCompletedTasks for one in stages if one and one.numTasks == parts]
+            if done:
+                on_parts(max(done), parts)
+
+    watcher = threading.Thread(target=look, name="parts", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def widest(frames: Mapping[str, DataFrame], choices: Sequence[Partitioning]) -> Partitioning:
+    """The partitioning by the columns that have the most values: parts are most alike then."""
+    if len(choices) == 1:
+        return choices[0]
+    counts: dict[tuple[str, str], int] = {}
+    for stream in choices[0]:
+        columns = sorted({choice[stream] for choice in choices})
+        (row,) = (
+            frames[stream]
+            .agg(*(functions.approx_count_distinct(f"`{name}`").alias(name) for name in columns))
+            .collect()
+        )
+        counts |= {(stream, name): row[name] for name in columns}
+    return max(choices, key=lambda choice: min(counts[pair] for pair in choice.items()))
