@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyarrow import ipc
 
 CONTINUATION = b"\xff\xff\xff\xff"
-RECORD_BATCH = 3
-"""The number of a record batch among the kinds of Arrow's messages."""
+DICTIONARY, RECORD_BATCH = 2, 3
+"""Numbers of kinds of Arrow's messages."""
 
 _prefix = struct.Struct("<4si")
 _u16 = struct.Struct("<H")
@@ -26,6 +26,7 @@ _i32 = struct.Struct("<i")
 _u32 = struct.Struct("<I")
 _i64 = struct.Struct("<q")
 _five = struct.Struct("<5H")
+_buffer = struct.Struct("<qq")
 
 
 class FrameRefused(ValueError):
@@ -55,6 +56,42 @@ def read_batch(frame: bytes | memoryview, schema: pa.Schema) -> pa.RecordBatch:
     return batch
 
 
+def decompressed_bytes(frame: bytes | memoryview) -> int:
+    """What the buffers of a message say that they take once they are decompressed; else 0.
+
+    Raises
+    ------
+    FrameRefused
+        The message is damaged.
+    """
+    try:
+        _, size = _prefix.unpack_from(frame)
+        table = memoryview(frame)[_prefix.size : _prefix.size + size]
+        body = memoryview(frame)[_prefix.size + size :]
+        message = _u32.unpack_from(table)[0]
+        _, kind, header, _, _ = _fields(table, message)
+        if not header or table[message + kind] not in (DICTIONARY, RECORD_BATCH):
+            return 0
+        batch = _behind(table, message + header)
+        if table[message + kind] == DICTIONARY:
+            batch = _behind(table, batch + _fields(table, batch)[1])
+        _, _, buffers, compression, _ = _fields(table, batch)
+        if not buffers or not compression:
+            return 0
+        vector = _behind(table, batch + buffers)
+        end = vector + 4 + _buffer.size * _u32.unpack_from(table, vector)[0]
+        places = _buffer.iter_unpack(table[vector + 4 : end])
+        # Each begins with its decompressed length; -1: it is not compressed.
+        return sum(max(_i64.unpack_from(body, at)[0], length) for at, length in places if length)
+    except (struct.error, IndexError) as error:
+        raise FrameRefused(f"a message cannot be read: {error}") from error
+
+
+def _behind(table: memoryview, at: int) -> int:
+    """Where the offset at a place of a flatbuffer points to."""
+    return at + _u32.unpack_from(table, at)[0]
+
+
 def _check(frame: bytes | memoryview) -> None:
     """Refuse a frame that holds something other than plain rows."""
     marker, size = _prefix.unpack_from(frame)
@@ -70,7 +107,7 @@ def _check(frame: bytes | memoryview) -> None:
     body = _i64.unpack_from(table, message + length)[0] if length else 0
     if body != len(frame) - _prefix.size - size:
         raise FrameRefused(f"rows of {body} bytes are announced, others came")
-    batch = message + header + _u32.unpack_from(table, message + header)[0]
+    batch = _behind(table, message + header)
     at, _, _, compression, variadic = _fields(table, batch)
     if compression:
         raise CompressedFrame("rows are compressed")

@@ -1,18 +1,37 @@
 """Files of rows as tuples of a stream: Parquet, Arrow's IPC formats, CSV, JSON lines.
 
 The suffix of its name says how a file is written. CSV begins with a line that names the columns.
+
+A file may be damaged, or replaced while it is read. pyarrow's readers of Parquet and Arrow then
+give arrays that lie outside of their memory, so every batch is validated before anything looks at
+it. A file's size says little about what it holds, so that is bounded, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
 from pyarrow import ipc, parquet
 
-from orchestrator.sources.formats import Format, RowForm, Unreadable, parse, tuples_of
+from orchestrator.sources.formats import (
+    MOST_ROWS,
+    Format,
+    RowForm,
+    Unreadable,
+    parse,
+    tuples_of,
+)
+from streams.arrow_frame import decompressed_bytes
+
+MOST_BYTES = 2**31
+"""Of a file, as it is and decompressed: all of it is held at once."""
+
+ROWS_AT_ONCE = 2**16
+"""Rows of Parquet that are decoded until their size is looked at."""
 
 
 def read_file(path: Path, form: RowForm) -> pa.RecordBatch:
@@ -42,8 +61,14 @@ def read_rows(suffix: str, file: BinaryIO, form: RowForm) -> pa.RecordBatch:
     if read is None:
         raise Unreadable(f"its name ends with none of {', '.join(SUFFIXES)}")
     try:
+        if file.seek(0, io.SEEK_END) > MOST_BYTES:
+            raise _too_large()
+        file.seek(0)
         return read(file, form)
-    except (OSError, pa.ArrowException) as error:
+    except Unreadable:
+        raise
+    # Damaged names make pyarrow raise what it does not document.
+    except (OSError, pa.ArrowException, ArithmeticError, LookupError, ValueError) as error:
         raise Unreadable(_line(error)) from None
 
 
@@ -56,15 +81,58 @@ def _parquet(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
     found = opened.schema_arrow.names
     if missing := [name for name in form.names if name not in found]:
         raise Unreadable(f"column {missing[0]} is missing; there are {', '.join(found)}")
-    return tuples_of(form, opened.read(columns=form.names))
+    if opened.metadata.num_rows > MOST_ROWS:
+        raise Unreadable(f"more than {MOST_ROWS} rows")
+    batches = opened.iter_batches(batch_size=ROWS_AT_ONCE, columns=form.names)
+    wanted = [opened.schema_arrow.field(name) for name in form.names]
+    return tuples_of(form, _validated(batches, pa.schema(wanted)))
 
 
 def _arrow_file(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
-    return tuples_of(form, ipc.open_file(file).read_all())
+    body = file.read()
+    # Between two magic words stands a stream.
+    _check_messages(memoryview(body)[8:])
+    opened = ipc.open_file(body)
+    batches = (opened.get_batch(number) for number in range(opened.num_record_batches))
+    return tuples_of(form, _validated(batches, opened.schema))
 
 
 def _arrow_stream(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
-    return tuples_of(form, ipc.open_stream(file).read_all())
+    body = file.read()
+    _check_messages(body)
+    opened = ipc.open_stream(body)
+    return tuples_of(form, _validated(opened, opened.schema))
+
+
+def _check_messages(body: bytes | memoryview) -> None:
+    """Refuse messages that would take very much memory once they are decompressed."""
+    reader = ipc.MessageReader.open_stream(pa.py_buffer(body))
+    left = MOST_BYTES
+    while left >= 0:
+        try:
+            message = reader.read_next_message()
+        except StopIteration:
+            return
+        left -= decompressed_bytes(memoryview(message.serialize()))
+    raise _too_large()
+
+
+def _validated(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    kept: list[pa.RecordBatch] = []
+    rows, size = 0, 0
+    for batch in batches:
+        batch.validate(full=True)
+        kept.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows > MOST_ROWS:
+            raise Unreadable(f"more than {MOST_ROWS} rows")
+        if size > MOST_BYTES:
+            raise _too_large()
+    return pa.Table.from_batches(kept, schema=schema)
+
+
+def _too_large() -> Unreadable:
+    return Unreadable(f"it holds more than {MOST_BYTES} bytes; write smaller files")
 
 
 def _csv(file: BinaryIO, form: RowForm) -> pa.RecordBatch:

@@ -102,6 +102,9 @@ class FolderReader:
             except DriverError:
                 # The source has failed or ends. The host opens it again.
                 return
+            except Exception as error:  # noqa: BLE001  Whatever it is, the host opens the source again.
+                self.input.fail(error)
+                return
             self.ends.wait(self._every_s)
 
 

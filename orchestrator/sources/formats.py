@@ -27,6 +27,9 @@ from streams.chunk import stream_schema, type_names
 MOST_ROWS = 2**24
 """Rows of one body: a body of empty lines or of columns without width could hold very many."""
 
+MOST_VALUES = 2**25
+"""Of one body of JSON, whose rows may leave columns out: `{}` is a row of any number of columns."""
+
 ARRIVAL = "arrival"
 """The timestamp of a tuple is when it arrived."""
 
@@ -129,9 +132,11 @@ def salvage(
         return []
     body = b"\n".join(lines if header is None else [header, *lines])
     try:
+        if len(lines) > 1 and not all(is_closed(line, written) for line in lines):
+            raise Unreadable("a line is read alone that could change what its neighbours are")
         found = parse(form, written, body, header=header is not None)
-        if found.num_rows > len(lines):
-            raise Unreadable("a line holds several rows")
+        if found.num_rows != len(lines):
+            raise Unreadable("a line is one row")
     except Unreadable as error:
         if len(lines) == 1:
             reject(lines[0], str(error))
@@ -140,6 +145,18 @@ def salvage(
         halves = (lines[:middle], lines[middle:])
         return [b for half in halves for b in salvage(form, written, half, reject, header=header)]
     return [found] if found.num_rows else []
+
+
+def is_closed(line: bytes, written: Format) -> bool:
+    """Whether a line is surely one row if many, read together, give as many rows as they are.
+
+    Of JSON, it is then at least one object; of CSV, at most one line. Otherwise what a line is
+    would depend on what comes with it: two sites get messages in different portions.
+    """
+    if written is Format.CSV:
+        return b"\r" not in line[:-1]
+    stripped = line.strip()
+    return stripped.startswith(b"{") and stripped.endswith(b"}")
 
 
 def tuples_of(form: RowForm, table: pa.Table) -> pa.RecordBatch:
@@ -184,6 +201,10 @@ def _json(form: RowForm, body: bytes, _: bool) -> pa.Table:
     # The reader takes a line in which nothing is written for an end.
     if not body.strip():
         return _no_rows(form)
+    # The reader takes any bytes for a text; whoever reads it later would break.
+    body.decode()
+    if body.count(b"}") * len(form.names) > MOST_VALUES:
+        raise Unreadable(f"more than {MOST_VALUES} values; send fewer rows at once")
     try:
         return json.read_json(
             io.BytesIO(body),
@@ -310,7 +331,9 @@ def _timestamps(form: RowForm, table: pa.Table) -> pa.Array:
     kind = column.type
     try:
         if isinstance(kind, pa.TimestampType):
-            return column.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64())
+            # Finer units lose digits; a second may have too many for milliseconds.
+            finer = kind.unit != "s"
+            return column.cast(pa.timestamp("ms", kind.tz), safe=not finer).cast(pa.int64())
         if form.time_format in UNITS_MS:
             return _from_number(column, form.time_format)
         return _from_text(column.cast(pa.string()), form.time_format)

@@ -41,7 +41,7 @@ from orchestrator.kafka import (
 from orchestrator.manifest.document import Field, Options, Section
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import OpenSource, SourceContext
-from orchestrator.sources.formats import Format, RowForm, Unreadable, parse
+from orchestrator.sources.formats import Format, RowForm, Unreadable, is_closed, parse
 from orchestrator.sources.live import LiveSource, read_timestamp
 from orchestrator.sources.live_input import LiveInput
 from orchestrator.sources.partitions import PartitionMerge
@@ -290,7 +290,6 @@ class Reader:
             elif not _passes(error):
                 raise DriverError(f"topic {self._options.source.name}: {error.str()}")
         now_us = self._clock_us()
-        ahead_ms = self._options.max_ahead_ms
         for partition, own in found.items():
             rows, offsets = self._rows(own)
             last = own[-1].offset()
@@ -301,7 +300,7 @@ class Reader:
                 offsets,
                 last + 1,
                 now_us,
-                most_ms=None if ahead_ms is None else now_us // 1000 + ahead_ms,
+                most_ms=self._options.event_time.most_ms(now_us),
             )
         for partition in ended:
             self._merge.at_end(partition)
@@ -329,7 +328,7 @@ class Reader:
         if any(not value or b"\n" in value for value in values):
             raise Unreadable("a message is one line, and not empty")
         written = self._options.format
-        if len(values) > 1 and not all(_is_closed(value, written) for value in values):
+        if len(values) > 1 and not all(is_closed(value, written) for value in values):
             raise Unreadable("a message is read alone that could change what its neighbours are")
         rows = parse(self._form, written, b"\n".join(values), header=False)
         if rows.num_rows != len(messages):
@@ -366,18 +365,6 @@ def _name(partition: int) -> str:
 def _value(message: Message) -> bytes:
     value = message.value()
     return value.encode() if isinstance(value, str) else value or b""
-
-
-def _is_closed(value: bytes, written: Format) -> bool:
-    """Whether a message is surely one row if many, read together, give as many rows as they are.
-
-    Of JSON, it is then at least one object; of CSV, at most one line. Two sites get messages in
-    different portions, and must judge alike.
-    """
-    if written is Format.CSV:
-        return b"\r" not in value
-    stripped = value.strip()
-    return stripped.startswith(b"{") and stripped.endswith(b"}")
 
 
 def _passes(error: Any) -> bool:

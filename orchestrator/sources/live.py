@@ -173,6 +173,17 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
             time_format=self.time_format,
         )
 
+    @property
+    def event_time(self) -> EventTime:
+        """How its event time advances."""
+        return EventTime(
+            by_arrival=self.by_arrival,
+            slack_ms=self.slack_ms,
+            idle_after_ms=self.idle_after_ms,
+            max_ahead_ms=self.max_ahead_ms,
+            one_by_one=self.unlike is None,
+        )
+
     def check(self, assignment: SourceAssignment, site: SiteCheck) -> None:
         """Look whether the site could keep the stream's journal."""
         if self._keeps(assignment):
@@ -187,13 +198,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
             The journal cannot be used.
         """
         schema = stream_schema(assignment.columns)
-        time = EventTime(
-            by_arrival=self.by_arrival,
-            slack_ms=self.slack_ms,
-            idle_after_ms=self.idle_after_ms,
-            max_ahead_ms=self.max_ahead_ms,
-            one_by_one=self.unlike is None,
-        )
+        time = self.event_time
         folder = context.folder
         try:
             if folder is not None:

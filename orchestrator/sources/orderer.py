@@ -34,7 +34,11 @@ MOST_WATERMARKS = 64
 """Watermarks of one release. Engines divide their work there, and each costs something."""
 
 EARLIEST_MS = -62_135_596_800_000
-"""The year 1. An earlier timestamp is a mistake of its unit."""
+"""The year 1. An earlier timestamp is a mistake of its unit, and counts as late."""
+
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999. A later timestamp is a mistake of its unit, and counts as too far ahead
+whatever `max_ahead` is: a watermark that goes there never comes back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,12 @@ class EventTime:
     idle_after_ms: int | None = 1000
     max_ahead_ms: int | None = 60_000
     one_by_one: bool = False
+
+    def most_ms(self, arrived_us: int) -> int:
+        """The last timestamp that is not too far ahead of its arrival."""
+        if self.max_ahead_ms is None:
+            return LATEST_MS
+        return min(arrived_us // 1000 + self.max_ahead_ms, LATEST_MS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +150,10 @@ class Orderer:
             rows = _stamped(rows, np.full(rows.num_rows, stamp, dtype=np.int64), self.schema)
             return self._wait(rows, stamp, arrived_us), Refusals()
         timestamps: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
-        late: BoolArray = timestamps <= self._complete_ms(timestamps)
-        ahead: BoolArray = np.zeros(len(timestamps), dtype=np.bool_)
-        if self.time.max_ahead_ms is not None:
-            ahead = timestamps > arrived_us // 1000 + self.time.max_ahead_ms
+        ahead: BoolArray = timestamps > self.time.most_ms(arrived_us)
+        # What does not enter makes nothing late.
+        counted = np.where(ahead, NO_WATERMARK, timestamps)
+        late: BoolArray = timestamps <= self._complete_ms(counted)
         refusals = Refusals(late=int(np.count_nonzero(late)), ahead=int(np.count_nonzero(ahead)))
         if refusals.late or refusals.ahead:
             refusals = replace(

@@ -16,6 +16,7 @@ class DataType:
     def equals(self, other: DataType) -> bool: ...
 
 class TimestampType(DataType):
+    unit: str
     tz: str | None
 
 class Field:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from orchestrator.drivers import DriverError
 from orchestrator.records import SourceAssignment, SourceSpec
@@ -108,6 +111,58 @@ def test_a_site_that_is_killed_within_a_file_goes_on_there(
     site.put("d.csv", 1001)
     wait_until(lambda: site.entered()[-1] == 1000)
     assert last.status.repeated == 0
+
+
+def test_files_that_are_damaged_disappear_or_change_stop_nothing(
+    site: Site, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = io.BytesIO()
+    parquet.write_table(pa.Table.from_pydict({"number": [1, 2]}), sink)
+    whole = sink.getvalue()
+    # The name of a column in the metadata, which pyarrow decodes.
+    (site.inbox / "b.parquet").write_bytes(whole.replace(b"number", b"n\xffmber"))
+    (site.inbox / "c.parquet").write_bytes(whole[:-20])
+    (site.inbox / "d.csv").write_bytes(b"number\n1\0\n")
+    site.put("f.csv", 1, 2, 3)
+    gone, listed = site.inbox / "e.csv", driver.names_in
+
+    def listed_with_it(folder: Path) -> list[str]:
+        return sorted([*listed(folder), gone.name])
+
+    monkeypatch.setattr(driver, "names_in", listed_with_it)
+    source = site.open()
+    wait_until(lambda: site.entered() == [1, 2])
+    wait_until(lambda: source.status.malformed == 4)
+    monkeypatch.undo()
+    # What is read is what was opened, whatever is renamed over it.
+    site.put("f.csv", 7, 8)
+    site.put("g.csv", 4, 5)
+    wait_until(lambda: site.entered() == [1, 2, 3, 4])
+    site.inbox.rename(site.inbox.with_name("away"))
+    wait_until(lambda: source.status.malformed > 4)
+    site.inbox.with_name("away").rename(site.inbox)
+    site.put("h.csv", 6)
+    wait_until(lambda: site.entered() == [1, 2, 3, 4, 5])
+
+
+def test_what_nobody_expects_of_a_file_is_a_failure_that_the_host_sees(
+    site: Site, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: object, __: object) -> None:
+        raise RuntimeError("of a library")
+
+    monkeypatch.setattr(driver, "read_file", fails)
+    source = site.open()
+    site.put("a.csv", 1)
+
+    def failed() -> bool:
+        try:
+            source.emit(0, 10**12)
+        except RuntimeError as error:
+            return "of a library" in str(error)
+        return False
+
+    wait_until(failed)
 
 
 def test_a_folder_that_is_not_there_is_named(site: Site) -> None:

@@ -7,6 +7,7 @@ import http.client
 import io
 import json
 import socket
+import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -177,6 +178,47 @@ def test_what_is_refused_leaves_the_source_as_it_was(
         raise ValueError(document["error"])
     assert request(source, b"number,name\n1,a\n")[1] == accepted(1)
     assert entered(source) == [1]
+
+
+def test_bombs_that_come_in_chunks(site: Site) -> None:
+    """The parts are small, and so is each until it is decompressed."""
+    source = site.open(Http(largest_bytes=10**6))
+    packed = zlib.compress(b"number,name\n" + b"1,a\n" * 10**7, 9, 31)
+    assert len(packed) < 10**6
+    parts = (packed[begin : begin + 1000] for begin in range(0, len(packed), 1000))
+    status, document, _ = request(source, parts, Content_Encoding="gzip")
+    assert (status, document["error"]) == (413, "the body is larger than 1000000 bytes")
+    twice = (gzip.compress(zlib.compress(bytes(10**8), 9, 31), mtime=0) for _ in range(1))
+    assert request(source, twice, Content_Encoding="gzip")[0] == 400
+    members = gzip.compress(b"number,name\n1,a\n", mtime=0) * 3
+    assert request(source, iter([members]), Content_Encoding="gzip")[0] == 400
+    assert request(source, b"number,name\n1,a\n")[1] == accepted(1)
+    assert entered(source) == [1]
+
+
+def test_what_cannot_be_read_can_be_inspected_and_stops_nothing(site: Site) -> None:
+    body = arrow(TABLE)
+    offsets = struct.pack("<ii", 0, 1)
+    lying = body.replace(offsets, struct.pack("<ii", 0, 2**30))
+    assert lying != body
+    source = site.open(Http())
+    bad = (
+        b'{"number": 1, "name": "\xff"}',
+        b'{"number": 9223372036854775808, "name": "a"}',
+        b"number,name\n1\0,a\n",
+        lying,
+        b"\xff\xff\xff\xff\xff\xff\xff\x7f" + body[8:],
+        body[:-16],
+    )
+    for each in bad:
+        status, document, _ = request(source, each)
+        assert status == 400, each
+        assert document["error"].startswith("nothing entered: ")
+    assert source.status.malformed == len(bad)
+    written = (site.folder / "north.rejected.jsonl").read_text().splitlines()
+    assert [json.loads(line)["kind"] for line in written] == ["malformed"] * len(bad)
+    assert all(json.loads(line)["reason"] for line in written)
+    assert request(source, body)[0] == 200
 
 
 def test_chunks_without_end_and_requests_that_are_none(site: Site) -> None:

@@ -165,6 +165,22 @@ def test_what_cannot_be_read_is_counted_and_passed(cluster: MockKafka, site: Sit
     assert again.status.malformed == 0
 
 
+def test_a_schema_that_changes_and_times_beyond_all_calendars_spare_the_others(
+    cluster: MockKafka, site: Site
+) -> None:
+    topic = site.options.source.name
+    changed = [msgspec.json.encode({"at": 100_000 * n, "count": n}) for n in (2, 3)]
+    far = [msgspec.json.encode({"at": at, "number": 8}) for at in (2**63 - 1, 2**63 - 1)]
+    broken = [b'{"at": 1, "number": 1e400}', b'{"at": NaN, "number": 1}', b"\xff\xfe", b"\0"]
+    cluster.send(topic, 0, [message(1), *changed, far[0], *broken, message(5), message(7)])
+    cluster.send(topic, 1, [message(4), far[1], message(6), message(8)])
+    source = site.open()
+    assert entered(source, 5) == [1, 4, 5, 6, 7]
+    until(lambda: source.status.ahead == 2)
+    assert source.status.malformed == len(changed) + len(broken)
+    assert source.status.late == 0
+
+
 def test_what_a_message_is_does_not_depend_on_its_neighbours(
     cluster: MockKafka, site: Site
 ) -> None:

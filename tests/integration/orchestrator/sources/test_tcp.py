@@ -15,6 +15,7 @@ from orchestrator.listening import Endpoint
 from orchestrator.records import SourceAssignment, SourceSpec
 from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.formats import Format
+from orchestrator.sources.live import Durable
 from orchestrator.sources.live_input import JournaledInput, LiveInput
 from orchestrator.sources.tcp import MOST_LINE_BYTES, Tcp
 from streams.chunk import NO_WATERMARK
@@ -119,6 +120,22 @@ def test_json_with_event_time_and_lines_that_cannot_be_read(
         '{"at": 1005, "number": "x"}',
         '{"at": 1200, "num',
     ]
+
+
+def test_lines_of_bytes_that_are_no_text_and_quotes_that_do_not_end(
+    site: Site, wait_until: WaitUntil
+) -> None:
+    address = site.open(Tcp())
+    send(address, b'1,a\n2,"b\n3,c\n4,\xff\n5\0,d\n9223372036854775808,e\n6,f\n')
+    wait_until(lambda: site.entered() == [1, 2, 3, 6])
+    assert site.source is not None
+    assert site.source.status.malformed == 3
+    assert [row["name"] for row in site.rows] == ["a", "b", "c", "f"]
+    site.close()
+    site.rows.clear()
+    address = site.open(Tcp(format=Format.JSON, durable=Durable.NOTHING))
+    send(address, b'{"number": 1}\n{"number": 2, "name": "\xff"}\n{"number": 3}\n')
+    wait_until(lambda: site.entered() == [1, 3])
 
 
 def test_header_names_the_columns(site: Site, wait_until: WaitUntil) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pyarrow as pa
@@ -11,7 +13,8 @@ import pytest
 from pyarrow import csv, ipc, parquet
 
 from orchestrator.drivers import DriverError
-from orchestrator.sources.files import read_file
+from orchestrator.sources import files as module
+from orchestrator.sources.files import read_file, read_rows
 from orchestrator.sources.formats import RowForm, Unreadable
 from orchestrator.sources.replay import Recording, Replay
 
@@ -97,3 +100,62 @@ def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, pr
         read_file(tmp_path / name, FORM)
     with pytest.raises(Unreadable, match=r"ends with none|No such file|Failed to open"):
         read_file(tmp_path / f"missing-{name}", FORM)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".arrows"])
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_files_are_refused_or_hold_what_can_be_read(suffix: str, seed: int) -> None:
+    """pyarrow gives arrays that lie outside of their memory, and raises what it does not tell."""
+    sink = io.BytesIO()
+    if suffix == ".parquet":
+        parquet.write_table(TABLE, sink)
+    else:
+        writer = (ipc.new_stream if suffix == ".arrows" else ipc.new_file)(sink, TABLE.schema)
+        writer.write_table(TABLE)
+        writer.close()
+    whole = sink.getvalue()
+    random = Random(seed)
+    refused = 0
+    for _ in range(300):
+        body = bytearray(whole)
+        for _ in range(random.randint(1, 4)):
+            body[random.randrange(len(body))] = random.choice([0, 127, 128, 255])
+        cut = random.choice([len(body), random.randrange(len(body))])
+        try:
+            read_rows(suffix, io.BytesIO(bytes(body[:cut])), FORM).to_pylist()
+        except Unreadable:
+            refused += 1
+    assert refused > 100
+
+
+def _bomb(suffix: str) -> bytes:
+    """Few bytes that hold many."""
+    sink = io.BytesIO()
+    rows = 2**18
+    table = pa.Table.from_pydict(
+        {"timestamp": [0] * rows, "number": [0] * rows, "name": ["x" * 100] * rows}
+    )
+    if suffix == ".parquet":
+        parquet.write_table(table, sink)
+    else:
+        options = ipc.IpcWriteOptions(compression="zstd")
+        make = ipc.new_stream if suffix == ".arrows" else ipc.new_file
+        writer = make(sink, table.schema, options=options)
+        writer.write_table(table)
+        writer.close()
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".arrows"])
+def test_files_that_hold_much_more_than_their_size_are_refused(
+    suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = _bomb(suffix)
+    assert len(body) < 2**20
+    assert read_rows(suffix, io.BytesIO(body), FORM).num_rows == 2**18
+    monkeypatch.setattr(module, "MOST_BYTES", 2**23)
+    with pytest.raises(Unreadable, match="more than 8388608 bytes; write smaller files"):
+        read_rows(suffix, io.BytesIO(body), FORM)
+    monkeypatch.setattr(module, "MOST_ROWS", 2**18 - 1)
+    with pytest.raises(Unreadable, match=r"more than"):
+        read_rows(suffix, io.BytesIO(body), FORM)

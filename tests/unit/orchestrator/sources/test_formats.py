@@ -8,7 +8,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc
 
-from orchestrator.sources.formats import Format, RowForm, Unreadable, parse, salvage
+from orchestrator.sources.formats import (
+    MOST_VALUES,
+    Format,
+    RowForm,
+    Unreadable,
+    parse,
+    salvage,
+)
 
 FORM = RowForm(
     columns={"number": "int", "weight": "float", "name": "string", "good": "bool"},
@@ -96,7 +103,15 @@ def test_without_timestamp_the_columns_are_those_of_the_stream() -> None:
         (Format.JSON, b'{"n": 2, "n": 3} {}', "unexpected field"),
         (Format.JSON, b"[1]", "parse error"),
         (Format.JSON, b'{"number": ' + b"[" * 100_000, "parse error"),
+        (Format.JSON, b'{"number": 9223372036854775808}', "couldn't parse"),
+        (Format.JSON, b'{"number": 1e3}', "couldn't parse"),
+        (Format.JSON, b'{"number": 1, "x\xff": 1}', "can't decode byte 0xff"),
+        (Format.JSON, '{"number": 1}'.encode("utf-16"), "can't decode"),
+        (Format.JSON, b"{}" * (MOST_VALUES + 1), "send fewer rows at once"),
+        (Format.CSV, b"number\n1\0\n", "invalid value"),
+        (Format.CSV, b"\0" * 1000, "column number is missing"),
         (Format.ARROW, b"", "empty"),
+        (Format.ARROW, b"\xff\xff\xff\xff\xff\xff\xff\x7f" + arrow(TABLE)[8:], "2147483647"),
         (Format.ARROW, b"number\n1\n", "."),
         (Format.ARROW, arrow(TABLE)[:-100], "."),
         (Format.ARROW, arrow(TABLE.select(["number"]), "zstd"), "compressed"),
@@ -117,6 +132,59 @@ def test_an_empty_timestamp_is_refused() -> None:
         parse(FORM, Format.JSON, b'{"number": 1}')
     with pytest.raises(Unreadable, match="column at, the timestamp, is not of format iso"):
         parse(FORM, Format.CSV, b"yesterday,1,2,a,true", header=False)
+
+
+@pytest.mark.parametrize("written", [Format.JSON, Format.CSV])
+def test_a_text_that_is_no_utf_8_does_not_enter(written: Format) -> None:
+    """Whoever reads the stream later could not read it."""
+    form = RowForm(columns={"name": "string"})
+    body = {Format.JSON: b'{"name": "\xff\xfe"}', Format.CSV: b"\xff\xfe\n"}[written]
+    with pytest.raises(Unreadable, match=r"can't decode|invalid UTF8"):
+        parse(form, written, body, header=False)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -float("inf"), 1e300])
+def test_a_timestamp_that_is_no_time_is_refused(seconds: float) -> None:
+    form = RowForm(columns={"number": "int"}, time_column="at", time_format="s")
+    table = pa.Table.from_pydict({"at": [seconds], "number": [1]})
+    with pytest.raises(Unreadable, match="column at, the timestamp, is not of format s"):
+        parse(form, Format.ARROW, arrow(table))
+    with pytest.raises(Unreadable, match="column at, the timestamp, is"):
+        parse(form, Format.CSV, f"{seconds},1".encode(), header=False)
+
+
+def test_seconds_that_are_too_many_for_milliseconds_are_refused() -> None:
+    """As milliseconds they would wrap around to 0."""
+    form = RowForm(columns={"number": "int"}, time_column="at")
+    table = pa.Table.from_pydict({"at": pa.array([2**62], pa.timestamp("s")), "number": [1]})
+    with pytest.raises(Unreadable, match="column at, the timestamp"):
+        parse(form, Format.ARROW, arrow(table))
+
+
+@pytest.mark.parametrize("size", [2, 3, 7])
+@pytest.mark.parametrize(
+    ("written", "lines", "read"),
+    [
+        (Format.CSV, [b'1,"a', b"2,b", b'3,"c"', b'4,d"', b"5,e\r", b"6,f\r7,g"], [1, 2, 3, 4, 5]),
+        (
+            Format.JSON,
+            [b'{"number":', b'1, "name": "a"}', b'{"number": 2}{"number": 3}', b'{"number": 4}'],
+            [4],
+        ),
+    ],
+)
+def test_what_a_line_is_does_not_depend_on_what_comes_with_it(
+    written: Format, lines: list[bytes], read: list[int], size: int
+) -> None:
+    form = RowForm(columns={"number": "int", "name": "string"})
+    refused: list[bytes] = []
+    found: list[object] = []
+    for begin in range(0, len(lines), size):
+        together = lines[begin : begin + size]
+        for batch in salvage(form, written, together, lambda line, _: refused.append(line)):
+            found += batch.column(1).to_pylist()
+    assert found == read
+    assert len(refused) == len(lines) - len(read)
 
 
 def test_lines_that_cannot_be_read_spare_the_others() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from orchestrator.sources.orderer import EventTime, Orderer, Refusals, Released
+from orchestrator.sources.orderer import LATEST_MS, EventTime, Orderer, Refusals, Released
 from streams.chunk import NO_WATERMARK, stream_schema
 
 SCHEMA = stream_schema({"number": "int"})
@@ -48,6 +48,18 @@ def test_slack_brings_tuples_into_order_and_equals_keep_their_arrival() -> None:
     orderer.accept(rows(12, 30, numbers=(4, 5)), NOW_US)
     assert content(orderer.release(NOW_US)) == [(12, 3), (12, 4), (15, 2)]
     assert orderer.watermark_ms == 19
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_no_calendar_s_time_is_too_far_ahead_also_where_nothing_else_is(one_by_one: bool) -> None:
+    """It would take the watermark with it, and everything else would be late."""
+    orderer = by_column(one_by_one=one_by_one)
+    accepted, refused = orderer.accept(rows(5, 2**63 - 1, 6, LATEST_MS + 1, -(2**63), 7), NOW_US)
+    assert refused == Refusals(late=1, ahead=2)
+    assert accepted.column(0).to_pylist() == [5, 6, 7]
+    assert content(orderer.release(NOW_US)) == [(5, 0), (6, 2)]
+    accepted, refused = orderer.accept(rows(LATEST_MS), NOW_US)
+    assert refused == Refusals()
 
 
 def test_late_tuples_are_counted_and_do_not_enter() -> None:
