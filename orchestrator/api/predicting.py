@@ -37,14 +37,6 @@ from streams.chunk import stream_schema
 WARM_S = 3.0
 """Virtual time in which the streams flow before anything fails."""
 
-NOT_SIMULATED: Mapping[str, str] = {
-    "kill-zookeeper": "the simulated store is no process that could start again; "
-    "pause-zookeeper is the same to hosts, and can be simulated",
-    "rolling-restart": "the simulated world has no processes of ZooKeeper to end; kill-executor, "
-    "drain-and-kill, kill-coordinator and those of sites are its parts, and can be simulated",
-}
-"""Drill → why it cannot be predicted."""
-
 
 def predict(
     cluster: Cluster, name: str, target: str | None = None, on_progress: Progress = silent
@@ -63,8 +55,6 @@ def predict(
         The simulated cluster does not recover.
     """
     chosen = known(name)
-    if name in NOT_SIMULATED:
-        raise Inapplicable(name, f"it cannot be simulated: {NOT_SIMULATED[name]}")
     stage = Stage.of_view(read_view(cluster.store))
     stage = replace(stage, streams=[_again(name, stream) for stream in stage.streams])
     scenario = Scenario(stage, seed=0, candidates=2)

@@ -72,7 +72,7 @@ class Disturbance:
 
 
 def _kill_site(acting: Acting) -> None:
-    acting.hands.kill_site(acting.view, acting.node)
+    acting.hands.site(acting.view, acting.node).kill()
 
 
 def _fill_disk(acting: Acting) -> None:
@@ -81,8 +81,8 @@ def _fill_disk(acting: Acting) -> None:
 
 
 def _kill_zookeeper(acting: Acting) -> None:
-    server = zookeeper_processes(acting.cluster_pid)[0]
-    planned.restart_server(acting, server, psutil.Process.kill)
+    server = acting.hands.servers(acting.cluster_pid)[0]
+    planned.restart_server(acting, server, server.kill)
 
 
 def _pause_zookeeper(acting: Acting) -> None:

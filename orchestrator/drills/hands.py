@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Protocol
 
 from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import ClusterView
 from orchestrator.drills.processes import (
     coordinator_process,
+    coordinator_processes,
     crowded,
     full_disk,
     host_process,
@@ -22,6 +24,18 @@ from orchestrator.drills.processes import (
     zookeeper_processes,
 )
 from orchestrator.spark.hosts.executors import kill_executor
+
+
+class Process(Protocol):
+    """Something that can be ended, and that is started again by its supervisor, as another one."""
+
+    def terminate(self) -> None:
+        """Have it end in order."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once."""
+        ...
 
 
 class Hands:
@@ -39,9 +53,17 @@ class Hands:
         """Let time pass, but stop at a breach."""
         breach.wait(seconds)
 
-    def kill_site(self, view: ClusterView, site: str) -> None:
-        """End a site's host by SIGKILL."""
-        host_process(view, site).kill()
+    def site(self, view: ClusterView, site: str) -> Process:
+        """The host of a site."""
+        return host_process(view, site)
+
+    def coordinators(self, cluster_pid: int) -> Sequence[Process]:
+        """The cluster's coordinators, the oldest first."""
+        return coordinator_processes(cluster_pid)
+
+    def servers(self, cluster_pid: int) -> Sequence[Process]:
+        """The cluster's own servers of ZooKeeper, the oldest first."""
+        return zookeeper_processes(cluster_pid)
 
     def kill_executor(self, view: ClusterView, node: str) -> None:
         """End a node's executor by SIGKILL."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-import psutil
-
 from orchestrator.control.view import read_view
 from orchestrator.drills.acting import (
     Acting,
@@ -14,12 +12,8 @@ from orchestrator.drills.acting import (
     await_successor,
     wait_for,
 )
+from orchestrator.drills.hands import Process
 from orchestrator.drills.kill_executor import LOOK_S, DrillFailed
-from orchestrator.drills.processes import (
-    coordinator_processes,
-    host_process,
-    zookeeper_processes,
-)
 from orchestrator.errors import Refused
 from orchestrator.store.protocol import LEADER
 
@@ -102,18 +96,26 @@ def rolling_restart(acting: Acting) -> Sequence[Disturbed]:
     return found
 
 
-def restart_server(
-    acting: Acting, server: psutil.Process, end: Callable[[psutil.Process], object]
-) -> None:
+def restart_server(acting: Acting, server: Process, end: Callable[[], None]) -> None:
     """End a ZooKeeper server, and wait until the cluster has as many again."""
-    count = len(zookeeper_processes(acting.cluster_pid))
-    end(server)
+    _restart(acting, server, end, acting.hands.servers, "ZooKeeper was not started again")
+
+
+def _restart(
+    acting: Acting,
+    process: Process,
+    end: Callable[[], None],
+    of_kind: Callable[[int], Sequence[Process]],
+    otherwise: str,
+) -> None:
+    count = len(of_kind(acting.cluster_pid))
+    end()
 
     def is_back() -> bool:
-        now = zookeeper_processes(acting.cluster_pid)
-        return len(now) == count and server not in now
+        now = of_kind(acting.cluster_pid)
+        return len(now) == count and process not in now
 
-    wait_for(acting, is_back, "ZooKeeper was not started again")
+    wait_for(acting, is_back, otherwise)
 
 
 def _restarts(acting: Acting) -> Iterator[tuple[str, Callable[[], str | None], bool]]:
@@ -122,10 +124,10 @@ def _restarts(acting: Acting) -> Iterator[tuple[str, Callable[[], str | None], b
     How returns a remark if it was not done as planned.
     """
     pid = acting.cluster_pid
-    for coordinator in coordinator_processes(pid):
+    for coordinator in acting.hands.coordinators(pid):
         yield "a coordinator", lambda each=coordinator: _restart_coordinator(acting, each), False
-    for server in zookeeper_processes(pid):
-        yield "ZooKeeper", lambda each=server: _end_server(acting, each), False
+    for server in acting.hands.servers(pid):
+        yield "ZooKeeper", lambda each=server: restart_server(acting, each, each.terminate), False
     for node in sorted(acting.view.executors):
         yield f"node {node}", lambda node=node: restart_node(acting.at(node)), False
     for site in sorted(acting.view.hosts.keys() - acting.view.executors.keys()):
@@ -133,19 +135,10 @@ def _restarts(acting: Acting) -> Iterator[tuple[str, Callable[[], str | None], b
         yield f"site {site}", lambda site=site: _restart_site(acting.at(site)), sources
 
 
-def _restart_coordinator(acting: Acting, coordinator: psutil.Process) -> None:
-    count = len(coordinator_processes(acting.cluster_pid))
-    coordinator.terminate()
-
-    def is_back() -> bool:
-        now = coordinator_processes(acting.cluster_pid)
-        return len(now) == count and coordinator not in now and _leads(acting) is not None
-
-    wait_for(acting, is_back, "the coordinator was not started again, or nobody leads")
-
-
-def _end_server(acting: Acting, server: psutil.Process) -> None:
-    restart_server(acting, server, psutil.Process.terminate)
+def _restart_coordinator(acting: Acting, coordinator: Process) -> None:
+    otherwise = "the coordinator was not started again"
+    _restart(acting, coordinator, coordinator.terminate, acting.hands.coordinators, otherwise)
+    wait_for(acting, lambda: _leads(acting) is not None, "no coordinator leads")
 
 
 def restart_node(acting: Acting) -> str | None:
@@ -176,7 +169,7 @@ def _drained(acting: Acting) -> str | None:
 
 
 def _restart_site(acting: Acting) -> None:
-    host_process(acting.view, acting.node).terminate()
+    acting.hands.site(acting.view, acting.node).terminate()
     await_successor(acting, acting.node, with_drivers=True)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from orchestrator.control.view import ClusterView
 from orchestrator.drills.hands import Hands
@@ -13,6 +14,21 @@ from orchestrator.simulation.scenario import Scenario
 
 SITE_RESTART_S = 1.5
 """Virtual time that a site's supervisor and its process take to start again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedProcess:
+    """A process of the simulated world; another one takes its place when it has ended.
+
+    Attributes
+    ----------
+    name
+        Unlike those of its predecessors and successors.
+    """
+
+    name: str
+    terminate: Callable[[], None] = field(compare=False)
+    kill: Callable[[], None] = field(compare=False)
 
 
 class SimulatedHands(Hands):
@@ -33,17 +49,40 @@ class SimulatedHands(Hands):
         """Let virtual time pass; nobody suffers from a breach."""
         self._scenario.run_for(seconds)
 
-    def kill_site(self, view: ClusterView, site: str) -> None:
-        """End a site's host; its supervisor starts another."""
-        self._scenario.kill(site, SITE_RESTART_S)
+    def site(self, view: ClusterView, site: str) -> SimulatedProcess:
+        """The host of a site."""
+        return SimulatedProcess(
+            f"{site} {view.nodes[site].record.incarnation}",
+            terminate=lambda: self._scenario.terminate(site, SITE_RESTART_S),
+            kill=lambda: self._scenario.kill(site, SITE_RESTART_S),
+        )
+
+    def coordinators(self, cluster_pid: int) -> Sequence[SimulatedProcess]:
+        """The candidates for leader."""
+        return [
+            SimulatedProcess(
+                name,
+                terminate=lambda name=name: self._scenario.terminate_coordinator(name),
+                kill=lambda name=name: self._scenario.kill_coordinator(name),
+            )
+            for name in self._scenario.candidates
+        ]
+
+    def servers(self, cluster_pid: int) -> Sequence[SimulatedProcess]:
+        """One server: the simulated store is no ensemble."""
+        world = self._scenario.world
+        if world.server.away:
+            return []
+        restart = self._scenario.restart_store
+        return [SimulatedProcess(f"server {world.server.starts}", terminate=restart, kill=restart)]
 
     def kill_executor(self, view: ClusterView, node: str) -> None:
         """End a node's host; Spark starts another."""
         self._scenario.kill(node)
 
     def kill_coordinator(self, cluster_pid: int, candidate: str) -> None:
-        """End the coordinator that leads."""
-        self._scenario.kill_leader()
+        """End a coordinator."""
+        self._scenario.kill_coordinator(candidate)
 
     @contextmanager
     def full_disk(self, view: ClusterView, site: str) -> Generator[None]:

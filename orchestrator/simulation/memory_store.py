@@ -61,6 +61,8 @@ class MemoryServer:
         self.watches: list[_MemoryWatch] = []
         self.clients: list[MemoryStore] = []
         self.away = False
+        self.starts = 1
+        """How often it was started."""
         self.revision = 0
         """Rises with every change."""
         self.on_change: Callable[[str], None] = lambda _: None

@@ -7,6 +7,7 @@ again as Spark would.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from orchestrator.control.clocks import CoordinatorClock
@@ -29,7 +30,7 @@ from orchestrator.simulation.world import Costs, World
 from orchestrator.sinks.delivered import Delivered
 from orchestrator.sinks.driver import OpenSink
 from orchestrator.sources import recorded
-from orchestrator.store.protocol import FRAGMENTS, QUERIES, STREAMS
+from orchestrator.store.protocol import FRAGMENTS, QUERIES, STREAMS, StoreError
 
 SETTLE_S = 20.0
 """Virtual time in which coordinates settle before queries are applied."""
@@ -43,6 +44,11 @@ OBSERVER = "observer"
 
 APPLICATION_RESTART_S = 12.0
 """Virtual time that a Spark application takes to start again with all its hosts."""
+
+
+COORDINATOR_RESTART_S = 1.5
+STORE_RESTART_S = 2.5
+"""Virtual time that their supervisors and processes take to start again."""
 
 
 class ScenarioStuck(RuntimeError):
@@ -134,9 +140,10 @@ class Scenario:
             own_machines=own_machines,
         )
         self.store = self.world.server.connect()
-        self._candidates: list[tuple[MemoryStore, Coordination]] = []
-        for number in range(candidates):
-            self._stand(f"candidate {number}")
+        self._candidates: dict[str, tuple[MemoryStore, Coordination]] = {}
+        self._stood = 0
+        for _ in range(candidates):
+            self._stand()
 
     def play(self, *, kill_after_s: float | None, target: str | None = None) -> Played:
         """Apply everything, replay to the end, and kill a primary on the way.
@@ -206,21 +213,54 @@ class Scenario:
     def kill(self, node: str, restart_s: float = RESTART_S) -> None:
         """Kill a node's host, and start it again as Spark would."""
         self.world.kill(node)
-        due_us = self.world.now_us + round(restart_s * 1e6)
-        self.world.at(due_us, lambda: self.world.restart(node))
+        self._later(restart_s, lambda: self.world.restart(node))
+
+    def terminate(self, node: str, restart_s: float = RESTART_S) -> None:
+        """Have a node's host end in order, and start it again."""
+        self.world.hosts[node].shut_down()
+        self._later(restart_s, lambda: self.world.restart(node))
+
+    def restart_store(self) -> None:
+        """End the store's server, and start it again: it knows the sessions that it had."""
+        self.world.server.go_away()
+
+        def start() -> None:
+            self.world.server.starts += 1
+            self.world.server.come_back()
+
+        self._later(STORE_RESTART_S, start)
 
     def hang(self, node: str, seconds: float) -> None:
         """Stop a node's host for some time."""
         host = self.world.hosts[node]
         self.world.pause(node)
-        due_us = self.world.now_us + round(seconds * 1e6)
-        self.world.at(due_us, lambda: self.world.resume(host))
+        self._later(seconds, lambda: self.world.resume(host))
+
+    @property
+    def candidates(self) -> Sequence[str]:
+        """Names of the coordinators that run, the oldest first."""
+        return tuple(self._candidates)
 
     def kill_leader(self) -> None:
-        """Kill the leading coordinator as SIGKILL would; the others stand for election."""
-        ((store, leader),) = [each for each in self._candidates if each[1].election.leads]
-        self._candidates.remove((store, leader))
+        """Kill the coordinator that leads."""
+        (leader,) = [name for name, (_, c) in self._candidates.items() if c.election.leads]
+        self.kill_coordinator(leader)
+
+    def kill_coordinator(self, name: str) -> None:
+        """End a coordinator as SIGKILL would, and start another one in its place."""
+        store, _ = self._end_coordinator(name)
         self.world.abandon(store)
+
+    def terminate_coordinator(self, name: str) -> None:
+        """Have a coordinator end in order, and start another one in its place."""
+        store, coordination = self._end_coordinator(name)
+        with suppress(StoreError):
+            coordination.election.resign()
+        store.close()
+
+    def _end_coordinator(self, name: str) -> tuple[MemoryStore, Coordination]:
+        self._later(COORDINATOR_RESTART_S, self._stand)
+        return self._candidates.pop(name)
 
     def heal(self) -> None:
         """Let time pass until every node has a host and every fragment a warm secondary."""
@@ -250,12 +290,17 @@ class Scenario:
         self._wait(self._finished, 10_000.0, "the recording does not end")
         return Played(world=self.world, deliveries=self.deliveries, killed=killed)
 
-    def _stand(self, name: str) -> None:
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        self.world.at(self.world.now_us + round(seconds * 1e6), action)
+
+    def _stand(self) -> None:
+        name = f"candidate {self._stood}"
+        self._stood += 1
         store = self.world.server.connect()
         clock = None if self._coordinator_clock is None else self._coordinator_clock()
-        candidate = (store, Coordination(store, name, clock=clock))
-        self._candidates.append(candidate)
-        self.world.lead(*candidate, until=lambda: candidate not in self._candidates)
+        coordination = Coordination(store, name, clock=clock)
+        self._candidates[name] = store, coordination
+        self.world.lead(store, coordination, until=lambda: name not in self._candidates)
 
     def _healed(self) -> bool:
         view = read_view(self.store)

@@ -8,10 +8,9 @@ import msgspec
 import pytest
 
 from orchestrator.api import Cluster, DrillReport, predict
-from orchestrator.api.predicting import NOT_SIMULATED
 from orchestrator.control.view import read_view
 from orchestrator.deploy.context import ClusterContext
-from orchestrator.drills.kill_executor import Inapplicable
+from orchestrator.drills import disturbances
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.simulation.stage import Stage
 from tests.pairs import SETTLE_S, Input
@@ -37,6 +36,10 @@ def connected(scenario: Scenario, folder: Path) -> Cluster:
     return Cluster(reach, scenario.store)
 
 
+def _one_server(_cluster_pid: int) -> list[str]:
+    return ["server"]
+
+
 def moments(report: DrillReport) -> list[str]:
     assert report.timeline is not None
     return [moment.what for moment in report.timeline.moments]
@@ -46,12 +49,15 @@ def moments(report: DrillReport) -> list[str]:
     "name",
     [
         *("kill-executor", "hang", "kill-sink-site", "cut-link", "switchover", "kill-coordinator"),
-        *("slow-node", "fill-disk", "drain-and-kill"),
+        *("slow-node", "fill-disk", "drain-and-kill", "kill-zookeeper", "pause-zookeeper"),
+        "rolling-restart",
     ],
 )
 def test_a_drill_is_predicted_where_everything_runs(
-    live: Scenario, cluster: Cluster, name: str
+    live: Scenario, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    # A real cluster of its own has it; what the drill strikes is simulated all the same.
+    monkeypatch.setattr(disturbances, "zookeeper_processes", _one_server)
     revision = live.world.server.revision
     report = predict(cluster, name)
     assert report.simulated
@@ -61,6 +67,11 @@ def test_a_drill_is_predicted_where_everything_runs(
         assert 150 < report.recovery_ms < report.bound_ms
     if name == "kill-executor":
         assert 0 < report.detection_ms <= report.recovery_ms
+    if name == "rolling-restart":
+        joined = {f"node joined: {host}" for host in live.world.hosts}
+        assert joined <= set(moments(report))
+        # Two coordinators and a server of ZooKeeper, then all hosts.
+        assert moments(report).count("fault over") == 3 + len(live.world.hosts)
     if name == "drain-and-kill":
         # The node has no primary left when its executor is killed: nobody takes over.
         (node,) = report.blast.nodes
@@ -93,9 +104,3 @@ def test_fragments_are_where_they_are_in_the_cluster(live: Scenario) -> None:
     assert {name: [r.node for r in each.record.replicas] for name, each in found.items()} == {
         name: [r.node for r in each.record.replicas] for name, each in view.fragments.items()
     }
-
-
-@pytest.mark.parametrize("name", NOT_SIMULATED)
-def test_a_drill_that_cannot_be_simulated_says_why(cluster: Cluster, name: str) -> None:
-    with pytest.raises(Inapplicable, match="it cannot be simulated"):
-        predict(cluster, name)
