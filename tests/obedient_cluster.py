@@ -171,6 +171,8 @@ class ObedientCluster:
         self.coordinator_store: MemoryStore = self.server.connect()
         self.coordination = Coordination(self.coordinator_store, "coordinator-1")
         self.now_us = 1_000_000
+        self.raises_bugs = True
+        """Whether a bug in a step of the coordinator is raised, rather than survived."""
         self._lives = 0
         for name in hosts:
             self.up(name)
@@ -202,21 +204,27 @@ class ObedientCluster:
         """Let coordinator and hosts do all they have to do."""
         for _ in range(20):
             for _ in range(20):
-                if not self.coordination.run_once(self.now_us):
+                if not self._step():
                     break
             before = dict(self.server.entries)
             for host in self.hosts.values():
                 host.obey()
-            if not self.coordination.run_once(self.now_us) and before == self.server.entries:
+            if not self._step() and before == self.server.entries:
                 return
         raise AssertionError("the cluster does not settle")
 
     def settle_coordinator(self) -> None:
         """Let the coordinator alone do what it has to do."""
         for _ in range(20):
-            if not self.coordination.run_once(self.now_us):
+            if not self._step():
                 return
         raise AssertionError("the coordinator does not settle")
+
+    def _step(self) -> bool:
+        again = self.coordination.run_once(self.now_us)
+        if self.raises_bugs and self.coordination.bug is not None:
+            raise self.coordination.bug
+        return again
 
     def observe(self, name: str, streams: tuple[str, ...]) -> None:
         """Publish an observer that wants these streams."""

@@ -6,6 +6,10 @@ from ha.errors import InvariantViolation
 from ha.roles import EpochRule, ReplicaRole, RoleEvent, transition, transitions
 
 
+OUTSIDE = set(RoleEvent) - {RoleEvent.FOUNDED, RoleEvent.STATE_INSTALLED}
+"""What happens without a state having come."""
+
+
 def test_only_a_warm_replica_takes_over() -> None:
     assert transition(ReplicaRole.STANDBY, RoleEvent.PEER_REPLICA_LOST) == (
         ReplicaRole.PRIMARY,
@@ -20,9 +24,13 @@ def test_a_deposed_primary_stays_warm(event: RoleEvent) -> None:
 
 
 def test_every_role_survives_every_outside_event() -> None:
-    outside = set(RoleEvent) - {RoleEvent.FOUNDED, RoleEvent.STATE_INSTALLED}
-    for role, event in product(ReplicaRole, outside):
+    for role, event in product(ReplicaRole, OUTSIDE):
         assert (role, event) in transitions
+
+
+def test_a_replica_without_state_is_no_primary_whatever_it_is_told() -> None:
+    for event in OUTSIDE:
+        assert transition(ReplicaRole.WARMING, event)[0] is ReplicaRole.WARMING
 
 
 def test_a_warm_replica_is_not_founded_anew() -> None:

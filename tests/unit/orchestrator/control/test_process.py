@@ -137,6 +137,7 @@ def test_bug_in_a_step_is_logged_counted_said_and_tried_again_more_and_more_rare
 ) -> None:
     cluster = ObedientCluster()
     cluster.settle()
+    cluster.raises_bugs = False
 
     def fails(*_: object) -> None:
         raise ZeroDivisionError("unforeseen")
@@ -178,6 +179,7 @@ def test_bug_about_one_fragment_keeps_no_other_from_being_healed(
             raise ZeroDivisionError("unforeseen")
 
     monkeypatch.setattr(deciding, "heal", fails_for_alerts)
+    cluster.raises_bugs = False
     cluster.settle_coordinator()
     after = {name: found.record.secondary for name, found in cluster.view().fragments.items()}
     assert after.pop("proximity.alerts") is None
@@ -209,6 +211,7 @@ def test_bug_about_one_query_keeps_no_other_from_being_placed(
         return plan
 
     monkeypatch.setattr(placing, "plan_query", fails_for_proximity)
+    cluster.raises_bugs = False
     cluster.settle()
     assert cluster.view().fragments.keys() == {"counting.counts"}
     assert "query proximity: nothing is decided" in published(cluster)
