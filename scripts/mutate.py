@@ -40,6 +40,7 @@ from threading import Lock
 
 import pytest
 import yaml
+from hypothesis import Phase, settings
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,6 +90,9 @@ SAID = "said.txt"
 """The file of a copy that holds what its tests print."""
 
 NO_SUCH_TEST = (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
+
+UNSHRUNK = (Phase.explicit, Phase.generate)
+"""One example that fails is enough. They are the same each time, so that results are, too."""
 
 LIBRARIES = [
     *("pytest", "hypothesis.strategies", "numba", "scipy.optimize", "pyarrow.compute"),
@@ -214,7 +218,9 @@ def play(folder: Path, tests: Sequence[str]) -> None:
     sys.path.insert(0, str(folder))
     sys.dont_write_bytecode = True
     os.environ |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+    settings.register_profile("mutate", deadline=None, derandomize=True, phases=UNSHRUNK)
+    options = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile", "mutate")
+    sys.exit(pytest.main([*options, *tests]))
 
 
 class Processes:
