@@ -5,7 +5,6 @@ import pytest
 from ha.errors import InvariantViolation
 from ha.roles import EpochRule, ReplicaRole, RoleEvent, transition, transitions
 
-
 OUTSIDE = set(RoleEvent) - {RoleEvent.FOUNDED, RoleEvent.STATE_INSTALLED}
 """What happens without a state having come."""
 
