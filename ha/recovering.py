@@ -17,6 +17,25 @@ from dataclasses import dataclass, field
 from streams.chunk import NO_WATERMARK
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """The loss of the host of a peer replica, or of a source's other site.
+
+    Attributes
+    ----------
+    silent_us
+        For how long it had not been heard.
+    kept_back
+        Inputs of which producers keep tuples back from this host.
+    """
+
+    lost: str
+    cause: str
+    silent_us: int
+    detected_at_us: int
+    kept_back: frozenset[str]
+
+
 @dataclass(slots=True)
 class Recovering:
     """One takeover.

@@ -448,7 +448,7 @@ class HostCore:
                     self._dispatcher.update_held_up(stream, now_us)
             case messages.Subscribed():
                 self._inputs.on_subscribed(sender, message, now_us)
-                self._failover.on_answer(message.stream, now_us)
+                self._failover.on_answer(now_us)
             case messages.Unsubscribe(stream=stream):
                 if (producer := self.replica_manager.producer(stream)) is not None:
                     producer.log.unsubscribe(sender)

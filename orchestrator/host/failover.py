@@ -23,8 +23,9 @@ peer is gone.
 A standby that is sent its input in batches may know that its primary has come further. Then nobody
 can be given anything before a producer sends what it kept back, and if its site is away and cannot
 resume, nobody ever can: only the primary has it, and may merely be cut off. So such a standby asks
-first, and takes over once a producer of each input has answered, or once the store says that the
-primary is gone. The answer travels with what was kept back, so consumers wait no longer for that.
+first, and becomes primary once a producer of each input has answered, or once the store says that
+the primary is gone. The answer travels with what was kept back, so consumers wait no longer for
+that. The same holds if a plan makes it primary.
 
 A secondary may have fed consumers more than its primary has, for instance because the link to the
 primary was cut. If such a primary loses sight of it and has it replaced, nobody can continue what
@@ -39,8 +40,7 @@ from dataclasses import dataclass, field
 
 from ha.failure_detector import FailureDetector
 from ha.handover import Handover
-from ha.messages import EVERY_TUPLE
-from ha.recovering import Recovering
+from ha.recovering import Loss, Recovering
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
 from orchestrator.host.dispatcher import Dispatcher
@@ -56,25 +56,6 @@ class SourceTakeover:
     stream: str
     epoch: int
     detected_at_us: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """The loss of the host of a peer replica, or of a source's other site.
-
-    Attributes
-    ----------
-    silent_us
-        For how long it had not been heard.
-    kept_back
-        Inputs of which producers keep tuples back from this host.
-    """
-
-    lost: str
-    cause: str
-    silent_us: int
-    detected_at_us: int
-    kept_back: frozenset[str]
 
 
 SILENT = "silent"
@@ -112,16 +93,12 @@ class Failover:
     detector: FailureDetector
     _unrecorded: list[tuple[str, Recorded]] = field(default_factory=_nothing)
     """Each with the host that was lost."""
-    _awaiting: dict[str, Loss] = field(default_factory=dict[str, Loss])
-    """Standbys that take over once they can be given what was kept back."""
     _pairs: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Fragments and sources here, with the hosts of their peers."""
 
     def heard(self, node: str, now_us: int) -> None:
         """Note a sign of life of a host."""
         self.detector.heard(node, now_us)
-        for fragment in [name for name, loss in self._awaiting.items() if loss.lost == node]:
-            del self._awaiting[fragment]
 
     def on_assignment(self, gone: set[str], now_us: int) -> None:
         """Watch the hosts of peer replicas; take over from those that have left the store.
@@ -169,18 +146,17 @@ class Failover:
             self._lose(node, SILENT, now_us)
         return bool(suspects)
 
-    def on_answer(self, stream: str, now_us: int) -> None:
-        """Take over where that had to wait for the answer of a producer of an input."""
-        for fragment, loss in [*self._awaiting.items()]:
-            hosted = self.replica_manager.replicas.get(fragment)
-            if (
-                hosted is None
-                or hosted.replica.role is not ReplicaRole.STANDBY
-                or hosted.peer_replica != loss.lost
-            ):
-                del self._awaiting[fragment]
-            elif stream in loss.kept_back and self._are_answered(loss.kept_back):
+    def on_answer(self, now_us: int) -> None:
+        """Have standbys become primary that waited until a producer can give them their input."""
+        for hosted in self.replica_manager.replicas.values():
+            if (loss := hosted.lost) is not None and not self.detector.counts_as_lost(loss.lost):
+                hosted.lost = loss = None
+            if not hosted.awaits_input or self.replica_manager.lacks_input(hosted):
+                continue
+            if loss is not None:
                 self._take_over(hosted, loss, now_us)
+            else:
+                self._promote(hosted, now_us)
 
     def on_peer_stalled(self, node: str, stream: str, epoch: int, now_us: int) -> None:
         """Take over from a site that cannot bring a stream in, if this one can.
@@ -308,22 +284,18 @@ class Failover:
             if acting.feeds_subscribers and hosted.superseded_in is None:
                 self._report_loss(hosted, cause, now_us)
             loss = self._loss(hosted, cause, now_us)
-            if isinstance(hosted, HostedReplica) and loss.kept_back and hosted.replica.is_behind:
-                hosted.take_everything(now_us)
-                self._awaiting[_name(hosted)] = loss
+            if isinstance(hosted, HostedReplica) and self.replica_manager.lacks_input(hosted):
+                hosted.lost = loss
             else:
                 self._take_over(hosted, loss, now_us)
 
     def _loss(self, hosted: Hosted, cause: str, now_us: int) -> Loss:
-        """The loss of a peer, known since now, or since its successor has waited for its input."""
         lost, kept_back = hosted.peer_replica or "", frozenset[str]()
-        awaited = self._awaiting.get(_name(hosted))
-        if awaited is not None and awaited.lost == lost:
-            return awaited
         if isinstance(hosted, HostedReplica):
-            subscriptions = self.replica_manager.subscriptions
-            inputs = hosted.replica.inputs
-            kept_back = frozenset(s for s in inputs if subscriptions[s].batch != EVERY_TUPLE)
+            known = hosted.lost
+            if known is not None and known.lost == lost and self.detector.counts_as_lost(lost):
+                return known
+            kept_back = self.replica_manager.kept_back(hosted)
         return Loss(
             lost=lost,
             cause=cause,
@@ -331,11 +303,6 @@ class Failover:
             detected_at_us=now_us,
             kept_back=kept_back,
         )
-
-    def _are_answered(self, streams: frozenset[str]) -> bool:
-        """Whether some producer of each stream has answered the last request."""
-        subscriptions = self.replica_manager.subscriptions
-        return all(subscriptions[stream].is_answered for stream in streams)
 
     def _report_loss(self, hosted: Hosted, cause: str, now_us: int) -> None:
         if isinstance(hosted, HostedSource):
@@ -363,7 +330,11 @@ class Failover:
 
     def _take_over(self, hosted: Hosted, loss: Loss, now_us: int) -> None:
         acting = _acting(hosted)
-        self._awaiting.pop(_name(hosted), None)
+        if isinstance(hosted, HostedReplica):
+            hosted.lost = None
+            if hosted.awaits_promotion:
+                self._promote(hosted, now_us)
+                return
         if (epoch := hosted.superseded_in) is not None:
             # Its successor is lost before it could take over from this replica.
             acting.apply(RoleEvent.SUPERSEDED, epoch)
@@ -380,6 +351,11 @@ class Failover:
             )
             self._unrecorded.append((loss.lost, takeover))
         self.outbox.feed(acting)
+        self.dispatcher.rebuild_tasks(now_us)
+
+    def _promote(self, hosted: HostedReplica, now_us: int) -> None:
+        hosted.promote()
+        self.outbox.feed(hosted.replica)
         self.dispatcher.rebuild_tasks(now_us)
 
     def _begin_recovery(self, hosted: HostedReplica, loss: Loss, now_us: int) -> None:

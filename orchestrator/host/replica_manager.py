@@ -18,7 +18,7 @@ from ha.lag import StandbyLag
 from ha.memory import MemoryBudget
 from ha.messages import EVERY_TUPLE, Checkpoint, Data, Message, Unsubscribe
 from ha.producer import Producer
-from ha.recovering import Recovering
+from ha.recovering import Loss, Recovering
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import Subscription
@@ -77,6 +77,8 @@ class HostedReplica:
         Until when it takes every tuple, because it has lagged too far.
     recovering
         Its last takeover, while it acts in the epoch that it began with.
+    lost
+        The loss of its primary, if it waits for a producer's answer to take over.
     told, tellings
         The hosts of the other replicas with the epoch that they were last told, and how often.
     """
@@ -92,6 +94,7 @@ class HostedReplica:
     overruled: tuple[int, str] | None = None
     everything_until_us: int = 0
     recovering: Recovering | None = None
+    lost: Loss | None = None
 
     @property
     def peer_replica(self) -> str | None:
@@ -108,6 +111,25 @@ class HostedReplica:
         planned = a.epoch if a.role == "secondary" else 0
         epoch = max(planned, 0 if self.handover is None else self.handover.epoch)
         return epoch if replica.role is ReplicaRole.PRIMARY and epoch > replica.epoch else None
+
+    @property
+    def awaits_promotion(self) -> bool:
+        """Whether it is a standby that a plan has made primary."""
+        a, replica = self.assignment, self.replica
+        is_named = a.role == "primary" and a.epoch > replica.epoch
+        return is_named and replica.role is ReplicaRole.STANDBY
+
+    @property
+    def awaits_input(self) -> bool:
+        """Whether it becomes primary once a producer of each input has answered."""
+        return self.awaits_promotion or (
+            self.lost is not None and self.replica.role is ReplicaRole.STANDBY
+        )
+
+    def promote(self) -> None:
+        """Have it be primary as planned."""
+        self.replica.apply(RoleEvent.PROMOTED, self.assignment.epoch)
+        self.handover = self.lost = None
 
     def failed(self, why: str, now_us: int) -> None:
         """Note that its state could not be used any further."""
@@ -131,10 +153,13 @@ class HostedReplica:
     def batch(self, now_us: int) -> int:
         """B: in batches of how many tuples it must be sent its input.
 
-        A standby takes every tuple while it feeds somebody whom the primary does not reach.
+        A standby takes every tuple while it feeds somebody whom the primary does not reach, and
+        before it becomes primary.
         """
         replica = self.replica
         if replica.role is not ReplicaRole.STANDBY or self.stands_in(now_us):
+            return EVERY_TUPLE
+        if self.awaits_input:
             return EVERY_TUPLE
         if any(subscriber.feed for subscriber in replica.log.subscribers.values()):
             return EVERY_TUPLE
@@ -440,7 +465,37 @@ class ReplicaManager:
                 yield from self._start(a)
             else:
                 hosted.assignment = a
-                yield from _change_role(hosted, a)
+                yield from self._change_role(hosted)
+
+    def _change_role(self, hosted: HostedReplica) -> Iterator[Command]:
+        a, replica = hosted.assignment, hosted.replica
+        if a.epoch <= replica.epoch:
+            return
+        if a.role == "primary":
+            if a.peer_replica is None or not self.lacks_input(hosted):
+                hosted.promote()
+        elif replica.role is not ReplicaRole.PRIMARY:
+            # A primary goes on until it hears its successor (`ha.handover`).
+            replica.apply(RoleEvent.SUPERSEDED, a.epoch)
+        yield from _stateless_primary(a, replica)
+
+    def kept_back(self, hosted: HostedReplica) -> frozenset[str]:
+        """Inputs of a replica of which producers keep tuples back from this host."""
+        inputs, subscriptions = hosted.replica.inputs, self.subscriptions
+        return frozenset(s for s in inputs if subscriptions[s].batch != EVERY_TUPLE)
+
+    def lacks_input(self, hosted: HostedReplica) -> bool:
+        """Whether a standby is behind, and no producer has offered it what was kept back.
+
+        One that awaits its input has asked for it.
+        """
+        replica = hosted.replica
+        if replica.role is not ReplicaRole.STANDBY or not replica.is_behind:
+            return False
+        return any(
+            each.batch != EVERY_TUPLE or (hosted.awaits_input and not each.is_answered)
+            for each in (self.subscriptions[stream] for stream in replica.inputs)
+        )
 
     def stop_replica(self, fragment: str) -> list[Command]:
         """Stop a replica, and leave the streams that only it read."""
@@ -523,19 +578,6 @@ class ReplicaManager:
             else:
                 self.sinks[stream] = HostedSink(a)
                 yield Report(kind="started", subject=stream, detail="sink")
-
-
-def _change_role(hosted: HostedReplica, a: FragmentAssignment) -> Iterator[Command]:
-    replica = hosted.replica
-    if a.epoch <= replica.epoch:
-        return
-    if a.role == "primary":
-        replica.apply(RoleEvent.PROMOTED, a.epoch)
-        hosted.handover = None
-    elif replica.role is not ReplicaRole.PRIMARY:
-        # A primary goes on until it hears its successor (`ha.handover`).
-        replica.apply(RoleEvent.SUPERSEDED, a.epoch)
-    yield from _stateless_primary(a, replica)
 
 
 def _stateless_primary(a: FragmentAssignment, replica: Replica) -> Iterator[Command]:
