@@ -219,7 +219,7 @@ def play(folder: Path, tests: Sequence[str]) -> None:
     sys.dont_write_bytecode = True
     os.environ |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     settings.register_profile("mutate", deadline=None, derandomize=True, phases=UNSHRUNK)
-    options = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile", "mutate")
+    options = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile", "mutate")
     sys.exit(pytest.main([*options, *tests]))
 
 
