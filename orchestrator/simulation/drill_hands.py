@@ -65,7 +65,7 @@ class SimulatedHands(Hands):
                 terminate=lambda name=name: self._scenario.terminate_coordinator(name),
                 kill=lambda name=name: self._scenario.kill_coordinator(name),
             )
-            for name in self._scenario.candidates
+            for name in self._scenario.coordinators.names
         ]
 
     def servers(self, cluster_pid: int) -> Sequence[SimulatedProcess]:

@@ -95,3 +95,7 @@ class Observed:
         """Fragments that run at present."""
         visiting = self.setting.visiting if self.visits else {}
         return self.setting.programs.keys() | visiting.keys()
+
+    def note(self, subject: str, text: str) -> None:
+        """Add a line to the transcript."""
+        self.entries.append(Entry(self.world.now_us, subject, text))

@@ -7,11 +7,9 @@ again as Spark would.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from orchestrator.control.clocks import CoordinatorClock
-from orchestrator.control.process import Coordination
 from orchestrator.control.view import read_view
 from orchestrator.drills.kill_executor import (
     HANG_S,
@@ -24,13 +22,13 @@ from orchestrator.drills.kill_executor import (
 from orchestrator.host.events import Deliver
 from orchestrator.manifest import Manifests
 from orchestrator.records import FragmentRecord, HostSpec, NodeKind, SinkAssignment, StreamRecord
-from orchestrator.simulation.memory_store import MemoryStore
+from orchestrator.simulation.candidates import Candidates
 from orchestrator.simulation.stage import Stage
 from orchestrator.simulation.world import Costs, World
 from orchestrator.sinks.delivered import Delivered
 from orchestrator.sinks.driver import OpenSink
 from orchestrator.sources import recorded
-from orchestrator.store.protocol import FRAGMENTS, QUERIES, STREAMS, StoreError
+from orchestrator.store.protocol import FRAGMENTS, QUERIES, STREAMS
 
 SETTLE_S = 20.0
 """Virtual time in which coordinates settle before queries are applied."""
@@ -118,7 +116,6 @@ class Scenario:
         own_machines: bool = False,
         coordinator_clock: Callable[[], CoordinatorClock] | None = None,
     ) -> None:
-        self._coordinator_clock = coordinator_clock
         self._settle_s = settle_s
         stage = (
             manifests if isinstance(manifests, Stage) else Stage.of_manifests(manifests, streams)
@@ -140,10 +137,7 @@ class Scenario:
             own_machines=own_machines,
         )
         self.store = self.world.server.connect()
-        self._candidates: dict[str, tuple[MemoryStore, Coordination]] = {}
-        self._stood = 0
-        for _ in range(candidates):
-            self._stand()
+        self.coordinators = Candidates(self.world, candidates, clock=coordinator_clock)
 
     def play(self, *, kill_after_s: float | None, target: str | None = None) -> Played:
         """Apply everything, replay to the end, and kill a primary on the way.
@@ -236,31 +230,20 @@ class Scenario:
         self.world.pause(node)
         self._later(seconds, lambda: self.world.resume(host))
 
-    @property
-    def candidates(self) -> Sequence[str]:
-        """Names of the coordinators that run, the oldest first."""
-        return tuple(self._candidates)
-
     def kill_leader(self) -> None:
         """Kill the coordinator that leads."""
-        (leader,) = [name for name, (_, c) in self._candidates.items() if c.election.leads]
+        (leader,) = self.coordinators.leading
         self.kill_coordinator(leader)
 
     def kill_coordinator(self, name: str) -> None:
         """End a coordinator as SIGKILL would, and start another one in its place."""
-        store, _ = self._end_coordinator(name)
-        self.world.abandon(store)
+        self.coordinators.kill(name)
+        self._later(COORDINATOR_RESTART_S, self.coordinators.stand)
 
     def terminate_coordinator(self, name: str) -> None:
         """Have a coordinator end in order, and start another one in its place."""
-        store, coordination = self._end_coordinator(name)
-        with suppress(StoreError):
-            coordination.election.resign()
-        store.close()
-
-    def _end_coordinator(self, name: str) -> tuple[MemoryStore, Coordination]:
-        self._later(COORDINATOR_RESTART_S, self._stand)
-        return self._candidates.pop(name)
+        self.coordinators.terminate(name)
+        self._later(COORDINATOR_RESTART_S, self.coordinators.stand)
 
     def heal(self) -> None:
         """Let time pass until every node has a host and every fragment a warm secondary."""
@@ -292,15 +275,6 @@ class Scenario:
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         self.world.at(self.world.now_us + round(seconds * 1e6), action)
-
-    def _stand(self) -> None:
-        name = f"candidate {self._stood}"
-        self._stood += 1
-        store = self.world.server.connect()
-        clock = None if self._coordinator_clock is None else self._coordinator_clock()
-        coordination = Coordination(store, name, clock=clock)
-        self._candidates[name] = store, coordination
-        self.world.lead(store, coordination, until=lambda: name not in self._candidates)
 
     def _healed(self) -> bool:
         view = read_view(self.store)

@@ -4,7 +4,7 @@ Three shapes of schedules are drawn:
 
 - *single*: one fault. Everything is promised, the recovery bound included.
 - *several*: two or three faults of any kind, one after the other or at once. Exactness is promised
-  as long as each fragment keeps a warm replica (`orchestrator.simulation.trial.Exposure` follows
+  as long as each fragment keeps a warm replica (`orchestrator.simulation.exposure` follows
   that), and `state lost` must be said where it does not.
 - *both*: both replicas of one fragment die. `state lost` must be said, and what follows is correct.
 """

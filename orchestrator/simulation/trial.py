@@ -13,43 +13,26 @@ from pathlib import Path
 
 import msgspec
 
-from ha.roles import ReplicaRole
 from orchestrator.control.decision import DecisionSettings
-from orchestrator.control.process import Coordination
 from orchestrator.control.view import read_view
 from orchestrator.host.events import Deliver, Report
 from orchestrator.host.hosted_streams import HostedSource
 from orchestrator.records import (
     CordonRecord,
-    FragmentRecord,
     HistoryEvent,
     HostSpec,
     MovePlan,
     NodeKind,
     QueryRecord,
-    ReplicaId,
     StreamRecord,
 )
+from orchestrator.simulation.candidates import Candidates
+from orchestrator.simulation.exposure import Exposure
 from orchestrator.simulation.faults import (
-    AnyFault,
-    Break,
-    Clock,
-    CoordinatorCrash,
-    Crash,
-    Cut,
-    Delay,
-    Disk,
     Observe,
-    Pause,
-    Restart,
-    Slow,
-    StoreAway,
-    StoreCut,
     Visit,
-    fault_text,
 )
 from orchestrator.simulation.hosts import SimulatedHost
-from orchestrator.simulation.memory_store import MemoryStore
 from orchestrator.simulation.observed import Arrival, Entry, Observed
 from orchestrator.simulation.operations import (
     AnyOperation,
@@ -61,8 +44,9 @@ from orchestrator.simulation.operations import (
 from orchestrator.simulation.queues import over_budget
 from orchestrator.simulation.schedule import Schedule
 from orchestrator.simulation.setting import BEGIN_MS
+from orchestrator.simulation.strikes import Strikes
 from orchestrator.simulation.world import World
-from orchestrator.store.protocol import CORDONS, FRAGMENTS, MOVES, QUERIES, STREAMS
+from orchestrator.store.protocol import CORDONS, MOVES, QUERIES, STREAMS
 from streams.chunk import Chunk, Position
 
 START_LIMIT_S = 30.0
@@ -128,23 +112,23 @@ class Trial:
         self.world.check_every_us = CHECK_EVERY_US
         self.world.bulk_us, self.world.step_us = setting.bulk_ms * 1000, setting.step_ms * 1000
         self.world.on_broken = self._broken
-        self.world.on_kill = self._expose
         self.world.on_bad_decision = self._bad_decision
         if not all(recording.resumes for recording in setting.recordings.values()):
             self.world.on_entered = self._enter
-        self.world.server.on_change = self._store_changed
         self.observed = Observed(
             setting, schedule, self.world, {stream: [] for stream in setting.outputs}
         )
         self.store = self.world.server.connect()
-        self._candidates: list[tuple[MemoryStore, Coordination]] = []
-        self._restart_us: dict[str, int] = {}
+        exposure = Exposure(self.observed)
+        self.world.on_kill = exposure.expose
+        self.world.server.on_change = exposure.store_changed
         self._nodes = [spec.node for spec in setting.specs]
         self._newest_generation: dict[str, int] = {}
         self._shed_before: dict[str, int] = {}
-        self._stood = 0
-        for _ in range(CANDIDATES):
-            self._stand()
+        # Last, for the first one leads at once.
+        settings = DecisionSettings(start_delay_us=START_DELAY_US)
+        self._candidates = Candidates(self.world, CANDIDATES, settings)
+        self._strikes = Strikes(self.observed, exposure, self._candidates)
 
     def run(self) -> Observed:
         """Play the schedule to its end."""
@@ -161,7 +145,7 @@ class Trial:
         seen.began_us = self.world.now_us
         self._supervise()
         for fault in self.schedule.faults:
-            self._later(fault.at_ms, lambda fault=fault: self._strike(fault))
+            self._later(fault.at_ms, lambda fault=fault: self._strikes.strike(fault))
         for observer in self.schedule.observers:
             self._observe(observer)
         if self.schedule.visit is not None and self.setting.visitor is not None:
@@ -242,212 +226,15 @@ class Trial:
     def _broken(self, host: SimulatedHost, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
         self.observed.broken.append(f"{host.spec.node} ended: {text}")
-        self._note(host.spec.node, f"ended: {text}")
+        self.observed.note(host.spec.node, f"ended: {text}")
         self.world.kill(host.spec.node)
 
     def _bad_decision(self, error: Exception) -> None:
         text = f"a coordinator failed: {type(error).__name__}: {error}"
         self.observed.broken.append(text)
-        self._note("history", text)
-
-    def _store_changed(self, path: str) -> None:
-        folder, _, name = path.partition("/")
-        if folder == FRAGMENTS.path and (record := self._fragment(name)) is not None:
-            accepted = self.observed.accepted.setdefault((name, record.epoch), set())
-            accepted.add(record.primary)
-            host = self.world.hosts.get(record.primary.node)
-            founds = record.epoch == record.generation
-            if founds and (host is None or not host.runs or self._is_out_of_reach(record.fragment)):
-                # It is placed on a host that is stopped already, or the hosts that have its state
-                # reach no store, so that they cannot learn whom to give it to.
-                self.observed.exposed_us.setdefault(record.fragment, self.world.now_us)
-
-    # Faults.
-
-    def _strike(self, fault: AnyFault) -> None:
-        nodes = [self._resolve(target) for target in fault.targets]
-        if None in nodes or len(set(nodes)) < len(nodes):
-            self._note("fault", f"{fault_text(fault)}: no such target now")
-            return
-        hosts = [self.world.hosts[node] for node in nodes if node is not None]
-        named = " ".join(host.spec.node for host in hosts)
-        self._note("fault", f"{fault_text(fault)}{': ' + named if named else ''}")
-        for host in hosts:
-            self.observed.struck.setdefault(host.spec.node, self.world.now_us)
-        match fault:
-            case Crash():
-                self._crash(fault, hosts[0])
-            case Pause():
-                self._pause(fault, hosts[0])
-            case StoreCut():
-                self.world.part_from_store(hosts[0])
-                self._after(fault, lambda: self.world.reach_store(hosts[0]))
-            case Slow(factor=factor):
-                hosts[0].slowness = factor
-                self._after(fault, lambda: setattr(hosts[0], "slowness", 1.0))
-            case Disk():
-                full = self.world.disks.full
-                full.add(hosts[0].spec.node)
-                self._after(fault, lambda: full.discard(hosts[0].spec.node))
-            case Clock():
-                self._set_clock(fault, hosts[0])
-            case CoordinatorCrash():
-                self._crash_coordinator(fault)
-            case StoreAway(stopped=stopped):
-                self.world.server.go_away()
-                returns = self.world.end_all_sessions if stopped else self.world.server.come_back
-                self._after(fault, returns)
-            case Cut() | Delay() | Break():
-                self._strike_link(fault, *(host.spec.node for host in hosts))
-
-    def _crash(self, fault: Crash, host: SimulatedHost) -> None:
-        node = host.spec.node
-        self._restart_us[node] = self.world.now_us + fault.for_ms * 1000
-        if fault.after_writes is None:
-            self.world.kill(node)
-        else:
-            host.store.writes_left = fault.after_writes
-
-    def _pause(self, fault: Pause, host: SimulatedHost) -> None:
-        self._expose(host)
-        self.world.pause(host.spec.node)
-        if fault.replaced:
-            due_us = self.world.now_us + fault.for_ms * 500
-
-            def replace() -> None:
-                if host.paused and self.world.hosts[host.spec.node] is host:
-                    self._note(host.spec.node, "replaced by another process while it is stopped")
-                    self.world.restart(host.spec.node)
-
-            self.world.at(due_us, replace)
-        self._after(fault, lambda: self.world.resume(host))
-
-    def _set_clock(self, fault: Clock, host: SimulatedHost) -> None:
-        node = host.spec.node
-        self.world.set_clock(node, round(fault.step_ms * 1000), fault.drift_ppm)
-        self._after(fault, lambda: self.world.set_clock(node, 0, 0.0))
-        if fault.restart is Restart.NOTHING:
-            return
-        self._restart_us[node] = self.world.now_us + fault.for_ms * 1000
-        self.world.kill(node)
-        if fault.restart is Restart.MACHINE and self.world.own_machines:
-            self.world.machine_of(node).reboot()
-
-    def _crash_coordinator(self, fault: CoordinatorCrash) -> None:
-        leading = [each for each in self._candidates if each[1].election.leads]
-        for candidate in leading:
-            if fault.after_writes is None:
-                self._candidates.remove(candidate)
-                self.world.abandon(candidate[0])
-            else:
-                candidate[0].writes_left = fault.after_writes
-        self._after(fault, self._stand)
-
-    def _strike_link(self, fault: Cut | Delay | Break, here: str, there: str) -> None:
-        links = self.world.links
-        directions = [(here, there), (there, here)] if fault.both_ways else [(here, there)]
-        for one, other in directions:
-            match fault:
-                case Cut():
-                    links.cut(one, other, holds=fault.holds)
-                    if fault.notice:
-                        self.world.tell_lost(one, other)
-                case Delay():
-                    links.slow_down(one, other, round(fault.extra_ms * 1000))
-                case Break():
-                    links.break_connection(one, other, fault.fate, fault.for_ms * 1000)
-                    if fault.notice:
-                        self.world.tell_lost(one, other)
-
-        def end() -> None:
-            for one, other in directions:
-                match fault:
-                    case Cut():
-                        links.mend(one, other)
-                    case Delay():
-                        links.slow_down(one, other, 0)
-                    case Break():
-                        pass
-
-        self._after(fault, end)
-
-    def _expose(self, host: SimulatedHost) -> None:
-        """Note the fragments of which this host has the last warm replica, or is to found one.
-
-        A third replica whose place has been taken protects nothing: it may be dismissed already,
-        and its host has yet to hear of that.
-        """
-        replicas = host.core.replica_manager.replicas
-        for name, query in self.setting.query_of.items():
-            record, hosted = self._fragment(f"{query}.{name}"), replicas.get(name)
-            is_warm = hosted is not None and hosted.replica.role is not ReplicaRole.WARMING
-            if not is_warm and not (record is not None and _founds(record, host)):
-                continue
-            if record is None or not any(
-                self._warm(replica, name) and not self._lacks_input(replica, name)
-                for replica in record.replicas
-                if replica.incarnation != host.incarnation and not _is_going(record, replica)
-            ):
-                self.observed.exposed_us.setdefault(name, self.world.now_us)
-
-    def _is_out_of_reach(self, fragment: str) -> bool:
-        """Whether warm replicas of a fragment live, and none on a host that reaches the store."""
-        holders = [
-            host
-            for host in self.world.hosts.values()
-            if (hosted := host.core.replica_manager.replicas.get(fragment)) is not None
-            and host.runs
-            and hosted.replica.role is not ReplicaRole.WARMING
-        ]
-        return bool(holders) and all(host.store.unreachable for host in holders)
-
-    def _warm(self, replica: ReplicaId, fragment: str) -> bool:
-        host = self.world.hosts.get(replica.node)
-        if host is None or not host.runs or host.incarnation != replica.incarnation:
-            return False
-        hosted = host.core.replica_manager.replicas.get(fragment)
-        return hosted is not None and hosted.replica.role is not ReplicaRole.WARMING
-
-    def _lacks_input(self, replica: ReplicaId, fragment: str) -> bool:
-        """Whether a replica is behind, and what it was not sent yet went down with a site.
-
-        A standby that is fed in batches relies on its primary or on the producers of its input.
-        """
-        hosted = self.world.hosts[replica.node].core.replica_manager.replicas[fragment]
-        return hosted.replica.is_behind and any(
-            (recording := self.setting.recordings.get(stream)) is not None
-            and not recording.resumes
-            and not any(self.world.hosts[site].runs for site in recording.sites)
-            for stream in hosted.replica.inputs
-        )
-
-    def _resolve(self, target: str) -> str | None:
-        """The live node that a target names now."""
-        role, _, fragment = target.rpartition(":")
-        node: str | None = fragment
-        if role and fragment not in self.setting.query_of:
-            return None
-        if role:
-            record = self._fragment(f"{self.setting.query_of[fragment]}.{fragment}")
-            replica = None if record is None else getattr(record, role)
-            node = None if replica is None else replica.node
-        host = None if node is None else self.world.hosts.get(node)
-        return node if host is not None and host.alive else None
-
-    def _fragment(self, name: str) -> FragmentRecord | None:
-        """A fragment's record as the store's server has it, also while that does not answer."""
-        entry = self.world.server.entries.get(FRAGMENTS.key(name).path)
-        return None if entry is None else msgspec.json.decode(entry.data, type=FragmentRecord)
+        self.observed.note("history", text)
 
     # Processes.
-
-    def _stand(self) -> None:
-        store = self.world.server.connect()
-        self._stood += 1
-        settings = DecisionSettings(start_delay_us=START_DELAY_US)
-        candidate = (store, Coordination(store, f"candidate {self._stood}", settings))
-        self._candidates.append(candidate)
-        self.world.lead(*candidate, until=lambda: candidate not in self._candidates)
 
     def _supervise(self) -> None:
         """Start every host again that has ended, some time later; look at the queues of others."""
@@ -459,10 +246,10 @@ class Trial:
                 continue
             if host.store.writes_left == 0:
                 host.store.writes_left = None
-            due_us = self._restart_us.setdefault(node, self.world.now_us + RESTART_US)
+            due_us = self._strikes.restart_us.setdefault(node, self.world.now_us + RESTART_US)
             if self.world.now_us >= due_us:
-                del self._restart_us[node]
-                self._note(node, "starts again")
+                del self._strikes.restart_us[node]
+                self.observed.note(node, "starts again")
                 self.world.restart(node)
         self.world.at(self.world.now_us + SUPERVISE_US, self._supervise)
 
@@ -504,7 +291,7 @@ class Trial:
             if self.world.server.away:
                 self.world.at(self.world.now_us + SUPERVISE_US, come)
                 return
-            self._note("client", f"applies {query.name}")
+            self.observed.note("client", f"applies {query.name}")
             seen.visits = True
             seen.visited.update({stream: [] for stream in query.outputs})
             self.store.create(key, query)
@@ -514,7 +301,7 @@ class Trial:
             if found is None:
                 self.world.at(self.world.now_us + SUPERVISE_US, leave)
                 return
-            self._note("client", f"deletes {query.name}")
+            self.observed.note("client", f"deletes {query.name}")
             seen.visits = False
             self.store.delete(key, found.version)
 
@@ -532,7 +319,7 @@ class Trial:
                 self.store.create(CORDONS.key(operation.node), cordon)
                 view = read_view(self.store)
             steps = steps_of(operation, view, self.setting.query_of)
-            self._note("operator", f"{operation_text(operation)}: {len(steps)} moves")
+            self.observed.note("operator", f"{operation_text(operation)}: {len(steps)} moves")
             plan = MovePlan(
                 name=name,
                 steps=steps,
@@ -544,7 +331,7 @@ class Trial:
                 self.store.create(MOVES.key(name), plan)
 
         def withdraw() -> None:
-            self._note("operator", f"withdraws {operation_text(operation)}")
+            self.observed.note("operator", f"withdraws {operation_text(operation)}")
             if (found := self.store.get(MOVES.key(name))) is not None:
                 record = msgspec.structs.replace(found.record, withdrawn=True)
                 self.store.update(MOVES.key(name), record, found.version)
@@ -582,13 +369,6 @@ class Trial:
 
     def _later(self, at_ms: int, action: Callable[[], None]) -> None:
         self.world.at(self.observed.began_us + at_ms * 1000, action)
-
-    def _after(self, fault: AnyFault, action: Callable[[], None]) -> None:
-        def end() -> None:
-            self._note("fault", f"{fault_text(fault)} ends")
-            action()
-
-        self._later(fault.ends_ms, end)
 
     def _wait(self, condition: Callable[[], bool], limit_s: float) -> bool:
         give_up_us = self.world.now_us + round(limit_s * 1e6)
@@ -636,7 +416,8 @@ class Trial:
         return _reached_ms(self.observed.arrivals[stream])
 
     def _healed(self) -> bool:
-        if self.world.server.away or not self._is_led():
+        # A successor completes what a leader left undone that died between two writes.
+        if self.world.server.away or not self._candidates.is_led:
             return False
         view = read_view(self.store)
         hosts = [self.world.hosts[node] for node in self._nodes]
@@ -648,13 +429,6 @@ class Trial:
             and len(view.fragments) == len(self.observed.running)
             and all(view.settled(found.record) for found in view.fragments.values())
             and all(found.record.ended_us is not None for found in view.moves.values())
-        )
-
-    def _is_led(self) -> bool:
-        """Whether somebody completes what a leader left undone that died between two writes."""
-        return any(
-            coordination.election.leads and not store.unreachable
-            for store, coordination in self._candidates
         )
 
     def _feeds_alone(self, stream: StreamRecord) -> bool:
@@ -679,19 +453,6 @@ class Trial:
                 if any(each.acknowledged != end for each in producer.log.subscribers.values()):
                     return False
         return all(len(known) == 1 for known in ends.values())
-
-    def _note(self, subject: str, text: str) -> None:
-        self.observed.entries.append(Entry(self.world.now_us, subject, text))
-
-
-def _founds(record: FragmentRecord, host: SimulatedHost) -> bool:
-    """Whether a fragment's state begins on a host."""
-    return record.epoch == record.generation and record.primary.incarnation == host.incarnation
-
-
-def _is_going(record: FragmentRecord, replica: ReplicaId) -> bool:
-    third = record.third
-    return third is not None and third.replica == replica and third.becomes is None
 
 
 def _reached_ms(kept: list[Arrival]) -> int:

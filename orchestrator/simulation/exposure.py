@@ -1,0 +1,110 @@
+"""Which fragments a fault takes the last warm replica of, so that their state is lost by right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from ha.roles import ReplicaRole
+from orchestrator.records import FragmentRecord, ReplicaId
+from orchestrator.simulation.hosts import SimulatedHost
+from orchestrator.simulation.observed import Observed
+from orchestrator.store.protocol import FRAGMENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Follows what the store says of fragments, and what their hosts hold.
+
+    Attributes
+    ----------
+    observed
+        Is told which fragments are exposed, and which primaries the store has accepted.
+    """
+
+    observed: Observed
+
+    def store_changed(self, path: str) -> None:
+        """Look at a record that has changed."""
+        seen = self.observed
+        folder, _, name = path.partition("/")
+        if folder == FRAGMENTS.path and (record := self.fragment(name)) is not None:
+            seen.accepted.setdefault((name, record.epoch), set()).add(record.primary)
+            host = seen.world.hosts.get(record.primary.node)
+            is_stopped = host is None or not host.runs
+            if _is_new(record) and (is_stopped or self._is_out_of_reach(record.fragment)):
+                # It is placed on a host that is stopped already, or the hosts that have its state
+                # reach no store, so that they cannot learn whom to give it to.
+                seen.exposed_us.setdefault(record.fragment, seen.world.now_us)
+
+    def expose(self, host: SimulatedHost) -> None:
+        """Note the fragments of which this host has the last warm replica, or is to found one.
+
+        A third replica whose place has been taken protects nothing: it may be dismissed already,
+        and its host has yet to hear of that.
+        """
+        seen = self.observed
+        replicas = host.core.replica_manager.replicas
+        for name, query in seen.setting.query_of.items():
+            record, hosted = self.fragment(f"{query}.{name}"), replicas.get(name)
+            is_warm = hosted is not None and hosted.replica.role is not ReplicaRole.WARMING
+            founds = (
+                record is not None
+                and _is_new(record)
+                and record.primary.incarnation == host.incarnation
+            )
+            if not is_warm and not founds:
+                continue
+            if record is None or not any(
+                self._warm(replica, name) and not self._lacks_input(replica, name)
+                for replica in record.replicas
+                if replica.incarnation != host.incarnation and not _is_going(record, replica)
+            ):
+                seen.exposed_us.setdefault(name, seen.world.now_us)
+
+    def _is_out_of_reach(self, fragment: str) -> bool:
+        """Whether warm replicas of a fragment live, and none on a host that reaches the store."""
+        holders = [
+            host
+            for host in self.observed.world.hosts.values()
+            if (hosted := host.core.replica_manager.replicas.get(fragment)) is not None
+            and host.runs
+            and hosted.replica.role is not ReplicaRole.WARMING
+        ]
+        return bool(holders) and all(host.store.unreachable for host in holders)
+
+    def _warm(self, replica: ReplicaId, fragment: str) -> bool:
+        host = self.observed.world.hosts.get(replica.node)
+        if host is None or not host.runs or host.incarnation != replica.incarnation:
+            return False
+        hosted = host.core.replica_manager.replicas.get(fragment)
+        return hosted is not None and hosted.replica.role is not ReplicaRole.WARMING
+
+    def _lacks_input(self, replica: ReplicaId, fragment: str) -> bool:
+        """Whether a replica is behind, and what it was not sent yet went down with a site.
+
+        A standby that is fed in batches relies on its primary or on the producers of its input.
+        """
+        hosted = self.observed.world.hosts[replica.node].core.replica_manager.replicas[fragment]
+        return hosted.replica.is_behind and any(
+            (recording := self.observed.setting.recordings.get(stream)) is not None
+            and not recording.resumes
+            and not any(self.observed.world.hosts[site].runs for site in recording.sites)
+            for stream in hosted.replica.inputs
+        )
+
+    def fragment(self, name: str) -> FragmentRecord | None:
+        """A fragment's record as the store's server has it, also while that does not answer."""
+        entry = self.observed.world.server.entries.get(FRAGMENTS.key(name).path)
+        return None if entry is None else msgspec.json.decode(entry.data, type=FragmentRecord)
+
+
+def _is_new(record: FragmentRecord) -> bool:
+    """Whether a fragment's state begins with its present primary."""
+    return record.epoch == record.generation
+
+
+def _is_going(record: FragmentRecord, replica: ReplicaId) -> bool:
+    third = record.third
+    return third is not None and third.replica == replica and third.becomes is None
