@@ -40,7 +40,7 @@ def verify(settings: Settings) -> Figures:
     from streams.language import parse
     from streams.partitioning import partitionings
 
-    inputs = _inputs(100_000 if settings.quick else 400_000)
+    inputs = _inputs(50_000 if settings.quick else 200_000)
     until_ms = max(int(each["_ts"][-1].as_py()) for each in inputs.values())
     flat: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as work:
