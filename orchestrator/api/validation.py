@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from orchestrator.api.split_ways import ways_to_split
 from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, dataflow, located
+from orchestrator.control.planning.task import detection_ms
+from orchestrator.errors import InvalidInput
 from orchestrator.manifest import Manifests, cluster_record
+from orchestrator.manifest.kinds import QueryManifest, place_of
 from orchestrator.manifest.load import check_primaries, check_sites
-from orchestrator.records import Partial, Split
+from orchestrator.records import ClusterRecord, Partial, Split
 from orchestrator.sources import recorded
 from streams.compiler import compile_statement
 from streams.language import parse
@@ -128,12 +133,33 @@ def check(manifests: Manifests) -> Dataflow:
     except InvalidQuery as problem:
         raise located(problem, manifests.queries) from None
     if manifests.cluster is not None:
-        cluster_record(manifests.cluster)
+        check_bounds(manifests.queries, cluster_record(manifests.cluster))
         sites = [site.name for site in manifests.cluster.sites]
         check_sites(manifests.streams, manifests.queries, sites, "is not a site")
         nodes = [node.name for node in manifests.cluster.nodes]
         check_primaries(manifests.queries, nodes, "is not a node")
     return flow
+
+
+def check_bounds(queries: Iterable[QueryManifest], cluster: ClusterRecord) -> None:
+    """Check that recovery bounds leave time after a silent death has been noticed.
+
+    Raises
+    ------
+    InvalidInput
+        One does not, wherever its query is placed.
+    """
+    noticed_ms = detection_ms(cluster)
+    for query in queries:
+        if query.record.recovery_bound_ms <= noticed_ms:
+            _, written = query.written["recovery"]
+            raise InvalidInput(
+                place_of(query, "recovery"), f"Query {query.record.name}: recovery", written,
+                f"is not above {noticed_ms:g} ms, the time until a silent death is noticed "
+                f"(suspectAfter {cluster.suspect_after_ms:g} ms + heartbeat "
+                f"{cluster.heartbeat_ms:g} ms)",
+                "Write a longer bound, or a shorter suspectAfter of the cluster.",
+            )  # fmt: skip
 
 
 def _program(fragment: Fragment) -> Program:

@@ -65,9 +65,10 @@ def test_what_is_right_is_compiled(tmp_path: Path) -> None:
         ),
         ("outputs: {alerts", "outputs: {alert", "outputs", "alert", "Did you mean alerts?"),
         ("{site: receiver", "{site: reciever", "outputs.alerts", "reciever", "Did you mean"),
+        ("recovery: 0.5 s", "recovery: 150 ms", "recovery", "150 ms", "Write a longer bound"),
     ],
 )
-def test_unknown_names_are_refused_with_line_field_and_value(
+def test_what_cannot_be_is_refused_with_line_field_and_value(
     tmp_path: Path, old: str, new: str, field: str, value: str, remedy: str
 ) -> None:
     write(tmp_path, old, new)
