@@ -51,6 +51,10 @@ class DrillReport(Failover, frozen=True, kw_only=True):
         The recovery that the simulated world had predicted; None: nobody had asked it.
     remarks
         What was not done as planned, although no promise depends on it.
+    late_ms
+        By how much heartbeats of the host that was late most were late at the end, on average;
+        None: that is not known. Recovery takes that long more, or several times: the machine was
+        busy.
     timeline
         When outputs were silent, and what happened when.
     """
@@ -68,6 +72,7 @@ class DrillReport(Failover, frozen=True, kw_only=True):
     simulated: bool = False
     predicted_ms: float | None = None
     remarks: tuple[str, ...] = ()
+    late_ms: float | None = None
     timeline: Timeline | None = None
 
     @property

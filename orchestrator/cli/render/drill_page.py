@@ -170,6 +170,7 @@ def _run(number: int, run: api.DrilledRun) -> str:
         "lost, repeated": f"{report.lost}, {report.repeated} of {count(report.tuples)} tuples",
         "compared with": escape(_compared(report)),
         "protected again": f"after {report.redundancy_restored_s:.1f} s",
+        "hosts late by": "" if report.late_ms is None else ms(report.late_ms),
         "noticed by": escape(", ".join(report.causes)),
         "would lose": escape("; ".join(report.blast.would_lose)),
         "remarks": escape("; ".join(report.remarks)),

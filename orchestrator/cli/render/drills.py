@@ -49,6 +49,8 @@ def _rows(report: api.DrillReport) -> dict[str, RenderableType]:
         ("differing tuples", count(report.differing)),
         ("redundancy restored", f"after {report.redundancy_restored_s:.1f} s"),
     ]
+    if report.late_ms is not None:
+        rows.append(("hosts were late by", f"{ms(report.late_ms)} on average, at most"))
     rows += [("remarks", "; ".join(report.remarks))] if report.remarks else []
     return dict(rows)
 

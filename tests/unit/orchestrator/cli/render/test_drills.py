@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from rich.console import Console
 
 from orchestrator import api
@@ -59,3 +60,14 @@ def test_the_node_that_was_struck_is_not_said_to_have_failed_the_drill() -> None
     rows = [line.split() for line in shown.get().splitlines()]
     assert ["struck", "paris"] in rows
     assert not [row for row in rows if row[:1] == ["failed"]]
+
+
+def test_a_report_tells_whether_hosts_were_late() -> None:
+    report = run("kill-executor", 400.0).report
+    assert report is not None
+    console = Console(width=160)
+    with console.capture() as shown:
+        console.print(report_view(msgspec.structs.replace(report, late_ms=35.2)))
+    rows = [line.split("  ")[0] for line in shown.get().splitlines()]
+    assert "hosts were late by" in rows
+    assert "35.2 ms on average, at most" in shown.get()
