@@ -11,7 +11,7 @@ from orchestrator.api.drilling import DRILLS, drill, known
 from orchestrator.api.predicting import predict
 from orchestrator.drills.kill_executor import Inapplicable
 from orchestrator.drills.report import DrillReport
-from orchestrator.errors import VivaceError
+from orchestrator.errors import InvalidInput, VivaceError
 from orchestrator.progress import Progress, silent
 from orchestrator.store.protocol import StoreError
 
@@ -61,7 +61,7 @@ def run_series(
     Raises
     ------
     InvalidInput
-        There is no such drill.
+        There is no such drill, or it cannot strike the target.
     """
     for name in names:
         known(name)
@@ -92,5 +92,8 @@ def _run(
     except Inapplicable as error:
         return DrillRun(drill=name, inapplicable=error.why)
     except (VivaceError, StoreError) as error:
+        if target is not None and isinstance(error, InvalidInput):
+            # It would be as wrong the next time.
+            raise
         return DrillRun(drill=name, problem=str(error))
     return DrillRun(drill=name, report=found)

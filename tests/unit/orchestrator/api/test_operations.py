@@ -187,6 +187,8 @@ def test_unknown_stream_and_drill_are_refused(running: ObedientCluster) -> None:
         api.drill(connected(running), "kill-executer")
     with pytest.raises(api.InvalidInput, match="Did you mean kill-executor"):
         api.run_series(connected(running), ["hang", "kill-executer"])
+    with pytest.raises(api.InvalidInput, match="--target"):
+        api.run_series(connected(running), ["hang"], "nothing", times=3)
 
 
 def test_results_are_documents(running: ObedientCluster) -> None:
