@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from typing import Protocol
 import psutil
 import pytest
 
+from orchestrator.cli.main import run
 from orchestrator.deploy.context import ClusterContext, claim, publish, started_s
 
 
@@ -32,7 +35,7 @@ def vivace(tmp_path: Path) -> Vivace:
     environment = {**os.environ, "VIVACE_HOME": str(tmp_path / "home"), "COLUMNS": "120"}
     environment.pop("VIVACE_CLUSTER", None)
 
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    def start(*arguments: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "orchestrator.cli.main", *map(str, arguments)],
             capture_output=True,
@@ -42,7 +45,24 @@ def vivace(tmp_path: Path) -> Vivace:
             check=False,
         )
 
-    return run
+    return start
+
+
+@pytest.fixture
+def vivace_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Vivace:
+    """The same without a process of its own, of which each takes two seconds to begin."""
+    monkeypatch.setenv("VIVACE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("VIVACE_CLUSTER", raising=False)
+
+    def call(*arguments: object) -> subprocess.CompletedProcess[str]:
+        texts = [str(each) for each in arguments]
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = run(texts)
+        return subprocess.CompletedProcess(texts, status, out.getvalue(), err.getvalue())
+
+    return call
 
 
 @pytest.fixture

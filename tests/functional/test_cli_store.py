@@ -146,14 +146,14 @@ def test_apply_dry_run_changes_nothing(
     assert store.list(STREAMS).records == {}
 
 
-def test_apply_writes_once(store: ZooKeeperStore, vivace: Vivace, manifests: Path) -> None:
-    first = json.loads(vivace("apply", "-f", manifests, "--no-wait", "--json").stdout)
+def test_apply_writes_once(store: ZooKeeperStore, vivace_here: Vivace, manifests: Path) -> None:
+    first = json.loads(vivace_here("apply", "-f", manifests, "--no-wait", "--json").stdout)
     assert [change["effect"] for change in first["changes"]] == ["new", "new"]
     assert not first["protected"]
     (placed,) = first["plan"]["fragments"]
     assert placed["primary"] != placed["secondary"]
     assert placed["recovery_ms"] <= placed["bound_ms"] == 300
-    again = json.loads(vivace("apply", "-f", manifests, "--no-wait", "--json").stdout)
+    again = json.loads(vivace_here("apply", "-f", manifests, "--no-wait", "--json").stdout)
     assert [change["effect"] for change in again["changes"]] == ["unchanged", "unchanged"]
     assert store.list(QUERIES).records["high"].version == 0
     kinds = [entry.event.subject for entry in store.history()]
@@ -161,35 +161,35 @@ def test_apply_writes_once(store: ZooKeeperStore, vivace: Vivace, manifests: Pat
 
 
 def test_apply_waits_for_what_runs_already(
-    store: ZooKeeperStore, vivace: Vivace, manifests: Path
+    store: ZooKeeperStore, vivace_here: Vivace, manifests: Path
 ) -> None:
-    vivace("apply", "-f", manifests, "--no-wait")
+    vivace_here("apply", "-f", manifests, "--no-wait")
     run_fragment(store)
-    done = vivace("apply", "-f", manifests)
+    done = vivace_here("apply", "-f", manifests)
     assert done.returncode == 0, done.stderr
     assert "✓ Every fragment runs, with a warm standby." in done.stdout
 
 
 def test_apply_refuses_what_it_cannot_have(
-    store: ZooKeeperStore, vivace: Vivace, manifests: Path
+    store: ZooKeeperStore, vivace_here: Vivace, manifests: Path
 ) -> None:
     manifests.write_text(MANIFESTS.replace("recovery: 300 ms", "recovery: 3 ms"))
-    done = vivace("apply", "-f", manifests)
+    done = vivace_here("apply", "-f", manifests)
     assert done.returncode == 2
     assert "query high" in done.stderr
     assert "recovery '3 ms': no node can stand by" in done.stderr
-    error = json.loads(vivace("apply", "-f", manifests, "--json").stdout)["error"]
+    error = json.loads(vivace_here("apply", "-f", manifests, "--json").stdout)["error"]
     assert error["type"] == "Refused"
     assert error["figures"]["bound_ms"] == 3
     assert store.list(STREAMS).records == {}
 
 
 def test_apply_refuses_to_change_what_runs(
-    store: ZooKeeperStore, vivace: Vivace, manifests: Path
+    store: ZooKeeperStore, vivace_here: Vivace, manifests: Path
 ) -> None:
-    vivace("apply", "-f", manifests, "--no-wait")
+    vivace_here("apply", "-f", manifests, "--no-wait")
     manifests.write_text(MANIFESTS.replace("deadline: 300 ms", "deadline: 400 ms"))
-    done = vivace("apply", "-f", manifests)
+    done = vivace_here("apply", "-f", manifests)
     assert done.returncode == 2
     assert done.stderr.endswith(
         "high.yaml:9: Query high: deadline: '400 ms' is not what runs, which is '300 ms'. What "
@@ -199,34 +199,36 @@ def test_apply_refuses_to_change_what_runs(
 
 
 def test_apply_refuses_the_manifest_of_another_cluster(
-    store: ZooKeeperStore, vivace: Vivace, tmp_path: Path
+    store: ZooKeeperStore, vivace_here: Vivace, tmp_path: Path
 ) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text("kind: Cluster\nname: other\nnodes: [Paris, Lyon]\n")
-    done = vivace("apply", "-f", file)
+    done = vivace_here("apply", "-f", file)
     assert done.returncode == 2
     assert "'other' is not the cluster that runs here" in done.stderr
 
 
 def test_plan_of_candidates_with_a_map(
-    store: ZooKeeperStore, vivace: Vivace, manifests: Path, tmp_path: Path
+    store: ZooKeeperStore, vivace_here: Vivace, manifests: Path, tmp_path: Path
 ) -> None:
     picture = tmp_path / "map.png"
-    done = vivace("plan", "-f", manifests, "--map", picture, "--json")
+    done = vivace_here("plan", "-f", manifests, "--map", picture, "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["queries"][0]["latency_ms"] <= document["queries"][0]["deadline_ms"]
     assert not document["fragments"][0]["runs"]
     assert document["map"] == str(picture)
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert vivace("plan", "--map", tmp_path / "map.txt").returncode == 2
-    assert "No query runs here" in vivace("plan").stdout
+    assert vivace_here("plan", "--map", tmp_path / "map.txt").returncode == 2
+    assert "No query runs here" in vivace_here("plan").stdout
 
 
-def test_status_of_a_running_query(store: ZooKeeperStore, vivace: Vivace, manifests: Path) -> None:
-    vivace("apply", "-f", manifests, "--no-wait")
+def test_status_of_a_running_query(
+    store: ZooKeeperStore, vivace_here: Vivace, manifests: Path
+) -> None:
+    vivace_here("apply", "-f", manifests, "--no-wait")
     run_fragment(store)
-    document = json.loads(vivace("status", "--json").stdout)
+    document = json.loads(vivace_here("status", "--json").stdout)
     assert [node["node"] for node in document["nodes"]] == sorted(places)
     (fragment,) = document["fragments"]
     assert (fragment["epoch"], fragment["secondary_state"], fragment["redundant"]) == (
@@ -236,76 +238,80 @@ def test_status_of_a_running_query(store: ZooKeeperStore, vivace: Vivace, manife
     )
     (output,) = document["outputs"]
     assert (output["rows"], output["latency_ms_p99"], output["lost"]) == (7, 41.5, 0)
-    shown = vivace("status").stdout
+    shown = vivace_here("status").stdout
     assert "! nothing has entered: positions" in shown.splitlines()[0]
     assert "✓ every fragment has a warm standby" not in shown
     assert "14.29 %" in shown
     assert "80.0 ms" in shown
     assert "2 takeovers" in shown
     assert "messages_sent" not in shown
-    told = vivace("metrics").stdout.splitlines()
+    told = vivace_here("metrics").stdout.splitlines()
     labels = 'query="high",site="desk",stream="high_ones"'
     assert f"vivace_output_tuples_total{{{labels}}} 7.0" in told
     assert 'vivace_host_events_total{event="takeovers",node="desk"} 2.0' in told
-    sampled = json.loads(vivace("metrics", "--json").stdout)["metrics"]
+    sampled = json.loads(vivace_here("metrics", "--json").stdout)["metrics"]
     assert {"name": "vivace_fragment_epoch", "value": 3} in [
         {key: each[key] for key in ("name", "value")} for each in sampled
     ]
 
 
 def test_cordon_and_dry_runs_of_moves(
-    store: ZooKeeperStore, vivace: Vivace, manifests: Path
+    store: ZooKeeperStore, vivace_here: Vivace, manifests: Path
 ) -> None:
-    vivace("apply", "-f", manifests, "--no-wait")
+    vivace_here("apply", "-f", manifests, "--no-wait")
     run_fragment(store)
-    done = vivace("switchover", "high_ones", "--dry-run")
+    done = vivace_here("switchover", "high_ones", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "paris → lyon" in done.stdout
     assert "Nothing was changed." in done.stdout
     (moved,) = json.loads(
-        vivace("move", "high_ones", "secondary", "london", "--dry-run", "--json").stdout
+        vivace_here("move", "high_ones", "secondary", "london", "--dry-run", "--json").stdout
     )["moves"]
     assert (moved["outcome"], moved["secondary"]) == ("planned", ["lyon", "london"])
-    assert "lyon is open" in vivace("uncordon", "lyon").stdout
-    assert "lyon is cordoned; replicas there: high.high_ones." in vivace("cordon", "lyon").stdout
-    assert "lyon is cordoned already" in vivace("cordon", "lyon").stdout
-    cordoned = json.loads(vivace("status", "--json").stdout)["nodes"]
+    assert "lyon is open" in vivace_here("uncordon", "lyon").stdout
+    assert (
+        "lyon is cordoned; replicas there: high.high_ones." in vivace_here("cordon", "lyon").stdout
+    )
+    assert "lyon is cordoned already" in vivace_here("cordon", "lyon").stdout
+    cordoned = json.loads(vivace_here("status", "--json").stdout)["nodes"]
     assert [each["node"] for each in cordoned if each["cordoned"]] == ["lyon"]
-    wrong = vivace("move", "high_ones", "tertiary", "london")
+    wrong = vivace_here("move", "high_ones", "tertiary", "london")
     assert wrong.returncode == 2
     assert "Say primary or secondary." in wrong.stderr
-    wrong = vivace("switchover", "high_one")
+    wrong = vivace_here("switchover", "high_one")
     assert wrong.returncode == 2
     assert "Did you mean high_ones?" in wrong.stderr
     kinds = [entry.event.kind for entry in store.history()]
     assert kinds[-1] == "cordoned"
-    assert json.loads(vivace("uncordon", "lyon", "--json").stdout)["cordon"]["changed"]
+    assert json.loads(vivace_here("uncordon", "lyon", "--json").stdout)["cordon"]["changed"]
 
 
 def test_delete_takes_unused_streams_along(
-    store: ZooKeeperStore, vivace: Vivace, manifests: Path
+    store: ZooKeeperStore, vivace_here: Vivace, manifests: Path
 ) -> None:
-    vivace("apply", "-f", manifests, "--no-wait")
-    wrong = vivace("delete", "hihg")
+    vivace_here("apply", "-f", manifests, "--no-wait")
+    wrong = vivace_here("delete", "hihg")
     assert wrong.returncode == 2
     assert "Did you mean high?" in wrong.stderr
-    done = vivace("delete", "high", "--json")
+    done = vivace_here("delete", "high", "--json")
     assert json.loads(done.stdout) == {"deleted": {"query": "high", "streams": ["positions"]}}
     assert store.list(QUERIES).records == {}
     assert store.list(STREAMS).records == {}
 
 
-def test_history_tells_the_newest(store: ZooKeeperStore, vivace: Vivace, manifests: Path) -> None:
-    assert "Nothing has happened yet." in vivace("history").stdout
-    vivace("apply", "-f", manifests, "--no-wait")
-    events = json.loads(vivace("history", "-n", "1", "--json").stdout)["history"]
+def test_history_tells_the_newest(
+    store: ZooKeeperStore, vivace_here: Vivace, manifests: Path
+) -> None:
+    assert "Nothing has happened yet." in vivace_here("history").stdout
+    vivace_here("apply", "-f", manifests, "--no-wait")
+    events = json.loads(vivace_here("history", "-n", "1", "--json").stdout)["history"]
     assert [(event["kind"], event["subject"]) for event in events] == [("applied", "query high")]
 
 
 def test_tail_refuses_an_unknown_stream(
-    store: ZooKeeperStore, vivace: Vivace, manifests: Path
+    store: ZooKeeperStore, vivace_here: Vivace, manifests: Path
 ) -> None:
-    vivace("apply", "-f", manifests, "--no-wait")
-    done = vivace("tail", "high_one")
+    vivace_here("apply", "-f", manifests, "--no-wait")
+    done = vivace_here("tail", "high_one")
     assert done.returncode == 2
     assert "Did you mean high_ones?" in done.stderr
