@@ -15,6 +15,9 @@ from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
 PATIENCE_S = 240.0
 """For what another process must bring about: far more than it takes, since machines are busy."""
 
+LOOK_S = 0.01
+"""How often a condition that costs little is looked at."""
+
 settings.register_profile("untimed", deadline=None)
 # On a busy machine, an example takes as long as it takes.
 settings.load_profile("untimed")
@@ -40,18 +43,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class WaitUntil(Protocol):
     """Waits for what another process must bring about."""
 
-    def __call__(self, condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None: ...
+    def __call__(
+        self,
+        condition: Callable[[], bool],
+        timeout_s: float = PATIENCE_S,
+        every_s: float = LOOK_S,
+    ) -> None: ...
 
 
 @pytest.fixture(scope="session")
 def wait_until() -> WaitUntil:
     """Poll a condition until it holds; the test fails if it does not in time."""
 
-    def wait(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
+    def wait(
+        condition: Callable[[], bool], timeout_s: float = PATIENCE_S, every_s: float = LOOK_S
+    ) -> None:
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, f"not within {timeout_s:g} s"
-            time.sleep(0.01)
+            time.sleep(every_s)
 
     return wait
 

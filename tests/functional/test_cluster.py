@@ -1,6 +1,8 @@
 """A whole cluster by hand, as in the tour: up, apply, status, tail, a switchover, a drain, a drill,
 sites killed, down.
 
+Commands that only ask or that are repeated run without a process of their own (`vivace_here`).
+
 Secondaries are sent no tuple; checkpoints keep them warm.
 
 Right before the drill, the coordinators and one of three ZooKeeper servers are killed. The clock is
@@ -29,6 +31,8 @@ from tests.pairs import SITES, Input, Rows, answer
 
 HOUR_S = 3600
 ATTEMPTS = 8
+LOOK_S = 0.25
+"""How often a command is asked whether something has happened yet."""
 
 pytestmark = [
     pytest.mark.spark,
@@ -120,7 +124,12 @@ def data(tmp_path: Path, vivace: Vivace, wait_until: WaitUntil) -> Iterator[Path
 
 
 def test_up_apply_status_tail_drill_down(
-    vivace: Vivace, data: Path, tmp_path: Path, clock_file: Path, wait_until: WaitUntil
+    vivace: Vivace,
+    vivace_here: Vivace,
+    data: Path,
+    tmp_path: Path,
+    clock_file: Path,
+    wait_until: WaitUntil,
 ) -> None:
     manifests = tmp_path / "manifests"
     manifests.mkdir()
@@ -135,18 +144,18 @@ def test_up_apply_status_tail_drill_down(
     ok(vivace, "up", "--file", cluster, "--data", data)
     assert processes(data)
     ok(vivace, "apply", "--file", pairs)
-    ok(vivace, "apply", "--file", manifests / "totals.yaml")
+    ok(vivace_here, "apply", "--file", manifests / "totals.yaml")
 
     def flows() -> bool:
-        return any(row["completed_timestamps"] for row in sinks(vivace))
+        return any(row["completed_timestamps"] for row in sinks(vivace_here))
 
-    wait_until(flows)
+    wait_until(flows, every_s=LOOK_S)
     lines = ok(vivace, "tail", "pairs", "--limit", 5, "--json").splitlines()
     assert len(lines) == 5
     assert all({"_seq", "_ts"} <= json.loads(line).keys() for line in lines)
 
-    move_on_purpose(vivace)
-    wait_until(lambda: counted(vivace, "checkpoints_followed") > 0)
+    move_on_purpose(vivace_here)
+    wait_until(lambda: counted(vivace_here, "checkpoints_followed") > 0, every_s=LOOK_S)
     kill(data, "coordinator-1", "coordinator-2")
     kill_server(data, 1)
     report = drilled(vivace, "kill-executor")
@@ -159,22 +168,22 @@ def test_up_apply_status_tail_drill_down(
 
     report = drilled(vivace, "kill-sink-site")
     page = data / "drills.html"
-    audit = json.loads(ok(vivace, "drill", "report", "--html", str(page), "--json"))
+    audit = json.loads(ok(vivace_here, "drill", "report", "--html", str(page), "--json"))
     runs = {each["name"]: each["runs"] for each in audit["drills"]}
     assert (runs["kill-executor"], runs["kill-sink-site"], runs["hang"]) == (1, 1, 0)
     assert audit["runs"][1]["report"]["recovery_ms"] == report["recovery_ms"]
     assert page.read_text().count("<img ") == 2
     assert audit["unended"] == []
-    assert ok(vivace, "history", "--limit", 1000).count("drill begun") == 2
+    assert ok(vivace_here, "history", "--limit", 1000).count("drill begun") == 2
 
     for sites, hours in ((("west-site",), 1), (("exit",), -1), (("west-site", "exit"), 0)):
         # As if the machine's clock had been set before they start again.
         clock_file.write_text(str(hours * HOUR_S))
         kill(data, *(f"site-{site}" for site in sites))
-        before = min(row["watermark_ms"] or 0 for row in sinks(vivace))
-        wait_until(lambda before=before: resumed(vivace, before))
-    wait_until(lambda: stands_by(vivace))
-    assert "source taken over" in ok(vivace, "history", "--limit", 1000)
+        before = min(row["watermark_ms"] or 0 for row in sinks(vivace_here))
+        wait_until(lambda before=before: resumed(vivace_here, before), every_s=LOOK_S)
+    wait_until(lambda: stands_by(vivace_here), every_s=LOOK_S)
+    assert "source taken over" in ok(vivace_here, "history", "--limit", 1000)
 
     ok(vivace, "down")
     assert processes(data) == []
