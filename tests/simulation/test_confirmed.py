@@ -28,7 +28,7 @@ from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
 from orchestrator.sources.replay import OpenReplay, Recording, Replay
 from streams.chunk import stream_schema
-from tests.pairs import BEGIN_MS, Input, answer
+from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer
 
 INTERVAL_MS = 100
 
@@ -139,7 +139,9 @@ def test_what_was_responded_to_is_in_the_results_once_although_the_site_keeps_no
     recording = Input.random(seed=30 + seed, seconds=30)
     manifests = recording.manifests(tmp_path)
     streams = [sent(m.record) for m in manifests.streams]
-    scenario = Scenario(manifests, seed=seed, streams=streams, check_invariants=True)
+    scenario = Scenario(
+        manifests, seed=seed, streams=streams, check_invariants=True, settle_s=SETTLE_S
+    )
     scenario.begin()
     scenario.run_for(2.0 + 0.137 * seed)
     for sites in (("west-site",), ("west-site", "east-site")):

@@ -12,7 +12,7 @@ from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.records import FragmentRecord
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.sinks.delivered import Delivered
-from tests.pairs import Input
+from tests.pairs import SETTLE_S, Input
 
 STRONG = "pairing.strong"
 PATIENCE_S = DecisionSettings().warm_up_us / 1e6
@@ -25,7 +25,7 @@ def strong(scenario: Scenario) -> FragmentRecord:
 @pytest.mark.slow
 def test_standby_cut_off_from_its_source_is_unprotected_and_replaced(tmp_path: Path) -> None:
     recording = Input.random(seed=7, seconds=10)
-    scenario = Scenario(recording.manifests(tmp_path, repeat=True), seed=1)
+    scenario = Scenario(recording.manifests(tmp_path, repeat=True), seed=1, settle_s=SETTLE_S)
     scenario.begin()
     scenario.run_for(3)
     before = strong(scenario)

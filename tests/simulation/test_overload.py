@@ -12,7 +12,7 @@ import pytest
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.simulation.scenario import Played, Scenario
 from orchestrator.simulation.world import Costs
-from tests.pairs import NODES, SITES, Input, answer
+from tests.pairs import NODES, SETTLE_S, SITES, Input, answer
 
 SECONDS = 14
 LOAD_S = 5.0
@@ -31,7 +31,13 @@ def recording() -> Input:
 def scenario(recording: Input, tmp_path: Path) -> Scenario:
     """The replay has run for three seconds."""
     costs = Costs(effort_us=100.0)
-    made = Scenario(recording.manifests(tmp_path), seed=1, check_invariants=True, costs=costs)
+    made = Scenario(
+        recording.manifests(tmp_path),
+        seed=1,
+        check_invariants=True,
+        costs=costs,
+        settle_s=SETTLE_S,
+    )
     made.begin()
     made.run_for(3)
     return made

@@ -14,7 +14,7 @@ from orchestrator.simulation.scenario import Scenario
 from orchestrator.sinks.delivered import Delivered
 from orchestrator.store.protocol import PROBLEMS
 from streams.engine import Evaluated
-from tests.pairs import BEGIN_MS, Input, answer
+from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer
 
 COUNTS = "pairing.pair_counts"
 POISON_MS = BEGIN_MS + 4_000
@@ -34,7 +34,7 @@ def test_poison_tuple_is_tried_again_ever_more_rarely_and_spares_everything_else
         return evaluate(self, limit, tuples)
 
     recording = Input.random(seed=7, seconds=SECONDS)
-    scenario = Scenario(recording.manifests(tmp_path, repeat=True), seed=1)
+    scenario = Scenario(recording.manifests(tmp_path, repeat=True), seed=1, settle_s=SETTLE_S)
     monkeypatch.setattr(Replica, "evaluate", poisoned)
     scenario.begin()
     scenario.run_for(64)

@@ -12,7 +12,7 @@ from orchestrator.host.events import Deliver
 from orchestrator.records import FragmentRecord
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.store.protocol import QUERIES
-from tests.pairs import BEGIN_MS, Input
+from tests.pairs import BEGIN_MS, SETTLE_S, Input
 
 SECONDS = 14
 
@@ -25,7 +25,7 @@ def recording() -> Input:
 @pytest.fixture
 def scenario(recording: Input, tmp_path: Path) -> Scenario:
     """The replay has run for three seconds."""
-    made = Scenario(recording.manifests(tmp_path), seed=1, check_invariants=True)
+    made = Scenario(recording.manifests(tmp_path), seed=1, check_invariants=True, settle_s=SETTLE_S)
     made.begin()
     made.run_for(3)
     return made
