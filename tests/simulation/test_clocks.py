@@ -13,7 +13,7 @@ from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.sinks.delivered import Delivered
-from tests.pairs import BEGIN_MS, Input, answer
+from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer
 
 HOUR_US = 3_600_000_000
 SECONDS = 6
@@ -40,6 +40,7 @@ def make(recording: Input, tmp_path: Path) -> Make:
             recording.manifests(tmp_path, repeat=True),
             seed=3,
             check_invariants=True,
+            settle_s=SETTLE_S,
             own_machines=own_machines,
             candidates=candidates,
             coordinator_clock=coordinator_clock,

@@ -22,7 +22,7 @@ from orchestrator.sinks.delivered import Delivered
 from orchestrator.sources import recorded, spec_of
 from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.replay import OpenReplay, Replay
-from tests.pairs import BEGIN_MS, Input, answer
+from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer
 
 SECONDS = 6
 ROUNDS = 7
@@ -38,7 +38,12 @@ def recording() -> Input:
 @pytest.fixture
 def scenario(recording: Input, tmp_path: Path) -> Scenario:
     """The third round of the replay has begun."""
-    made = Scenario(recording.manifests(tmp_path, repeat=True), seed=3, check_invariants=True)
+    made = Scenario(
+        recording.manifests(tmp_path, repeat=True),
+        seed=3,
+        check_invariants=True,
+        settle_s=SETTLE_S,
+    )
     made.begin()
     made.run_for(2 * SECONDS + 2)
     return made
@@ -114,7 +119,7 @@ def test_what_came_due_while_a_site_with_a_shedder_was_away_counts_as_lost(tmp_p
         msgspec.structs.replace(m.record, shed=shed if m.record.name == "west" else None)
         for m in manifests.streams
     ]
-    scenario = Scenario(manifests, seed=3, streams=streams)
+    scenario = Scenario(manifests, seed=3, streams=streams, settle_s=SETTLE_S)
     scenario.begin()
     scenario.run_for(4)
     kill_for_a_while(scenario, "west-site")
@@ -140,7 +145,9 @@ def test_a_client_pushes_while_sites_are_killed(tmp_path: Path, seed: int) -> No
     recording = Input.random(seed=20 + seed, seconds=30)
     manifests = recording.manifests(tmp_path)
     streams = [pushed(m.record, tmp_path / "journal") for m in manifests.streams]
-    scenario = Scenario(manifests, seed=seed, streams=streams, check_invariants=True)
+    scenario = Scenario(
+        manifests, seed=seed, streams=streams, check_invariants=True, settle_s=SETTLE_S
+    )
     scenario.begin()
     scenario.run_for(2.0 + 0.137 * seed)
     primary = read_view(scenario.store).fragments["pairing.strong"].record.primary.node
@@ -180,7 +187,9 @@ def with_standbys(recording: Input, folder: Path) -> Scenario:
     streams = [
         msgspec.structs.replace(m.record, standby=other[m.record.site]) for m in manifests.streams
     ]
-    scenario = Scenario(manifests, seed=3, streams=streams, check_invariants=True)
+    scenario = Scenario(
+        manifests, seed=3, streams=streams, check_invariants=True, settle_s=SETTLE_S
+    )
     scenario.begin()
     scenario.run_for(SECONDS)
     return scenario
