@@ -297,7 +297,7 @@ class Options:
         parser.add_argument("parts", nargs="*", metavar="PART", help="part of a file or text")
         parser.add_argument("--results", type=Path, help="keep results there, and go on from them")
         parser.add_argument("--minutes", type=float, help="begin none after so many minutes")
-        parser.add_argument("--jobs", type=int, default=Options.jobs, help="how many at once")
+        parser.add_argument("--jobs", type=int, default=Options().jobs, help="how many at once")
         parser.add_argument("--record", action="store_true", help="list the tests that notice")
         given = parser.parse_args(arguments)
         parts = tuple(given.parts)

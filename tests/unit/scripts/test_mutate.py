@@ -87,3 +87,7 @@ def test_each_run_of_tests_has_a_process_of_its_own(tmp_path: Path) -> None:
     assert status == pytest.ExitCode.TESTS_FAILED
     assert "FAILED test_part.py::test_part" in said
     assert processes.run(tmp_path, ["test_part.py"])[0] == pytest.ExitCode.OK
+
+
+def test_all_breakages_are_tried_on_all_processors_unless_something_else_is_asked_for() -> None:
+    assert mutate.Options.of([]) == mutate.Options()

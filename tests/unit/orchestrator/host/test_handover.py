@@ -59,6 +59,15 @@ def test_plan_alone_makes_no_primary_step_down() -> None:
     assert numbers(sent)[-1] == 7
 
 
+def test_a_primary_that_is_named_again_still_knows_of_its_successor() -> None:
+    host = sending_primary()
+    host.hear("two", Control(epochs={"f": 2}, watermarks_ms={"f": 9}))
+    host.assign(assignment_of(assigned("primary", peer_replica="two")))
+    hosted = host.core.replica_manager.replicas["f"]
+    assert hosted.handover is not None
+    assert hosted.superseded_in == 2
+
+
 def test_former_primary_stops_at_the_watermark_that_its_successor_has_reached() -> None:
     host = sending_primary()
     host.assign(assignment_of(assigned("secondary", epoch=2, peer_replica="two")))
