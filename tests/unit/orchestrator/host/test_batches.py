@@ -228,7 +228,7 @@ def test_a_standby_that_is_behind_takes_over_from_a_primary_that_has_left_the_st
 def named(two: Driven, *, former_lives: bool = True) -> None:
     """A plan makes the standby primary, and its primary the standby."""
     a = msgspec.structs.replace(
-        assigned("primary", epoch=2, peer_replica="one"), checkpoint_ms=50.0, covered_ms=100.0
+        assigned("primary", epoch=3, peer_replica="one"), checkpoint_ms=50.0, covered_ms=100.0
     )
     two.assign(assignment_of(a, at=peers(renewed="" if former_lives else "one")))
 
@@ -244,7 +244,7 @@ def test_a_standby_that_is_behind_is_promoted_once_a_producer_can_give_it_the_re
     assert two.role is ReplicaRole.STANDBY, "it still waits, though it has asked"
     two.hear("site", subscribed())
     replica = two.core.replica_manager.replicas["f"].replica
-    assert (replica.role, replica.epoch) == (ReplicaRole.PRIMARY, 2)
+    assert (replica.role, replica.epoch) == (ReplicaRole.PRIMARY, 3)
     assert two.core.counters["takeovers"] == 0
 
 
@@ -258,7 +258,7 @@ def test_a_standby_is_promoted_at_once_if_its_primary_has_left_the_store() -> No
     two = behind()
     named(two, former_lives=False)
     replica = two.core.replica_manager.replicas["f"].replica
-    assert (replica.role, replica.epoch) == (ReplicaRole.PRIMARY, 2)
+    assert (replica.role, replica.epoch) == (ReplicaRole.PRIMARY, 3)
 
 
 def test_a_standby_whose_primary_is_lost_before_the_promotion_begins_the_planned_epoch() -> None:
@@ -267,7 +267,7 @@ def test_a_standby_whose_primary_is_lost_before_the_promotion_begins_the_planned
     two.handle(PeerLost(node="one"))
     two.hear("site", subscribed())
     replica = two.core.replica_manager.replicas["f"].replica
-    assert (replica.role, replica.epoch) == (ReplicaRole.PRIMARY, 2)
+    assert (replica.role, replica.epoch) == (ReplicaRole.PRIMARY, 3)
 
 
 def test_a_checkpoint_of_what_the_standby_has_itself_changes_nothing() -> None:
