@@ -8,7 +8,6 @@ import msgspec
 
 from orchestrator.api.split_ways import ways_to_split
 from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, dataflow, located
-from orchestrator.control.planning.task import detection_ms
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import Manifests, cluster_record
 from orchestrator.manifest.kinds import QueryManifest, place_of
@@ -149,7 +148,7 @@ def check_bounds(queries: Iterable[QueryManifest], cluster: ClusterRecord) -> No
     InvalidInput
         One does not, wherever its query is placed.
     """
-    noticed_ms = detection_ms(cluster)
+    noticed_ms = cluster.detection_ms
     for query in queries:
         if query.record.recovery_bound_ms <= noticed_ms:
             _, written = query.written["recovery"]

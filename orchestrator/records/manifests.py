@@ -252,3 +252,12 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     one machine, what link delays are for latencies."""
     admission: bool = True
     """Whether queries are refused that would overload a node or a machine."""
+
+    @property
+    def detection_ms(self) -> float:
+        """Longest time until a silent death is noticed.
+
+        Silence is suspected after a fixed time, and looked for at every heartbeat. A crash that
+        breaks its connections is noticed sooner.
+        """
+        return self.suspect_after_ms + self.heartbeat_ms

@@ -27,7 +27,6 @@ from orchestrator.control.planning.sub_deadlines import (
 from orchestrator.control.planning.task import (
     QueryTask,
     RunningFragment,
-    detection_ms,
     network_view,
     without_hosts,
 )
@@ -288,7 +287,7 @@ class Planning:
                 network_view(self.view.trusted, replicas, room_cores), self.view.cordoned
             ),
             settings=self.settings,
-            detection_ms=detection_ms(self.view.settings),
+            detection_ms=self.view.settings.detection_ms,
             ack_interval_ms=self.view.settings.ack_interval_ms,
             relaxed=relaxed,
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from orchestrator.control.planning.workload import Workload
-from orchestrator.records import ClusterRecord, NodeKind, NodeRecord, QueryRecord, Timing
+from orchestrator.records import NodeKind, NodeRecord, QueryRecord, Timing
 from placement.graph import QueryGraph
 from placement.network import NetworkView, Node
 from placement.records import Keep, Request
@@ -105,15 +105,6 @@ class QueryTask:
     def pinned(self) -> dict[str, str]:
         """Nodes of sources and sinks."""
         return {o.name: o.pinned for o in self.graph.operators if o.pinned is not None}
-
-
-def detection_ms(cluster: ClusterRecord) -> float:
-    """Longest time until a silent death is noticed.
-
-    Silence is suspected after a fixed time, and looked for at every heartbeat. A crash that
-    breaks its connections is noticed sooner.
-    """
-    return cluster.suspect_after_ms + cluster.heartbeat_ms
 
 
 def measured_pairs(nodes: Mapping[str, NodeRecord]) -> dict[tuple[str, str], float]:

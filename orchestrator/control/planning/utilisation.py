@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from ha.roles import ReplicaRole
 from orchestrator.control.measured_load import MeasuredPlace, measured_places
-from orchestrator.control.planning.task import RunningFragment, detection_ms
+from orchestrator.control.planning.task import RunningFragment
 from orchestrator.control.planning.workload import (
     HOST_CORES,
     LEAST_EVALUATIONS_S,
@@ -275,7 +275,7 @@ def takeover_cores(
     view: ClusterView, work: Workload, running: Mapping[str, RunningFragment]
 ) -> dict[str, dict[str, float]]:
     """Node or failure domain → host → what taking over from it needs there, cores."""
-    detected_ms = detection_ms(view.settings)
+    detected_ms = view.settings.detection_ms
     needed: dict[str, dict[str, float]] = {}
     for name, found in running.items():
         each = work.fragments.get(name)
