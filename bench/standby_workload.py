@@ -37,6 +37,7 @@ nodes: [{nodes}]
 sites: [{sites}]
 latencies: latency.csv
 executorMemory: 512m
+admission: off
 {emulate}
 """
 
