@@ -44,10 +44,9 @@ def test_a_supervisor_is_not_the_program_that_it_supervises(
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux alone binds threads")
 def test_a_crowded_process_shares_one_processor_and_then_has_all_again(tmp_path: Path) -> None:
     with ChildProcess([sys.executable, "-c", SLEEPS], log=tmp_path / "log") as child:
-        before = os.sched_getaffinity(child.pid)
+        before, known = os.sched_getaffinity(child.pid), set(psutil.Process().children())
         with crowded(psutil.Process(child.pid)):
             assert len(os.sched_getaffinity(child.pid)) == 1
-            rivals = [p for p in psutil.Process().children() if p.pid != child.pid]
-            assert len(rivals) == 3
+            assert len(set(psutil.Process().children()) - known) == 3
         assert os.sched_getaffinity(child.pid) == before
-        assert not [p for p in psutil.Process().children() if p.pid != child.pid]
+        assert set(psutil.Process().children()) <= known
