@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -58,6 +60,10 @@ def port_of(opened: LiveInput) -> int:
     return urlsplit(opened.address).port or 0
 
 
+BEGAN_S = int(time.time()) - 1000
+"""Before anything is written."""
+
+
 def entered(opened: LiveInput, found: list[int] | None = None) -> list[int]:
     """The numbers that have entered, after those found; the last timestamp stays open."""
     found = [] if found is None else found
@@ -67,13 +73,18 @@ def entered(opened: LiveInput, found: list[int] | None = None) -> list[int]:
 
 
 def write_file(folder: Path, name: str, numbers: range) -> None:
-    """Numbers with as many seconds, in an order that falls."""
+    """Numbers with as many seconds, in an order that falls.
+
+    Spark reads files in the order of their times of modification, whatever their names.
+    """
     falling = list(reversed(numbers))
     table = pa.Table.from_pydict(
         {"at": pa.array([n * 1_000_000 for n in falling], pa.timestamp("us", "UTC")),
          "number": falling, "name": [str(n) for n in falling]}
     )  # fmt: skip
     parquet.write_table(table, str(folder / f".{name}"))
+    modified_s = BEGAN_S + ord(name[0])
+    os.utime(folder / f".{name}", (modified_s, modified_s))
     (folder / f".{name}").rename(folder / name)
 
 
