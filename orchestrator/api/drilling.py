@@ -310,7 +310,8 @@ def _watched(
     kept = _kept_of(cluster, view, delivered)
     events = [entry.event for entry in cluster.store.history()]
     report = measured(chosen, view, blast, found, delivered, kept, events)
-    late_ms = max(host.lag_ms for host in read_view(cluster.store).hosts.values())
+    hosts = read_view(cluster.store).hosts.values()
+    late_ms = max((host.lag_ms for host in hosts), default=None)
     return msgspec.structs.replace(report, aborted=breach.is_set(), late_ms=late_ms)
 
 

@@ -363,7 +363,7 @@ def _compared(
                     lambda name: on_progress("recomputing", name),
                 )  # fmt: skip
                 not_in_sql = {
-                    name: EvaluatedAgain(why=one.why, by=one.by, whole=one.whole)
+                    name: msgspec.convert(one, EvaluatedAgain, from_attributes=True)
                     for name, one in again.not_in_sql.items()
                 }
                 checks: list[verification.OutputCheck] = []

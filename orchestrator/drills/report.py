@@ -52,9 +52,8 @@ class DrillReport(Failover, frozen=True, kw_only=True):
     remarks
         What was not done as planned, although no promise depends on it.
     late_ms
-        By how much heartbeats of the host that was late most were late at the end, on average;
-        None: that is not known. Recovery takes that long more, or several times: the machine was
-        busy.
+        By how much heartbeats of the host that was late most had been late in the last minute or
+        so, on average; None: that is not known. Detection takes several times that more.
     timeline
         When outputs were silent, and what happened when.
     """

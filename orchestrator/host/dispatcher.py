@@ -23,7 +23,7 @@ from heapq import heappop, heappush
 
 from ha.roles import ReplicaRole
 from orchestrator.host.cluster_clock import ClusterClock
-from orchestrator.host.replica_manager import HostedReplica
+from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.host.rests import STANDBY_REST_SHARES, Rests
 from orchestrator.records import CostStatus, ReplicaLoad
 from streams.scheduling.cost_model import CostModel

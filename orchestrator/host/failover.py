@@ -45,8 +45,9 @@ from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
 from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox, RecordLoss, RecordTakeover
+from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.host.hosted_streams import HostedSource
-from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
+from orchestrator.host.replica_manager import ReplicaManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

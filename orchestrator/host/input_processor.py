@@ -31,8 +31,9 @@ from ha.subscriber import MOST_ACK_INTERVALS
 from ha.subscription import PATIENCE_US, STANDBY_PATIENCE_US, Subscription
 from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox
+from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.host.hosted_streams import SINK_PREFIX
-from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
+from orchestrator.host.replica_manager import ReplicaManager
 from streams.chunk import Position
 
 ACKNOWLEDGES = 8

@@ -22,9 +22,10 @@ from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.events import Outbox
 from orchestrator.host.failover import Failover
+from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.host.hosted_streams import HostedSource
 from orchestrator.host.input_processor import InputProcessor, every_nth
-from orchestrator.host.replica_manager import HostedReplica, ReplicaManager
+from orchestrator.host.replica_manager import ReplicaManager
 
 TELLS = 8
 """A host with fewer replicas tells of all of them in each interval, one with more in every second,

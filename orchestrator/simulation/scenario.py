@@ -30,10 +30,6 @@ from orchestrator.sinks.driver import OpenSink
 from orchestrator.sources import recorded
 from orchestrator.store.protocol import FRAGMENTS, QUERIES, STREAMS
 
-CHECK_EVERY_US = 20_000
-"""Virtual time between two checks of a host's invariants: about three of its turns. What a turn
-breaks in a log stays broken until consumers have acknowledged it."""
-
 SETTLE_S = 20.0
 """Virtual time in which coordinates settle before queries are applied."""
 
@@ -46,7 +42,6 @@ OBSERVER = "observer"
 
 APPLICATION_RESTART_S = 12.0
 """Virtual time that a Spark application takes to start again with all its hosts."""
-
 
 COORDINATOR_RESTART_S = 1.5
 STORE_RESTART_S = 2.5
@@ -91,7 +86,7 @@ class Scenario:
     streams
         Streams to apply instead of the manifests', such as an excerpt at another speed.
     check_invariants
-        Whether to check each host's invariants, every `CHECK_EVERY_US`.
+        Whether to check each host's invariants after each of its turns.
     settle_s
         Virtual time in which coordinates settle; a small network needs less.
     candidates
@@ -140,7 +135,6 @@ class Scenario:
             open_sink=open_sink,
             own_machines=own_machines,
         )
-        self.world.check_every_us = CHECK_EVERY_US
         self.store = self.world.server.connect()
         self.coordinators = Candidates(self.world, candidates, clock=coordinator_clock)
 

@@ -357,7 +357,7 @@ class World:
         heapq.heappush(self._agenda, (max(when_us, self.now_us), last, self._order, action))
 
     def run_for(self, seconds: float, *, check_invariants: bool = False) -> None:
-        """Let time pass; if asked to, check hosts' invariants after turns."""
+        """Let time pass; if asked to, check each host's invariants after each of its turns."""
         end_us = self.now_us + round(seconds * 1e6)
         self.check_invariants = check_invariants
         while self._agenda and self._agenda[0][0] <= end_us:

@@ -26,7 +26,7 @@ from tests.pairs import NODES, SETTLE_S, Input, Rows, answer
 MEMORY_BYTES = 512 * 1024
 """Of each host: a second or two of the streams below."""
 
-LOAD_S = 30.0
+LOAD_S = 60.0
 RECOVERED_S = 5.0
 RECOVERED_MS = 250
 
@@ -129,10 +129,10 @@ def assert_recovered(played: Played, recording: Input, recovered_us: int) -> Non
 
 
 @pytest.mark.slow
-def test_twice_the_capacity_for_half_a_minute_slows_the_sources_and_loses_nothing(
+def test_twice_the_capacity_for_a_minute_slows_the_sources_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
-    recording = Input.random(seed=7, seconds=30)
+    recording = Input.random(seed=7, seconds=50)
     watched = begun(recording, tmp_path)
     scenario = watched.scenario
     watched.slow_down(NODES, 160.0)
@@ -140,7 +140,7 @@ def test_twice_the_capacity_for_half_a_minute_slows_the_sources_and_loses_nothin
     watched.slow_down(NODES, 1.0)
     recovered_us = scenario.world.now_us + round(RECOVERED_S * 1e6)
     played = scenario.finish()
-    assert watched.slipped_ms("west") > 10_000
+    assert watched.slipped_ms("west") > 20_000
     assert (watched.count("takeovers"), watched.count("demotions")) == (0, 0)
     assert_exact(played, recording)
     assert_recovered(played, recording, recovered_us)

@@ -18,7 +18,7 @@ from ha.messages import (
 from ha.roles import ReplicaRole
 from ha.subscription import REPEATED_US
 from orchestrator.host.events import PeerLost
-from orchestrator.host.replica_manager import BATCHES_LAG_US, EVERYTHING_US
+from orchestrator.host.hosted_replica import BATCHES_LAG_US, EVERYTHING_US
 from orchestrator.records import FragmentAssignment
 from streams.chunk import Position
 from tests.driven_host import (

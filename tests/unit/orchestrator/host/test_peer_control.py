@@ -76,12 +76,14 @@ def test_more_are_told_of_more_rarely(count: int, intervals: int) -> None:
 
 
 def test_a_stream_of_which_much_has_arrived_is_acknowledged_in_the_next_interval() -> None:
-    # The credit for each of a hundred streams is 1,280 bytes, and a chunk takes more.
-    host = crowded(msgspec.structs.replace(SETTINGS, memory_bytes=2**20))
+    # The credit for each of a hundred streams is 5,120 bytes. A chunk takes more than an eighth of
+    # it, which is much, and less than half, so it is not acknowledged as soon as it is processed.
+    host = crowded(msgspec.structs.replace(SETTINGS, memory_bytes=2**22))
     for ts in range(10, 100, 10):
         for stream in ("s0", "s1", "s2", "s3"):
             host.hear("site", data(chunk(ts // 10 - 1, [(ts, 1)]), stream))
         host.work()
+        assert not acknowledged(host)
         host.wait(INTERVAL_MS)
         assert acknowledged(host) >= Counter(["s0", "s1", "s2", "s3"])
 
