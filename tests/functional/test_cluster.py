@@ -30,7 +30,6 @@ from tests.functional.conftest import Vivace
 from tests.pairs import SITES, Input, Rows, answer
 
 HOUR_S = 3600
-ATTEMPTS = 8
 LOOK_S = 0.25
 """How often a command is asked whether something has happened yet."""
 
@@ -154,7 +153,7 @@ def test_up_apply_status_tail_drill_down(
     assert len(lines) == 5
     assert all({"_seq", "_ts"} <= json.loads(line).keys() for line in lines)
 
-    move_on_purpose(vivace_here)
+    move_on_purpose(vivace_here, wait_until)
     wait_until(lambda: counted(vivace_here, "checkpoints_followed") > 0, every_s=LOOK_S)
     kill(data, "coordinator-1", "coordinator-2")
     kill_server(data, 1)
@@ -199,12 +198,12 @@ def test_up_apply_status_tail_drill_down(
         assert float(np.abs(kept.latencies_ms).max()) < HOUR_S * 1000 / 2
 
 
-def move_on_purpose(vivace: Vivace) -> None:
+def move_on_purpose(vivace: Vivace, wait_until: WaitUntil) -> None:
     """Primary and secondary change roles, and the new primary's node is drained and used again."""
-    (switched,) = persist(vivace, "switchover", "pairs")["moves"]
+    (switched,) = persist(vivace, wait_until, "switchover", "pairs")["moves"]
     assert switched["primary"] == switched["secondary"][::-1]
     node = switched["primary"][1]
-    assert persist(vivace, "drain", node)["remaining"] == []
+    assert persist(vivace, wait_until, "drain", node)["remaining"] == []
     nodes = json.loads(ok(vivace, "status", "--json"))["nodes"]
     (free,) = [each for each in nodes if each["node"] == node]
     assert (free["cordoned"], free["primaries"], free["secondaries"]) == (True, 0, 0)
@@ -214,18 +213,22 @@ def move_on_purpose(vivace: Vivace) -> None:
     ok(vivace, "uncordon", node)
 
 
-def persist(vivace: Vivace, *arguments: object) -> dict[str, Any]:
-    """Have something moved. On a busy machine a move would break a deadline, and is refused."""
-    told: object = None
-    for _ in range(ATTEMPTS):
+def persist(vivace: Vivace, wait_until: WaitUntil, *arguments: object) -> dict[str, Any]:
+    """Have something moved. While a machine is busy a move would break a deadline: refused."""
+    document: dict[str, Any] = {}
+
+    def moves() -> bool:
         done = vivace(*arguments, "--json")
-        document = json.loads(done.stdout)
+        document.update(json.loads(done.stdout))
         if done.returncode == 0:
-            assert document["done"]
-            return document
+            return True
         told = document["error"]["message"] if done.returncode == 2 else document["moves"]
         assert "deadline" in str(told), told
-    raise AssertionError(f"vivace {arguments} is refused again and again: {told}")
+        return False
+
+    wait_until(moves, every_s=LOOK_S)
+    assert document["done"]
+    return document
 
 
 def counted(vivace: Vivace, event: str) -> int:
