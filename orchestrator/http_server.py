@@ -42,6 +42,14 @@ DRAIN_S = 2.0
 RETRY_AFTER_S = 1
 """What a client that was refused for lack of room is told to wait."""
 
+_sent_again = (
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    # The site lost parts of a batch, which the client still has.
+    HTTPStatus.CONFLICT,
+)
+"""With these a client is asked to send its request again."""
+
 _log = logging.getLogger("vivace.http")
 
 
@@ -118,6 +126,8 @@ class Route:
         Responds to GET.
     post
         Responds to POST; None: nothing enters here.
+    refused
+        Told why a POST was refused for good, and its body if it had come.
     has_room
         Whether a body would be taken now.
     most_bytes
@@ -127,6 +137,7 @@ class Route:
     token: str | None
     get: Callable[[Request], Streamed | object]
     post: Callable[[Request], object] | None = None
+    refused: Callable[[str, bytes], None] = lambda _reason, _body: None
     has_room: Callable[[], bool] = lambda: True
     most_bytes: int = 0
 
@@ -213,28 +224,41 @@ class _Handler(BaseHTTPRequestHandler):
                 self._document(HTTPStatus.OK, response, {})
 
     def _get(self) -> Streamed | object:
-        route, request = self._routed()
-        return route.get(request)
+        route = self._route()
+        return route.get(self._request(route))
 
     def _post(self) -> object:
-        route, request = self._routed()
-        if route.post is None:
-            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, "nothing enters here", {"Allow": "GET"})
-        if not route.has_room():
-            raise busy("consumers do not follow; send this again")
+        route = self._route()
+        body = b""
         with self._holding() as hold:
-            body = self._body(route.most_bytes, hold)
-            return route.post(dataclasses.replace(request, body=body))
+            try:
+                request = self._request(route)
+                if route.post is None:
+                    raise HttpError(
+                        HTTPStatus.METHOD_NOT_ALLOWED, "nothing enters here", {"Allow": "GET"}
+                    )
+                if not route.has_room():
+                    raise busy("consumers do not follow; send this again")
+                body = self._body(route.most_bytes, hold)
+                return route.post(dataclasses.replace(request, body=body))
+            except HttpError as error:
+                if error.status not in _sent_again:
+                    route.refused(str(error), body)
+                raise
 
-    def _routed(self) -> tuple[Route, Request]:
-        parts = urlsplit(self.path)
-        segments = parts.path.strip("/").split("/")
+    def _route(self) -> Route:
+        path = urlsplit(self.path).path
+        segments = path.strip("/").split("/")
         name = unquote(segments[1]) if len(segments) == 2 and segments[0] == "streams" else ""
         with self.server.lock:
             route = self.server.routes.get(name)
-        headers = {key.lower(): value for key, value in self.headers.items()}
         if route is None:
-            raise HttpError(HTTPStatus.NOT_FOUND, f"no stream is at {parts.path[:200]!r} here")
+            raise HttpError(HTTPStatus.NOT_FOUND, f"no stream is at {path[:200]!r} here")
+        return route
+
+    def _request(self, route: Route) -> Request:
+        """The request without its body, if its sender may say it."""
+        headers = {key.lower(): value for key, value in self.headers.items()}
         if route.token is not None:
             scheme, _, given = headers.get("authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not same_token(given.strip(), route.token):
@@ -243,8 +267,8 @@ class _Handler(BaseHTTPRequestHandler):
                     "a token is needed: Authorization: Bearer …",
                     {"WWW-Authenticate": "Bearer"},
                 )
-        query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
-        return route, Request(headers=headers, query=query)
+        query = parse_qs(urlsplit(self.path).query)
+        return Request(headers=headers, query={key: values[-1] for key, values in query.items()})
 
     @contextlib.contextmanager
     def _holding(self) -> Generator[Callable[[int], None]]:

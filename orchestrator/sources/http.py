@@ -127,6 +127,7 @@ class Http(LiveSource, frozen=True, kw_only=True):
             token=token,
             get=lambda _: opened.status,
             post=posts.post,
+            refused=lambda reason, body: opened.rejections.malformed(body, reason),
             has_room=lambda: opened.has_room,
             most_bytes=self.largest_bytes,
         )
@@ -186,7 +187,6 @@ class Posts:
         try:
             return parse(self._form, written, request.body, header=header)
         except Unreadable as error:
-            self._input.rejections.malformed(request.body, str(error))
             raise HttpError(HTTPStatus.BAD_REQUEST, f"nothing entered: {error}") from None
 
     def _in_parts(self, batches: Batches, request: Request, client: str, number: int) -> object:

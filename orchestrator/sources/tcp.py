@@ -16,6 +16,8 @@ import contextlib
 import logging
 import socket
 import threading
+import time
+import traceback
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from orchestrator.drivers import DriverError
@@ -42,6 +44,9 @@ another form, and looking for each of them takes long."""
 
 TOKEN_TIMEOUT_S = 10.0
 """How long a client may take to show its token."""
+
+ACCEPT_PAUSE_S = 0.1
+"""Until connections are accepted again that could not be."""
 
 _log = logging.getLogger("vivace.tcp")
 
@@ -156,9 +161,9 @@ class Listener:
             try:
                 connection, _ = self._server.accept()
             except OSError:
-                if not self._closing:
-                    continue
-                return
+                # Not for ever: the process has too many files open, for example.
+                time.sleep(ACCEPT_PAUSE_S)
+                continue
             with self._lock:
                 if self._closing or len(self._connections) >= self._options.connections:
                     connection.close()
@@ -175,6 +180,10 @@ class Listener:
             Lines(self._options, self._form, self._input, self._token, connection).read()
         except (OSError, DriverError) as error:
             _log.debug("%s: a connection ended: %s", self._input.stream, error)
+        except Exception as error:  # noqa: BLE001  It must be seen, whatever it is.
+            _log.exception("%s: a connection ended", self._input.stream)
+            told = "".join(traceback.format_exception_only(error)).strip()
+            self._input.rejections.malformed(b"", f"a connection ended by a fault: {told}")
         finally:
             with self._lock:
                 self._connections.discard(connection)

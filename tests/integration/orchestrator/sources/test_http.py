@@ -176,8 +176,11 @@ def test_what_is_refused_leaves_the_source_as_it_was(
     assert found == status
     with pytest.raises(ValueError, match=problem):
         raise ValueError(document["error"])
+    assert source.status.malformed == 1
+    assert source.status.last_rejected == document["error"]
     assert request(source, b"number,name\n1,a\n")[1] == accepted(1)
     assert entered(source) == [1]
+    assert source.status.malformed == 1
 
 
 def test_bombs_that_come_in_chunks(site: Site) -> None:
@@ -255,6 +258,8 @@ def test_unknown_stream_wrong_token_wrong_method(site: Site) -> None:
     for wrong in ({}, {"Authorization": "Bearer x"}, {"Authorization": f"Basic {TOKEN}"}):
         assert request(source, body, **wrong)[0] == 401
         assert request(source, None, **wrong)[0] == 401
+    assert source.status.malformed == 3
+    assert "number" not in (site.folder / "south.rejected.jsonl").read_text()
     assert request(source, body, Authorization=f"Bearer {TOKEN}")[1] == accepted(1)
     source.address = source.address.replace("south", "east")
     assert request(source, body)[0] == 404

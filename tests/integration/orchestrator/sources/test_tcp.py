@@ -219,3 +219,23 @@ def test_an_address_in_use_is_named(site: Site) -> None:
     assigned = SourceAssignment(stream="s", columns={"n": "int"}, source=None, start_at_us=None)
     with pytest.raises(DriverError, match=f"cannot listen at 127.0.0.1:{port}: .*in use"):
         Tcp(listen=Endpoint(port=port)).open(assigned, SourceContext(folder=site.folder))
+
+
+def test_a_connection_that_ends_by_a_fault_of_its_site_is_counted(
+    site: Site, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = site.open(Tcp())
+    assert site.source is not None
+
+    def fault(*_: object, **_others: object) -> None:
+        raise ZeroDivisionError("made up")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(site.source, "push", fault)
+        with connected(address) as connection:
+            connection.sendall(b"1,a\n")
+            assert connection.recv(1) == b""
+    assert site.source.status.malformed == 1
+    assert "ZeroDivisionError: made up" in str(site.source.status.last_rejected)
+    send(address, b"2,b\n")
+    wait_until(lambda: site.entered() == [2])
