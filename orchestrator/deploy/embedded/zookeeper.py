@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Self
 
 from orchestrator.deploy.embedded.child_process import ChildProcess
+from orchestrator.deploy.embedded.class_data import class_data_options, class_path
 from orchestrator.deploy.embedded.java import LOGGING, SMALL_JVM, Java
-from orchestrator.deploy.embedded.packages import pyspark_folder
 from orchestrator.deploy.embedded.ports import LOOPBACK, PortTaken, free_port, is_free
 from orchestrator.errors import Unreachable
 from orchestrator.folders import private_folder
@@ -219,13 +219,14 @@ class EmbeddedZooKeeper:
             [
                 str(self._java.executable),
                 *SMALL_JVM,
+                *class_data_options(self._java),
                 "-Xmx128m",
                 "-Dzookeeper.jmx.log4j.disable=true",
                 f"-Djava.io.tmpdir={self._temporary}",
                 *options,
                 f"-Dlog4j2.configurationFile={logging.as_uri()}",
                 "-cp",
-                str(pyspark_folder() / "jars" / "*"),
+                class_path(),
                 "org.apache.zookeeper.server.quorum.QuorumPeerMain",
                 str(configuration),
             ],

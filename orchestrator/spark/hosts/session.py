@@ -19,6 +19,7 @@ arguments of a process, which everybody can read.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import secrets
 import shutil
@@ -35,6 +36,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
+from orchestrator.deploy.embedded.class_data import class_data_options, class_path
 from orchestrator.deploy.embedded.java import LOGGING, SMALL_JVM, Java, find_java
 from orchestrator.deploy.embedded.packages import pyspark_folder, source_root
 from orchestrator.deploy.embedded.ports import LOOPBACK
@@ -162,6 +164,11 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
             # Executors import the package from where this process did, installed or not.
             "spark.executorEnv.PYTHONPATH": str(source_root()),
         }
+        if settings.java is not None and (shared := class_data_options(settings.java)):
+            options = " ".join([_small_jvm, *(f'"{option}"' for option in shared)])
+            for process in ("driver", "executor"):
+                configuration[f"spark.{process}.extraJavaOptions"] = options
+                configuration[f"spark.{process}.extraClassPath"] = class_path()
     return configuration | dict(settings.extra)
 
 
@@ -199,6 +206,8 @@ def start_session(settings: SessionSettings) -> SparkSession:
     shutil.rmtree(work / SCRATCH, ignore_errors=True)
     private_folder(work)
     (work / SCRATCH).mkdir()
+    if settings.is_local and settings.java is None:
+        settings = dataclasses.replace(settings, java=find_java(work))
     log = work / "spark.log"
     public = spark_settings(settings)
     launched = SparkConf(loadDefaults=False).setAll(list(public.items()))
@@ -249,10 +258,9 @@ def stop_session(session: SparkSession) -> None:
 def _variables(settings: SessionSettings, work: Path) -> dict[str, str]:
     """Environment variables for Spark's scripts and executors."""
     variables = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    if settings.is_local:
-        java = settings.java or find_java(work)
+    if settings.is_local and settings.java is not None:
         variables |= {
-            "JAVA_HOME": str(java.home),
+            "JAVA_HOME": str(settings.java.home),
             "SPARK_HOME": str(_private_home(work)),
             "SPARK_CONF_DIR": str(work / "spark" / "conf"),
             "SPARK_LOCAL_IP": LOOPBACK,
