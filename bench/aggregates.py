@@ -12,8 +12,8 @@ Python's allocator counts it.
 (`panes`), and by one tuple (`each`, and `each_sums` without the maximum, evaluated stepwise): the
 cost of a tuple.
 
-`partial` and `union` compare the bytes over links with and without partial aggregation at the
-producers (`bench.aggregates_partial`).
+`partial`, `floats` and `union` compare the bytes over links with and without partial aggregation
+at the producers (`bench.aggregates_partial`).
 
 The results of both ways are compared with each other, and with DuckDB's if it is installed.
 """
@@ -30,7 +30,7 @@ from importlib.util import find_spec
 import numpy as np
 import pyarrow as pa
 
-from bench.aggregates_partial import partials, unions
+from bench.aggregates_partial import float_partials, partials, unions
 from bench.registry import Figures, Settings, benchmark
 from bench.throughput import DifferentResults
 from streams.chunk import Chunk, stream_schema
@@ -86,7 +86,7 @@ class Window:
     rows: list[dict[str, object]]
 
 
-@benchmark("aggregates", kinds=("fig5", "fig6", "sliding", "partial", "union"))
+@benchmark("aggregates", kinds=("fig5", "fig6", "sliding", "partial", "floats", "union"))
 def aggregates(settings: Settings) -> Figures:
     """Aggregates pushed down against naive ones; cost of a tuple in windows of any size."""
     kernels.load()
@@ -101,6 +101,8 @@ def aggregates(settings: Settings) -> Figures:
         flat |= _sliding(settings)
     if not settings.only or "partial" in settings.only:
         flat |= partials(settings)
+    if not settings.only or "floats" in settings.only:
+        flat |= float_partials(settings)
     if not settings.only or "union" in settings.only:
         flat |= unions(settings)
     return flat

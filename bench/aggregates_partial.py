@@ -1,7 +1,9 @@
 """Partial aggregation at the producer: bytes over a link with and without it.
 
 A stream of 10,000 tuples a second is counted, summed and its greatest value taken by key, over
-windows of ten seconds that slide by one. Between the stream's source and the reader of the result
+windows of ten seconds that slide by one. Of ints (`partial`) that takes three columns of ints for
+each group; of floats (`floats`) the unrounded sum is a text, and the standard deviation is taken
+too, which needs another one. Between the stream's source and the reader of the result
 there is a wide link, and something has to cross it:
 
 - `rows`: the stream's tuples, if the statement is evaluated beyond the link,
@@ -60,10 +62,16 @@ SECONDS, QUICK_SECONDS = 20, 12
 """Length of the stream; the first ten seconds fill the window and are not counted."""
 
 columns = {"k": "string", "i": "int"}
+float_columns = {"k": "string", "x": "float"}
+
+WINDOW = f"FROM s [RANGE {RANGE_S} SECONDS SLIDE {SLIDE_S} SECOND] GROUP BY k);"
 
 STATEMENT = (
-    "REGISTER QUERY q RSTREAM(SELECT k, count(*) AS n, sum(i) AS total, max(i) AS most "
-    f"FROM s [RANGE {RANGE_S} SECONDS SLIDE {SLIDE_S} SECOND] GROUP BY k);"
+    "REGISTER QUERY q RSTREAM(SELECT k, count(*) AS n, sum(i) AS total, max(i) AS most " + WINDOW
+)
+OF_FLOATS = (
+    "REGISTER QUERY q RSTREAM(SELECT k, avg(x) AS mean, stddev(x) AS deviation, max(x) AS most "
+    + WINDOW
 )
 
 
@@ -107,6 +115,11 @@ def partials(settings: Settings) -> dict[str, float]:
     return _of_each(settings, "partial", measured)
 
 
+def float_partials(settings: Settings) -> dict[str, float]:
+    """The same of a statement with sums of floats and of their squares."""
+    return _of_each(settings, "floats", measured_floats)
+
+
 def unions(settings: Settings) -> dict[str, float]:
     """Bytes a second over links each way, of a statement over a union of two sites."""
     return _of_each(settings, "union", measured_union)
@@ -130,21 +143,44 @@ def _of_each(settings: Settings, kind: str, measure: _Measure) -> dict[str, floa
 def measured(
     groups: int, seconds: int, tuples_s: int = TUPLES_S, *, passing: bool
 ) -> dict[str, float]:
-    """The figures of a stream with so many keys at any time.
+    """The figures of a stream of ints with so many keys at any time.
 
     Raises
     ------
     DifferentResults
         The statement in two gives other rows than the whole one.
     """
-    (statement,) = parse(STATEMENT)
+    stream = chunks(groups, seconds, tuples_s, passing=passing)
+    key = f"partial.{'passing' if passing else 'lasting'}.{groups}"
+    return _compared(key, STATEMENT, columns, stream, tuples_s, seconds - RANGE_S)
+
+
+def measured_floats(
+    groups: int, seconds: int, tuples_s: int = TUPLES_S, *, passing: bool
+) -> dict[str, float]:
+    """The figures of a stream of floats; parameters and errors as of `measured`."""
+    stream = chunks(groups, seconds, tuples_s, passing=passing, floats=True)
+    key = f"floats.{'passing' if passing else 'lasting'}.{groups}"
+    return _compared(key, OF_FLOATS, float_columns, stream, tuples_s, seconds - RANGE_S)
+
+
+def _compared(
+    key: str,
+    text: str,
+    columns: dict[str, str],
+    stream: Iterator[Chunk],
+    tuples_s: int,
+    counted_s: int,
+) -> dict[str, float]:
+    """The figures of a statement over a stream, of which the last seconds are counted."""
+    (statement,) = parse(text)
     parts = split(statement, {"s": columns})
     assert parts is not None
     whole = Producer(compile_statement(statement, {"s": columns}))
     first = Producer(compile_statement(parts[0], {"s": columns}))
     final = Producer(compile_statement(parts[1], {first.program.name: first.program.columns}))
     tuple_bytes = 0
-    for chunk in chunks(groups, seconds, tuples_s, passing=passing):
+    for chunk in stream:
         counted = int(chunk.watermarks_ms[-1]) > RANGE_S * 1000
         tuple_bytes += sent_bytes("s", chunk) if counted else 0
         for _ in whole.take(chunk, counted=counted):
@@ -153,11 +189,9 @@ def measured(
             for _ in final.take(partial, counted=counted):
                 pass
     if whole.rows != final.rows:
-        raise DifferentResults(f"{groups} groups: {whole.rows.total()} and {final.rows.total()}")
-    counted_s = seconds - RANGE_S
+        raise DifferentResults(f"{key}: {whole.rows.total()} and {final.rows.total()}")
     timed = counted_s * tuples_s
     before = min(tuple_bytes, whole.bytes)
-    key = f"partial.{'passing' if passing else 'lasting'}.{groups}"
     return {
         f"{key}.rows.bytes_s": tuple_bytes / counted_s,
         f"{key}.result.bytes_s": whole.bytes / counted_s,
@@ -236,9 +270,15 @@ def sent_bytes(stream: str, chunk: Chunk) -> int:
 
 
 def chunks(
-    groups: int, seconds: int, tuples_s: int, seed: int = 1, *, passing: bool
+    groups: int,
+    seconds: int,
+    tuples_s: int,
+    seed: int = 1,
+    *,
+    passing: bool,
+    floats: bool = False,
 ) -> Iterator[Chunk]:
-    """The stream, in portions of 10 ms with a watermark at each timestamp and at their end."""
+    """A stream, in portions of 10 ms with a watermark at each timestamp and at their end."""
     rng = np.random.default_rng(seed)
     count = tuples_s * TOGETHER_MS // 1000
     for number in range(seconds * 1000 // TOGETHER_MS):
@@ -246,13 +286,15 @@ def chunks(
         times_ms = np.sort(rng.integers(begin_ms + 1, begin_ms + TOGETHER_MS + 1, count))
         first = begin_ms // 1000 * (groups // 2) if passing else 0
         keys = [f"key-{first + key}" for key in rng.integers(0, groups, count).tolist()]
-        values = rng.integers(0, 1_000_000, count)
+        values = pa.array(
+            rng.uniform(0, 1_000, count) if floats else rng.integers(0, 1_000_000, count)
+        )
         watermarks_ms = np.unique([*times_ms.tolist(), begin_ms + TOGETHER_MS])
         yield Chunk(
             first_seq=number * count,
             rows=pa.RecordBatch.from_arrays(
-                [pa.array(times_ms), pa.array(keys), pa.array(values)],
-                schema=stream_schema(columns),
+                [pa.array(times_ms), pa.array(keys), values],
+                schema=stream_schema(float_columns if floats else columns),
             ),
             watermarks_ms=watermarks_ms.astype(np.int64),
             ingestion_times_us=watermarks_ms.astype(np.int64) * 1000,

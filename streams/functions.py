@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streams import elementary, patterns
+from streams import elementary, exact_texts, patterns
 from streams.language.ast import infix
 from streams.vector import Array, Vector, fillers, known_of, storage, truth
 from topology.arrays import BoolArray
@@ -386,8 +386,8 @@ def _integers(kinds: Sequence[str]) -> str | None:
     return "int" if set(kinds) == {"int"} else None
 
 
-def _float_of_integers(kinds: Sequence[str]) -> str | None:
-    return "float" if set(kinds) == {"int"} else None
+def _float_of(*wanted: str) -> TypeRule:
+    return lambda kinds: "float" if tuple(kinds) == wanted else None
 
 
 HALF_BITS = 32
@@ -543,7 +543,28 @@ functions: dict[str, Function] = {
     "high_half": Function("an int", 1, _integers, _high_half),
     "low_half": Function("an int", 1, _integers, _low_half),
     "joined_sum": Function("two ints", 2, _integers, _joined_sum, cost=10),
-    "joined_mean": Function("three ints", 3, _float_of_integers, _joined_mean, cost=20),
+    "joined_mean": Function("three ints", 3, _float_of("int", "int", "int"), _joined_mean, cost=20),
+    "exact_value": Function(
+        "an exact sum",
+        1,
+        _float_of("string"),
+        _of_each(exact_texts.exact_value, "float", 1),
+        cost=40,
+    ),
+    "exact_mean": Function(
+        "an exact sum and an int",
+        2,
+        _float_of("string", "int"),
+        _of_each(exact_texts.exact_mean, "float", 2),
+        cost=40,
+    ),
+    "exact_deviation": Function(
+        "exact sums of values and of their squares, and an int",
+        3,
+        _float_of("string", "string", "int"),
+        _of_each(exact_texts.exact_deviation, "float", 3),
+        cost=40,
+    ),
     "least": _choice(np.less),
     "greatest": _choice(np.greater),
 }

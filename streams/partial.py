@@ -16,13 +16,14 @@ no meaning, may be another one.
 
 Counts are summed. Least, greatest, first and last values are those of the panes' values. The sum
 of ints in a pane may need more than 64 bits although that of the window does not, and a mean is
-rounded once; so high and low halves of ints are summed apart, and put together at the end.
+rounded once; so high and low halves of ints are summed apart, and put together at the end. Sums of
+floats, and those of the squares that a standard deviation needs, travel unrounded as texts
+(`streams.exact_texts`).
 
 Which statements are not split, because the result would not be the same or nothing would be gained:
 
 - Several SELECTs or sources, DISTINCT, and windows that tumble: these ship their result anyway.
 - A range that is no multiple of its slide: panes would have to be shorter than the slide.
-- Sums and means of floats, and `stddev`: they are rounded once, and a pane's would be another time.
 - `count(DISTINCT x)` and its like: a pane would have to ship its values.
 
 Without GROUP BY a window that holds tuples has a row even if the condition selects none of them. So
@@ -38,6 +39,7 @@ Li, Maier, Tufte, Papadimos, Tucker, *No pane, no gain*, SIGMOD Record 34, 2005.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from streams.compiler import Catalogue, compile_statement
@@ -57,6 +59,7 @@ from streams.language.ast import (
     Window,
 )
 from streams.language.writer import written_expression, written_statement
+from streams.program import EXACT_SUMS
 from streams.resolver import UNREPEATED, aggregate_names
 
 PARTIAL_INFIX = "__partial"
@@ -90,12 +93,8 @@ def split(statement: Statement, catalogue: Catalogue) -> tuple[Statement, Statem
     if any(call.distinct and call.function not in UNREPEATED for call in aggregates):
         return None
     kinds = _kinds(statement, select, aggregates, catalogue)
-    for call in aggregates:
-        floats = call.function in _summed and kinds[written_expression(call.arguments[0])] != "int"
-        if call.function == "stddev" or floats:
-            return None
     try:
-        return _Split(statement, select, window).statements()
+        return _Split(statement, select, window, kinds).statements()
     except (QueryError, RecursionError):
         # Written with all its parentheses, it is nested too deeply.
         return None
@@ -155,10 +154,14 @@ def _kinds(
 class _Split:
     """Builds the two statements of one, collecting the columns that lie between them."""
 
-    def __init__(self, statement: Statement, select: Select, window: Window) -> None:
+    def __init__(
+        self, statement: Statement, select: Select, window: Window, kinds: Mapping[str, str]
+    ) -> None:
         self._statement = statement
         self._select = select
         self._window = window
+        self._kinds = kinds
+        """Argument of an aggregate, as it is written → its type."""
         self._keys = {column.name: f"k{place}" for place, column in enumerate(select.group_by)}
         self._parts: dict[str, Call] = {}
         """Partial aggregate as it is written → the partial aggregate, in their order."""
@@ -237,8 +240,18 @@ class _Split:
         (argument,) = call.arguments
         if call.function == "count":
             return self._counted(argument)
+        if call.function in EXACT_SUMS:
+            return self._exact(call.function, argument)
+        if call.function == "stddev":
+            sums = [self._exact(function, argument) for function in EXACT_SUMS]
+            return _call("exact_deviation", *sums, self._counted(argument))
         if call.function not in _summed:
             return _call(call.function, self._part(call.function, argument))
+        if self._kinds[written_expression(argument)] != "int":
+            total = self._exact("exact_sum", argument)
+            if call.function == "sum":
+                return _call("exact_value", total)
+            return _call("exact_mean", total, self._counted(argument))
         halves = [
             _call("sum", self._part("sum", _call(half, argument)))
             for half in ("high_half", "low_half")
@@ -246,6 +259,10 @@ class _Split:
         if call.function == "sum":
             return _call("joined_sum", *halves)
         return _call("joined_mean", *halves, self._counted(argument))
+
+    def _exact(self, function: str, argument: Expression) -> Expression:
+        """An unrounded sum of the window."""
+        return _call("exact_sum", self._part(function, argument))
 
     def _counted(self, argument: Expression | None) -> Expression:
         total = _call("sum", self._part("count", argument))

@@ -22,6 +22,10 @@ CODED_KINDS = ("int", "bool", "string")
 """Types of keys that have codes (`streams.panes.keys`)."""
 
 
+EXACT_SUMS = ("exact_sum", "exact_squares")
+"""Aggregates that are not rounded, but passed on as texts (`streams.exact_texts`)."""
+
+
 class Evaluation(Enum):
     """The ways to evaluate a program. All give the same rows in the same order."""
 
@@ -99,7 +103,7 @@ class AggregatePlan:
     Attributes
     ----------
     function
-        count, sum, avg, stddev, min, max, first or last.
+        count, sum, avg, stddev, min, max, first, last, exact_sum or exact_squares.
     argument
         The aggregated expression; None: `*`.
     kind

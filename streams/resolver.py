@@ -10,10 +10,13 @@ from streams.expressions import Apply, Constant, Field, Typed, fields
 from streams.functions import functions, written
 from streams.language import QueryError
 from streams.language.ast import Call, Column, Expression, Item, Literal, Select, Top, Window
-from streams.program import AggregatePlan, GroupPlan, RankedBy, TopPlan
+from streams.program import EXACT_SUMS, AggregatePlan, GroupPlan, RankedBy, TopPlan
 from topology.suggestions import hint
 
-aggregate_names = ("count", "sum", "avg", "stddev", "min", "max", "first", "last")
+aggregate_names = (
+    *("count", "sum", "avg", "stddev", "min", "max", "first", "last"),
+    *EXACT_SUMS,
+)
 UNREPEATED = ("min", "max", "first", "last")
 """Aggregates of which equal values may count as one: DISTINCT makes no difference."""
 
@@ -310,8 +313,13 @@ class Resolver:
                 "register the join, and aggregate its stream"
             )
             raise self._error(call, message)
-        if call.function in ("sum", "avg", "stddev") and argument.kind not in ("int", "float"):
+        numeric = ("sum", "avg", "stddev", "exact_squares")
+        if call.function in numeric and argument.kind not in ("int", "float"):
             raise self._error(call, f"{call.function} takes a number, not {argument.kind}")
+        if call.function in EXACT_SUMS:
+            if argument.kind == "bool":
+                raise self._error(call, f"{call.function} takes numbers or exact sums, not bool")
+            return "string"
         if call.function in ("min", "max") and argument.kind == "bool":
             raise self._error(call, f"{call.function} takes numbers or strings, not bool")
         return "float" if call.function in ("avg", "stddev") else argument.kind

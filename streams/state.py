@@ -202,6 +202,11 @@ def row_slices(rows: int, most: int = PIECE_ROWS) -> Iterator[slice]:
     return (slice(start, min(start + most, rows)) for start in range(0, rows, most))
 
 
+def in_bytes(total: int) -> bytes:
+    """A whole number of any size; msgpack's have 64 bits."""
+    return total.to_bytes(total.bit_length() // 8 + 1, "big", signed=True)
+
+
 def write_snapshot(record: SnapshotRecord, saved: Mapping[str, Pieces]) -> Iterator[bytes]:
     """The pieces of a snapshot, each under a header: magic, format version, checksum.
 

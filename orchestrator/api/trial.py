@@ -20,7 +20,7 @@ import pyarrow as pa
 from orchestrator import sources
 from orchestrator.clock import thread_us
 from orchestrator.control.dataflow import Dataflow, Fragment, sound_dataflow
-from orchestrator.control.planning.workload import row_bytes
+from orchestrator.control.planning.workload import STRING_BYTES, row_bytes
 from orchestrator.control.view import ClusterView
 from orchestrator.drivers import DriverError
 from orchestrator.manifest import Manifests, QueryManifest
@@ -80,6 +80,8 @@ class _Tried:
     with_tuples: int = 0
     tuples_in: dict[str, int] = field(default_factory=dict[str, int])
     next_seq: int = 0
+    text_bytes: dict[str, int] = field(default_factory=dict[str, int])
+    """Column of texts → bytes that it has emitted."""
 
     def offer(self, stream: str, chunk: Chunk) -> None:
         self.engine.offer(stream, chunk)
@@ -104,19 +106,38 @@ class _Tried:
                 ingestion_times_us=evaluated.ingestion_times_us,
             )
             self.next_seq += evaluated.rows.num_rows
+            for name, kind in self.fragment.columns.items():
+                if kind == "string":
+                    emitted = evaluated.rows.column(name).nbytes
+                    self.text_bytes[name] = self.text_bytes.get(name, 0) + emitted
 
-    def found(self) -> Trial | None:
-        """What the trial says; None if there was too little to evaluate."""
+    @property
+    def row_bytes(self) -> float:
+        """Width of a row that it emits; texts are never taken to be shorter than in plans."""
+        longer = (
+            max(emitted / self.next_seq - STRING_BYTES, 0.0) if self.next_seq else 0.0
+            for emitted in self.text_bytes.values()
+        )
+        return row_bytes(self.fragment.columns) + sum(longer)
+
+    def found(self, widths: Mapping[str, float]) -> Trial | None:
+        """What the trial says; None if there was too little to evaluate.
+
+        `widths` says how wide the rows of other fragments are.
+        """
         if self.with_tuples < LEAST_SAMPLES:
             return None
+        inputs = self.fragment.inputs
         taken = sum(
-            count * row_bytes(self.fragment.inputs[stream])
+            count * widths.get(stream, row_bytes(inputs[stream]))
             for stream, count in self.tuples_in.items()
         )
+        width = self.row_bytes
         return Trial(
-            selectivity=self.next_seq * row_bytes(self.fragment.columns) / taken,
+            selectivity=self.next_seq * width / taken,
             fixed_us=self.cost.fixed_us,
             per_tuple_us=self.cost.per_tuple_us,
+            row_bytes=width if width > row_bytes(self.fragment.columns) else None,
         )
 
 
@@ -184,7 +205,10 @@ def try_query(
                     _pass_on(each.fragment.name, chunk, tried)
     except EvaluationError:
         return {}
-    own = ((each.fragment.name, each.found()) for each in tried if each.fragment.query == query)
+    widths = {each.fragment.name: each.row_bytes for each in tried}
+    own = (
+        (each.fragment.name, each.found(widths)) for each in tried if each.fragment.query == query
+    )
     return {name: found for name, found in own if found is not None}
 
 

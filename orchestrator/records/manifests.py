@@ -132,6 +132,8 @@ class Trial(Record, frozen=True, kw_only=True):
     """Processor time of an evaluation, whatever its tuples …"""
     per_tuple_us: float
     """… and of each tuple that it takes in."""
+    row_bytes: float | None = None
+    """Width of a row that it emits, if its texts are longer than plans take texts to be."""
 
 
 class Partial(Enum):

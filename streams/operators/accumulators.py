@@ -12,19 +12,15 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from math import isqrt
 from typing import Any, Protocol
 
-from streams.program import AggregatePlan
-from streams.state import SnapshotError
+from streams.operators.exact_sum import ExactSum
+from streams.panes.exact_sums import correct_root
+from streams.program import EXACT_SUMS, AggregatePlan
+from streams.state import SnapshotError, in_bytes
 
 SCALE_BITS = 1074
 """The least positive float is 2⁻¹⁰⁷⁴."""
-
-
-def in_bytes(total: int) -> bytes:
-    """A whole number of any size as a snapshot has it."""
-    return total.to_bytes(total.bit_length() // 8 + 1, "big", signed=True)
 
 
 class Accumulator(Protocol):
@@ -169,10 +165,6 @@ class Sum:
             self.bits = SCALE_BITS - unused
 
 
-ROOT_BITS = 64
-"""Bits of a root that are computed: more than a float has, and than rounding it needs."""
-
-
 class Deviation:
     """Exact standard deviation of a sample of integers or floats, rounded once."""
 
@@ -236,21 +228,6 @@ class Deviation:
         if self._of_floats:
             # The units of a sum may be coarser than those of the values.
             self._sum.refine(SCALE_BITS)
-
-
-def correct_root(dividend: int, divisor: int, bits: int) -> float | None:
-    """√(dividend / divisor) · 2⁻ᵇⁱᵗˢ, rounded correctly; None if out of range."""
-    if not dividend:
-        return 0.0
-    finer = max(ROOT_BITS - (dividend.bit_length() - divisor.bit_length()) // 2, 0)
-    whole, left = divmod(dividend << 2 * finer, divisor)
-    root = isqrt(whole)
-    # One bit more that says whether anything is cut off: rounding then knows on which side it is.
-    root = 2 * root + (left > 0 or root * root != whole)
-    try:
-        return root / (1 << finer + bits + 1)
-    except OverflowError:
-        return None
 
 
 class End:
@@ -524,4 +501,6 @@ def _accumulator(plan: AggregatePlan, *, stays: bool) -> Accumulator:
         return End(last=plan.function == "last", stays=stays)
     if plan.function == "stddev":
         return Deviation(of_floats=plan.argument.kind == "float")
+    if plan.function in EXACT_SUMS:
+        return ExactSum(squared=plan.function == "exact_squares")
     return Sum(of_floats=plan.argument.kind == "float", mean=plan.function == "avg")

@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streams.expressions import Typed
-from streams.operators.accumulators import in_bytes
 from streams.panes.aggregates import Parts, needs
 from streams.panes.arrays import Codes
 from streams.panes.exact_sums import DIGIT_BITS, DIGIT_MASK, total_of
 from streams.panes.parts import FloatSum, Summed, widen
 from streams.program import AggregatePlan, GroupPlan
-from streams.state import SnapshotError
+from streams.state import SnapshotError, in_bytes
 from streams.vector import Array
 from topology.arrays import IntArray
 

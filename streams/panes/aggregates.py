@@ -13,10 +13,11 @@ import numpy as np
 
 from streams.expressions import Typed
 from streams.panes.arrays import Codes
-from streams.panes.parts import FloatSum, IntSum, Nulls, Part
+from streams.panes.parts import Digits, FloatSum, IntSum, Nulls, Part
 from streams.panes.squares import FloatSquares, IntSquares, deviations
+from streams.panes.texts import TextSum, texts
 from streams.panes.two_stacks import End, Extreme
-from streams.program import AggregatePlan
+from streams.program import EXACT_SUMS, AggregatePlan
 from streams.vector import Array, Vector
 from topology.arrays import BoolArray, IntArray
 
@@ -55,6 +56,10 @@ class Parts:
             one = self.by_need[plan.function, plan.argument]
             assert isinstance(one, End)
             return _where(*one.result(codes))
+        if plan.function in EXACT_SUMS:
+            kept = self.by_need[_exact(plan.function, plan.argument)]
+            assert isinstance(kept, Digits)
+            return texts(kept, codes, some)
         total = self.by_need["sum", plan.argument]
         assert isinstance(total, IntSum | FloatSum)
         if plan.function == "stddev":
@@ -86,7 +91,16 @@ def needs(plan: AggregatePlan) -> list[tuple[str, Typed]]:
         return [nulls, ("sum", plan.argument), ("squares", plan.argument)]
     if plan.function in ("sum", "avg"):
         return [nulls, ("sum", plan.argument)]
+    if plan.function in EXACT_SUMS:
+        return [nulls, _exact(plan.function, plan.argument)]
     return [nulls, (plan.function, plan.argument)]
+
+
+def _exact(function: str, argument: Typed) -> tuple[str, Typed]:
+    """The sum that is passed on as a text."""
+    if argument.kind == "string":
+        return "texts", argument
+    return "squares" if function == "exact_squares" else "sum", argument
 
 
 def _part(need: str, argument: Typed) -> Part:
@@ -98,6 +112,8 @@ def _part(need: str, argument: Typed) -> Part:
             return FloatSum(argument) if floats else IntSum(argument)
         case "squares":
             return FloatSquares(argument) if floats else IntSquares(argument)
+        case "texts":
+            return TextSum(argument)
         case "first" | "last":
             return End(argument, last=need == "last")
         case _:

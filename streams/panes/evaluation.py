@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from streams.arrow_buffers import VALIDITY, bits
 from streams.chunk import FOREVER_MS
-from streams.expressions import Evaluator, Field, Typed, evaluator, holds
+from streams.expressions import Evaluator, Field, evaluator, holds
 from streams.language.ast import ToStream
 from streams.operators.changes_to_stream import ChangesToStream
 from streams.operators.filter import Filter
@@ -30,7 +30,7 @@ from streams.panes.aggregates import Parts
 from streams.panes.arrays import Codes
 from streams.panes.exact_sums import MOST_DIGITS, UNSPANNED
 from streams.panes.keys import Keys, every, key_column
-from streams.panes.parts import FloatSum
+from streams.panes.parts import FloatSum, Part
 from streams.panes.window import Pane, PaneWindow, encode, no_codes
 from streams.program import Program
 from streams.state import (
@@ -83,7 +83,7 @@ class Panes:
         self._key_plans = group.keys
         self._group_kinds = [one.kind for one in (*group.keys, *group.aggregates)]
         self._window = PaneWindow(Keys([key.kind for key in group.keys]), Parts(group.aggregates))
-        self._arguments = [_Argument(part.argument) for part in self._window.parts.parts]
+        self._arguments = [_Argument(part) for part in self._window.parts.parts]
         self._boundary_ms = -FOREVER_MS
         """The last boundary at which the window was evaluated."""
         self._started = False
@@ -469,14 +469,14 @@ class Panes:
 class _Argument:
     """The argument of a part of an aggregate, read from a batch."""
 
-    def __init__(self, argument: Typed) -> None:
+    def __init__(self, part: Part) -> None:
+        argument = part.argument
         self._evaluate: Evaluator = evaluator(argument)
-        self._text = (
-            argument.index if isinstance(argument, Field) and argument.kind == "string" else None
-        )
+        only_nulls = argument.kind == "string" and not part.reads_texts
+        self._text = argument.index if isinstance(argument, Field) and only_nulls else None
 
     def of(self, batch: pa.RecordBatch, columns: BatchColumns, places: Sequence[int]) -> Vector:
-        """Its values as kernels read them; of texts only which are NULL."""
+        """Its values as parts read them; of most texts only which are NULL."""
         if self._text is not None:
             column = batch.column(places[self._text])
             valid = bits(column, VALIDITY) if column.null_count else None

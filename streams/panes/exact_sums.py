@@ -21,6 +21,7 @@ so that the loop over values needs no such count.
 
 from __future__ import annotations
 
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,9 @@ LARGEST_DIVISOR = 2**31
 
 MOST_DIGITS = 136
 """More than sums of any floats, and of their squares, need."""
+
+ROOT_BITS = 64
+"""Bits of a root that are computed: more than a float has, and than rounding it needs."""
 
 UNSPANNED: tuple[int, int] = (2**31, -(2**31))
 """The span of no values: lowest digit, end."""
@@ -99,6 +103,21 @@ def rounded(total: int, exponent: int, divisor: int) -> float | None:
         if exponent < 0:
             return total / (divisor << -exponent) + 0.0
         return (total << exponent) / divisor + 0.0
+    except OverflowError:
+        return None
+
+
+def correct_root(dividend: int, divisor: int, bits: int) -> float | None:
+    """√(dividend / divisor) · 2⁻ᵇⁱᵗˢ, rounded correctly; None if out of range."""
+    if not dividend:
+        return 0.0
+    finer = max(ROOT_BITS - (dividend.bit_length() - divisor.bit_length()) // 2, 0)
+    whole, left = divmod(dividend << 2 * finer, divisor)
+    root = isqrt(whole)
+    # One bit more that says whether anything is cut off: rounding then knows on which side it is.
+    root = 2 * root + (left > 0 or root * root != whole)
+    try:
+        return root / (1 << finer + bits + 1)
     except OverflowError:
         return None
 

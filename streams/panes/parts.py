@@ -39,7 +39,13 @@ class Part(ABC):
     argument
         The aggregated expression.
 
+    Attributes
+    ----------
+    reads_texts
+        Whether it needs an argument that is a text, and not only where that is NULL.
     """
+
+    reads_texts = False
 
     def __init__(self, argument: Typed) -> None:
         self.argument = argument
@@ -143,6 +149,11 @@ class Nulls(Summed):
 class Digits(Summed):
     """A sum in digits."""
 
+    @property
+    def exponent(self) -> int:
+        """The unit of the lowest digit, as a power of two."""
+        return 0
+
     def settled(self, state: Array) -> Array:
         """Carries passed on."""
         pass_carries_on(state)
@@ -193,7 +204,11 @@ class FloatSum(Digits):
     ----------
     span
         The digits in use: the lowest one, and the end. All states have the same.
+    least_exponent
+        The unit of the lowest digit that there may be, as a power of two.
     """
+
+    least_exponent = LEAST_EXPONENT
 
     def __init__(self, argument: Typed) -> None:
         self.span: tuple[int, int] = UNSPANNED
@@ -203,6 +218,11 @@ class FloatSum(Digits):
     def width(self) -> int:
         """Number of digits."""
         return max(self.span[1] - self.span[0], 0)
+
+    @property
+    def exponent(self) -> int:
+        """The unit of the lowest digit, as a power of two."""
+        return self.least_exponent + (DIGIT_BITS * self.span[0] if self.width else 0)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -230,8 +250,7 @@ class FloatSum(Digits):
         """The sums divided."""
         if not self.width:
             return np.zeros(len(codes)), np.ones(len(codes), dtype=np.bool_)
-        exponent = LEAST_EXPONENT + DIGIT_BITS * self.span[0]
-        return _rounded(self.totals[codes], exponent, divisors)
+        return _rounded(self.totals[codes], self.exponent, divisors)
 
 
 def _rounded(digits: IntArray, exponent: int, divisors: IntArray) -> tuple[Array, BoolArray]:

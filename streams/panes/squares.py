@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from streams.operators.accumulators import correct_root
 from streams.panes.arrays import Bits, Codes
 from streams.panes.exact_sums import (
     DIGIT_BITS,
     DIGIT_MASK,
     LEAST_EXPONENT,
     UNSPANNED,
+    correct_root,
     split,
     total_of,
 )
@@ -70,6 +70,8 @@ class IntSquares(Digits):
 
 class FloatSquares(FloatSum):
     """The exact sum of the squares of floats, in units of 2⁻²¹⁴⁸."""
+
+    least_exponent = 2 * LEAST_EXPONENT
 
     def add(self, state: Array, slots: Codes, column: Vector, begin: int, end: int) -> int:
         """Add, as far as the digits reach."""

@@ -6,8 +6,9 @@ it.
 
 Rates follow from the manifests: a stream brings the rate it declares; a fragment turns it into
 `selectivity` bytes out per byte in; tuples are counted by the width of their rows, for which
-strings are taken to be `STRING_BYTES` long. Costs are measured ones as soon as there are; until
-then those that the owner states, else those that a trial found (`api.trial`), else `COST_US`.
+strings are taken to be `STRING_BYTES` long, if no trial shows that they are longer. Costs are
+measured ones as soon as there are; until then those that the owner states, else those that a trial
+found (`api.trial`), else `COST_US`.
 
 The processor time that a replica takes is a rate times a cost, for everything that it does:
 
@@ -88,6 +89,15 @@ NO_DEADLINE_MS = 3_600_000.0
 def row_bytes(columns: Columns) -> int:
     """Expected width of a row."""
     return TIMESTAMP_BYTES + sum(_type_bytes[kind] for kind in columns.values())
+
+
+def emitted_row_bytes(query: QueryRecord, fragment: Fragment) -> float:
+    """Width of a row that a fragment emits."""
+    tried = query.trials.get(fragment.name)
+    stated = query.estimates.get(fragment.name, Estimate()).selectivity
+    if stated is None and tried is not None and tried.row_bytes is not None:
+        return tried.row_bytes
+    return row_bytes(fragment.columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,9 +404,9 @@ def rates(
     """
     found = {name: _entering(stream, batch_ms) for name, stream in streams.items()}
     for fragment in flow.fragments.values():
-        taken = taken_by(fragment, found)
-        given_bytes_s = taken.bytes_s * _selectivity(queries[fragment.query], fragment.name)
-        tuples_s = given_bytes_s / row_bytes(fragment.columns)
+        taken, query = taken_by(fragment, found), queries[fragment.query]
+        given_bytes_s = taken.bytes_s * _selectivity(query, fragment.name)
+        tuples_s = given_bytes_s / emitted_row_bytes(query, fragment)
         burst = taken.burst * tuples_s / taken.tuples_s if taken.tuples_s else 0.0
         found[fragment.name] = Rate(bytes_s=given_bytes_s, tuples_s=tuples_s, burst=burst)
     return found

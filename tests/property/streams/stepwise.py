@@ -330,6 +330,10 @@ def _aggregated(plan: AggregatePlan, rows: Sequence[Values], kinds: Sequence[str
         return values[0] if plan.function == "first" else values[-1]
     if plan.function == "stddev":
         return deviation(values)
+    if plan.function.startswith("exact"):
+        numbers = [_exact(one) if isinstance(one, str) else Fraction(one) for one in values]
+        power = 2 if plan.function == "exact_squares" else 1
+        return _in_hexadecimal(sum((one**power for one in numbers), Fraction()))
     total = sum(map(Fraction, values)) / (len(values) if plan.function == "avg" else 1)
     if plan.kind == "int":
         return int(total) if -(2**63) <= total < 2**63 else None
@@ -337,6 +341,24 @@ def _aggregated(plan: AggregatePlan, rows: Sequence[Values], kinds: Sequence[str
         return float(total)
     except OverflowError:
         return None
+
+
+def _exact(text: str) -> Fraction:
+    """The number that an exact sum stands for; 0 for a text that is none."""
+    try:
+        significand, exponent = text.split("p")
+        number = int(significand, 16) * Fraction(2) ** int(exponent)
+    except ValueError:
+        return Fraction()
+    return number if abs(number) < 2**2112 else Fraction()
+
+
+def _in_hexadecimal(number: Fraction) -> str:
+    exponent = 1 - number.denominator.bit_length()
+    significand = number.numerator
+    while significand and not significand % 2:
+        significand, exponent = significand // 2, exponent + 1
+    return f"{significand:x}p{exponent}"
 
 
 def _value(expression: Typed, row: Values, kinds: Sequence[str]) -> Any:

@@ -16,7 +16,7 @@ from streams.panes import compiled, kernels, reference, window
 from streams.program import Evaluation, Program
 from tests.property.streams.array_evaluations import by_definition
 from tests.property.streams.test_passes import compiled as program_of
-from tests.property.streams.test_passes import evaluations, tuples
+from tests.property.streams.test_passes import evaluations, sums, texts, tuples
 
 STATEMENTS_AT_ONCE = 100
 
@@ -26,6 +26,7 @@ AGGREGATES = [
     *("min(i)", "max(i)", "min(x)", "max(x)", "sum(x * 3 - i)", "max(i % 5)", "max(_ts)"),
     *("first(i)", "last(i)", "first(x)", "last(x)", "first(b)", "last(b)", "last(-x)"),
     *("stddev(i)", "stddev(x)", "stddev(x / 7)", "stddev(i % 5)"),
+    *("exact_sum(i)", "exact_sum(x)", "exact_squares(x / 7)", "exact_squares(i)", "exact_sum(k)"),
 ]
 CONDITIONS = ["", " WHERE x > 0", " WHERE b OR i < 2", " WHERE k <> 'a'", " WHERE i > 100"]
 
@@ -41,7 +42,7 @@ def statement(rng: np.random.Generator) -> str:
     shown = list(keys) if rng.random() < 0.8 else []
     listed = [*shown, *(f"{one} AS a{place}" for place, one in enumerate(chosen))]
     if len(chosen) > 1 and rng.random() < 0.2:
-        number = "count(*)" if "(b)" in chosen[-1] else chosen[-1]
+        number = "count(*)" if "(b)" in chosen[-1] or "exact" in chosen[-1] else chosen[-1]
         listed[-2:] = [f"coalesce({number}, 0) + 1 AS a"]
     slide = int(rng.choice([1, 2, 3, 5, 20]))
     span = slide if rng.random() < 0.4 else int(rng.choice([1, 2, 3, 4, 6, 10, 60]))
@@ -50,6 +51,7 @@ def statement(rng: np.random.Generator) -> str:
     sliding = f"s [RANGE {span} MILLISECONDS SLIDE {slide} MILLISECONDS{place}]"
     grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
     having = f" HAVING {any_of(AGGREGATES)} > 1" if rng.random() < 0.2 else ""
+    having = "" if "exact" in having else having
     having = having.replace("first(b)", "first(i)").replace("last(b)", "last(i)")
     top = ""
     if rng.random() < 0.2:
@@ -78,7 +80,7 @@ def check(text: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(window, "FIRST_GROUPS", int(rng.choice([1, 64])))
     monkeypatch.setattr(window, "COMPACT_FROM", int(rng.choice([2, 4096])))
     monkeypatch.setattr(window, "SETTLE_ROWS", int(rng.choice([3, 1 << 30])))
-    inputs = {"s": tuples(rng)}
+    inputs = {"s": tuples(rng, sums if "exact_sum(k)" in text else texts)}
     until_ms = inputs["s"][-1][0] + int(rng.choice([0, 1, 100]))
     expected = by_definition(program, inputs, until_ms)
     with monkeypatch.context() as patch:

@@ -30,6 +30,8 @@ KEYS = [(), (), ("k",), ("i",), ("b",), ("k", "b"), ("_ts", "k"), ("s.x", "k")]
 AGGREGATES = [
     *("count(*)", "count(x)", "count(k)", "sum(i)", "avg(i)", "sum(i % 5)", "avg(-i)"),
     *("min(i)", "max(DISTINCT i)", "min(x)", "max(x)", "max(k)", "min(k)", "max(i + 1)"),
+    *("sum(x)", "avg(x)", "sum(x / 7)", "avg(x * x)", "sum(x * 3 - i)", "exact_sum(x)"),
+    *("stddev(x)", "stddev(i)", "stddev(x / 7)", "exact_squares(x)", "exact_sum(i)"),
     *("min(_ts)", "max(_ts)", "first(x)", "last(k)", "sum(CASE WHEN b THEN i ELSE 1 END)"),
 ]
 CONDITIONS = [
@@ -48,6 +50,8 @@ def statement(rng: np.random.Generator) -> Statement:
     chosen = rng.choice(AGGREGATES, int(rng.integers(1, 5)), replace=False).tolist()
     listed = [f"{key} AS g{place}" for place, key in enumerate(keys) if rng.random() < 0.8]
     listed += [f"{one} AS a{place}" for place, one in enumerate(chosen)]
+    if rng.random() < 0.3:
+        listed.append("coalesce(avg(x), sum(x)) * 2 AS d")
     if rng.random() < 0.3:
         listed.append("coalesce(min(i), 0) * count(*) + 1 AS c")
     slide = int(rng.choice([1, 2, 3, 5, 20]))

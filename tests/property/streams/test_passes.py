@@ -55,6 +55,8 @@ shapes = {
 }
 
 texts: list[Any] = ["a", "b", "ç", "d", None]
+sums: list[Any] = ["1p0", "-3p-1", "0p0", "7fp900", "1p-2148", "1fffp2000", "ap-2", "1p9999", None]
+"""Exact sums, not all of them in their only form, and what is none."""
 integers: list[Any] = [0, 1, 2, 3, -4, 5, 2**63 - 1, -(2**63), None]
 floats: list[Any] = [0.0, 0.5, 1.5, -2.5, 0.1, 1e16, 5e-324, 1e308, -1e308, None]
 booleans: list[Any] = [True, False, None]
@@ -68,8 +70,8 @@ def compiled(text: str) -> Program:
     return compile_statement(statement, catalogue)
 
 
-def tuples(rng: np.random.Generator) -> Rows:
-    """Tuples of a stream, up to some tens."""
+def tuples(rng: np.random.Generator, texts: Sequence[Any] = texts) -> Rows:
+    """Tuples of a stream, up to some tens, with these texts."""
     count = int(rng.choice([3, 20, 70]))
     timestamps = np.cumsum(rng.choice([0, 0, 1, 1, 2, rng.choice([3, 40])], count)).tolist()
     picked: list[list[Any]] = [

@@ -55,6 +55,15 @@ def test_partial_aggregates_of_few_groups_are_less_than_rows_and_result() -> Non
     assert 0 < found["partial.passing.200.saved_percent"] < 100
 
 
+def test_unrounded_sums_of_floats_are_less_than_rows_and_result() -> None:
+    found = aggregates_partial.measured_floats(groups=100, seconds=12, tuples_s=1_000, passing=True)
+    ways = {
+        way: found[f"floats.passing.100.{way}.bytes_s"] for way in ("rows", "result", "partial")
+    }
+    assert ways["partial"] < min(ways["rows"], ways["result"])
+    assert 0 < found["floats.passing.100.saved_percent"] < 100
+
+
 def test_partial_aggregates_of_two_sites_are_less_than_their_rows() -> None:
     found = aggregates_partial.measured_union(groups=100, seconds=12, tuples_s=2_000, passing=True)
     ways = {

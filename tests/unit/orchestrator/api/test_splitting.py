@@ -117,6 +117,18 @@ def test_few_groups_a_pane_are_split_and_rows_no_longer_cross_the_wide_link(
     assert document.splits == {"proximity": {"counted": split}}
 
 
+def test_sums_of_floats_are_priced_with_the_texts_that_they_travel_as(recording: Path) -> None:
+    statements = SLIDING.replace("sum(size)", "stddev(size / 7)")
+    record = decided(manifests(recording, statements=statements)).queries[0].record
+    (split,) = record.splits.values()
+    assert split.made, split.why
+    assert "exact_squares(" in split.statements[0]
+    width = record.trials["counted__partial"].row_bytes
+    # Timestamp, key, two counts, and two texts that are longer than plans take texts to be.
+    assert width is not None
+    assert width > 8 + 16 + 8 + 8 + 16 + 16
+
+
 def test_rows_that_are_fewer_than_groups_are_not_split(recording: Path) -> None:
     # With a key for each row, partial rows are as many as rows.
     statements = SLIDING.replace("GROUP BY id", "GROUP BY id, _ts, size")

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from orchestrator.api.trial import with_trials
 from orchestrator.control.admission import admit
 from orchestrator.control.dataflow import dataflow
-from orchestrator.control.planning.workload import Basis, workload
+from orchestrator.control.planning.workload import Basis, rates, workload
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.records import Estimate, StreamRecord, Trial
 from orchestrator.sources import spec_of
@@ -43,9 +43,11 @@ def stream(source: Replay | None = None) -> StreamManifest:
 
 
 def manifests(
-    source: Replay | None = None, estimates: dict[str, Estimate] | None = None
+    source: Replay | None = None,
+    estimates: dict[str, Estimate] | None = None,
+    statements: str = STATEMENTS,
 ) -> Manifests:
-    query = query_manifest(statements=STATEMENTS, outputs={"counted": "control-centre"})
+    query = query_manifest(statements=statements, outputs={"counted": "control-centre"})
     record = msgspec.structs.replace(query.record, estimates=estimates or {})
     return Manifests(
         cluster=None,
@@ -72,6 +74,22 @@ def test_generated_rows_give_cost_and_selectivity() -> None:
     # By this clock every evaluation takes 100 µs.
     some = trials["some"]
     assert some.fixed_us + some.per_tuple_us * RATE / 100 == pytest.approx(100.0, rel=0.1)
+
+
+def test_texts_that_are_longer_than_planned_count_as_they_are() -> None:
+    longer = STATEMENTS.replace("SELECT id", f"SELECT concat(id, '{'-' * 59}') AS id")
+    given = manifests(statements=longer)
+    found = tried(given)
+    some = found.record.trials["some"]
+    # Timestamp, float, and a text of 64 bytes with its offset.
+    assert some.row_bytes is not None
+    assert some.row_bytes == pytest.approx(8 + 8 + 68, abs=1)
+    assert some.selectivity == pytest.approx(0.5 * 84 / 32, rel=0.2)
+    assert found.record.trials["counted"].row_bytes is None
+    streams, queries = {"north": given.streams[0].record}, {found.record.name: found.record}
+    rate = rates(dataflow(streams, queries), streams, queries, 10.0)["some"]
+    assert rate.bytes_s == pytest.approx(rate.tuples_s * some.row_bytes)
+    assert rate.tuples_s == pytest.approx(0.5 * RATE, rel=0.2)
 
 
 def test_a_recording_is_tried_if_it_can_be_read(tmp_path: Path) -> None:
