@@ -50,8 +50,9 @@ KEPT_BYTES = 8 * 2**20
 VALUE_BYTES = 16
 """What a value is taken to need before any results have come."""
 
-KEEP_ALIVE_S = 10.0
-"""How often a client is sent a sign of life."""
+KEEP_ALIVE_S = 2.0
+"""How often a client is sent a sign of life. Only then is it noticed that one has gone, here and by
+a `curl` whose reader has had enough."""
 
 MOST_ROWS, MOST_ARROW_ROWS = 4096, 65_536
 """Of one part of a response, of events and of Arrow."""

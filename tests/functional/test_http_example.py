@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,8 @@ import pytest
 
 import vivace
 from orchestrator.deploy.context import find
-from orchestrator.deploy.embedded.java import Java
+from orchestrator.deploy.embedded.class_data import class_data_options, class_path
+from orchestrator.deploy.embedded.java import SMALL_JVM, Java
 from orchestrator.deploy.embedded.ports import free_port
 from orchestrator.store.protocol import NODES
 from tests.conftest import PATIENCE_S, WaitUntil
@@ -91,7 +93,7 @@ class Shell:
             "VIVACE_ADDRESS": self.address,
             "METERS": self.meters,
             "BROKERS": self._kafka.brokers,
-            "PYSPARK_SUBMIT_ARGS": "--master local[2] --conf spark.ui.enabled=false pyspark-shell",
+            "PYSPARK_SUBMIT_ARGS": shlex.join(small_spark(java)),
         }
         self._environment.pop("VIVACE_CLUSTER", None)
 
@@ -127,6 +129,19 @@ class Shell:
     def _here(self, text: str) -> str:
         text = text.replace(PORT, self._port).replace(LINES, self._lines)
         return text.replace(BROKERS, self._kafka.brokers)
+
+
+def small_spark(java: Java) -> list[str]:
+    """Arguments for a person's own Spark, which has two of its tasks side by side."""
+    options = shlex.join([*SMALL_JVM, *class_data_options(java)])
+    settings = {
+        "spark.driver.extraClassPath": class_path(),
+        "spark.driver.extraJavaOptions": options,
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+    }
+    told = [f"--conf={name}={value}" for name, value in settings.items()]
+    return ["--master", "local[2]", *told, "pyspark-shell"]
 
 
 @pytest.fixture
