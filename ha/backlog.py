@@ -103,7 +103,9 @@ class Backlog:
             return None
         begins, _ = self._waiting.pop(reader)
         fresh = self._from(begins)
-        self._drop_taken()
+        if begins == self._first:
+            # Else another reader has yet to take the first chunk.
+            self._drop_taken()
         return fresh
 
     def leave(self, readers: Iterable[str]) -> None:

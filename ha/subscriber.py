@@ -90,12 +90,13 @@ class Subscriber:
         and has not. It is granted that time by how often it acknowledges.
         """
         self.silent += 1
+        heard_ms = self.heard_ms
         if self.is_heard:
-            if self.heard_ms != self.told_ms:
+            if heard_ms != self.told_ms:
                 # What says nothing new is repeated more rarely.
                 self.pace = min(self.silent, MOST_ACK_INTERVALS)
-            self.told_ms = self.heard_ms
+            self.told_ms = heard_ms
             self.is_heard, self.silent = False, 0
         granted = OVERDUE_AFTER * self.pace
-        self.is_reached = len(self.sents_ms) < granted or self.heard_ms >= self.sents_ms[-granted]
-        return len(self.ends_ms) >= granted and self.heard_ms < self.ends_ms[-granted]
+        self.is_reached = len(self.sents_ms) < granted or heard_ms >= self.sents_ms[-granted]
+        return len(self.ends_ms) >= granted and heard_ms < self.ends_ms[-granted]

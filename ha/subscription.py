@@ -97,6 +97,8 @@ class Subscription:
         The least that its readers need, as in `Ack`.
     stood_in
         Whether a standby was asked to feed this host, and no primary has since.
+    confirmed
+        Whether every producer has answered.
     backlog
         What has arrived and readers that rest have yet to take.
     """
@@ -110,6 +112,7 @@ class Subscription:
     received_bytes: int = 0
     batch: int = EVERY_TUPLE
     stood_in: bool = False
+    confirmed: bool = False
     backlog: Backlog = field(default_factory=Backlog)
     _links: dict[str, Link] = field(default_factory=dict[str, Link])
     _moved_us: int = 0
@@ -120,11 +123,6 @@ class Subscription:
     def producers(self) -> tuple[str, ...]:
         """Nodes subscribed to, in the order of the assignment: the primary first."""
         return tuple(self._links)
-
-    @property
-    def confirmed(self) -> bool:
-        """Whether every producer has answered."""
-        return bool(self._links) and all(link.start is not None for link in self._links.values())
 
     @property
     def is_answered(self) -> bool:
@@ -155,6 +153,7 @@ class Subscription:
         self._links = {
             node: Link() if node in renewed else self._links.get(node, Link()) for node in producers
         }
+        self._note_answers()
         return left
 
     def read_by(
@@ -183,6 +182,11 @@ class Subscription:
         """Subscribe to every producer again, from where the readers are now."""
         for link in self._links.values():
             link.asked_us, link.start = None, None
+        self._note_answers()
+
+    def _note_answers(self) -> None:
+        answered = [link.start is not None for link in self._links.values()]
+        self.confirmed = bool(answered) and all(answered)
 
     def requests(self, now_us: int) -> list[tuple[str, Subscribe]]:
         """Requests that are due, each with the node to send it to; none without a reader."""
@@ -206,6 +210,7 @@ class Subscription:
             return []
         link.start, link.generation = answer.position, answer.generation
         link.waits_since_us = None
+        self._note_answers()
         behind: list[str] = []
         for reader, cursor in self.readers.items():
             begins = cursor.position
@@ -431,6 +436,7 @@ class Subscription:
         A producer that does not know this host yet takes that for acknowledged.
         """
         link.start, link.asked_us = None, now_us
+        self.confirmed = False
         self._moved_us = max(self._moved_us, now_us)
         if link.waits_since_us is None:
             link.waits_since_us = now_us
@@ -455,7 +461,10 @@ class Subscription:
 
 def _least(positions: list[Position | None]) -> Position | None:
     """The position before all others; None if one is unknown."""
-    known = [position for position in positions if position is not None]
-    if not known or len(known) < len(positions):
-        return None
-    return min(known, key=lambda position: position.watermark_ms)
+    least: Position | None = None
+    for position in positions:
+        if position is None:
+            return None
+        if least is None or position.watermark_ms < least.watermark_ms:
+            least = position
+    return least

@@ -214,6 +214,8 @@ class FragmentEngine:
     @property
     def waiting(self) -> int:
         """Number of input tuples that were offered and not consumed."""
+        if self._only is not None:
+            return self._only.waiting
         return sum(queue.waiting for queue in self._queues.values())
 
     def waiting_chunks(self, stream: str) -> tuple[Chunk, ...]:

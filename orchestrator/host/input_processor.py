@@ -323,12 +323,14 @@ class InputProcessor:
             else hosted.replica.processed_of(stream)
             for reader in subscription.readers
         }
+        demanding = manager.demanding(subscription)
         is_behind = any(
-            self.dispatcher.is_behind(reader, now_us) for reader in self._counting(subscription)
+            self.dispatcher.is_behind(reader, now_us)
+            for reader in demanding or subscription.readers
         )
         subscription.room_bytes = 0 if is_behind else manager.window_bytes
         subscription.received_bytes = 0
-        acks = subscription.acks(positions, manager.demanding(subscription))
+        acks = subscription.acks(positions, demanding)
         for node, ack in acks if subscription.tells(acks, now_us) else ():
             yield node, stream, ack
 

@@ -17,7 +17,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from ha.messages import EVERY_TUPLE, Ack, Control, Heartbeat, Offer, OutputDigest
-from ha.producer import acknowledge, overdue_offer
+from ha.producer import Producer, acknowledge, overdue_offer
 from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.events import Outbox
@@ -141,11 +141,10 @@ class PeerControl:
         streams = len(manager.replicas) + len(manager.sources)
         if self._interval % every_nth(streams, LOOKS, most=MOST_LOOKS):
             return
-        for producer in manager.producers():
-            at_once = manager.stands_in(producer.stream, now_us)
-            for node in producer.log.subscribers if producer.accepts_subscribers else ():
-                if (offered := overdue_offer(producer, node, at_once=at_once)) is not None:
-                    drafts[node].offers[producer.stream] = offered
+        for source in manager.sources.values():
+            _offer_output(drafts, source)
+        for hosted in manager.replicas.values():
+            _offer_output(drafts, hosted.replica, at_once=hosted.stands_in(now_us))
 
     def _tell_of_replicas(self, drafts: defaultdict[str, _Draft]) -> None:
         """Tell of the replicas if it is their turn, and of those with news.
@@ -219,6 +218,17 @@ class PeerControl:
         """The replica here of a fragment that has another one on `sender`."""
         hosted = self.replica_manager.replicas.get(fragment)
         return hosted if hosted is not None and sender in hosted.assignment.others else None
+
+
+def _offer_output(
+    drafts: defaultdict[str, _Draft], producer: Producer, *, at_once: bool = False
+) -> None:
+    """Tell the subscribers of one producer that lack output where it ends."""
+    if not producer.accepts_subscribers:
+        return
+    for node in producer.log.subscribers:
+        if (offered := overdue_offer(producer, node, at_once=at_once)) is not None:
+            drafts[node].offers[producer.stream] = offered
 
 
 def _tell_of_replica(draft: _Draft, name: str, hosted: HostedReplica) -> None:

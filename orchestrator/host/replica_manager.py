@@ -63,6 +63,8 @@ class ReplicaManager:
         What a standby here may queue of a stream.
     withholds
         Whether tuples are kept back from a replica here, or from the secondary of one.
+    peer_hosts
+        The hosts of other replicas of fragments and sources here, in the order of these.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class ReplicaManager:
         self._absent_since_us: dict[str, int] = {}
         self._schemas: dict[str, pa.Schema] = {}
         self.withholds = False
+        self.peer_hosts: tuple[str, ...] = ()
         self._divide_budget()
 
     def demanding(self, subscription: Subscription) -> list[str]:
@@ -113,11 +116,6 @@ class ReplicaManager:
         for reader in subscription.readers:
             if (hosted := self.replicas.get(reader)) is not None:
                 hosted.take_everything(now_us)
-
-    def stands_in(self, fragment: str, now_us: int) -> bool:
-        """Whether a standby here takes every tuple because its primary may not."""
-        hosted = self.replicas.get(fragment)
-        return hosted is not None and hosted.stands_in(now_us)
 
     def held_bytes(self, reader: str, stream: str) -> int:
         """Memory of what a reader here has received of a stream and has yet to process."""
@@ -148,12 +146,10 @@ class ReplicaManager:
             transit=transit_bytes,
         )
 
-    @property
-    def peer_hosts(self) -> list[str]:
-        """The hosts of other replicas of fragments and sources here, in the order of these."""
+    def _find_peer_hosts(self) -> tuple[str, ...]:
         hosts = [host for hosted in self.replicas.values() for host in hosted.assignment.others]
         hosts += [s.peer_replica for s in self.sources.values() if s.peer_replica is not None]
-        return list(dict.fromkeys(hosts))
+        return tuple(dict.fromkeys(hosts))
 
     def producers(self) -> Iterator[Producer]:
         """Every source and replica of this host."""
@@ -258,6 +254,7 @@ class ReplicaManager:
             each.assignment.batch != EVERY_TUPLE for each in self.replicas.values()
         ) or any(each.batch != EVERY_TUPLE for each in self.subscriptions.values())
         self._schemas = dict(self._all_schemas())
+        self.peer_hosts = self._find_peer_hosts()
         self._divide_budget()
 
     def _divide_budget(self) -> None:
