@@ -8,8 +8,8 @@ rest, and notices a gap between its position and the chunk.
 
 *Discontinuity.* A stream that begins anew has a new generation and new sequence numbers, and a
 stream may have a hole that no producer can fill. A cursor stops at both. Only a sink or a primary
-lets its cursor cross; a secondary discards its state and takes the primary's instead, so that
-replicas cannot diverge there. Timestamps that were complete before a crossing stay complete: tuples
+lets its cursor cross; a secondary stops and takes the primary's state instead, so that replicas
+cannot diverge there. Timestamps that were complete before a crossing stay complete: tuples
 of the new generation up to the cursor's `floor_ms` are filtered out.
 """
 

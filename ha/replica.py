@@ -107,6 +107,9 @@ class Replica:
         if it has crossed several; None: none since it became primary.
     followers
         Consumers that are known to have its own output from beyond there.
+    stopped
+        Inputs with a discontinuity that only a primary may cross, before which this standby has
+        stopped. Its primary's state takes it across. If it takes over, it crosses by itself.
     """
 
     def __init__(
@@ -131,6 +134,7 @@ class Replica:
         self.primary_ms = NO_WATERMARK
         self.crossed_ms: int | None = None
         self.followers: set[str] = set()
+        self.stopped: set[str] = set()
         self._room_bytes = ANY_BYTES
         self._group_bytes = FIRST_GROUP_BYTES
 
@@ -171,6 +175,23 @@ class Replica:
             self.role is ReplicaRole.STANDBY and max(fed_ms, default=NO_WATERMARK) > self.primary_ms
         )
 
+    @property
+    def needs_state(self) -> bool:
+        """Whether it goes on with its peer replica's state only."""
+        if self.role is ReplicaRole.STANDBY:
+            # One that leads knows more than its primary's state.
+            return bool(self.stopped) and not self.leads
+        return self.role is ReplicaRole.WARMING
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether there is output from beyond where it has stopped: it cannot continue that."""
+        return self.role is ReplicaRole.STANDBY and self.is_passed_at(self.known_ms)
+
+    def is_passed_at(self, output_ms: int) -> bool:
+        """Whether output up to there comes from beyond where it has stopped."""
+        return any(self.inputs[stream].cursor.complete_ms < output_ms for stream in self.stopped)
+
     def continues(self, node: str, position: Position) -> bool:
         """Whether a consumer that has the output up to `position` can go on with what follows here.
 
@@ -195,6 +216,7 @@ class Replica:
         before_ms = reached_ms if self.crossed_ms is None else self.crossed_ms
         self.crossed_ms = min(reached_ms, before_ms)
         self.followers.clear()
+        self.stopped.discard(stream)
 
     @property
     def feeds_subscribers(self) -> bool:
@@ -217,6 +239,8 @@ class Replica:
         if self.role is not ReplicaRole.PRIMARY:
             # What consumers have comes from its successor.
             self.crossed_ms = None
+        if self.role is ReplicaRole.WARMING:
+            self.stopped.clear()
         return self.role is not before
 
     def receive(self, data: Data) -> Received:
@@ -262,6 +286,7 @@ class Replica:
         """Have what was received of an input evaluated, or keep it until the state is here."""
         entry = self.inputs[stream]
         if received.chunk is not None:
+            self.stopped.discard(stream)
             if self.role is ReplicaRole.WARMING:
                 entry.hold(received.chunk)
             else:
@@ -404,7 +429,7 @@ class Replica:
         """
         if snapshot.generation < self.generation:
             return False
-        waiting = {stream: entry.waiting for stream, entry in self.inputs.items()}
+        waiting = {stream: self._waiting(stream) for stream in self.inputs}
         joined = self._following(snapshot.inputs, waiting)
         if joined is None:
             return False
@@ -414,7 +439,9 @@ class Replica:
             engine.schema, base=snapshot.log_base, capacity_bytes=self.log.capacity_bytes
         )
         for node, acknowledged, patient, demands in snapshot.consumers:
-            log.subscribe(node, acknowledged, patient=patient, demands=demands)
+            known = self.log.subscribers.get(node)
+            feed = known is not None and known.feed
+            log.subscribe(node, acknowledged, feed=feed, patient=patient, demands=demands)
         for chunk in snapshot.log:
             log.extend(chunk)
         self._continue(engine, snapshot.inputs, joined)
@@ -439,7 +466,7 @@ class Replica:
             return False
         if cut.output.watermark_ms <= self.log.end.watermark_ms:
             return False
-        waiting = {stream: self.engine.waiting_chunks(stream) for stream in self.inputs}
+        waiting = {stream: self._waiting(stream) for stream in self.inputs}
         joined = self._following(cut.inputs, waiting)
         if joined is None:
             return False
@@ -450,6 +477,12 @@ class Replica:
         self.digests = OutputDigests(cut.output.watermark_ms)
         return True
 
+    def _waiting(self, stream: str) -> Sequence[Chunk]:
+        """What was received of an input and is not evaluated."""
+        if self.role is ReplicaRole.WARMING:
+            return self.inputs[stream].waiting
+        return self.engine.waiting_chunks(stream)
+
     def _following(
         self, inputs: dict[str, tuple[int, Position]], waiting: Mapping[str, Sequence[Chunk]]
     ) -> dict[str, list[Chunk]] | None:
@@ -457,6 +490,11 @@ class Replica:
         joined: dict[str, list[Chunk]] = {}
         for stream, entry in self.inputs.items():
             generation, cut = inputs[stream]
+            if stream in self.stopped:
+                if not _is_beyond(entry.cursor, cut, generation):
+                    return None
+                joined[stream] = []
+                continue
             if entry.cursor.generation not in (0, generation):
                 return None
             if entry.dropped_ms > cut.watermark_ms:
@@ -480,9 +518,13 @@ class Replica:
         self.engine = engine
         for stream, entry in self.inputs.items():
             generation, cut = inputs[stream]
+            if stream in self.stopped:
+                # Of what was complete here before, the primary may have taken tuples beyond.
+                entry.cursor.reset()
             entry.release()
             entry.moved_at_ms = None
             entry.cursor.resume(joined[stream][-1].end if joined[stream] else cut, generation)
+        self.stopped.clear()
 
     def discard_state(self, event: RoleEvent = RoleEvent.STATE_BROKEN) -> bool:
         """Discard the state, unless there is no other; returns whether it is gone.
@@ -502,3 +544,9 @@ class Replica:
     def check_invariants(self) -> None:
         """Raise unless the replica is consistent; tests call this after every step."""
         self.log.check_invariants()
+
+
+def _is_beyond(cursor: StreamCursor, cut: Position, generation: int) -> bool:
+    """Whether a cut lies beyond the discontinuity before which a cursor has stopped."""
+    position = cursor.position
+    return position is None or (generation, cut.next_seq) > (cursor.generation, position.next_seq)

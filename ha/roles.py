@@ -61,6 +61,8 @@ transitions: dict[tuple[ReplicaRole, RoleEvent], tuple[ReplicaRole, EpochRule]] 
     (ReplicaRole.WARMING, RoleEvent.PROMOTED): (ReplicaRole.WARMING, EpochRule.KEEP),
     (ReplicaRole.WARMING, RoleEvent.SUPERSEDED): (ReplicaRole.WARMING, EpochRule.ADOPT),
     (ReplicaRole.WARMING, RoleEvent.OVERRULED): (ReplicaRole.WARMING, EpochRule.ADOPT),
+    # Its primary has crossed a discontinuity of an input, before which it has stopped.
+    (ReplicaRole.STANDBY, RoleEvent.STATE_INSTALLED): (ReplicaRole.STANDBY, EpochRule.ADOPT),
     (ReplicaRole.STANDBY, RoleEvent.STATE_BROKEN): (ReplicaRole.WARMING, EpochRule.KEEP),
     (ReplicaRole.STANDBY, RoleEvent.STATE_UNUSABLE): (ReplicaRole.WARMING, EpochRule.KEEP),
     (ReplicaRole.STANDBY, RoleEvent.PEER_REPLICA_LOST): (ReplicaRole.PRIMARY, EpochRule.NEXT),

@@ -262,7 +262,13 @@ class Subscription:
         return self._ask(link, now_us)
 
     def offered(
-        self, node: str, offer: Offer, now_us: int, *, busy: bool = False
+        self,
+        node: str,
+        offer: Offer,
+        now_us: int,
+        *,
+        busy: bool = False,
+        stopped: Container[str] = (),
     ) -> list[tuple[str, Subscribe]]:
         """Note where a producer's output ends; returns requests for what has not arrived.
 
@@ -274,11 +280,13 @@ class Subscription:
         ----------
         busy
             Whether the readers have yet to process what they received: no more may have been sent.
+        stopped
+            Readers that take nothing before they get a state.
         """
         link = self._links.get(node)
         if link is None or link.start is None:
             return []
-        if not self._lacks(offer):
+        if not self._lacks(offer, stopped):
             return []
         if offer.sent:
             return [(node, self._ask(link, now_us))]
@@ -327,7 +335,7 @@ class Subscription:
                 reached is not None
                 and link.generation == cursor.generation
                 and link.start.next_seq > reached.next_seq
-                for cursor, reached in self._reached()
+                for _, cursor, reached in self._reached()
             )
         )
 
@@ -379,7 +387,7 @@ class Subscription:
         received = _least(
             [
                 reached if cursor.generation == generation else None
-                for cursor, reached in self._reached()
+                for _, cursor, reached in self._reached()
             ]
         )
         ack = Ack(
@@ -403,12 +411,12 @@ class Subscription:
         self._told = acks, now_us
         return True
 
-    def _reached(self) -> Iterator[tuple[StreamCursor, Position | None]]:
-        """Each reader's cursor, and up to where the host has the stream for it."""
+    def _reached(self) -> Iterator[tuple[str, StreamCursor, Position | None]]:
+        """Each reader, its cursor, and up to where the host has the stream for it."""
         for reader, cursor in self.readers.items():
-            yield cursor, self.backlog.end_for(reader) or cursor.position
+            yield reader, cursor, self.backlog.end_for(reader) or cursor.position
 
-    def _lacks(self, offer: Offer) -> bool:
+    def _lacks(self, offer: Offer, stopped: Container[str] = ()) -> bool:
         """Whether some reader has not received all of a producer's output."""
         return any(
             offer.generation > cursor.generation
@@ -417,12 +425,13 @@ class Subscription:
                 and reached is not None
                 and offer.watermark_ms > reached.watermark_ms
             )
-            for cursor, reached in self._reached()
+            for reader, cursor, reached in self._reached()
+            if reader not in stopped
         )
 
     def _have_fed(self, link: Link) -> None:
         """Ask a producer to send even as a standby, from the next request on."""
-        had = [reached for _, reached in self._reached() if reached is not None]
+        had = [reached for *_, reached in self._reached() if reached is not None]
         link.feed = self.stood_in = True
         link.fed_after_ms = min((each.watermark_ms for each in had), default=NO_WATERMARK)
 
@@ -442,7 +451,8 @@ class Subscription:
             link.waits_since_us = now_us
         generations = {cursor.generation for cursor in self.readers.values()}
         positions = [
-            reached if cursor.kept is None else cursor.kept for cursor, reached in self._reached()
+            reached if cursor.kept is None else cursor.kept
+            for _, cursor, reached in self._reached()
         ]
         known = [position for position in positions if position is not None]
         whole = len(known) < len(positions) or len(generations) != 1

@@ -105,7 +105,9 @@ class InputProcessor:
                     backlog.wait(reader, data, idle=not hosted.replica.engine.waiting)
             elif receipt is Receipt.DUPLICATE:
                 is_repeated = True
-            elif receipt in (Receipt.GAP, Receipt.RESET):
+            elif receipt in (Receipt.GAP, Receipt.RESET) and not self._is_stopped(
+                reader, data.stream
+            ):
                 request = subscription.missing(sender, now_us)
                 if request is not None:
                     self.outbox.send(sender, request)
@@ -174,7 +176,10 @@ class InputProcessor:
             self.request(now_us)
             return
         busy = self._has_no_room(subscription)
-        for node, request in subscription.offered(sender, offer, now_us, busy=busy):
+        stopped = [reader for reader in subscription.readers if self._is_stopped(reader, stream)]
+        for node, request in subscription.offered(
+            sender, offer, now_us, busy=busy, stopped=stopped
+        ):
             self.outbox.counters["chunks_missing"] += 1
             if request.feed:
                 detail = f"does not come from {subscription.producers[0]}; {node} feeds this host"
@@ -191,9 +196,11 @@ class InputProcessor:
     def on_snapshot(self, snapshot: Snapshot, now_us: int) -> None:
         """Install the state of a peer replica."""
         hosted = self.replica_manager.replicas.get(snapshot.fragment)
-        if hosted is None or hosted.replica.role is not ReplicaRole.WARMING:
+        if hosted is None or not hosted.replica.needs_state:
             return
+        was_warm = hosted.replica.role is not ReplicaRole.WARMING
         try:
+            self.deliver(snapshot.fragment, now_us)
             installed = hosted.replica.install(snapshot)
         except Exception as error:  # noqa: BLE001  A broken snapshot must not end this host.
             self.outbox.report("snapshot refused", snapshot.fragment, _said(error))
@@ -201,8 +208,12 @@ class InputProcessor:
             installed = False
         if installed:
             hosted.failures.mended()
-            self.outbox.report("warm", snapshot.fragment, f"epoch {hosted.replica.epoch}")
+            kind = "crossed with its primary" if was_warm else "warm"
+            self.outbox.report(kind, snapshot.fragment, f"epoch {hosted.replica.epoch}")
             self.dispatcher.rebuild_tasks(now_us)
+            if was_warm:
+                self._read_anew(hosted)
+                self.request(now_us)
         else:
             self.outbox.counters["snapshots_unusable"] += 1
 
@@ -215,6 +226,7 @@ class InputProcessor:
         try:
             self.deliver(checkpoint.fragment, now_us)
             cut = replica.receiver.receive(checkpoint)
+            had_stopped = bool(replica.stopped)
             followed = replica.follow(checkpoint.generation, cut)
         except Exception:  # noqa: BLE001  A broken checkpoint must not end this host.
             self.outbox.counters["checkpoints_broken"] += 1
@@ -223,6 +235,8 @@ class InputProcessor:
         if followed:
             self.outbox.counters["checkpoints_followed"] += 1
             self.dispatcher.moved_on(checkpoint.fragment, now_us)
+            if had_stopped:
+                self._read_anew(hosted)
 
     def checkpoints(self, now_us: int) -> Iterator[tuple[str, Checkpoint]]:
         """Checkpoints of the primaries here, each with the host of the standby to send it to."""
@@ -271,14 +285,15 @@ class InputProcessor:
 
     def request(self, now_us: int) -> None:
         """Send the subscriptions and snapshot requests that are due."""
+        self._cross_at_last()
         for subscription in self.replica_manager.subscriptions.values():
             if self.replica_manager.withholds:
                 subscription.use_batch(self.replica_manager.batch(subscription, now_us))
             if not subscription.confirmed:
                 self._send(subscription.requests(now_us))
         for hosted in self.replica_manager.replicas.values():
-            if hosted.replica.role is ReplicaRole.WARMING:
-                self._request_snapshot(hosted, now_us)
+            self.give_up_if_passed(hosted, now_us)
+            self._request_snapshot(hosted, now_us)
 
     def acknowledgements(self, now_us: int, interval: int) -> Iterator[tuple[str, str, Ack]]:
         """Node, stream, what the readers here have processed of it, and how much more they take.
@@ -341,12 +356,16 @@ class InputProcessor:
         if not hosted.replica.discard_state(event):
             return
         self.outbox.counters["states_broken"] += 1
+        self._read_anew(hosted)
+        self.dispatcher.rebuild_tasks(now_us)
+
+    def _read_anew(self, hosted: HostedReplica) -> None:
+        """Have a replica read its inputs from where it is now."""
         hosted.snapshot_asked_us = None
         for stream in hosted.replica.inputs:
             subscription = self.replica_manager.subscriptions[stream]
             subscription.backlog.leave([hosted.assignment.fragment])
             subscription.ask_again()
-        self.dispatcher.rebuild_tasks(now_us)
 
     def _has_no_room(self, subscription: Subscription) -> bool:
         """Whether readers have yet to process so much that producers may have to wait."""
@@ -462,9 +481,10 @@ class InputProcessor:
         self._note_lost(reader, answer.stream, lost, detail)
 
     def _crosses(self, reader: str, stream: str, now_us: int) -> bool:
-        """Whether a reader may cross a discontinuity; a secondary's state is discarded instead.
+        """Whether a reader may cross a discontinuity; a standby stops before it instead.
 
-        So is that of a primary whose predecessor had more input and has sent output of it.
+        The state of a primary is discarded whose predecessor had more input and has sent output of
+        it, and what a replica has gathered that has no state yet.
         """
         if (hosted := self.replica_manager.replicas.get(reader)) is None:
             return True
@@ -472,7 +492,10 @@ class InputProcessor:
         if replica.leads:
             # Its primary cannot cross either. The state is needed until one of the two is further.
             return False
-        if replica.role is not ReplicaRole.PRIMARY:
+        if replica.role is ReplicaRole.STANDBY:
+            self._stop(hosted, stream, now_us)
+            return False
+        if replica.role is ReplicaRole.WARMING:
             self.discard_state(hosted, now_us)
             return False
         if replica.inputs[stream].cursor.complete_ms < replica.known_ms:
@@ -480,6 +503,41 @@ class InputProcessor:
             return False
         replica.cross(stream)
         return True
+
+    def _stop(self, hosted: HostedReplica, stream: str, now_us: int) -> None:
+        """Have a standby stop before a discontinuity, until it gets its primary's state.
+
+        Its own is needed until then: the primary may be lost before it has crossed.
+        """
+        if stream in hosted.replica.stopped:
+            self.give_up_if_passed(hosted, now_us)
+            return
+        hosted.replica.stopped.add(stream)
+        self.outbox.counters["standbys_stopped"] += 1
+        hosted.snapshot_asked_us = None
+        # Producers must keep what follows the state.
+        self.replica_manager.subscriptions[stream].ask_again()
+        self.request(now_us)
+
+    def give_up_if_passed(self, hosted: HostedReplica, now_us: int) -> None:
+        """Discard the state of a standby whose primary has crossed and gone on."""
+        if hosted.replica.is_passed:
+            self.discard_state(hosted, now_us)
+
+    def _is_stopped(self, reader: str, stream: str) -> bool:
+        """Whether a reader is a standby that has stopped before a discontinuity of a stream."""
+        hosted = self.replica_manager.replicas.get(reader)
+        is_standby = hosted is not None and hosted.replica.role is ReplicaRole.STANDBY
+        return is_standby and stream in hosted.replica.stopped
+
+    def _cross_at_last(self) -> None:
+        """Have replicas that became primary before a discontinuity ask for what lies beyond."""
+        for hosted in self.replica_manager.replicas.values():
+            replica = hosted.replica
+            if replica.stopped and replica.role is ReplicaRole.PRIMARY:
+                for stream in replica.stopped:
+                    self.replica_manager.subscriptions[stream].ask_again()
+                replica.stopped.clear()
 
     def _note_lost(self, reader: str, stream: str, lost: int, detail: str) -> None:
         self.outbox.counters["discontinuities"] += 1
@@ -491,7 +549,7 @@ class InputProcessor:
     def _request_snapshot(self, hosted: HostedReplica, now_us: int) -> None:
         """Ask the peer replica for its state, once every producer keeps what will follow it."""
         peer, asked_us = hosted.assignment.peer_replica, hosted.snapshot_asked_us
-        if hosted.replica.role is not ReplicaRole.WARMING or peer is None or hosted.rests(now_us):
+        if not hosted.replica.needs_state or peer is None or hosted.rests(now_us):
             return
         subscriptions = self.replica_manager.subscriptions
         if not all(subscriptions[stream].confirmed for stream in hosted.replica.inputs):

@@ -20,7 +20,6 @@ import numpy as np
 
 from ha.memory import MemoryBudget
 from ha.messages import Control, Heartbeat, Message, Snapshot
-from ha.roles import ReplicaRole
 from orchestrator.host.core import HostCore, Worked
 from orchestrator.host.events import (
     Command,
@@ -253,7 +252,7 @@ class HostLoop:
         hosted = self.core.replica_manager.replicas.get(snapshot.fragment)
         if (
             hosted is not None
-            and hosted.replica.role is ReplicaRole.WARMING
+            and hosted.replica.needs_state
             and self.core.admits(sender, snapshot, self._clock_us())
         ):
             self._preparations.add(sender, snapshot, hosted.replica.program, log)

@@ -200,6 +200,7 @@ class PeerControl:
         if (hosted := self._shared(sender, fragment)) is None:
             return
         hosted.hear_primary(watermark_ms, now_us)
+        self.inputs.give_up_if_passed(hosted, now_us)
 
     def _compare(self, sender: str, fragment: str, digest: OutputDigest, now_us: int) -> None:
         """Have a secondary start over if its output differs from the primary's."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ha.roles import ReplicaRole
+from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.records import FragmentRecord, ReplicaId
 from orchestrator.simulation.hosts import SimulatedHost
 from orchestrator.simulation.observed import Observed
@@ -57,7 +58,9 @@ class Exposure:
             if not is_warm and not founds:
                 continue
             if record is None or not any(
-                self._warm(replica, name) and not self._lacks_input(replica, name)
+                self._warm(replica, name)
+                and not self._lacks_input(replica, name)
+                and not self._is_passed(replica, hosted)
                 for replica in record.replicas
                 if replica.incarnation != host.incarnation and not _is_going(record, replica)
             ):
@@ -93,6 +96,14 @@ class Exposure:
             and not any(self.observed.world.hosts[site].runs for site in recording.sites)
             for stream in hosted.replica.inputs
         )
+
+    def _is_passed(self, replica: ReplicaId, dying: HostedReplica | None) -> bool:
+        """Whether a replica has stopped before a discontinuity, and one that dies has gone on."""
+        if dying is None:
+            return False
+        name, output_ms = dying.replica.stream, dying.replica.log.end.watermark_ms
+        hosted = self.observed.world.hosts[replica.node].core.replica_manager.replicas[name]
+        return hosted.replica.is_passed_at(output_ms)
 
     def fragment(self, name: str) -> FragmentRecord | None:
         """A fragment's record as the store's server has it, also while that does not answer."""

@@ -123,3 +123,22 @@ def test_an_input_that_began_anew_and_brings_nothing_new_is_crossed_all_the_same
         assert received.receipt is Receipt.ACCEPTED
         each.evaluate(1)
         assert each.processed() == {"s": Position(next_seq=11, watermark_ms=30)}
+
+
+def test_a_standby_that_has_stopped_follows_its_primary_also_where_it_was_further() -> None:
+    """It was primary, crossed to a second generation, and filters what was complete before that."""
+    standby, successor = primary(), primary()
+    standby.receive(data(chunk(0, [(40, 2)])))
+    standby.inputs["s"].cursor.cross(Position(), 2)
+    standby.apply(RoleEvent.SUPERSEDED, EPOCH + 1)
+    standby.stopped.add("s")
+    successor.receive(data(chunk(0, [(10, 2)])))
+    successor.inputs["s"].cursor.cross(Position(), 3)
+    successor.receive(data(chunk(0, [(10, 2), (20, 1)]), 3))
+    successor.evaluate(2)
+    snapshot = successor.snapshot()
+    assert snapshot is not None
+    assert standby.install(snapshot)
+    assert not standby.stopped
+    received = standby.receive(data(chunk(3, [(30, 1)]), 3))
+    assert received.receipt is Receipt.ACCEPTED

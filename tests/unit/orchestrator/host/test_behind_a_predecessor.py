@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.messages import Control, Data, Message, Subscribe, Subscribed
+from ha.messages import Control, Data, Message, SnapshotRequest, Subscribe, Subscribed
 from ha.roles import ReplicaRole
 from orchestrator.host.events import PeerLost, Report
 from streams.chunk import Position
@@ -189,11 +189,15 @@ def test_a_standby_that_has_fed_more_than_its_primary_keeps_its_state_and_crosse
     assert sent_numbers(host) == [2, 3]
 
 
-def test_a_standby_gives_up_its_state_once_its_primary_has_come_as_far() -> None:
+def test_a_standby_asks_for_the_state_of_its_primary_once_that_has_come_as_far() -> None:
     host = feeding()
+    host.hear("site", began_anew())
+    host.hear("site", began_anew())
+    assert host.sent_to("one", SnapshotRequest) == []
     host.hear("one", Control(watermarks_ms={"f": 20}))
     host.hear("site", began_anew())
-    assert host.role is ReplicaRole.WARMING
+    host.hear("site", began_anew())
+    assert host.sent_to("one", SnapshotRequest) == [SnapshotRequest(fragment="f")]
 
 
 def test_what_a_consumer_claims_ends_no_primary_that_has_crossed_nothing() -> None:

@@ -20,7 +20,7 @@ from ha.messages import (
 )
 from ha.roles import ReplicaRole
 from ha.subscription import STALLED_US
-from orchestrator.host.events import Deliver, Report, SinkFlushed, SinkOpened
+from orchestrator.host.events import Deliver, PeerLost, Report, SinkFlushed, SinkOpened
 from orchestrator.records import Assignment, SinkAssignment
 from streams.chunk import Chunk, Position
 from streams.state import SavedState
@@ -130,16 +130,114 @@ def test_numbers_that_fall_after_a_crossing_are_neither_acknowledged_nor_sent_to
     assert snapshot.inputs == {"s": (2, Position(next_seq=7, watermark_ms=20))}
 
 
-def test_a_secondary_does_not_cross_but_takes_the_primarys_state() -> None:
+def stopped() -> Driven:
+    """A standby with input up to 10 ms that has met a new generation of it."""
     host = standby()
-    host.hear("site", data(chunk(0, [(10, 2)])))
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    host.work()
     host.hear("site", began_anew())
-    assert host.role is ReplicaRole.WARMING
-    host.commands.clear()
-    host.wait(400)
-    assert {r.position for r in host.sent_to("site", Subscribe)} == {None}
+    assert host.role is ReplicaRole.STANDBY
+    return host
+
+
+def state_beyond() -> Snapshot:
+    """The state of its primary, which has crossed and processed input up to 20 ms."""
+    other = primary()
+    other.hear("site", data(chunk(0, [(10, 4)])))
+    other.hear("site", began_anew())
+    other.hear("site", anew(chunk(0, [(10, 4), (20, 2)])))
+    other.work()
+    other.commands.clear()
+    other.hear("two", SnapshotRequest(fragment="f"))
+    return other.sent_to("two", Snapshot)[0]
+
+
+def test_a_secondary_does_not_cross_but_takes_the_primarys_state() -> None:
+    host = stopped()
+    here = Position(next_seq=4, watermark_ms=10)
+    assert {(r.generation, r.position) for r in host.sent_to("site", Subscribe)} == {(1, here)}
+    host.hear("site", anew(chunk(0, [(10, 4), (20, 2)])))
+    host.work()
+    assert host.take(Subscribe) == []
     host.hear("site", began_anew())
     assert host.sent_to("one", SnapshotRequest) == [SnapshotRequest(fragment="f")]
+    host.hear("one", state_beyond())
+    assert host.role is ReplicaRole.STANDBY
+    assert host.sent_to("site", Subscribe)[-1].position == Position(next_seq=6, watermark_ms=20)
+    host.hear("site", anew(chunk(6, [(30, 1)])))
+    host.handle(PeerLost(node="one"))
+    host.work()
+    assert numbers([d.chunk for d in host.sent_to("exit", Data)]) == [2, 3, 4, 5, 6]
+
+
+def test_a_secondary_whose_primary_is_lost_before_it_has_crossed_crosses_by_itself() -> None:
+    """Had it discarded its state when it met the new generation, nobody would have one."""
+    host = stopped()
+    host.hear("site", began_anew())
+    host.commands.clear()
+    host.handle(PeerLost(node="one"))
+    assert host.role is ReplicaRole.PRIMARY
+    (asked,) = host.sent_to("site", Subscribe)
+    assert asked.generation == 1
+    host.hear("site", began_anew())
+    host.hear("site", anew(chunk(0, [(10, 4), (20, 2)])))
+    host.work()
+    assert numbers([d.chunk for d in host.sent_to("exit", Data)]) == [4, 5]
+
+
+def test_a_secondary_that_has_stopped_takes_no_state_from_before_that() -> None:
+    host, other = stopped(), primary()
+    other.hear("site", data(chunk(0, [(10, 4)])))
+    other.work()
+    other.commands.clear()
+    other.hear("two", SnapshotRequest(fragment="f"))
+    host.hear("one", other.sent_to("two", Snapshot)[0])
+    assert host.core.counters["snapshots_unusable"] == 1
+    assert host.role is ReplicaRole.STANDBY
+    host.hear("one", state_beyond())
+    assert host.core.counters["snapshots_unusable"] == 1
+
+
+@pytest.mark.parametrize("first", ["crossed", "stopped"])
+def test_a_secondary_whose_primary_has_crossed_and_gone_on_gives_up_its_state(first: str) -> None:
+    """It cannot continue what the primary has sent since, so it must not take over."""
+    further = Control(watermarks_ms={"f": 20})
+    if first == "stopped":
+        host = stopped()
+        host.hear("one", further)
+    else:
+        host = standby()
+        host.hear("site", data(chunk(0, [(10, 4)])))
+        host.hear("one", further)
+        host.hear("site", began_anew())
+        host.wait(200, hearing="one")
+    assert host.role is ReplicaRole.WARMING
+    assert host.core.counters["states_broken"] == 1
+
+
+def test_a_secondary_that_has_stopped_is_not_sent_the_new_generation_again_and_again() -> None:
+    host = stopped()
+    host.hear("site", began_anew())
+    host.commands.clear()
+    offered = Offer(generation=2, epoch=2, watermark_ms=20, sent=True)
+    for _ in range(3):
+        host.hear("site", Control(offers={"s": offered}))
+        host.hear("site", anew(chunk(0, [(10, 4), (20, 2)])))
+        host.hear("one", Control())
+    assert host.sent_to("site", Subscribe) == []
+
+
+def test_a_consumer_that_a_standby_feeds_is_fed_on_after_it_has_taken_its_primarys_state() -> None:
+    host = stopped()
+    host.hear("site", began_anew())
+    had = Position(next_seq=2, watermark_ms=10)
+    host.hear("exit", Subscribe(stream="f", position=had, generation=1, feed=True))
+    host.hear("one", Control(watermarks_ms={"f": 10}))
+    host.commands.clear()
+    host.hear("one", state_beyond())
+    host.hear("site", anew(chunk(6, [(30, 1)])))
+    host.work()
+    assert numbers([d.chunk for d in host.sent_to("exit", Data)])[-1] == 6
 
 
 def test_a_state_from_before_the_crossing_is_not_installed_after_it() -> None:
