@@ -527,8 +527,9 @@ class InputProcessor:
     def _is_stopped(self, reader: str, stream: str) -> bool:
         """Whether a reader is a standby that has stopped before a discontinuity of a stream."""
         hosted = self.replica_manager.replicas.get(reader)
-        is_standby = hosted is not None and hosted.replica.role is ReplicaRole.STANDBY
-        return is_standby and stream in hosted.replica.stopped
+        if hosted is None or hosted.replica.role is not ReplicaRole.STANDBY:
+            return False
+        return stream in hosted.replica.stopped
 
     def _cross_at_last(self) -> None:
         """Have replicas that became primary before a discontinuity ask for what lies beyond."""
