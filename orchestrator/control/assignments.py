@@ -286,7 +286,7 @@ def _deadline_ms(view: ClusterView, stream: str) -> float:
 
 
 def _holders(planning: Planning, stream: str, before: Assignment) -> tuple[str, ...]:
-    """Live nodes that hold a stream, primary first.
+    """Nodes that hold a stream and may live, primary first.
 
     A new secondary waits for an answer of each; so a second site that may never open the source is
     left out until it has.
@@ -302,7 +302,9 @@ def _holders(planning: Planning, stream: str, before: Assignment) -> tuple[str, 
     record = next((r for r in planning.fragments.values() if r.fragment == stream), None)
     if record is None:
         return before.producers.get(stream, ()) if stream in view.broken(STREAMS) else ()
-    return tuple(replica.node for replica in record.replicas if view.alive(replica))
+    # A primary that somebody does not hear may live, and keeps output for those that read it only.
+    first = [record.primary] if view.listed(record.primary) else []
+    return tuple(r.node for r in record.replicas if r in first or view.alive(r))
 
 
 def _entering_generation(planning: Planning, stream: str) -> int:

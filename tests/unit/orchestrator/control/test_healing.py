@@ -8,7 +8,7 @@ import pytest
 from ha.roles import ReplicaRole
 from orchestrator.control.awaited import AWAITED_US
 from orchestrator.control.decision import DecisionSettings
-from orchestrator.records import FragmentRecord, ReplicaLoss, ReplicaStatus, ThirdReplica
+from orchestrator.records import FragmentRecord, ReplicaId, ReplicaLoss, ReplicaStatus, ThirdReplica
 from orchestrator.store.protocol import FRAGMENTS, NODES
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
@@ -420,20 +420,25 @@ def test_of_several_warm_replicas_the_one_that_acts_already_is_promoted(
     assert (after.primary, after.generation) == (going.replica, before.generation)
 
 
+def lose_elsewhere(cluster: ObedientCluster, replica: ReplicaId) -> None:
+    """Have the primary of another fragment say that it does not hear a replica's host."""
+    key = FRAGMENTS.key("proximity.north_tracks")
+    other, node = cluster.store.get(key), cluster.store.get(NODES.key(replica.node))
+    assert other is not None
+    assert node is not None
+    loss = ReplicaLoss(
+        replica=replica, cause="silent", detected_at_us=cluster.now_us, report=node.report
+    )
+    record = msgspec.structs.replace(other.record, losses=(loss,))
+    cluster.store.update(key, record, other.version)
+
+
 def test_primary_whose_host_other_fragments_have_lost_is_replaced_after_the_grace(
     cluster: ObedientCluster,
 ) -> None:
     """Its record stays in the store until its session ends, and says that it is primary."""
     before = alerts(cluster)
-    key = FRAGMENTS.key("proximity.north_tracks")
-    other, node = cluster.store.get(key), cluster.store.get(NODES.key(before.primary.node))
-    assert other is not None
-    assert node is not None
-    loss = ReplicaLoss(
-        replica=before.primary, cause="silent", detected_at_us=cluster.now_us, report=node.report
-    )
-    record = msgspec.structs.replace(other.record, losses=(loss,))
-    cluster.store.update(key, record, other.version)
+    lose_elsewhere(cluster, before.primary)
     cluster.settle_coordinator()
     assert cluster.view().suspected(before.primary.node)
     assert alerts(cluster).primary == before.primary
@@ -500,6 +505,17 @@ def test_suspected_replicas_are_not_named_as_producers(cluster: ObedientCluster)
     cluster.take_over(found.record, found.version)
     cluster.settle_coordinator()
     assert primary not in cluster.view().assignments["control-centre"].record.producers["alerts"]
+
+
+def test_a_primary_that_somebody_does_not_hear_is_still_named(cluster: ObedientCluster) -> None:
+    """It may live: if consumers left it, it would not keep what they lack."""
+    before = alerts(cluster)
+    named = cluster.view().assignments["control-centre"].record.producers["alerts"]
+    assert named[0] == before.primary.node
+    lose_elsewhere(cluster, before.primary)
+    cluster.settle_coordinator()
+    assert cluster.view().suspected(before.primary.node)
+    assert cluster.view().assignments["control-centre"].record.producers["alerts"] == named
 
 
 def test_losses_are_dropped_with_the_processes_they_name(cluster: ObedientCluster) -> None:
