@@ -153,7 +153,7 @@ class Subscription:
         self._links = {
             node: Link() if node in renewed else self._links.get(node, Link()) for node in producers
         }
-        self._note_answers()
+        self._note_confirmed()
         return left
 
     def read_by(
@@ -182,9 +182,9 @@ class Subscription:
         """Subscribe to every producer again, from where the readers are now."""
         for link in self._links.values():
             link.asked_us, link.start = None, None
-        self._note_answers()
+        self._note_confirmed()
 
-    def _note_answers(self) -> None:
+    def _note_confirmed(self) -> None:
         answered = [link.start is not None for link in self._links.values()]
         self.confirmed = bool(answered) and all(answered)
 
@@ -210,7 +210,7 @@ class Subscription:
             return []
         link.start, link.generation = answer.position, answer.generation
         link.waits_since_us = None
-        self._note_answers()
+        self._note_confirmed()
         behind: list[str] = []
         for reader, cursor in self.readers.items():
             begins = cursor.position
