@@ -33,6 +33,7 @@ from streams.language.ast import (
     Window,
     infix,
 )
+from streams.resolver import aggregate_names
 
 AGGREGATES = frozenset({"count", "sum", "avg", "min", "max"})
 
@@ -483,6 +484,8 @@ def _aggregates(select: Select) -> list[Call]:
         if isinstance(expression, Call):
             if expression.function in AGGREGATES:
                 found.append(expression)
+            elif expression.function in aggregate_names:
+                raise Inexpressible(f"Spark has no {expression.function} that gives the same bits")
             else:
                 for each in expression.arguments:
                     look(each)
