@@ -142,3 +142,15 @@ def test_a_standby_that_has_stopped_follows_its_primary_also_where_it_was_furthe
     assert not standby.stopped
     received = standby.receive(data(chunk(3, [(30, 1)]), 3))
     assert received.receipt is Receipt.ACCEPTED
+
+
+def test_a_standby_goes_on_by_itself_once_a_hole_before_which_it_stopped_is_filled() -> None:
+    standby = primary()
+    standby.receive(data(chunk(0, [(10, 2)])))
+    standby.apply(RoleEvent.SUPERSEDED, EPOCH + 1)
+    standby.stopped.add("s")
+    assert standby.needs_state
+    assert standby.receive(data(chunk(5, [(30, 1)]))).receipt is Receipt.GAP
+    assert standby.needs_state
+    assert standby.receive(data(chunk(2, [(20, 3)]))).receipt is Receipt.ACCEPTED
+    assert not standby.needs_state

@@ -200,6 +200,14 @@ def test_a_standby_asks_for_the_state_of_its_primary_once_that_has_come_as_far()
     assert host.sent_to("one", SnapshotRequest) == [SnapshotRequest(fragment="f")]
 
 
+def test_a_standby_that_has_fed_more_than_its_primary_does_not_stop() -> None:
+    """Its primary cannot cross either."""
+    host = feeding()
+    cross(host)
+    assert host.core.counters["standbys_stopped"] == 0
+    assert host.sent_to("one", SnapshotRequest) == []
+
+
 def test_what_a_consumer_claims_ends_no_primary_that_has_crossed_nothing() -> None:
     host = primary()
     host.hear("site", data(chunk(0, [(10, 4)])))

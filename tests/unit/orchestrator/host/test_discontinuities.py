@@ -27,6 +27,7 @@ from streams.state import SavedState
 from tests.driven_host import (
     COLUMNS,
     Driven,
+    ack,
     assigned,
     assignment_of,
     data,
@@ -238,6 +239,30 @@ def test_a_consumer_that_a_standby_feeds_is_fed_on_after_it_has_taken_its_primar
     host.hear("site", anew(chunk(6, [(30, 1)])))
     host.work()
     assert numbers([d.chunk for d in host.sent_to("exit", Data)])[-1] == 6
+
+
+def test_a_secondary_that_has_stopped_and_feeds_more_than_its_primary_sent_takes_no_state() -> None:
+    host = stopped()
+    host.commands.clear()
+    host.hear("exit", Subscribe(stream="f", position=None, generation=None, feed=True))
+    host.hear("exit", ack(10, 2))
+    host.hear("site", began_anew())
+    assert host.sent_to("one", SnapshotRequest) == []
+    host.hear("one", Control(watermarks_ms={"f": 10}))
+    host.hear("site", began_anew())
+    assert host.sent_to("one", SnapshotRequest) == [SnapshotRequest(fragment="f")]
+
+
+def test_a_secondary_without_state_crosses_nothing() -> None:
+    host = Driven("two")
+    host.assign(assignment_of(assigned("secondary", peer_replica="one")))
+    host.hear("site", Subscribed(stream="s", position=Position(), epoch=1, generation=1))
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    host.hear("site", began_anew())
+    host.hear("site", anew(chunk(0, [(10, 4), (20, 2)])))
+    assert host.core.counters["discontinuities"] == 0
+    host.hear("one", state_beyond())
+    assert host.role is ReplicaRole.STANDBY
 
 
 def test_a_state_from_before_the_crossing_is_not_installed_after_it() -> None:
