@@ -33,10 +33,10 @@ class Exposure:
         if folder == FRAGMENTS.path and (record := self.fragment(name)) is not None:
             seen.accepted.setdefault((name, record.epoch), set()).add(record.primary)
             host = seen.world.hosts.get(record.primary.node)
-            is_stopped = host is None or not host.runs
-            if _is_new(record) and (is_stopped or self._is_out_of_reach(record.fragment)):
-                # It is placed on a host that is stopped already, or the hosts that have its state
-                # reach no store, so that they cannot learn whom to give it to.
+            is_deaf = host is None or not host.runs or host.store.unreachable
+            if _is_new(record) and (is_deaf or self._is_out_of_reach(record.fragment)):
+                # It is placed on a host that is stopped already or reaches no store, or the hosts
+                # that have its state reach none, so that they cannot learn whom to give it to.
                 seen.exposed_us.setdefault(record.fragment, seen.world.now_us)
 
     def expose(self, host: SimulatedHost) -> None:

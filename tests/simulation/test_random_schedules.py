@@ -15,7 +15,8 @@ from orchestrator.simulation.schedule import Shape
 
 ONCE_BROKEN = (
     *(4000132, 4002417, 4002450, 4004374, 4004943, 4005073, 10001722, 10002295),
-    *(13001065, 14002642, 14003852, 15001878, 16000202, 17000529),
+    *(13001065, 14002642, 14003852, 15001878, 16000202, 17000529, 20006724),
+    22000528,
 )
 """Seeds that have shown a mistake of the system or of the checks."""
 
