@@ -22,7 +22,7 @@ setup: .venv/.synced ## Create .venv, with a Java runtime in it if the machine h
 	    || { echo 'No Java of version 17 or later here: installing one into .venv'; \
 	         $(UV) sync --frozen --extra java; }
 	@test .venv/.class-data -nt .venv/.synced || { \
-	    echo 'Keeping class data, so that Spark and ZooKeeper start sooner: half a minute, once'; \
+	    echo 'Keeping class data, so that Spark and ZooKeeper start sooner: about a minute, once'; \
 	    $(BIN)/python -m orchestrator.spark.hosts.class_data && touch .venv/.class-data; } \
 	    || echo 'That failed; they start as they would without'
 

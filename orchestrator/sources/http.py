@@ -159,7 +159,7 @@ class Posts:
         if kind in (COMMIT, ABORT) or "vivace-part" in request.headers:
             if self._batches is None:
                 raise HttpError(
-                    HTTPStatus.CONFLICT,
+                    HTTPStatus.BAD_REQUEST,
                     "batches in parts need a journal: `durable: machine`, or `process`; no `shed`",
                 )
             if not client or number >= MOST_NUMBER:

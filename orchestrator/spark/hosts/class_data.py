@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -22,11 +23,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from orchestrator.deploy.embedded.class_data import class_data, class_path
-from orchestrator.deploy.embedded.java import SMALL_JVM, Java, find_java
+from orchestrator.deploy.embedded.java import PROBE_TIMEOUT_S, SMALL_JVM, Java, find_java
 from orchestrator.deploy.embedded.ports import LOOPBACK, free_port
 from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
-
-PROBE_TIMEOUT_S = 30.0
 
 WRITE_S = 180.0
 """Far more than writing takes on a busy machine."""
@@ -37,7 +36,6 @@ _loaded = re.compile(r"^([\w.$]+) source: (?:file|jrt):", re.MULTILINE)
 """A class in Java's log that came out of a file."""
 
 _recorder = """\
-#!{python}
 import os, sys
 arguments = sys.argv[1:]
 if "org.apache.spark.launcher.Main" not in arguments and "-cp" in arguments:
@@ -45,8 +43,8 @@ if "org.apache.spark.launcher.Main" not in arguments and "-cp" in arguments:
     arguments = ["-Xlog:disable", "-XX:ArchiveClassesAtExit=" + {file!r}, *arguments]
 os.execv({executable!r}, [{executable!r}, *arguments])
 """
-"""A `java` that keeps the class data of Spark's driver. Spark's launcher would put folders on the
-class path, of which Java keeps no class data."""
+"""What stands in for `java`, and has Spark's driver keep its class data. Spark's launcher would put
+folders on the class path, of which Java keeps no class data."""
 
 
 def make_class_data(java: Java) -> Path | None:
@@ -76,13 +74,14 @@ def _recording(java: Java, home: Path, file: Path) -> Java:
     """A Java home whose driver writes the file when it ends."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
-    script = _recorder.format(
-        python=sys.executable,
-        class_path=class_path(),
-        file=str(file),
-        executable=str(java.executable),
+    recorder = home / "recorder.py"
+    recorder.write_text(
+        _recorder.format(class_path=class_path(), file=str(file), executable=str(java.executable)),
+        encoding="utf-8",
     )
-    executable.write_text(script, encoding="utf-8")
+    started = shlex.join([sys.executable, str(recorder)])
+    # A first line that names Python may be too long for the system.
+    executable.write_text(f'#!/bin/sh\nexec {started} "$@"\n', encoding="utf-8")
     executable.chmod(0o700)
     return Java(home=home, version=java.version)
 
@@ -103,7 +102,7 @@ def _run(work: Path, java: Java) -> None:
     try:
         _compute(session, work / "rows")
         gateway = vars(SparkContext)["_gateway"]
-        _keep(gateway.jvm, work / "zookeeper")
+        _start_zookeeper(gateway.jvm, work / "zookeeper")
         _load(gateway.jvm, loaded.read_text(encoding="utf-8"))
         session.stop()
         # The driver ends at the end of this file, and writes before.
@@ -136,14 +135,12 @@ def _load(jvm: Any, log: str) -> None:
             jvm.java.lang.Class.forName(name, False, loader)
 
 
-def _keep(jvm: Any, folder: Path) -> None:
-    """Have a ZooKeeper started, asked and ended."""
+def _start_zookeeper(jvm: Any, folder: Path) -> None:
+    """Have a ZooKeeper start and end."""
     folder.mkdir()
-    address = f"{LOOPBACK}:{free_port()}"
     properties = jvm.java.util.Properties()
-    host, port = address.split(":")
-    properties.setProperty("clientPortAddress", host)
-    properties.setProperty("clientPort", port)
+    properties.setProperty("clientPortAddress", LOOPBACK)
+    properties.setProperty("clientPort", str(free_port()))
     embedded = jvm.org.apache.zookeeper.server.embedded
     server = (
         embedded.ZooKeeperServerEmbedded.builder()
@@ -161,9 +158,10 @@ def main() -> None:
     java = find_java()
     made = make_class_data(java)
     if made is None:
-        sys.stdout.write(
-            f"{java.executable} has no data of its own classes: it can keep none of others\n"
-        )
+        said = f"{java.executable} has no data of its own classes: it can keep none of others"
+    else:
+        said = f"{made}: {made.stat().st_size / 1e6:.0f} MB"
+    sys.stdout.write(f"{said}\n")
 
 
 if __name__ == "__main__":
