@@ -26,13 +26,15 @@ import numpy as np
 import pyarrow as pa
 
 from bench import ingest_workload as workload
-from bench.ingest_site import Order, Passed, clock_us
+from bench.ingest_site import Order, Passed, Passing, clock_us
 from bench.registry import Figures, Settings, benchmark
 from bench.report import ROOT
 
-BATCH_ROWS = 65_536
 RATE_ROWS_S, TICK_S = 5_000, 0.01
 """Of the measurement of latency: so many tuples a second, in a batch each tick."""
+
+FILE_ROWS = 524_288
+"""Of each file that Spark reads."""
 
 FETCH_MS = 5
 """How long a fetch from the mock cluster waits for messages."""
@@ -54,6 +56,11 @@ class Source:
         Makes what sends, from an address and the encoded batches.
     rows, quick_rows
         Number of tuples.
+    batch_rows
+        So many are sent at once.
+    ahead_rows
+        So many at most have been sent but have not passed, if what lies between drops what it
+        has no room for.
     """
 
     driver: str
@@ -62,6 +69,8 @@ class Source:
     connect: Callable[[str, Any], workload.Send]
     rows: int
     quick_rows: int
+    batch_rows: int = 65_536
+    ahead_rows: int | None = None
 
 
 SOURCES = {
@@ -96,6 +105,9 @@ SOURCES = {
         connect=workload.kafka,
         rows=500_000,
         quick_rows=50_000,
+        batch_rows=8_192,
+        # The mock cluster keeps 5 MiB of a partition.
+        ahead_rows=32_768,
     ),
 }
 KINDS = (*SOURCES, "spark")
@@ -176,20 +188,43 @@ def _site(source: Source, rows: int) -> Generator[tuple[str, IO[str]]]:
 
 def _rate(source: Source, rows: int) -> float:
     """Tuples a second, from the first send until the last one has passed the filter."""
-    batches = [workload.batch(n, min(BATCH_ROWS, rows - n)) for n in range(0, rows, BATCH_ROWS)]
+    size = source.batch_rows
+    batches = [workload.batch(n, min(size, rows - n)) for n in range(0, rows, size)]
     # Few different bodies: their numbers come again, which no source looks at.
-    few = {n * BATCH_ROWS: source.encode(batches[n]) for n in range(min(8, len(batches)))}
+    few = {n * size: source.encode(batches[n]) for n in range(min(8, len(batches)))}
     with _site(source, rows) as (address, said):
         send = source.connect(address, few)
         begun_us = clock_us()
-        whole, rest = divmod(rows, BATCH_ROWS)
+        whole, rest = divmod(rows, size)
+        passed_rows = 0
         for number in range(whole):
+            if source.ahead_rows is not None:
+                while number * size - passed_rows > source.ahead_rows - size:
+                    told = _told(said)
+                    assert isinstance(told, Passing)
+                    passed_rows = told.rows
             send(batches[number % len(few)])
         if rest:
-            last = batches[-1]
-            source.connect(address, {whole * BATCH_ROWS: source.encode(last)})(last)
-        passed = msgspec.json.decode(said.readline(), type=Passed)
+            # Kept to the end: a client may still hold what it was told to send.
+            send_rest = source.connect(address, {whole * size: source.encode(batches[-1])})
+            send_rest(batches[-1])
+        passed = _all_passed(said)
     return rows / ((passed.times[-1][1] - begun_us) / 1e6)
+
+
+def _all_passed(said: IO[str]) -> Passed:
+    """What a site says at the end."""
+    while isinstance(told := _told(said), Passing):
+        pass
+    return told
+
+
+def _told(said: IO[str]) -> Passing | Passed:
+    """What a site says next."""
+    line = said.readline()
+    if not line:
+        raise RuntimeError("the site has ended; its own error stands above")
+    return msgspec.json.decode(line, type=Passing | Passed)
 
 
 def _latencies_ms(source: Source, seconds: int) -> list[float]:
@@ -208,7 +243,7 @@ def _latencies_ms(source: Source, seconds: int) -> list[float]:
             time.sleep(max(due_s - time.monotonic(), 0.0))
             sent_us.append(round(due_s * 1e6))
             send(each)
-        passed = msgspec.json.decode(said.readline(), type=Passed)
+        passed = _all_passed(said)
     numbers = np.array([number for number, _ in passed.times])
     times_us = np.array([time_us for _, time_us in passed.times])
     lasts = np.arange(1, count + 1) * at_once - 1
@@ -223,8 +258,8 @@ def _spark(settings: Settings) -> Figures:
     with tempfile.TemporaryDirectory(dir=ROOT / "build") as made:
         folder = Path(made)
         (folder / "files").mkdir()
-        for first in range(0, rows, BATCH_ROWS * 8):
-            lines = workload.as_csv(workload.batch(first, min(BATCH_ROWS * 8, rows - first)))
+        for first in range(0, rows, FILE_ROWS):
+            lines = workload.as_csv(workload.batch(first, min(FILE_ROWS, rows - first)))
             (folder / "files" / f"{first:012}.csv").write_bytes(lines)
         with _site(SOURCES["http-arrow"], rows) as (address, _):
             settings.say("spark: into a site")

@@ -2,8 +2,8 @@
 
     python -m bench.ingest_site '{"driver": "tcp", "options": {…}, "rows": 1000, …}'
 
-It prints its address as soon as clients may send, and, when all rows have passed the filter, when
-which of them had. Then it goes on until its standard input ends: clients are still told that their
+It prints its address as soon as clients may send, now and then how many rows have passed the
+filter, and, when all have, when which of them had. Then it goes on until its standard input ends: clients are still told that their
 tuples have entered, and Spark has a batch to commit.
 """
 
@@ -30,6 +30,10 @@ from streams.engine import FragmentEngine
 from streams.language import parse
 
 
+TELLS_ROWS = 8_192
+"""After so many more tuples a site says how many have passed."""
+
+
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What a site is to do."""
 
@@ -40,7 +44,13 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     processor: int
 
 
-class Passed(msgspec.Struct, frozen=True, kw_only=True):
+class Passing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """How many tuples have passed the filter so far."""
+
+    rows: int
+
+
+class Passed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """When tuples had passed the filter.
 
     Attributes
@@ -57,13 +67,14 @@ def clock_us() -> int:
     return time.monotonic_ns() // 1000
 
 
-def run(order: Order, done: Callable[[Passed], None]) -> None:
+def run(order: Order, tell: Callable[[Passing | Passed], None]) -> None:
     """Open the source and evaluate what it brings in, until all rows have passed.
 
     Parameters
     ----------
-    done
-        Told when which rows passed; the source is closed after it returns.
+    tell
+        Told now and then how many rows have passed, and at the end when which did; the source is
+        closed after that returns.
     """
     # Arrow's pools and ours share the processor.
     pa.set_cpu_count(1)
@@ -84,7 +95,7 @@ def run(order: Order, done: Callable[[Passed], None]) -> None:
     assert isinstance(opened, ReportingSource)
     sys.stdout.write(f"{opened.status.address}\n")
     sys.stdout.flush()
-    seq = 0
+    seq = told = 0
     while seq < order.rows:
         # What is pushed wakes; an error is looked for without that.
         wake.wait(0.1)
@@ -105,7 +116,10 @@ def run(order: Order, done: Callable[[Passed], None]) -> None:
             if emitted.rows.num_rows:
                 last = emitted.rows.column("number")[emitted.rows.num_rows - 1].as_py()
                 times.append((last, clock_us()))
-    done(Passed(times=times))
+            if seq - told >= TELLS_ROWS:
+                told = seq
+                tell(Passing(rows=seq))
+    tell(Passed(times=times))
     opened.close()
 
 
@@ -114,10 +128,11 @@ def main() -> None:
     order = msgspec.json.decode(sys.argv[1], type=Order)
     os.sched_setaffinity(0, {order.processor})
 
-    def tell(passed: Passed) -> None:
-        sys.stdout.write(msgspec.json.encode(passed).decode() + "\n")
+    def tell(what: Passing | Passed) -> None:
+        sys.stdout.write(msgspec.json.encode(what).decode() + "\n")
         sys.stdout.flush()
-        sys.stdin.read()
+        if isinstance(what, Passed):
+            sys.stdin.read()
 
     run(order, tell)
 

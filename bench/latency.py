@@ -88,8 +88,9 @@ def latency(settings: Settings) -> Mapping[str, float]:
                 flat |= figures(f"{rate}.ours", _ours(Path(folder), rate, seconds, settings))
             if not settings.only or "spark" in settings.only:
                 spark = SparkSettings(rate=rate, seconds=seconds, settle_s=SETTLE_S, keys=KEYS)
-                latencies_ms = measure_spark(Path(folder), spark, settings.say)
-                flat |= figures(f"{rate}.spark", latencies_ms)
+                measured = measure_spark(Path(folder), spark, settings.say)
+                flat |= figures(f"{rate}.spark", measured.latencies_ms)
+                flat[f"{rate}.spark.arrived_pct"] = 100 * measured.arrived_share
     return flat
 
 

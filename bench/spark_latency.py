@@ -30,7 +30,7 @@ BURST_MS = 5
 EXECUTORS = 2
 
 PATIENCE_S = 60.0
-"""For the first results, and for the last ones."""
+"""For the first results, and for what still comes after the last tuple was due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,13 +103,30 @@ def counted(session: SparkSession, port: int) -> DataFrame:
     return tuples.where(sql.col("number") % 10 != 0)
 
 
-def measure_spark(folder: Path, given: SparkSettings, say: Callable[[str], None]) -> FloatArray:
-    """Latencies of tuples, ms, by a session of its own.
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What came out.
+
+    Attributes
+    ----------
+    latencies_ms
+        Of all tuples after the first seconds. Those that had not come out in the end have waited
+        until then: they take longer in truth.
+    arrived_share
+        The share of all tuples that came out.
+    """
+
+    latencies_ms: FloatArray
+    arrived_share: float
+
+
+def measure_spark(folder: Path, given: SparkSettings, say: Callable[[str], None]) -> Measured:
+    """Latencies of tuples, by a session of its own.
 
     Raises
     ------
     VivaceError
-        The query has ended, or some tuples have not come out.
+        The query has ended.
     """
     say(f"{given.rate} tuples/s: Spark: starting executors")
     with tempfile.TemporaryDirectory(prefix="vivace-bench-") as work:
@@ -133,7 +150,7 @@ def measure_spark(folder: Path, given: SparkSettings, say: Callable[[str], None]
 
 def _measure(
     session: SparkSession, folder: Path, given: SparkSettings, say: Callable[[str], None]
-) -> FloatArray:
+) -> Measured:
     arrived: list[tuple[float, IntArray, IntArray]] = []
 
     def keep(batch: DataFrame, number: int) -> None:
@@ -145,7 +162,10 @@ def _measure(
         arrived.append((at_s, found["burst"].to_numpy(), found["tuples"].to_numpy()))
 
     each, bursts = given.rate * BURST_MS // 1000, given.seconds * 1000 // BURST_MS
-    expected = sum(number % 10 != 0 for number in range(each * bursts))
+    wanted = np.array(
+        [sum(n % 10 != 0 for n in range(one * each, (one + 1) * each)) for one in range(bursts)]
+    )
+    expected = int(wanted.sum())
     with feed(given, threading.Event()) as (port, begin_s):
         query = (
             counted(session, port)
@@ -154,15 +174,27 @@ def _measure(
             .start()
         )
         try:
-            give_up_s = time.monotonic() + given.seconds + 2 * PATIENCE_S
+            give_up_s = time.monotonic() + given.seconds + PATIENCE_S
             while (come := sum(int(tuples.sum()) for _, _, tuples in arrived)) < expected:
-                if not query.isActive or time.monotonic() > give_up_s:
+                if not query.isActive:
                     raise VivaceError(f"Spark: {come} of {expected} tuples: {query.exception()}")
+                if time.monotonic() > give_up_s:
+                    break
                 say(f"{given.rate} tuples/s: Spark: {come} of {expected} tuples")
                 time.sleep(0.5)
         finally:
             query.stop()
-        return latencies_ms(arrived, begin_s[0], given.settle_s)
+    share = sum(int(tuples.sum()) for _, _, tuples in arrived) / expected
+    arrived.append((time.monotonic(), np.arange(bursts), _missing(wanted, arrived)))
+    return Measured(latencies_ms(arrived, begin_s[0], given.settle_s), share)
+
+
+def _missing(wanted: IntArray, arrived: Sequence[tuple[float, IntArray, IntArray]]) -> IntArray:
+    """How many tuples of each burst have not come out."""
+    missing = wanted.copy()
+    for _, bursts, tuples in arrived:
+        np.subtract.at(missing, bursts, tuples)
+    return missing
 
 
 def latencies_ms(

@@ -228,30 +228,32 @@ class Lines:
                 self._reject(tail, f"a line is longer than {MOST_LINE_BYTES} bytes")
                 return
             rest = tail
-            if newline and not self._take(head.split(b"\n")):
+            if newline and not self._take(head):
                 return
         if rest.strip():
             self._reject(rest, "the connection ended within this line")
 
-    def _take(self, lines: list[bytes]) -> bool:
+    def _take(self, body: bytes) -> bool:
         """Bring lines in; False if the connection must end."""
+        count, self._bad = body.count(b"\n") + 1, 0
         if self._token is not None:
-            word, _, given = lines.pop(0).decode("utf-8", "replace").strip().partition(" ")
+            first, _, body = body.partition(b"\n")
+            count -= 1
+            word, _, given = first.decode("utf-8", "replace").strip().partition(" ")
             if word != "token" or not same_token(given, self._token):
                 # What it sent may be a secret.
                 self._reject(b"", "a connection showed a wrong token, or none")
                 return False
             self._token = None
             self._connection.settimeout(None)
-        if self._options.header and self._header is None and lines:
-            self._header = lines.pop(0)
-        taken, self._bad = len(lines), 0
-        lines = [line for line in lines if line.strip()]
+        if self._options.header and self._header is None and count:
+            self._header, _, body = body.partition(b"\n")
+            count -= 1
         header, written = self._header, self._options.format
-        for batch in salvage(self._form, written, lines, self._reject, header=header):
+        for batch in salvage(self._form, written, body, self._reject, header=header):
             self._input.push(batch, confirms=self._options.acknowledge)
         if self._options.acknowledge:
-            self._count += taken
+            self._count += count
             self._connection.sendall(b"%d\n" % self._count)
         return True
 

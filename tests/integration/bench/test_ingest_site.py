@@ -7,7 +7,7 @@ import pytest
 
 import vivace
 from bench import ingest_workload as workload
-from bench.ingest import SOURCES, _site  # pyright: ignore[reportPrivateUsage]
+from bench.ingest import SOURCES, _rate, _site  # pyright: ignore[reportPrivateUsage]
 from bench.ingest_site import Passed
 
 
@@ -21,3 +21,8 @@ def test_a_batch_in_parts_is_committed_after_all_its_rows_have_passed() -> None:
         passed = msgspec.json.decode(said.readline(), type=Passed)
         assert passed.times[-1][0] == rows.num_rows - 1
         assert stream.commit(1, ["a"]).repeated
+
+
+@pytest.mark.slow
+def test_more_messages_than_the_mock_cluster_keeps_all_pass() -> None:
+    assert _rate(SOURCES["kafka"], 120_000) > 0

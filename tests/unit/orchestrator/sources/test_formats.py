@@ -6,6 +6,8 @@ import io
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import ipc
 
 from orchestrator.sources.formats import (
@@ -180,18 +182,45 @@ def test_what_a_line_is_does_not_depend_on_what_comes_with_it(
     refused: list[bytes] = []
     found: list[object] = []
     for begin in range(0, len(lines), size):
-        together = lines[begin : begin + size]
+        together = b"\n".join(lines[begin : begin + size])
         for batch in salvage(form, written, together, lambda line, _: refused.append(line)):
             found += batch.column(1).to_pylist()
     assert found == read
     assert len(refused) == len(lines) - len(read)
 
 
+_pieces = {
+    Format.CSV: [b"1", b",", b"a", b'"', b" ", b"\r", b"\n", b"2,b\n", b"3,c"],
+    Format.JSON: [b"{", b"}", b"1", b'{"number": 2, "name": "b"}', b"\n", b" ", b"{}"],
+}
+
+
+@pytest.mark.parametrize("written", [Format.CSV, Format.JSON])
+@given(data=st.data())
+def test_lines_that_come_together_are_read_as_each_alone(
+    written: Format, data: st.DataObject
+) -> None:
+    form = RowForm(columns={"number": "int", "name": "string"})
+    body = b"".join(data.draw(st.lists(st.sampled_from(_pieces[written]), max_size=20)))
+
+    def read(bodies: list[bytes]) -> tuple[list[object], list[bytes]]:
+        refused: list[bytes] = []
+        found = [
+            row
+            for each in bodies
+            for batch in salvage(form, written, each, lambda line, _: refused.append(line))
+            for row in batch.to_pylist()
+        ]
+        return found, refused
+
+    assert read([body]) == read(body.split(b"\n"))
+
+
 def test_lines_that_cannot_be_read_spare_the_others() -> None:
     lines = [b'{"number": %d}' % n for n in range(100)]
     lines[3], lines[50], lines[99] = b"nonsense", b'{"number": "x"}', b'{"number": 1}{"number": 2}'
     refused: list[bytes] = []
-    batches = salvage(NUMBERS, Format.JSON, lines, lambda line, _: refused.append(line))
+    batches = salvage(NUMBERS, Format.JSON, b"\n".join(lines), lambda line, _: refused.append(line))
     assert refused == [lines[3], lines[50], lines[99]]
     numbers = [n for batch in batches for n in batch.column(1).to_pylist()]
     assert numbers == [n for n in range(100) if n not in (3, 50, 99)]
