@@ -267,8 +267,8 @@ def _spark(settings: Settings) -> Figures:
         settings.say("spark_files: Spark's own source")
         flat["spark_files.rows_s"] = rows / _spark_seconds("files", folder, "")
         settings.say("spark_socket: Spark's own source")
-        # Spark's source of a socket takes some thousands of lines a second.
-        lines = rows // 10
+        # Spark's source of a socket takes some hundred lines a second.
+        lines = rows // 40
         (folder / "lines").mkdir()
         (folder / "lines" / "all.csv").write_bytes(workload.as_csv(workload.batch(0, lines)))
         with _lines(folder / "lines") as port:
