@@ -3,8 +3,8 @@
     python -m bench.ingest_site '{"driver": "tcp", "options": {…}, "rows": 1000, …}'
 
 It prints its address as soon as clients may send, now and then how many rows have passed the
-filter, and, when all have, when which of them had. Then it goes on until its standard input ends: clients are still told that their
-tuples have entered, and Spark has a batch to commit.
+filter, and, when all have, when which of them had. Then it goes on until its standard input ends:
+clients are still told that their tuples have entered, and Spark has a batch to commit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from streams.chunk import Chunk
 from streams.compiler import compile_statement
 from streams.engine import FragmentEngine
 from streams.language import parse
-
 
 TELLS_ROWS = 8_192
 """After so many more tuples a site says how many have passed."""

@@ -24,6 +24,7 @@ from ha.messages import Heartbeat, Message
 from ha.producer import subscribe
 from orchestrator.host.access_control import AccessControl
 from orchestrator.host.cluster_clock import ClusterClock
+from orchestrator.host.discontinuities import Discontinuities
 from orchestrator.host.dispatcher import Dispatch, Dispatcher
 from orchestrator.host.events import (
     AssignmentReceived,
@@ -53,6 +54,7 @@ from orchestrator.host.link_faults import on_machine_clock
 from orchestrator.host.peer_control import PeerControl
 from orchestrator.host.prober import Prober
 from orchestrator.host.replica_manager import ReplicaManager
+from orchestrator.host.state_loss import StateLoss
 from orchestrator.records import Assignment, ClusterRecord, HostLoad, ReplicaStatus, Skipped
 from streams.scheduling.recent_rates import RecentRates
 
@@ -153,8 +155,12 @@ class HostCore:
             round(settings.suspect_after_ms * 1000), self._heartbeat_us
         )
         self._failover = Failover(manager, self._dispatcher, outbox, detector)
-        self._inputs = InputProcessor(manager, self._dispatcher, outbox)
-        self._peer_control = PeerControl(manager, self._failover, self._inputs, outbox)
+        self._state_loss = state_loss = StateLoss(manager, self._dispatcher, outbox)
+        crossing = Discontinuities(manager, outbox, state_loss)
+        self._inputs = InputProcessor(manager, self._dispatcher, outbox, state_loss, crossing)
+        self._peer_control = PeerControl(
+            manager, self._failover, self._inputs, state_loss, crossing, outbox
+        )
         self._access = AccessControl(manager, outbox)
         self._batches, self._sink_pause_us = batch_us > 0, 0.0
         self._emulate_costs = settings.emulate_costs
@@ -328,7 +334,7 @@ class HostCore:
         try:
             evaluated = hosted.replica.evaluate(dispatch.timestamp_groups, dispatch.tuples)
         except Exception as error:  # noqa: BLE001  A statement must not end its host.
-            self._inputs.on_evaluation_failed(hosted, error, now_us)
+            self._state_loss.failed(hosted, error, now_us)
             return Worked(commands=self._outbox.take())
         assert evaluated is not None, "a task is dispatched when it has work"
         self.counters["dispatches"] += 1
@@ -441,7 +447,7 @@ class HostCore:
                     source.asked(message)
                 if message.position is not None:
                     of = stream, message.generation, message.position
-                    self._inputs.on_position(sender, *of, now_us)
+                    self._state_loss.on_position(sender, *of, now_us)
                 if (producer := self.replica_manager.producer(stream)) is not None:
                     self._outbox.send(sender, subscribe(producer, sender, message, now_us))
                     self._outbox.feed(producer)

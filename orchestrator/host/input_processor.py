@@ -26,15 +26,15 @@ from ha.messages import (
     Subscribed,
     Unsubscribe,
 )
-from ha.roles import ReplicaRole, RoleEvent
+from ha.roles import ReplicaRole
 from ha.subscriber import MOST_ACK_INTERVALS
 from ha.subscription import PATIENCE_US, STANDBY_PATIENCE_US, Subscription
+from orchestrator.host.discontinuities import Discontinuities
 from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox
 from orchestrator.host.hosted_replica import HostedReplica
-from orchestrator.host.hosted_streams import SINK_PREFIX
 from orchestrator.host.replica_manager import ReplicaManager
-from streams.chunk import Position
+from orchestrator.host.state_loss import StateLoss, said
 
 ACKNOWLEDGES = 8
 """A host with fewer streams acknowledges all of them in each interval, one with more in every
@@ -65,6 +65,8 @@ class InputProcessor:
         Told which replicas have received something, and when roles have changed.
     outbox
         Takes messages, deliveries and reports.
+    state_loss, discontinuities
+        What replicas do that cannot go on with what they have, or with what comes.
     spent
         Streams of which so much has arrived that their producers may have to wait until some of it
         is processed, and acknowledged.
@@ -73,6 +75,8 @@ class InputProcessor:
     replica_manager: ReplicaManager
     dispatcher: Dispatcher
     outbox: Outbox
+    state_loss: StateLoss
+    discontinuities: Discontinuities
     spent: set[str] = field(default_factory=set[str])
 
     def on_data(self, sender: str, data: Data, now_us: int) -> None:
@@ -105,7 +109,7 @@ class InputProcessor:
                     backlog.wait(reader, data, idle=not hosted.replica.engine.waiting)
             elif receipt is Receipt.DUPLICATE:
                 is_repeated = True
-            elif receipt in (Receipt.GAP, Receipt.RESET) and not self._is_stopped(
+            elif receipt in (Receipt.GAP, Receipt.RESET) and not self.discontinuities.is_stopped(
                 reader, data.stream
             ):
                 request = subscription.missing(sender, now_us)
@@ -154,7 +158,7 @@ class InputProcessor:
         for reader in subscription.backlog.readers:
             self._deliver(subscription, reader, now_us)
         for reader in subscription.answered(sender, answer):
-            self._cross(subscription, reader, answer, now_us)
+            self.discontinuities.cross(subscription, reader, answer, now_us)
         for reader in subscription.readers:
             if (hosted := self.replica_manager.replicas.get(reader)) is not None:
                 self._learn_position(hosted, answer, now_us)
@@ -176,7 +180,11 @@ class InputProcessor:
             self.request(now_us)
             return
         busy = self._has_no_room(subscription)
-        stopped = [reader for reader in subscription.readers if self._is_stopped(reader, stream)]
+        stopped = [
+            reader
+            for reader in subscription.readers
+            if self.discontinuities.is_stopped(reader, stream)
+        ]
         for node, request in subscription.offered(
             sender, offer, now_us, busy=busy, stopped=stopped
         ):
@@ -203,8 +211,8 @@ class InputProcessor:
             self.deliver(snapshot.fragment, now_us)
             installed = hosted.replica.install(snapshot)
         except Exception as error:  # noqa: BLE001  A broken snapshot must not end this host.
-            self.outbox.report("snapshot refused", snapshot.fragment, _said(error))
-            hosted.failed(f"snapshot refused: {_said(error)}", now_us)
+            self.outbox.report("snapshot refused", snapshot.fragment, said(error))
+            hosted.failed(f"snapshot refused: {said(error)}", now_us)
             installed = False
         if installed:
             hosted.failures.mended()
@@ -212,7 +220,7 @@ class InputProcessor:
             self.outbox.report(kind, snapshot.fragment, f"epoch {hosted.replica.epoch}")
             self.dispatcher.rebuild_tasks(now_us)
             if was_warm:
-                self._read_anew(hosted)
+                self.state_loss.read_anew(hosted)
                 self.request(now_us)
         else:
             self.outbox.counters["snapshots_unusable"] += 1
@@ -236,7 +244,7 @@ class InputProcessor:
             self.outbox.counters["checkpoints_followed"] += 1
             self.dispatcher.moved_on(checkpoint.fragment, now_us)
             if had_stopped:
-                self._read_anew(hosted)
+                self.state_loss.read_anew(hosted)
 
     def checkpoints(self, now_us: int) -> Iterator[tuple[str, Checkpoint]]:
         """Checkpoints of the primaries here, each with the host of the standby to send it to."""
@@ -256,43 +264,16 @@ class InputProcessor:
                 if (cut := sender.due(node, now_us)) is not None:
                     yield node, sender.message(node, *of, cut)
 
-    def on_evaluation_failed(self, hosted: HostedReplica, error: Exception, now_us: int) -> None:
-        """Give up the state of a replica whose evaluation raised an error, and let it rest."""
-        self.outbox.report("evaluation failed", hosted.assignment.fragment, _said(error))
-        hosted.failed(f"evaluation failed: {_said(error)}", now_us)
-        self.discard_state(hosted, now_us, RoleEvent.STATE_UNUSABLE)
-
-    def on_position(
-        self, node: str, stream: str, generation: int | None, had: Position, now_us: int
-    ) -> None:
-        """Look whether what a consumer has of a fragment's output is continued here.
-
-        If not, what it has came from a predecessor that was further. The fragment then starts over
-        in a new generation, to which consumers cross, or goes on with the predecessor's state.
-        """
-        hosted = self.replica_manager.replicas.get(stream)
-        if hosted is None or hosted.replica.generation != generation:
-            return
-        if not hosted.replica.continues(node, had):
-            self._disown(hosted, f"{node} has output up to {had.watermark_ms} ms", now_us)
-
-    def _disown(self, hosted: HostedReplica, why: str, now_us: int) -> None:
-        """Give up the state of a primary that cannot continue what its predecessor has sent."""
-        detail = f"{why}, and the input that it came from is lost"
-        self.outbox.report("cannot continue", hosted.assignment.fragment, detail)
-        hosted.failed(f"cannot continue: {detail}", now_us)
-        self.discard_state(hosted, now_us, RoleEvent.STATE_UNUSABLE)
-
     def request(self, now_us: int) -> None:
         """Send the subscriptions and snapshot requests that are due."""
-        self._cross_at_last()
+        self.discontinuities.cross_at_last()
         for subscription in self.replica_manager.subscriptions.values():
             if self.replica_manager.withholds:
                 subscription.use_batch(self.replica_manager.batch(subscription, now_us))
             if not subscription.confirmed:
                 self._send(subscription.requests(now_us))
         for hosted in self.replica_manager.replicas.values():
-            self.give_up_if_passed(hosted, now_us)
+            self.discontinuities.give_up_if_passed(hosted, now_us)
             self._request_snapshot(hosted, now_us)
 
     def acknowledgements(self, now_us: int, interval: int) -> Iterator[tuple[str, str, Ack]]:
@@ -349,24 +330,6 @@ class InputProcessor:
         for node, ack in acks if subscription.tells(acks, now_us) else ():
             yield node, stream, ack
 
-    def discard_state(
-        self, hosted: HostedReplica, now_us: int, event: RoleEvent = RoleEvent.STATE_BROKEN
-    ) -> None:
-        """Have a secondary start over with the state of its peer replica."""
-        if not hosted.replica.discard_state(event):
-            return
-        self.outbox.counters["states_broken"] += 1
-        self._read_anew(hosted)
-        self.dispatcher.rebuild_tasks(now_us)
-
-    def _read_anew(self, hosted: HostedReplica) -> None:
-        """Have a replica read its inputs from where it is now."""
-        hosted.snapshot_asked_us = None
-        for stream in hosted.replica.inputs:
-            subscription = self.replica_manager.subscriptions[stream]
-            subscription.backlog.leave([hosted.assignment.fragment])
-            subscription.ask_again()
-
     def _has_no_room(self, subscription: Subscription) -> bool:
         """Whether readers have yet to process so much that producers may have to wait."""
         stream = subscription.stream
@@ -397,12 +360,7 @@ class InputProcessor:
         patience_us = STANDBY_PATIENCE_US if is_standby else PATIENCE_US
         if not subscription.unrecoverable(reader, now_us, patience_us):
             return receipt
-        cursor = subscription.readers[reader]
-        begins = cursor.position.next_seq if cursor.position is not None else 0
-        if self._crosses(reader, data.stream, now_us):
-            lost = cursor.skip_to(data.chunk)
-            detail = f"{lost} tuples that no producer keeps, from {begins} on"
-            self._note_lost(reader, data.stream, lost, detail)
+        if self.discontinuities.skip(subscription, reader, data, now_us):
             receipt = self._take(reader, data, now_us)
         return receipt
 
@@ -423,7 +381,7 @@ class InputProcessor:
         try:
             receipt = hosted.replica.receive(data).receipt
         except Exception as error:  # noqa: BLE001  A broken chunk must not end this host.
-            self.on_evaluation_failed(hosted, error, now_us)
+            self.state_loss.failed(hosted, error, now_us)
             return Receipt.STALE
         self._bound_standby(hosted, data, now_us)
         self.dispatcher.arrived(reader, now_us)
@@ -433,7 +391,7 @@ class InputProcessor:
         try:
             is_news = hosted.replica.learn_position(answer, self.replica_manager.clock.at(now_us))
         except Exception as error:  # noqa: BLE001  A broken answer must not end this host.
-            self.on_evaluation_failed(hosted, error, now_us)
+            self.state_loss.failed(hosted, error, now_us)
             return
         if is_news:
             self.dispatcher.arrived(hosted.assignment.fragment, now_us)
@@ -461,91 +419,7 @@ class InputProcessor:
         detail = f"more than {most_bytes} bytes of {data.stream} waited"
         self.outbox.report("left behind", hosted.assignment.fragment, detail)
         self.outbox.counters["standbys_left_behind"] += 1
-        self.discard_state(hosted, now_us)
-
-    def _cross(
-        self, subscription: Subscription, reader: str, answer: Subscribed, now_us: int
-    ) -> None:
-        """Take a reader to a new generation of its stream, or have a secondary start over."""
-        if not self._crosses(reader, subscription.stream, now_us):
-            return
-        cursor = subscription.readers[reader]
-        before = cursor.position or Position()
-        detail = f"generation {cursor.generation} ended at watermark {before.watermark_ms} ms, "
-        detail += f"generation {answer.generation} follows"
-        cursor.cross(answer.position, answer.generation)
-        lost = 0
-        if answer.position.watermark_ms > before.watermark_ms:
-            lost = answer.position.next_seq
-            detail += f" after watermark {answer.position.watermark_ms} ms, tuple {lost}"
-        self._note_lost(reader, answer.stream, lost, detail)
-
-    def _crosses(self, reader: str, stream: str, now_us: int) -> bool:
-        """Whether a reader may cross a discontinuity; a standby stops before it instead.
-
-        The state of a primary is discarded whose predecessor had more input and has sent output of
-        it, and what a replica has gathered that has no state yet.
-        """
-        if (hosted := self.replica_manager.replicas.get(reader)) is None:
-            return True
-        replica = hosted.replica
-        if replica.leads:
-            # Its primary cannot cross either. The state is needed until one of the two is further.
-            return False
-        if replica.role is ReplicaRole.STANDBY:
-            self._stop(hosted, stream, now_us)
-            return False
-        if replica.role is ReplicaRole.WARMING:
-            self.discard_state(hosted, now_us)
-            return False
-        if replica.inputs[stream].cursor.complete_ms < replica.known_ms:
-            self._disown(hosted, f"there is output up to {replica.known_ms} ms", now_us)
-            return False
-        replica.cross(stream)
-        return True
-
-    def _stop(self, hosted: HostedReplica, stream: str, now_us: int) -> None:
-        """Have a standby stop before a discontinuity, until it gets its primary's state.
-
-        Its own is needed until then: the primary may be lost before it has crossed.
-        """
-        if stream in hosted.replica.stopped:
-            self.give_up_if_passed(hosted, now_us)
-            return
-        hosted.replica.stopped.add(stream)
-        self.outbox.counters["standbys_stopped"] += 1
-        hosted.snapshot_asked_us = None
-        # Producers must keep what follows the state.
-        self.replica_manager.subscriptions[stream].ask_again()
-        self.request(now_us)
-
-    def give_up_if_passed(self, hosted: HostedReplica, now_us: int) -> None:
-        """Discard the state of a standby whose primary has crossed and gone on."""
-        if hosted.replica.is_passed:
-            self.discard_state(hosted, now_us)
-
-    def _is_stopped(self, reader: str, stream: str) -> bool:
-        """Whether a reader is a standby that has stopped before a discontinuity of a stream."""
-        hosted = self.replica_manager.replicas.get(reader)
-        if hosted is None or hosted.replica.role is not ReplicaRole.STANDBY:
-            return False
-        return stream in hosted.replica.stopped
-
-    def _cross_at_last(self) -> None:
-        """Have replicas that became primary before a discontinuity ask for what lies beyond."""
-        for hosted in self.replica_manager.replicas.values():
-            replica = hosted.replica
-            if replica.stopped and replica.role is ReplicaRole.PRIMARY:
-                for stream in replica.stopped:
-                    self.replica_manager.subscriptions[stream].ask_again()
-                replica.stopped.clear()
-
-    def _note_lost(self, reader: str, stream: str, lost: int, detail: str) -> None:
-        self.outbox.counters["discontinuities"] += 1
-        self.outbox.counters["tuples_lost"] += lost
-        self.outbox.report("input lost" if lost else "began anew", stream, detail)
-        if reader.startswith(SINK_PREFIX):
-            self.replica_manager.sinks[stream].lose(lost)
+        self.state_loss.discard(hosted, now_us)
 
     def _request_snapshot(self, hosted: HostedReplica, now_us: int) -> None:
         """Ask the peer replica for its state, once every producer keeps what will follow it."""
@@ -573,7 +447,3 @@ def every_nth(count: int, few: int, *, most: int) -> int:
         The result is at most this, a power of two.
     """
     return min(1 << (count // few).bit_length(), most)
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -20,12 +20,14 @@ from ha.messages import EVERY_TUPLE, Ack, Control, Heartbeat, Offer, OutputDiges
 from ha.producer import Producer, acknowledge, overdue_offer
 from ha.replica import Replica
 from ha.roles import ReplicaRole
+from orchestrator.host.discontinuities import Discontinuities
 from orchestrator.host.events import Outbox
 from orchestrator.host.failover import Failover
 from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.host.hosted_streams import HostedSource
 from orchestrator.host.input_processor import InputProcessor, every_nth
 from orchestrator.host.replica_manager import ReplicaManager
+from orchestrator.host.state_loss import StateLoss
 
 TELLS = 8
 """A host with fewer replicas tells of all of them in each interval, one with more in every second,
@@ -80,7 +82,9 @@ class PeerControl:
     failover
         Told the epochs that other hosts know.
     inputs
-        Told what producers offer, and whether a peer replica's output differs.
+        Told what producers offer.
+    state_loss, discontinuities
+        Told how far consumers and primaries are, and whether a peer replica's output differs.
     outbox
         Takes the messages.
     """
@@ -88,6 +92,8 @@ class PeerControl:
     replica_manager: ReplicaManager
     failover: Failover
     inputs: InputProcessor
+    state_loss: StateLoss
+    discontinuities: Discontinuities
     outbox: Outbox
     _interval: int = 0
     """Acknowledgement intervals so far."""
@@ -182,7 +188,7 @@ class PeerControl:
         for stream, ack in message.acks.items():
             self.failover.on_epoch(stream, ack.epoch, now_us, consumer=sender)
             if ack.position is not None:
-                self.inputs.on_position(sender, stream, ack.generation, ack.position, now_us)
+                self.state_loss.on_position(sender, stream, ack.generation, ack.position, now_us)
             producer = self.replica_manager.producer(stream)
             if producer is None:
                 continue
@@ -200,7 +206,7 @@ class PeerControl:
         if (hosted := self._shared(sender, fragment)) is None:
             return
         hosted.hear_primary(watermark_ms, now_us)
-        self.inputs.give_up_if_passed(hosted, now_us)
+        self.discontinuities.give_up_if_passed(hosted, now_us)
 
     def _compare(self, sender: str, fragment: str, digest: OutputDigest, now_us: int) -> None:
         """Have a secondary start over if its output differs from the primary's."""
@@ -213,7 +219,7 @@ class PeerControl:
         if replica.role is ReplicaRole.STANDBY and hosted.assignment.peer_replica == sender:
             detail = f"output of event-time interval {digest.interval} differs from {sender}'s"
             self.outbox.report("diverged", fragment, detail)
-            self.inputs.discard_state(hosted, now_us)
+            self.state_loss.discard(hosted, now_us)
 
     def _shared(self, sender: str, fragment: str) -> HostedReplica | None:
         """The replica here of a fragment that has another one on `sender`."""

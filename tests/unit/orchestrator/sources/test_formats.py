@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -203,7 +204,7 @@ def test_lines_that_come_together_are_read_as_each_alone(
     form = RowForm(columns={"number": "int", "name": "string"})
     body = b"".join(data.draw(st.lists(st.sampled_from(_pieces[written]), max_size=20)))
 
-    def read(bodies: list[bytes]) -> tuple[list[object], list[bytes]]:
+    def read(bodies: list[bytes]) -> tuple[list[dict[str, Any]], list[bytes]]:
         refused: list[bytes] = []
         found = [
             row

@@ -1,0 +1,86 @@
+"""Replicas that give up their state, and begin again with another one.
+
+A statement that cannot be evaluated, a standby that falls behind, a primary whose predecessor was
+further: in each case the state is of no use, and the replica reads its inputs anew. It is counted
+and reported; the host goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ha.roles import RoleEvent
+from orchestrator.host.dispatcher import Dispatcher
+from orchestrator.host.events import Outbox
+from orchestrator.host.hosted_replica import HostedReplica
+from orchestrator.host.replica_manager import ReplicaManager
+from streams.chunk import Position
+
+
+@dataclass(frozen=True, slots=True)
+class StateLoss:
+    """Gives up the states of replicas of one host.
+
+    Attributes
+    ----------
+    replica_manager
+        The replicas.
+    dispatcher
+        Told when roles have changed.
+    outbox
+        Takes reports.
+    """
+
+    replica_manager: ReplicaManager
+    dispatcher: Dispatcher
+    outbox: Outbox
+
+    def discard(
+        self, hosted: HostedReplica, now_us: int, event: RoleEvent = RoleEvent.STATE_BROKEN
+    ) -> None:
+        """Have a secondary start over with the state of its peer replica."""
+        if not hosted.replica.discard_state(event):
+            return
+        self.outbox.counters["states_broken"] += 1
+        self.read_anew(hosted)
+        self.dispatcher.rebuild_tasks(now_us)
+
+    def read_anew(self, hosted: HostedReplica) -> None:
+        """Have a replica read its inputs from where it is now."""
+        hosted.snapshot_asked_us = None
+        for stream in hosted.replica.inputs:
+            subscription = self.replica_manager.subscriptions[stream]
+            subscription.backlog.leave([hosted.assignment.fragment])
+            subscription.ask_again()
+
+    def failed(self, hosted: HostedReplica, error: Exception, now_us: int) -> None:
+        """Give up the state of a replica whose evaluation raised an error, and let it rest."""
+        self.outbox.report("evaluation failed", hosted.assignment.fragment, said(error))
+        hosted.failed(f"evaluation failed: {said(error)}", now_us)
+        self.discard(hosted, now_us, RoleEvent.STATE_UNUSABLE)
+
+    def on_position(
+        self, node: str, stream: str, generation: int | None, had: Position, now_us: int
+    ) -> None:
+        """Look whether what a consumer has of a fragment's output is continued here.
+
+        If not, what it has came from a predecessor that was further. The fragment then starts over
+        in a new generation, to which consumers cross, or goes on with the predecessor's state.
+        """
+        hosted = self.replica_manager.replicas.get(stream)
+        if hosted is None or hosted.replica.generation != generation:
+            return
+        if not hosted.replica.continues(node, had):
+            self.disown(hosted, f"{node} has output up to {had.watermark_ms} ms", now_us)
+
+    def disown(self, hosted: HostedReplica, why: str, now_us: int) -> None:
+        """Give up the state of a primary that cannot continue what its predecessor has sent."""
+        detail = f"{why}, and the input that it came from is lost"
+        self.outbox.report("cannot continue", hosted.assignment.fragment, detail)
+        hosted.failed(f"cannot continue: {detail}", now_us)
+        self.discard(hosted, now_us, RoleEvent.STATE_UNUSABLE)
+
+
+def said(error: Exception) -> str:
+    """An error in a report."""
+    return f"{type(error).__name__}: {error}"
