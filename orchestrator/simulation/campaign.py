@@ -37,10 +37,13 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     kinds
         Names of faults, out of `orchestrator.simulation.schedule.KINDS`.
+    first_forms
+        Whether statements have only the forms that there were first: older seeds replay so.
     """
 
     kinds: tuple[str, ...] = tuple(KINDS)
     shapes: tuple[Shape, ...] = (Shape.SINGLE, Shape.SEVERAL, Shape.BOTH)
+    first_forms: bool = False
 
 
 class TrialReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +111,9 @@ def check(schedule: Schedule) -> tuple[Observed, list[str]]:
 
 def judge(seed: int, selection: Selection, *, shrunk: bool = True) -> TrialVerdict:
     """Play the schedule of one seed; if it fails, find a smaller one that fails alike."""
-    schedule = random_schedule(seed, selection.kinds, selection.shapes)
+    schedule = random_schedule(
+        seed, selection.kinds, selection.shapes, first_forms=selection.first_forms
+    )
     try:
         seen, found = check(schedule)
     except Exception as error:

@@ -72,6 +72,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         When the setting's visitor is applied and deleted, if it is.
     operations
         What operators do meanwhile.
+    first_forms
+        Whether statements have only the forms that there were first.
     """
 
     seed: int
@@ -81,11 +83,12 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     observers: tuple[Observe, ...] = ()
     visit: Visit | None = None
     operations: tuple[AnyOperation, ...] = ()
+    first_forms: bool = False
 
     @property
     def setting(self) -> Setting:
         """The stage that the faults strike."""
-        whole = random_setting(self.seed)
+        whole = random_setting(self.seed, first_forms=self.first_forms)
         return whole if self.queries is None else whole.with_queries(self.queries)
 
 
@@ -280,6 +283,8 @@ def random_schedule(
     seed: int,
     kinds: Collection[str] = tuple(KINDS),
     shapes: Collection[Shape] = (Shape.SINGLE, Shape.SEVERAL, Shape.BOTH),
+    *,
+    first_forms: bool = False,
 ) -> Schedule:
     """The schedule of a seed, with faults of some kinds only.
 
@@ -289,8 +294,10 @@ def random_schedule(
         Names of `KINDS`.
     shapes
         The shapes to choose from; `BOTH` needs the kind `crash`.
+    first_forms
+        Whether statements have only the forms that there were first: older seeds replay so.
     """
-    setting = random_setting(seed)
+    setting = random_setting(seed, first_forms=first_forms)
     rng = np.random.default_rng((seed, 3))
     names = [name for name in KINDS if name in kinds]
     weights = np.array([WEIGHTS.get(name, 1.0) for name in names])
@@ -328,6 +335,7 @@ def random_schedule(
         operations=_operations(
             np.random.default_rng((seed, 9)), setting, always=shape is Shape.NONE
         ),
+        first_forms=first_forms,
     )
 
 

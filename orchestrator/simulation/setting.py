@@ -1,14 +1,16 @@
 """A random cluster with streams and queries: the stage of a schedule.
 
 Every fragment and stream has the columns `key int, value int`, so that any of them can be read by
-any fragment. Queries filter, join, aggregate over windows and keep the newest by key; several
-fragments read one stream, also across queries.
+any fragment (`orchestrator/simulation/statements.py`). Several fragments read one stream, also
+across queries.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -31,6 +33,7 @@ from orchestrator.records import (
 )
 from orchestrator.simulation.pushed import Pushed
 from orchestrator.simulation.sensor import Sensor
+from orchestrator.simulation.statements import random_statement
 from orchestrator.sources import spec_of
 from orchestrator.sources.replay import RECORDED_TIMESTAMP, Replay
 from streams.chunk import stream_schema
@@ -47,6 +50,10 @@ LITTLE_MEMORY_BYTES = 128 * 2**10
 """Budget of a host in some settings: room for some seconds of its streams."""
 LONGEST_WINDOW_MS = 3_000
 """No window of a statement holds tuples for longer."""
+
+
+Draw = Callable[[np.random.Generator, str, list[str], int], str]
+"""Draws a statement, as `random_statement`."""
 
 
 class Played(Enum):
@@ -252,8 +259,15 @@ class Setting:
         return records
 
 
-def random_setting(seed: int) -> Setting:
-    """The setting of a seed."""
+def random_setting(seed: int, *, first_forms: bool = False) -> Setting:
+    """The setting of a seed.
+
+    Parameters
+    ----------
+    first_forms
+        Whether its statements have only the forms that there were first.
+    """
+    draw = partial(random_statement, first_forms=first_forms)
     rng, more = np.random.default_rng((seed, 2)), np.random.default_rng((seed, 4))
     seconds = int(rng.integers(7, 9))
     nodes = [f"n{i + 1}" for i in range(int(rng.integers(4, 6)))]
@@ -263,7 +277,7 @@ def random_setting(seed: int) -> Setting:
     recordings = {
         name: _recording(rng, str(rng.choice(sites)), seconds, interval_ms) for name in streams
     }
-    queries, programs, query_of = _queries(rng, streams, sites)
+    queries, programs, query_of = _queries(rng, draw, streams, sites)
     heartbeat_ms = float(rng.choice([25.0, 50.0, 50.0]))
     places = [*nodes, *sites]
     at = {place: rng.uniform(0, 10, 2) for place in places}
@@ -271,7 +285,7 @@ def random_setting(seed: int) -> Setting:
         one: {other: round(0.5 + float(np.linalg.norm(at[one] - at[other])), 3) for other in places}
         for one in places
     }
-    visitor, visiting = _visitor(more, programs, sites)
+    visitor, visiting = _visitor(more, draw, programs, sites)
     queries = _fed(np.random.default_rng((seed, 9)), queries)
     has_little = np.random.default_rng((seed, 8)).random() < 0.3
     memory_bytes = LITTLE_MEMORY_BYTES if has_little else DEFAULT_MEMORY_BYTES
@@ -367,7 +381,7 @@ VISITORS_WINDOW_MS = 1_000
 
 
 def _visitor(
-    rng: np.random.Generator, programs: dict[str, Program], sites: list[str]
+    rng: np.random.Generator, draw: Draw, programs: dict[str, Program], sites: list[str]
 ) -> tuple[QueryRecord, dict[str, Program]]:
     """One or two fragments that read what runs already."""
     known = sorted({name for program in programs.values() for name in program.inputs} | {*programs})
@@ -375,7 +389,7 @@ def _visitor(
     statements: list[str] = []
     for number in range(int(rng.integers(1, 3))):
         name = f"g{number + 1}"
-        text = _statement(rng, name, known, VISITORS_WINDOW_MS // 1000)
+        text = draw(rng, name, known, VISITORS_WINDOW_MS // 1000)
         (statement,) = parse(text)
         visiting[name] = compile_statement(statement, {each: dict(COLUMNS) for each in known})
         known.append(name)
@@ -406,51 +420,8 @@ def _fed(rng: np.random.Generator, queries: tuple[QueryRecord, ...]) -> tuple[Qu
     )
 
 
-def _statement(
-    rng: np.random.Generator,
-    name: str,
-    known: list[str],
-    longest_s: int = LONGEST_WINDOW_MS // 1000,
-) -> str:
-    """A random statement that reads one or two known streams, the newest more often."""
-    weights = np.arange(1, len(known) + 1, dtype=np.float64)
-    one, other = (str(rng.choice(known, p=weights / weights.sum())) for _ in range(2))
-    window_s = int(rng.integers(1, longest_s + 1))
-    kind = rng.choice(["filter", "join", "sum", "newest", "union"], p=[0.2, 0.3, 0.25, 0.15, 0.1])
-    match str(kind):
-        case "filter":
-            least = int(rng.integers(10, 40))
-            body = (
-                f"RSTREAM(SELECT key, value + 1 AS value FROM {one} [NOW] WHERE value >= {least})"
-            )
-        case "join":
-            body = (
-                "RSTREAM(SELECT l.key AS key, (l.value + 3 * r.value) % 101 AS value "
-                f"FROM {one} [NOW] AS l, {other} [RANGE {window_s} SECONDS] AS r "
-                "WHERE l.key = r.key AND l.value > r.value)"
-            )
-        case "sum":
-            body = (
-                "ISTREAM(SELECT key, sum(value) % 97 AS value "
-                f"FROM {one} [RANGE {window_s} SECONDS] GROUP BY key)"
-            )
-        case "newest":
-            body = (
-                "ISTREAM(SELECT key, value FROM "
-                f"{one} [PARTITION BY key ROWS 2 RANGE {window_s} SECONDS])"
-            )
-        case _:
-            if one == other:
-                other = known[0] if one != known[0] else known[-1]
-            body = (
-                f"RSTREAM(SELECT key, value FROM {one} [NOW] "
-                f"UNION ALL SELECT key, value FROM {other} [NOW])"
-            )
-    return f"REGISTER QUERY {name} {body};"
-
-
 def _queries(
-    rng: np.random.Generator, streams: list[str], sites: list[str]
+    rng: np.random.Generator, draw: Draw, streams: list[str], sites: list[str]
 ) -> tuple[tuple[QueryRecord, ...], dict[str, Program], dict[str, str]]:
     """One or two queries, the second of which may read what the first makes."""
     known = [*streams]
@@ -462,7 +433,7 @@ def _queries(
         statements: list[str] = []
         for _ in range(int(rng.integers(1, 4))):
             name = f"f{len(programs) + 1}"
-            text = _statement(rng, name, known)
+            text = draw(rng, name, known, LONGEST_WINDOW_MS // 1000)
             (statement,) = parse(text)
             programs[name] = compile_statement(statement, columns)
             query_of[name] = f"q{number + 1}"
