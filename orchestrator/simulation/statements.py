@@ -45,7 +45,8 @@ def _newest(rng: np.random.Generator, one: str, other: str, window_s: int) -> st
 
 
 def _union(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    return f"RSTREAM(SELECT key, value FROM {one} [NOW] UNION ALL SELECT key, value FROM {other} [NOW])"
+    both = (f"SELECT key, value FROM {each} [NOW]" for each in (one, other))
+    return f"RSTREAM({' UNION ALL '.join(both)})"
 
 
 def _session(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
