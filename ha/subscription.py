@@ -52,7 +52,10 @@ class Link:
     asked_us
         When the newest request was sent.
     waits_since_us
-        When the oldest request was sent that is not answered.
+        When the oldest request was sent that is not answered; later if the producer has been silent
+        meanwhile.
+    heard_us
+        When data came from it last while it was to answer; at first, when it was asked.
     start
         Position in `generation` from which the producer keeps its output for this host; None until
         it has answered.
@@ -66,6 +69,7 @@ class Link:
 
     asked_us: int | None = None
     waits_since_us: int | None = None
+    heard_us: int = 0
     start: Position | None = None
     generation: int = 0
     feed: bool = False
@@ -224,6 +228,15 @@ class Subscription:
                 behind.append(reader)
             cursor.epoch = max(cursor.epoch, answer.epoch)
         return behind
+
+    def heard(self, node: str, now_us: int) -> None:
+        """Note that data has come from `node`: one that was silent could not answer before."""
+        link = self._links.get(node)
+        if link is None or link.waits_since_us is None:
+            return
+        if now_us - link.heard_us >= STANDBY_PATIENCE_US:
+            link.waits_since_us = now_us
+        link.heard_us = now_us
 
     def accepted(self, node: str, now_us: int) -> list[tuple[str, Subscribe]]:
         """Note that new data has come from `node`.
@@ -448,7 +461,7 @@ class Subscription:
         self.confirmed = False
         self._moved_us = max(self._moved_us, now_us)
         if link.waits_since_us is None:
-            link.waits_since_us = now_us
+            link.waits_since_us = link.heard_us = now_us
         generations = {cursor.generation for cursor in self.readers.values()}
         positions = [
             reached if cursor.kept is None else cursor.kept

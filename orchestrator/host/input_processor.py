@@ -86,6 +86,8 @@ class InputProcessor:
             self.outbox.counters["chunks_unasked"] += 1
             return
         subscription.received_bytes += data.chunk.size_bytes
+        if not subscription.confirmed:
+            subscription.heard(sender, now_us)
         is_accepted = is_repeated = False
         backlog = subscription.backlog
         most_bytes = BACKLOG_SHARE * self.replica_manager.input_bytes

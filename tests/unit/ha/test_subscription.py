@@ -146,6 +146,20 @@ def test_a_producer_that_does_not_answer_is_not_waited_for_for_ever() -> None:
     assert made.unrecoverable("r0", 1000 + PATIENCE_US)
 
 
+def test_a_producer_that_is_heard_again_is_given_time_to_answer() -> None:
+    """A link that was cut lets data through before the answer to what was asked meanwhile."""
+    made = confirmed(at(AT_30))
+    made.answered("primary", answer(AT_80))
+    made.ask_others("primary", 1000)
+    heard_us = 1000 + PATIENCE_US
+    made.heard("secondary", heard_us)
+    assert not made.unrecoverable("r0", heard_us)
+    for later_us in range(RETRY_US, PATIENCE_US, RETRY_US):
+        made.heard("secondary", heard_us + later_us)
+    assert not made.unrecoverable("r0", heard_us + PATIENCE_US - 1)
+    assert made.unrecoverable("r0", heard_us + PATIENCE_US), "it sends, and does not answer"
+
+
 def test_output_that_was_sent_and_has_not_arrived_is_asked_for_at_once() -> None:
     made = confirmed(at(AT_30))
     assert made.offered("primary", offer(30, sent=True), 0) == []
