@@ -199,13 +199,18 @@ def test_a_secondary_that_has_stopped_takes_no_state_from_before_that() -> None:
     assert host.core.counters["snapshots_unusable"] == 1
 
 
-@pytest.mark.parametrize("first", ["crossed", "stopped"])
+@pytest.mark.parametrize("first", ["crossed", "stopped", "told by a consumer"])
 def test_a_secondary_whose_primary_has_crossed_and_gone_on_gives_up_its_state(first: str) -> None:
     """It cannot continue what the primary has sent since, so it must not take over."""
     further = Control(watermarks_ms={"f": 20})
     if first == "stopped":
         host = stopped()
         host.hear("one", further)
+    elif first == "told by a consumer":
+        host = stopped()
+        host.hear("exit", Subscribe(stream="f", position=None, generation=None))
+        host.hear("exit", ack(20, 2))
+        host.wait(200, hearing="one")
     else:
         host = standby()
         host.hear("site", data(chunk(0, [(10, 4)])))
