@@ -185,11 +185,11 @@ def _measure(
         finally:
             query.stop()
     share = sum(int(tuples.sum()) for _, _, tuples in arrived) / expected
-    arrived.append((time.monotonic(), np.arange(bursts), _missing(wanted, arrived)))
+    arrived.append((time.monotonic(), np.arange(bursts), missing(wanted, arrived)))
     return Measured(latencies_ms(arrived, begin_s[0], given.settle_s), share)
 
 
-def _missing(wanted: IntArray, arrived: Sequence[tuple[float, IntArray, IntArray]]) -> IntArray:
+def missing(wanted: IntArray, arrived: Sequence[tuple[float, IntArray, IntArray]]) -> IntArray:
     """How many tuples of each burst have not come out."""
     missing = wanted.copy()
     for _, bursts, tuples in arrived:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import latency
-from bench.spark_latency import latencies_ms
+from bench.spark_latency import latencies_ms, missing
 from orchestrator.api import validate
 from orchestrator.manifest import load
 
@@ -37,3 +37,9 @@ def test_latencies_count_each_tuple_from_its_burst() -> None:
 def test_figures_are_percentiles() -> None:
     figures = latency.figures("5000.ours", np.arange(101.0))
     assert figures == {"5000.ours.p50_ms": 50.0, "5000.ours.p99_ms": 99.0}
+
+
+def test_tuples_that_never_come_out_are_known_by_their_burst() -> None:
+    bursts = np.array([1, 2, 1])
+    arrived = [(1.0, bursts, np.array([4, 5, 1])), (2.0, bursts[:1], np.array([2]))]
+    assert missing(np.array([3, 10, 5]), arrived).tolist() == [3, 3, 0]
