@@ -1,0 +1,141 @@
+"""The computation of functions of texts, and of casts from one type to another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streams import patterns
+from streams.kernel import missing, of_each, valid_in_all
+from streams.scalar_kernels import to_integer
+from streams.vector import Array, Vector, fillers
+from topology.arrays import BoolArray
+
+
+def concatenated(arguments: Sequence[Vector]) -> Vector:
+    """Texts one after the other."""
+    values: Array = arguments[0].values
+    for argument in arguments[1:]:
+        values = np.asarray(values + argument.values, dtype=np.object_)
+    return Vector(values, valid_in_all(arguments))
+
+
+def _substring(text: str, first: int, length: int) -> str:
+    """Characters from the `first`-th on, which counts from 1; those before it do not exist."""
+    begin = max(first - 1, 0)
+    return text[begin : max(first - 1 + max(length, 0), begin)]
+
+
+def _rest(text: str, first: int) -> str:
+    return text[max(first - 1, 0) :]
+
+
+def part(text: str, separator: str, number: int) -> str:
+    """The `number`-th part, which counts from 1; empty if there are fewer."""
+    parts = text.split(separator) if separator else [text]
+    return parts[number - 1] if 1 <= number <= len(parts) else ""
+
+
+def substring(arguments: Sequence[Vector]) -> Vector:
+    """Some characters, or all from one on."""
+    return _substring_kernels[len(arguments)](arguments)
+
+
+_substring_kernels = {2: of_each(_rest, "string", 2), 3: of_each(_substring, "string", 3)}
+
+
+def like(arguments: Sequence[Vector]) -> Vector:
+    """Whether texts match a pattern, by RE2: in time linear in the text."""
+    texts, patterns = np.broadcast_arrays(*[argument.values for argument in arguments])
+    found = np.zeros(texts.shape, dtype=np.bool_)
+    for pattern in dict.fromkeys(arguments[1].values.ravel().tolist()):
+        these: BoolArray = np.equal(patterns, pattern)
+        matching = pc.match_like(pa.array(texts[these], pa.string()), pattern)
+        found[these] = matching.to_numpy(zero_copy_only=False)
+    return Vector(found, valid_in_all(arguments))
+
+
+def lowered(arguments: Sequence[Vector]) -> Vector:
+    """Texts with small letters, of ASCII only."""
+    return _by_arrow("ascii_lower", arguments)
+
+
+def raised(arguments: Sequence[Vector]) -> Vector:
+    """Texts with capitals, of ASCII only."""
+    return _by_arrow("ascii_upper", arguments)
+
+
+def _by_arrow(function: str, arguments: Sequence[Vector]) -> Vector:
+    (values, valid) = arguments[0]
+    found = pc.call_function(function, [pa.array(values.ravel(), pa.string())])
+    return Vector(found.to_numpy(zero_copy_only=False).reshape(values.shape), valid)
+
+
+def replaced(text: str, sought: str, other: str) -> str:
+    """A text with another in the place of one that is sought."""
+    return text.replace(sought, other) if sought else text
+
+
+def extracted(arguments: Sequence[Vector]) -> Vector:
+    """What a group of a pattern matches; NULL where nothing matches."""
+    texts, pattern, group = (argument.values for argument in arguments)
+    found = patterns.extract(texts.ravel(), str(pattern), int(group)).reshape(texts.shape)
+    matched: BoolArray = np.not_equal(found, missing)
+    valid = valid_in_all(arguments)
+    known = matched if valid is None else matched & valid
+    return Vector(np.where(known, found, fillers["string"]), known)
+
+
+_whole_number = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
+_decimal_number = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?\s*")
+
+
+def _text_to_int(text: str) -> int | None:
+    if _whole_number.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _text_to_float(text: str) -> float | None:
+    return float(text) if _decimal_number.fullmatch(text) else None
+
+
+def to_int(arguments: Sequence[Vector]) -> Vector:
+    """CAST … AS INT."""
+    (argument,) = arguments
+    if argument.values.dtype == np.object_:
+        return _parse_int(arguments)
+    if argument.values.dtype == np.bool_:
+        return Vector(argument.values.astype(np.int64), argument.valid)
+    return _truncated(arguments)
+
+
+def to_float(arguments: Sequence[Vector]) -> Vector:
+    """CAST … AS FLOAT."""
+    (argument,) = arguments
+    if argument.values.dtype == np.object_:
+        return _parse_float(arguments)
+    return Vector(argument.values.astype(np.float64), argument.valid)
+
+
+def to_text(arguments: Sequence[Vector]) -> Vector:
+    """CAST … AS STRING."""
+    (argument,) = arguments
+    return argument if argument.values.dtype == np.object_ else _write(arguments)
+
+
+def _written_text(value: Any) -> str:
+    """A value as the language writes it."""
+    return str(value).upper() if isinstance(value, bool) else str(value)
+
+
+_parse_int = of_each(_text_to_int, "int", 1)
+_parse_float = of_each(_text_to_float, "float", 1)
+_write = of_each(_written_text, "string", 1)
+_truncated = to_integer(np.trunc)
