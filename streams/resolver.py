@@ -20,7 +20,8 @@ aggregate_names = (
 UNREPEATED = ("min", "max", "first", "last")
 """Aggregates of which equal values may count as one: DISTINCT makes no difference."""
 
-_literal_kinds = {bool: "bool", int: "int", float: "float", str: "string"}
+literal_kinds = {bool: "bool", int: "int", float: "float", str: "string"}
+"""Python's type of a literal → its type."""
 
 
 class Scope:
@@ -210,7 +211,7 @@ class Resolver:
         """An expression over the scope's columns."""
         match expression:
             case Literal(value=value):
-                return Constant(value, _literal_kinds[type(value)])
+                return Constant(value, literal_kinds[type(value)])
             case Column():
                 return self._scope.field(self._index(expression))
             case Call():

@@ -16,13 +16,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from orchestrator.spark.jobs.evaluation import ORDER, evaluate_parts, evaluate_whole, widest
-from orchestrator.spark.jobs.translation import (
-    Catalogue,
-    Inexpressible,
-    keeps_order,
-    translate,
-    view_name,
-)
+from orchestrator.spark.jobs.sql_expressions import Inexpressible
+from orchestrator.spark.jobs.sql_windows import view_name
+from orchestrator.spark.jobs.translation import Catalogue, keeps_order, translate
 from orchestrator.spark.jobs.verification import PARTS_PER_CORE
 from streams.chunk import TIMESTAMP
 from streams.compiler import compile_statement
