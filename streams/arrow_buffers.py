@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from topology.arrays import BoolArray
 
-VALIDITY, VALUES = 0, 1
+VALIDITY, VALUES, TEXTS = 0, 1, 2
 """Places of buffers. Strings have offsets in the place of values, and then their texts."""
 
 
@@ -27,6 +27,11 @@ def offsets(array: pa.Array) -> npt.NDArray[np.int32]:
     """Where the texts of an array of strings begin and the last one ends, shape (n + 1,)."""
     found = np.frombuffer(_buffer(array, VALUES), np.int32)
     return found[array.offset :][: len(array) + 1]
+
+
+def text_bytes(array: pa.Array) -> npt.NDArray[np.uint8]:
+    """The texts of an array of strings one after the other, in UTF-8, where offsets say."""
+    return np.frombuffer(_buffer(array, TEXTS), np.uint8)
 
 
 def bits(array: pa.Array, place: int) -> BoolArray:

@@ -22,7 +22,10 @@ LEAST_SQUARE_EXPONENT = 2 * LEAST_EXPONENT
 HIGHEST_BIT = 2112
 """2⁶⁴ squares of the greatest float are less than 2²¹¹²."""
 
-_form = re.compile(r"(-?[0-9a-f]{1,1065})p(-?[0-9]{1,4})", re.ASCII)
+MOST_HEXADECIMALS = (HIGHEST_BIT - LEAST_SQUARE_EXPONENT) // 4
+"""No significand has more digits."""
+
+_form = re.compile(rf"(-?[0-9a-f]{{1,{MOST_HEXADECIMALS}}})p(-?[0-9]{{1,4}})", re.ASCII)
 
 
 def exact_text(total: int, exponent: int) -> str:

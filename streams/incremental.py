@@ -19,6 +19,7 @@ import pyarrow as pa
 from streams.language.ast import ToStream
 from streams.operators.changes_to_stream import ChangesToStream
 from streams.operators.partition_window import PartitionWindow
+from streams.operators.ranked_window import RankedWindow
 from streams.operators.relation_to_stream import RelationToStream
 from streams.operators.session_window import SessionWindow
 from streams.operators.slide_window import SlideWindow
@@ -54,7 +55,7 @@ class Incremental:
         self._kinds = tuple(program.columns.values())
         self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
         self._inputs = {stream: _Input(program, stream) for stream in program.inputs}
-        self._windows = [_window(plan, program.read_kinds(plan.stream)) for plan in program.windows]
+        self._windows = [_window(program, plan) for plan in program.windows]
         plans = list(dict.fromkeys(select.child for select in program.selects))
         self._children = [ChildPipeline(program, plan) for plan in plans]
         """What the selects are over; those that are over the same compute it once."""
@@ -185,7 +186,13 @@ class _Input:
         return Arrived(Frame(columns, rows.num_rows), timestamps, first_id)
 
 
-def _window(plan: WindowPlan, kinds: tuple[str, ...]) -> Window:
+def _window(program: Program, plan: WindowPlan) -> Window:
+    kinds = program.read_kinds(plan.stream)
+    if program.ranks_panes:
+        (select,) = program.selects
+        assert select.top is not None
+        condition = select.sources[0].condition
+        return RankedWindow(plan, kinds, condition, select.top, select.outputs)
     if plan.session_ms is not None:
         return SessionWindow(plan.session_ms, plan.partition_by, kinds)
     if plan.rows is not None and plan.partition_by:

@@ -26,6 +26,10 @@ EXACT_SUMS = ("exact_sum", "exact_squares")
 """Aggregates that are not rounded, but passed on as texts (`streams.exact_texts`)."""
 
 
+ENDS, EXTREMES = ("first", "last"), ("min", "max")
+"""Aggregates that are one of the values."""
+
+
 class Evaluation(Enum):
     """The ways to evaluate a program. All give the same rows in the same order."""
 
@@ -270,6 +274,15 @@ class Program:
         """Whether no row ever leaves the rows that are grouped or selected."""
         return all(self.windows[source.window].unlimited for source in child.sources)
 
+    def in_order(self, child: ChildPlan) -> bool:
+        """Whether the rows of each group leave in the order in which they came, or never."""
+        if len(child.sources) != 1 or child.group is None:
+            return False
+        window = self.windows[child.sources[0].window]
+        keys = {key.index for key in child.group.keys if isinstance(key, Field)}
+        # The rows of a session leave at once, others in the order of their partition.
+        return window.session_ms is not None or keys.issuperset(window.partition_by)
+
     def read_kinds(self, stream: str) -> tuple[str, ...]:
         """Types of the columns that the program uses of an input."""
         columns = {TIMESTAMP: "int", **self.input_columns[stream]}
@@ -373,7 +386,19 @@ class Program:
         return (
             window.range_ms // gcd(window.range_ms, window.slide_ms) <= MOST_PANES
             and all(key.kind in CODED_KINDS for key in group.keys)
-            and all(map(_adds_up, group.aggregates))
+            and not any(one.distinct for one in group.aggregates)
+        )
+
+    @property
+    def ranks_panes(self) -> bool:
+        """Whether TOP is over the rows of one source that enter and leave its window in panes."""
+        if len(self.selects) != 1 or len(self.windows) != 1:
+            return False
+        (select,), (window,) = self.selects, self.windows
+        if select.top is None or select.group is not None or len(select.sources) != 1:
+            return False
+        return window.tumbling is not None or (
+            window.slide_ms is not None and window.range_ms is not None
         )
 
     @property
@@ -409,17 +434,3 @@ def _equal_keys(condition: Typed, width: int) -> tuple[Typed, Typed] | None:
     if max(places[0]) >= width or min(places[1]) < width:
         return None
     return one, relocated(other, lambda field: replace(field, index=field.index - width))
-
-
-def _adds_up(plan: AggregatePlan) -> bool:
-    """Whether panes can hold parts of an aggregate."""
-    if plan.distinct:
-        return False
-    if plan.function in ("min", "max"):
-        return plan.kind in ("int", "float")
-    if plan.function in ("first", "last"):
-        return plan.kind != "string"
-    # Of a text only whether it is NULL counts: it need not be computed if it is a column.
-    return (
-        plan.argument is None or plan.argument.kind != "string" or isinstance(plan.argument, Field)
-    )

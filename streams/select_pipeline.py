@@ -53,8 +53,12 @@ class ChildPipeline:
             self._join = Join(widths, plan.conjuncts)
         self._groups: Groups | None = None
         if plan.group is not None:
-            stays = program.stays(plan)
-            self._groups = Groups(plan.group, stays=stays, naive=program.naive)
+            self._groups = Groups(
+                plan.group,
+                stays=program.stays(plan),
+                in_order=program.in_order(plan),
+                naive=program.naive,
+            )
 
     def step(self, windows: Sequence[Delta | None], first_ms: int) -> Delta | None:
         """Compute the change since the last pass, from the changes of all windows.

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
+from streams.operators.contenders import Contenders
 from streams.operators.exact_sum import ExactSum
 from streams.panes.exact_sums import correct_root
-from streams.program import EXACT_SUMS, AggregatePlan
+from streams.program import ENDS, EXACT_SUMS, EXTREMES, AggregatePlan
 from streams.state import SnapshotError, in_bytes
 
 SCALE_BITS = 1074
@@ -459,7 +460,7 @@ class Kept:
 
     def result(self) -> Any:
         """The aggregate of all values."""
-        found = accumulator(self._plan, stays=True)
+        found = accumulator(self._plan, stays=True, in_order=False)
         for value in self._values:
             found.enter(value)
         return found.result()
@@ -479,25 +480,42 @@ class Kept:
         match saved:
             case [*values]:
                 # Values of `first` and `last` come with their identities.
-                pairs = self._plan.function in ("first", "last")
+                pairs = takes_identities(self._plan, in_order=False)
                 self._values = deque(tuple(one) if pairs else one for one in values)
             case _:
                 raise SnapshotError(f"not the values of an aggregate: {saved!r}")
 
 
-def accumulator(plan: AggregatePlan, *, stays: bool) -> Accumulator:
-    """A new, empty accumulator for an aggregate; `stays`: no value will ever leave."""
+def takes_identities(plan: AggregatePlan, *, in_order: bool) -> bool:
+    """Whether an aggregate takes its values with the identities of their rows."""
+    return plan.function in ENDS or (in_order and plan.function in EXTREMES)
+
+
+def accumulator(plan: AggregatePlan, *, stays: bool, in_order: bool) -> Accumulator:
+    """A new, empty accumulator for an aggregate.
+
+    Parameters
+    ----------
+    plan
+        The aggregate.
+    stays
+        No value will ever leave.
+    in_order
+        Values leave in the order in which they came.
+    """
     if plan.distinct:
-        return Distinct(_accumulator(plan, stays=stays))
-    return _accumulator(plan, stays=stays)
+        return Distinct(_accumulator(plan, stays=stays, in_order=in_order))
+    return _accumulator(plan, stays=stays, in_order=in_order)
 
 
-def _accumulator(plan: AggregatePlan, *, stays: bool) -> Accumulator:
+def _accumulator(plan: AggregatePlan, *, stays: bool, in_order: bool) -> Accumulator:
     if plan.function == "count" or plan.argument is None:
         return Count()
-    if plan.function in ("min", "max"):
+    if in_order and takes_identities(plan, in_order=True):
+        return Contenders(plan.function, stays=stays)
+    if plan.function in EXTREMES:
         return Extreme(greatest=plan.function == "max", stays=stays)
-    if plan.function in ("first", "last"):
+    if plan.function in ENDS:
         return End(last=plan.function == "last", stays=stays)
     if plan.function == "stddev":
         return Deviation(of_floats=plan.argument.kind == "float")

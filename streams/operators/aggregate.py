@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from streams.expressions import evaluator, project
-from streams.operators.accumulators import Accumulator, Kept, accumulator
+from streams.operators.accumulators import Accumulator, Kept, accumulator, takes_identities
 from streams.operators.saved_groups import SavedGroup
 from streams.program import AggregatePlan, GroupPlan
 from streams.state import Pieces, SnapshotError, State
@@ -84,7 +84,9 @@ def _identified(ids: Iterable[int], values: Iterable[Any]) -> Iterator[tuple[int
 class Aggregate:
     """Maintains a relation with one row for each group: its key, then its aggregates."""
 
-    def __init__(self, plan: GroupPlan, *, stays: bool, naive: bool = False) -> None:
+    def __init__(
+        self, plan: GroupPlan, *, stays: bool, in_order: bool = False, naive: bool = False
+    ) -> None:
         """
         Parameters
         ----------
@@ -92,13 +94,17 @@ class Aggregate:
             The keys and the aggregates.
         stays
             No row ever leaves the aggregated relation.
+        in_order
+            The rows of each group leave in the order in which they came.
         naive
             Values are kept, and aggregated when a group's row is made.
         """
         self._plan = plan
+        in_order = in_order and not naive
         self._new: Callable[[AggregatePlan], Accumulator] = (
-            Kept if naive else partial(accumulator, stays=stays)
+            Kept if naive else partial(accumulator, stays=stays, in_order=in_order)
         )
+        self._identified = [takes_identities(one, in_order=in_order) for one in plan.aggregates]
         self._keys = tuple(evaluator(key) for key in plan.keys)
         self._arguments = tuple(
             evaluator(one.argument) for one in plan.aggregates if one.argument is not None
@@ -157,8 +163,8 @@ class Aggregate:
             repeat(True, rows.length) if one.argument is None else next(columns).to_list()
             for one in self._plan.aggregates
         ]
-        for place, one in enumerate(self._plan.aggregates):
-            if one.function in ("first", "last"):
+        for place, identified in enumerate(self._identified):
+            if identified:
                 assert change.ids is not None
                 arguments[place] = _identified(change.ids.tolist(), arguments[place])
         values = zip(*arguments, strict=True) if arguments else repeat((), rows.length)

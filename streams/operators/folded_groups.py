@@ -1,22 +1,26 @@
-"""GROUP BY with aggregates that subtraction corrects, many changes in one pass over arrays.
+"""GROUP BY, many changes in one pass over arrays.
 
 Counts, sums, means and standard deviations follow from sums of what enters less what leaves. The
 changes of a pass are put in the order of their groups. Those of one group at one timestamp are a
 *step* of that group. Exact sums of each step (`streams.panes.parts`, with the kernels of panes),
-added up along the steps of a group, give its aggregates at each of these timestamps. So nothing is
-done in Python for a single row. `Aggregate` does the same row by row, for any aggregates; both give
-the same rows in the same order.
+added up along the steps of a group, give its aggregates at each of these timestamps. First, last,
+least and greatest values follow from lists of contenders (`streams.operators.contenders`), if rows
+leave in the order in which they came. So nothing is done in Python for a single row, but for texts
+of exact sums. `Aggregate` does the same row by row, for any aggregates; both give the same rows in
+the same order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from streams.expressions import evaluator, project
+from streams.operators.contenders import ContenderLists
+from streams.operators.group_steps import Steps, along, shifted, steps_of
 from streams.operators.saved_groups import SavedGroup, held_parts, read_values, saved_values
 from streams.panes import kernels
 from streams.panes.aggregates import Parts
@@ -24,7 +28,7 @@ from streams.panes.arrays import Codes
 from streams.panes.keys import Keys
 from streams.panes.parts import FloatSum, Summed, widen
 from streams.panes.window import encode
-from streams.program import CODED_KINDS, GroupPlan
+from streams.program import CODED_KINDS, ENDS, EXTREMES, AggregatePlan, GroupPlan
 from streams.state import row_slices
 from streams.vector import (
     Array,
@@ -33,6 +37,7 @@ from streams.vector import (
     Positions,
     Vector,
     concat_frames,
+    fillers,
     from_tuples,
     known_of,
     storage,
@@ -43,40 +48,20 @@ FIRST_GROUPS = 64
 COMPACT_FROM = 4096
 """Codes of groups that are gone are given up from so many groups on."""
 
-_additive = ("count", "sum", "avg", "stddev")
 
+def folds(plan: GroupPlan, *, in_order: bool) -> bool:
+    """Whether groups can be kept as arrays.
 
-def folds(plan: GroupPlan) -> bool:
-    """Whether groups can be kept as arrays: keys have codes, aggregates are of sums."""
+    Keys have codes then, and aggregates are of sums, or of numbers and bools that leave in order.
+    """
     return all(key.kind in CODED_KINDS for key in plan.keys) and all(
-        one.function in _additive and not one.distinct for one in plan.aggregates
+        not one.distinct and (not _is_one_value(one) or (in_order and one.kind != "string"))
+        for one in plan.aggregates
     )
 
 
-class _Steps(NamedTuple):
-    """The steps of a pass, in the order of their groups, then of time.
-
-    Attributes
-    ----------
-    of
-        Change → its step.
-    order, starts
-        The changes in the order of their steps; where each step starts in it.
-    codes, times_ms
-        Of each step: its group, its timestamp.
-    first
-        Of each step: the place of its first change.
-    begins
-        Where a group begins: whether the step before is not the same group's.
-    """
-
-    of: Codes
-    order: Positions
-    starts: Positions
-    codes: Codes
-    times_ms: IntArray
-    first: Positions
-    begins: BoolArray
+def _is_one_value(plan: AggregatePlan) -> bool:
+    return plan.function in (*ENDS, *EXTREMES)
 
 
 class FoldedGroups:
@@ -86,16 +71,21 @@ class FoldedGroups:
     ----------
     plan
         The keys and the aggregates, for which `folds` is true.
+    stays
+        No row ever leaves the aggregated relation.
     """
 
-    def __init__(self, plan: GroupPlan) -> None:
+    def __init__(self, plan: GroupPlan, *, stays: bool) -> None:
         kernels.want()
         self._plan = plan
         self._key_evaluators = tuple(evaluator(key) for key in plan.keys)
         self._keys = Keys([key.kind for key in plan.keys])
-        self._parts = Parts(plan.aggregates)
+        self._parts = Parts(tuple(one for one in plan.aggregates if not _is_one_value(one)))
         self._sums = [part for part in self._parts.parts if isinstance(part, Summed)]
         self._arguments = [evaluator(part.argument) for part in self._sums]
+        self._lists = {
+            one: ContenderLists(one, stays=stays) for one in plan.aggregates if _is_one_value(one)
+        }
         self._rows: IntArray = np.zeros(0, dtype=np.int64)
         """Code → number of rows."""
         self._born: IntArray = np.zeros(0, dtype=np.int64)
@@ -109,20 +99,23 @@ class FoldedGroups:
         self._allocate(FIRST_GROUPS)
 
     def _allocate(self, room: int) -> None:
-        def grown(old: Array) -> Array:
-            made = np.zeros(room, dtype=old.dtype)
+        def grown(old: Array, filler: Any = 0) -> Array:
+            made = np.full(room, filler, dtype=old.dtype)
             made[: len(old)] = old
             return made
 
         self._rows, self._born = grown(self._rows), grown(self._born)
-        for part in self._sums:
+        for part in (*self._sums, *self._lists.values()):
             part.allocate(room)
         if not self._results:
             self._results = [
                 (np.zeros(0, dtype=storage[one.kind]), np.zeros(0, dtype=np.bool_))
                 for one in self._plan.aggregates
             ]
-        self._results = [(grown(values), grown(valid)) for values, valid in self._results]
+        self._results = [
+            (grown(values, fillers[one.kind]), grown(valid))
+            for one, (values, valid) in zip(self._plan.aggregates, self._results, strict=True)
+        ]
 
     def _make_room(self) -> None:
         if self._keys.count > len(self._rows):
@@ -140,7 +133,9 @@ class FoldedGroups:
         rows = change.rows
         codes = encode(self._keys, project(self._key_evaluators, rows).columns, rows.length)
         self._make_room()
-        made = self._changed(self._steps(codes, change.times_ms), change)
+        made = self._changed(
+            steps_of(codes, change.times_ms, grouped=bool(self._plan.keys)), change
+        )
         if begun is None or made is None:
             return begun or made
         return _joined(begun, made)
@@ -148,49 +143,36 @@ class FoldedGroups:
     def _begin(self, at_ms: int) -> Delta:
         """The row of the only group, without any rows to aggregate."""
         code: Codes = np.zeros(1, dtype=np.int32)
-        results = self._parts.results(code, self._rows[code])
+        results = self._results_now(code)
         self._store(code, results, np.arange(1))
         self._started = True
         return Delta(Frame(tuple(results), 1), np.ones(1, dtype=np.bool_), np.array([at_ms]))
 
-    def _steps(self, codes: Codes, times_ms: IntArray) -> _Steps:
-        order = np.argsort(codes, kind="stable") if self._plan.keys else np.arange(len(codes))
-        by_group, at_ms = codes[order], times_ms[order]
-        other = np.ones(len(order), dtype=np.bool_)
-        other[1:] = by_group[1:] != by_group[:-1]
-        starts = other.copy()
-        starts[1:] |= at_ms[1:] != at_ms[:-1]
-        of: Codes = np.empty(len(order), dtype=np.int32)
-        of[order] = np.cumsum(starts) - 1
-        (places,) = starts.nonzero()
-        first = order[places]
-        return _Steps(of, order, places, by_group[places], at_ms[places], first, other[places])
-
     # What each step changes
 
-    def _changed(self, steps: _Steps, change: Delta) -> Delta | None:
+    def _changed(self, steps: Steps, change: Delta) -> Delta | None:
         signs = 2 * change.inserted.astype(np.int64) - 1
-        rows = _along(steps, np.add.reduceat(signs[steps.order], steps.starts), self._rows)
+        rows = along(steps, np.add.reduceat(signs[steps.order], steps.starts), self._rows)
         grouped = bool(self._plan.keys)
         alive = rows > 0 if grouped else np.ones(len(rows), dtype=np.bool_)
         first = steps.codes[steps.begins]
         started = self._rows[first] > 0 if grouped else np.full(1, self._started)
-        before = _shifted(steps, alive, started)
+        before = shifted(steps, alive, started)
         states: list[Array] = []
         for part, argument in zip(self._sums, self._arguments, strict=True):
             added = self._added(part, argument(change.rows), steps, change)
-            states.append(_along(steps, added, part.totals))
-        results = self._results_of(states, rows)
+            states.append(along(steps, added, part.totals))
+        results = self._results_of(states, rows, self._best(steps, change))
         made = self._delta(steps, results, before, alive)
         self._keep(steps, states, rows, results)
         self._note_births(steps, before, alive)
         return made
 
-    def _added(self, part: Summed, argument: Vector, steps: _Steps, change: Delta) -> Array:
+    def _added(self, part: Summed, argument: Vector, steps: Steps, change: Delta) -> Array:
         """What each step adds to a part; widens the part's digits if it has to."""
         count = len(change.inserted)
         values, valid = argument.filled_to(count)
-        if values.dtype == np.object_:
+        if values.dtype == np.object_ and not part.reads_texts:
             # Of a text only whether it is NULL counts.
             values = np.empty(0, dtype=np.int64)
         values = np.require(values, requirements=["C", "A"])
@@ -208,7 +190,36 @@ class FoldedGroups:
         came, went = sums
         return came - went
 
-    def _results_of(self, states: Sequence[Array], rows: IntArray) -> list[Vector]:
+    def _best(self, steps: Steps, change: Delta) -> dict[AggregatePlan, Vector]:
+        """The aggregates that are one of the values, after each step."""
+        found: dict[AggregatePlan, Vector] = {}
+        if not self._lists:
+            return found
+        assert change.ids is not None
+        order = steps.order
+        of = steps.of[order].astype(np.int64)
+        inserted, ids = change.inserted[order], change.ids[order]
+        for plan, lists in self._lists.items():
+            assert plan.argument is not None
+            argument = evaluator(plan.argument)(change.rows).filled_to(len(order)).take(order)
+            found[plan] = lists.step(argument, of, steps.codes, inserted, ids)
+        return found
+
+    def _results_now(self, codes: Codes) -> list[Vector]:
+        """The aggregates of groups."""
+        best = {plan: lists.result(codes) for plan, lists in self._lists.items()}
+        return self._in_their_order(self._parts.results(codes, self._rows[codes]), best)
+
+    def _in_their_order(
+        self, sums: Sequence[Vector], best: Mapping[AggregatePlan, Vector]
+    ) -> list[Vector]:
+        """Aggregates of both kinds in the order of the plan."""
+        rest = iter(sums)
+        return [best[one] if one in best else next(rest) for one in self._plan.aggregates]
+
+    def _results_of(
+        self, states: Sequence[Array], rows: IntArray, best: Mapping[AggregatePlan, Vector]
+    ) -> list[Vector]:
         """The aggregates after each step."""
         kept = [part.totals for part in self._sums]
         for part, state in zip(self._sums, states, strict=True):
@@ -216,17 +227,17 @@ class FoldedGroups:
         results = self._parts.results(np.arange(len(rows), dtype=np.int32), rows)
         for part, totals in zip(self._sums, kept, strict=True):
             part.totals = totals
-        return results
+        return self._in_their_order(results, best)
 
     def _delta(
-        self, steps: _Steps, results: Sequence[Vector], before: BoolArray, alive: BoolArray
+        self, steps: Steps, results: Sequence[Vector], before: BoolArray, alive: BoolArray
     ) -> Delta | None:
         """The change of the groups' rows: at each timestamp removed ones, then inserted ones."""
         first = steps.codes[steps.begins]
         former = [
             Vector(
-                _shifted(steps, vector.values, values[first]),
-                _shifted(steps, known_of(vector), valid[first]),
+                shifted(steps, vector.values, values[first]),
+                shifted(steps, known_of(vector), valid[first]),
             )
             for vector, (values, valid) in zip(results, self._results, strict=True)
         ]
@@ -252,7 +263,7 @@ class FoldedGroups:
         return Delta(Frame(tuple(columns), len(places)), entering, times_ms)
 
     def _keep(
-        self, steps: _Steps, states: Sequence[Array], rows: IntArray, results: Sequence[Vector]
+        self, steps: Steps, states: Sequence[Array], rows: IntArray, results: Sequence[Vector]
     ) -> None:
         """Keep what each group has after its last step."""
         last = np.append(steps.begins[1:], True).nonzero()[0]
@@ -266,7 +277,7 @@ class FoldedGroups:
         for vector, (values, valid) in zip(results, self._results, strict=True):
             values[codes], valid[codes] = vector.values[places], known_of(vector)[places]
 
-    def _note_births(self, steps: _Steps, before: BoolArray, alive: BoolArray) -> None:
+    def _note_births(self, steps: Steps, before: BoolArray, alive: BoolArray) -> None:
         self._started = True
         (born,) = (alive & ~before).nonzero()
         born = born[np.argsort(steps.first[born], kind="stable")]
@@ -289,6 +300,7 @@ class FoldedGroups:
             return
         columns, rows = self._keys.columns(live), self._rows[live]
         totals = [part.totals[live] for part in self._sums]
+        renumbered = [lists.renumbered(live) for lists in self._lists.values()]
         results = [(values[live], valid[live]) for values, valid in self._results]
         self._keys, self._births, self._results = Keys(self._keys.kinds), len(live), []
         self._rows, self._born = self._rows[:0], self._born[:0]
@@ -300,6 +312,8 @@ class FoldedGroups:
         self._rows[codes], self._born[codes] = rows, np.arange(len(live))
         for part, state in zip(self._sums, totals, strict=True):
             part.totals[codes] = state
+        for put in renumbered:
+            put(codes)
         self._store(codes, [Vector(*one) for one in results], np.arange(len(live)))
         self._compact_at = max(COMPACT_FROM, 4 * len(live))
 
@@ -315,11 +329,15 @@ class FoldedGroups:
         keys, codes = self._keys, self._alive()
         rows = self._rows[codes]
         held = held_parts(self._parts, codes)
+        best = {plan: lists.saved(codes) for plan, lists in self._lists.items()}
 
         def groups() -> Iterator[SavedGroup]:
             for some in row_slices(len(codes)):
                 named = Frame(keys.columns(codes[some]), len(rows[some])).tuples()
-                values = [saved_values(one, held, rows, some) for one in self._plan.aggregates]
+                values = [
+                    best[one][some] if one in best else saved_values(one, held, rows, some)
+                    for one in self._plan.aggregates
+                ]
                 found = zip(*values, strict=True) if values else repeat((), len(rows[some]))
                 for key, count, value in zip(named, rows[some].tolist(), found, strict=True):
                     yield [list(key), count, list(value)]
@@ -337,26 +355,14 @@ class FoldedGroups:
         self._rows[codes] = rows
         self._born[codes] = np.arange(self._births, self._births + len(codes))
         self._births += len(codes)
-        read_values(self._plan, self._parts, codes, self._rows[codes], values)
-        self._store(codes, self._parts.results(codes, self._rows[codes]), np.arange(len(codes)))
+        for place, one in enumerate(self._plan.aggregates):
+            saved = [value[place] for value in values]
+            if one in self._lists:
+                self._lists[one].take(codes, saved)
+            else:
+                read_values(one, self._parts, codes, self._rows[codes], saved)
+        self._store(codes, self._results_now(codes), np.arange(len(codes)))
         self._started = True
-
-
-def _along(steps: _Steps, added: Array, totals: Array) -> Array:
-    """Totals after each step, from what steps add and the groups' totals before the pass."""
-    along = np.cumsum(added, axis=0)
-    (begins,) = steps.begins.nonzero()
-    # What the steps of former groups have added is taken out again.
-    base = totals[steps.codes[begins]] - along[begins] + added[begins]
-    return along + np.repeat(base, np.diff(begins, append=len(added)), axis=0)
-
-
-def _shifted(steps: _Steps, after: Array, first: Array) -> Array:
-    """What was before each step, from what is after it; of first steps of groups it is given."""
-    before = np.empty_like(after)
-    before[1:] = after[:-1]
-    before[steps.begins] = first
-    return before
 
 
 def _joined(one: Delta, other: Delta) -> Delta:

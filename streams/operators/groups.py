@@ -36,20 +36,24 @@ class Groups:
         The keys and the aggregates.
     stays
         No row ever leaves the aggregated relation.
+    in_order
+        The rows of each group leave in the order in which they came.
     naive
         Values are kept, and aggregated when a group's row is made.
     """
 
-    def __init__(self, plan: GroupPlan, *, stays: bool, naive: bool = False) -> None:
-        self._plan, self._stays, self._naive = plan, stays, naive
-        self._folds = not naive and folds(plan)
+    def __init__(
+        self, plan: GroupPlan, *, stays: bool, in_order: bool = False, naive: bool = False
+    ) -> None:
+        self._plan, self._stays, self._in_order, self._naive = plan, stays, in_order, naive
+        self._folds = not naive and folds(plan, in_order=in_order)
         self._rows: Aggregate | None = self._row_by_row()
         self._folded: FoldedGroups | None = None
         self._lost = 0
         """What the present way has cost too much, in groups that might have moved."""
 
     def _row_by_row(self) -> Aggregate:
-        return Aggregate(self._plan, stays=self._stays, naive=self._naive)
+        return Aggregate(self._plan, stays=self._stays, in_order=self._in_order, naive=self._naive)
 
     def step(self, change: Delta | None, first_ms: int) -> Delta | None:
         """Apply a change of the rows; return the change of the groups' rows.
@@ -83,7 +87,8 @@ class Groups:
                 self._folded = None
 
     def _fold(self, rows: Aggregate) -> None:
-        self._folded, self._lost, self._rows = FoldedGroups(self._plan), 0, None
+        self._folded = FoldedGroups(self._plan, stays=self._stays)
+        self._lost, self._rows = 0, None
         self._folded.take(rows.saved())
 
     def save(self) -> Pieces:

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streams.exact_texts import LEAST_SQUARE_EXPONENT
 from streams.expressions import Typed
 from streams.panes.aggregates import Parts, needs
 from streams.panes.arrays import Codes
 from streams.panes.exact_sums import DIGIT_BITS, DIGIT_MASK, total_of
-from streams.panes.parts import FloatSum, Summed, widen
-from streams.program import AggregatePlan, GroupPlan
+from streams.panes.parts import Digits, FloatSum, Summed, widen
+from streams.program import EXACT_SUMS, AggregatePlan
 from streams.state import SnapshotError, in_bytes
 from streams.vector import Array
 from topology.arrays import IntArray
@@ -32,16 +33,20 @@ class Held(NamedTuple):
     ----------
     totals
         Of each group.
-    shift
-        Bits below its lowest digit.
+    exponent
+        The unit of its lowest digit, as a power of two.
+    least
+        The least unit that it may have.
     """
 
     totals: Array
-    shift: int
+    exponent: int
+    least: int
 
-    def wholes(self, some: slice) -> Iterable[int]:
-        """The sums in the least units."""
-        return (total_of(digits) << self.shift for digits in self.totals[some])
+    def wholes(self, some: slice, unit: int | None = None) -> Iterable[int]:
+        """The sums in the least units, or in those of a lower power of two."""
+        shift = self.exponent - (self.least if unit is None else unit)
+        return (total_of(digits) << shift for digits in self.totals[some])
 
 
 def held_parts(parts: Parts, codes: Codes) -> Mapping[tuple[str, Typed], Held]:
@@ -49,9 +54,14 @@ def held_parts(parts: Parts, codes: Codes) -> Mapping[tuple[str, Typed], Held]:
     held: dict[tuple[str, Typed], Held] = {}
     for need, part in parts.by_need.items():
         assert isinstance(part, Summed)
-        digits = part.span[0] if isinstance(part, FloatSum) and part.width else 0
-        held[need] = Held(part.totals[codes], DIGIT_BITS * digits)
+        exponent = part.exponent if isinstance(part, Digits) else 0
+        held[need] = Held(part.totals[codes], exponent, _least(part))
     return held
+
+
+def _least(part: Summed) -> int:
+    """The least unit of a sum, as a power of two."""
+    return part.least_exponent if isinstance(part, FloatSum) else 0
 
 
 def saved_values(
@@ -64,7 +74,9 @@ def saved_values(
     counts: list[int] = (rows[some] - nulls[some]).tolist()
     if plan.function == "count":
         return counts
-    wholes = held["sum", plan.argument].wholes(some)
+    need = needs(plan)[1]
+    unit = LEAST_SQUARE_EXPONENT if plan.function in EXACT_SUMS else None
+    wholes = held[need].wholes(some, unit)
     sums = [[count, in_bytes(whole)] for count, whole in zip(counts, wholes, strict=True)]
     if plan.function != "stddev":
         return sums
@@ -73,40 +85,39 @@ def saved_values(
 
 
 def read_values(
-    plan: GroupPlan, parts: Parts, codes: Codes, rows: IntArray, values: Sequence[Sequence[Any]]
+    plan: AggregatePlan, parts: Parts, codes: Codes, rows: IntArray, saved: Sequence[Any]
 ) -> None:
     """Give groups what was saved of them.
 
     Parameters
     ----------
     plan, parts
-        The aggregates.
+        The aggregate; the parts that it needs and others.
     codes, rows
         The groups, and how many rows each has.
-    values
-        Of each group, what the accumulator of each aggregate has saved.
+    saved
+        Of each group, what the accumulator of the aggregate has saved.
     """
-    for place, one in enumerate(plan.aggregates):
-        saved = [value[place] for value in values]
-        for need in needs(one):
-            part = parts.by_need[need]
-            assert isinstance(part, Summed)
-            if need[0] == "nulls":
-                counts = [_count(value, one.function) for value in saved]
-                part.totals[codes] = rows - np.array(counts, dtype=np.int64)
-                continue
-            wholes = [
-                int.from_bytes(_total(value, one.function, need[0]), "big", signed=True)
-                for value in saved
-            ]
-            _put(part, codes, wholes)
+    for need in needs(plan):
+        part = parts.by_need[need]
+        assert isinstance(part, Summed)
+        if need[0] == "nulls":
+            counts = [_count(value, plan.function) for value in saved]
+            part.totals[codes] = rows - np.array(counts, dtype=np.int64)
+            continue
+        finer = _least(part) - LEAST_SQUARE_EXPONENT if plan.function in EXACT_SUMS else 0
+        wholes = [
+            int.from_bytes(_total(value, plan.function, need[0]), "big", signed=True) >> finer
+            for value in saved
+        ]
+        _put(part, codes, wholes)
 
 
 def _count(saved: Any, function: str) -> int:
     match saved:
         case int(count) if function == "count":
             return count
-        case [int(count), bytes()] if function in ("sum", "avg"):
+        case [int(count), bytes()] if function in ("sum", "avg", *EXACT_SUMS):
             return count
         case [[int(count), bytes()], bytes()] if function == "stddev":
             return count

@@ -18,8 +18,8 @@ import numpy as np
 from streams.chunk import FOREVER_MS
 from streams.operators.window import Arrived, LoggedWindow
 from streams.state import Pieces, SnapshotError, State
-from streams.vector import Delta
-from topology.arrays import IntArray
+from streams.vector import Delta, Positions
+from topology.arrays import BoolArray, IntArray
 
 _none: IntArray = np.empty(0, dtype=np.int64)
 
@@ -59,16 +59,40 @@ class SlideWindow(LoggedWindow):
         entered_ms = self._boundaries_from(log.timestamps(positions))
         their_end_ms = self._boundaries_from(log.timestamps(positions) + self._range_ms)
         shown = their_end_ms > entered_ms
-        positions, entered_ms = positions[shown], entered_ms[shown]
-        self._note(passed_ms, entered_ms, their_end_ms[shown])
+        positions, entered_ms, their_end_ms = (
+            positions[shown],
+            entered_ms[shown],
+            their_end_ms[shown],
+        )
+        self._note(passed_ms, entered_ms, their_end_ms)
         self._pending -= entering
         self._look_ahead()
         left = log.until(boundary_ms - self._range_ms)
         left_ms = self._boundaries_from(log.timestamps(left) + self._range_ms)
         seen = left_ms > self._boundaries_from(log.timestamps(left))
+        showing = self.rows_to_keep(positions, entered_ms, their_end_ms)
+        hidden = positions[:0]
+        if showing is not None:
+            hidden = positions[~showing]
+            positions, entered_ms = positions[showing], entered_ms[showing]
+            seen &= ~np.isin(left, hidden)
         change = self._moved(positions, entered_ms, left[seen], left_ms[seen])
-        log.discard(left)
+        log.discard(np.union1d(left, hidden) if len(hidden) else left)
         return change
+
+    def rows_to_keep(
+        self, positions: Positions, entered_ms: IntArray, left_ms: IntArray
+    ) -> BoolArray | None:
+        """Which of the rows that enter are wanted; None for all.
+
+        Parameters
+        ----------
+        positions
+            The rows in the order in which they came, of whole panes.
+        entered_ms, left_ms
+            The boundaries at which they enter and leave.
+        """
+        return None
 
     def _note(self, passed_ms: int, entered_ms: IntArray, left_ms: IntArray) -> None:
         """Note at which boundaries some row has entered and has not left before."""

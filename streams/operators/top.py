@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from streams.expressions import evaluator, project
+from streams.order import float_order
 from streams.program import TopPlan, Typed
 from streams.state import Pieces, State, piece_rows, read_frame, row_slices, write_frame
 from streams.vector import Delta, Frame, Vector, from_tuples, known_of
-from topology.arrays import BoolArray, IntArray
+from topology.arrays import BoolArray
 
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]
@@ -192,9 +193,7 @@ def _ordered(column: Vector, known: BoolArray, kind: str, *, ascending: bool) ->
         texts: list[str] = np.where(known, column.values, "").tolist()
         return texts if ascending else [_reversed(text) for text in texts]
     if kind == "float":
-        # As whole numbers, floats are in order but for the negative ones, whose order is reversed.
-        bits: IntArray = np.ascontiguousarray(column.values).view(np.int64)
-        values = bits ^ ((bits >> 63) & np.iinfo(np.int64).max)
+        values = float_order(np.ascontiguousarray(column.values).view(np.int64))
     else:
         values = column.values.astype(np.int64)
     values = np.where(known, values if ascending else ~values, 0)

@@ -3,8 +3,8 @@
 A *part* is a partial aggregate: the number of NULLs of an argument, its exact sum, its greatest or
 least value. Aggregates of a statement share the parts that they have in common. Parts of sums and
 counts are added when a pane enters the window and subtracted when it leaves (`parts.py`,
-`squares.py`). The greatest or the last value of a window cannot be corrected like that; it follows
-from two stacks (`two_stacks.py`).
+`squares.py`, `texts.py`). The greatest or the last value of a window cannot be corrected like that;
+it follows from two stacks (`two_stacks.py`, `text_stacks.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from streams.expressions import Typed
 from streams.panes.arrays import Codes
 from streams.panes.parts import Digits, FloatSum, IntSum, Nulls, Part
 from streams.panes.squares import FloatSquares, IntSquares, deviations
+from streams.panes.text_stacks import TextEnd, TextExtreme
 from streams.panes.texts import TextSum, texts
-from streams.panes.two_stacks import End, Extreme
+from streams.panes.two_stacks import End, Extreme, TwoStacks
 from streams.program import EXACT_SUMS, AggregatePlan
 from streams.vector import Array, Vector
 from topology.arrays import BoolArray, IntArray
@@ -48,14 +49,10 @@ class Parts:
         if plan.function == "count":
             return Vector(count, None)
         some: BoolArray = count > 0
-        if plan.function in ("min", "max"):
-            extreme = self.by_need[plan.function, plan.argument]
-            assert isinstance(extreme, Extreme)
-            return _where(extreme.result(codes), some)
-        if plan.function in ("first", "last"):
+        if plan.function in ("min", "max", "first", "last"):
             one = self.by_need[plan.function, plan.argument]
-            assert isinstance(one, End)
-            return _where(*one.result(codes))
+            assert isinstance(one, TwoStacks)
+            return _where(one.result(codes), some)
         if plan.function in EXACT_SUMS:
             kept = self.by_need[_exact(plan.function, plan.argument)]
             assert isinstance(kept, Digits)
@@ -77,7 +74,8 @@ class Parts:
 def _where(values: Array, valid: BoolArray) -> Vector:
     if valid.all():
         return Vector(values, None)
-    return Vector(np.where(valid, values, values.dtype.type(0)), valid)
+    filler = "" if values.dtype == np.object_ else values.dtype.type(0)
+    return Vector(np.where(valid, values, filler), valid)
 
 
 def needs(plan: AggregatePlan) -> list[tuple[str, Typed]]:
@@ -104,7 +102,7 @@ def _exact(function: str, argument: Typed) -> tuple[str, Typed]:
 
 
 def _part(need: str, argument: Typed) -> Part:
-    floats = argument.kind == "float"
+    floats, is_text = argument.kind == "float", argument.kind == "string"
     match need:
         case "nulls":
             return Nulls(argument)
@@ -115,6 +113,6 @@ def _part(need: str, argument: Typed) -> Part:
         case "texts":
             return TextSum(argument)
         case "first" | "last":
-            return End(argument, last=need == "last")
+            return (TextEnd if is_text else End)(argument, last=need == "last")
         case _:
-            return Extreme(argument, greatest=need == "max")
+            return (TextExtreme if is_text else Extreme)(argument, greatest=need == "max")

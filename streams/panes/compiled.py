@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-from streams.panes import compiled_rows
+from streams.panes import compiled_contenders, compiled_rows, compiled_texts
 from streams.panes.arrays import Bits, Bytes, Codes
 from streams.panes.exact_sums import DIGIT_BITS, DIGIT_MASK, EXTRA_DIGITS, LEAST_EXPONENT
 from topology.arrays import BoolArray, FloatArray, IntArray
@@ -45,6 +45,8 @@ chain_rows = compiled_rows.chain_rows
 fill_pairs = compiled_rows.fill_pairs
 link_rows = compiled_rows.link_rows
 fill_pairs_until = compiled_rows.fill_pairs_until
+keep_contenders = compiled_contenders.keep_contenders
+sum_texts = compiled_texts.sum_texts
 
 
 @njit([types.uint64(_read_bytes, types.uint64)], cache=True, inline="always")

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from streams.arrow_buffers import VALIDITY, bits, offsets
+from streams.arrow_buffers import VALIDITY, bits, offsets, text_bytes
 from streams.expressions import Field, Typed, evaluator
 from streams.panes import kernels
 from streams.panes.arrays import Bits, Bytes, Codes
@@ -84,8 +84,7 @@ class _Texts:
         out: Codes = np.empty(len(array), dtype=np.int32)
         valid = bits(array, VALIDITY) if array.null_count else None
         known = wanted if valid is None else (wanted & valid if len(wanted) else valid)
-        places, data = offsets(array), array.buffers()[2]
-        texts: Bytes = np.frombuffer(memoryview(b"" if data is None else data), np.uint8)
+        places, texts = offsets(array), text_bytes(array)
         code = kernels.current().code_texts
         begin = 0
         while True:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
+import pyarrow as pa
 
-from streams.exact_texts import LEAST_SQUARE_EXPONENT, exact_number, exact_text
+from streams.arrow_buffers import offsets, text_bytes
+from streams.exact_texts import LEAST_SQUARE_EXPONENT, exact_text
+from streams.panes import kernels
 from streams.panes.arrays import Codes
-from streams.panes.exact_sums import DIGIT_BITS, DIGIT_MASK, UNSPANNED, total_of
+from streams.panes.exact_sums import UNSPANNED, total_of
 from streams.panes.parts import Digits, FloatSum
+from streams.panes.reference_texts import cut
 from streams.vector import Array, Vector
 from topology.arrays import BoolArray
 
@@ -22,40 +24,23 @@ class TextSum(FloatSum):
 
     def add(self, state: Array, slots: Codes, column: Vector, begin: int, end: int) -> int:
         """Add, as far as the digits reach."""
-        lowest, width = self.span[0], self.width
         counted = slots[begin:end] >= 0
         if column.valid is not None:
             counted &= column.valid[begin:end]
-        for place in (np.flatnonzero(counted) + begin).tolist():
-            first, digits = _digits(column.values[place])
-            first -= lowest
-            # The digit above takes the carries.
-            if digits and (first < 0 or first + len(digits) >= width):
-                return place
-            row = state[slots[place]]
-            for offset, digit in enumerate(digits, start=first):
-                row[offset] += digit
-        return end
+        (places,) = counted.nonzero()
+        places += begin
+        texts = pa.array(column.values[places], pa.string())
+        lowest = self.span[0] if self.width else 0
+        done = kernels.current().sum_texts(
+            offsets(texts), text_bytes(texts), slots[places], state, lowest
+        )
+        return int(places[done]) if done < len(places) else end
 
     def wider(self, column: Vector, place: int) -> tuple[int, int]:
         """The span that the text at a place needs too."""
-        first, digits = _digits(column.values[place])
+        first, digits = cut(column.values[place])
         begin, end = (first, first) if self.span == UNSPANNED else self.span
         return min(begin, first), max(end, first + len(digits) + 1)
-
-
-def _digits(text: str) -> tuple[int, list[int]]:
-    """The lowest digit of an exact sum, and the digits from there, all of its sign."""
-    total, exponent = exact_number(text)
-    position = exponent - LEAST_SQUARE_EXPONENT
-    sign, rest = (-1 if total < 0 else 1), abs(total) << position % DIGIT_BITS
-    return position // DIGIT_BITS, list(_cut(sign, rest))
-
-
-def _cut(sign: int, rest: int) -> Iterator[int]:
-    while rest:
-        yield sign * (rest & DIGIT_MASK)
-        rest >>= DIGIT_BITS
 
 
 def texts(total: Digits, codes: Codes, some: BoolArray) -> Vector:

@@ -38,6 +38,10 @@ class TwoStacks(Part):
     def folded(self, older: Array, newer: Array) -> Array:
         """The state of stretches that follow each other."""
 
+    def result(self, codes: Codes) -> Array:
+        """The values of groups that have some."""
+        return self.window(codes)
+
     def clear(self) -> None:
         """Forget the window."""
         self._entered: deque[tuple[Codes, Array]] = deque()
@@ -77,7 +81,7 @@ class TwoStacks(Part):
 
 
 class Extreme(TwoStacks):
-    """The greatest or least value."""
+    """The greatest or least number."""
 
     def __init__(self, argument: Typed, *, greatest: bool) -> None:
         super().__init__(argument)
@@ -123,13 +127,9 @@ class Extreme(TwoStacks):
         """The better values."""
         return self._better(older, newer)
 
-    def result(self, codes: Codes) -> Array:
-        """The values of groups."""
-        return self.window(codes)
-
 
 class End(TwoStacks):
-    """The first or the last value that is not NULL.
+    """The first or the last value that is not NULL, of numbers and bools.
 
     A state has two columns: the value in 64 bits, and whether there is one. NumPy's assignments
     take the last one of several values for a place, so there is no kernel to compile.
@@ -179,10 +179,9 @@ class End(TwoStacks):
         one, other = (newer, older) if self._last else (older, newer)
         return np.where(one[:, 1:] != 0, one, other)
 
-    def result(self, codes: Codes) -> tuple[Array, BoolArray]:
-        """The values of groups, and whether there are any."""
-        state = self.window(codes)
-        return self._values(state), state[:, 1] != 0
+    def result(self, codes: Codes) -> Array:
+        """The values of groups that have some."""
+        return self._values(self.window(codes))
 
     def _values(self, state: Array) -> Array:
         bits: IntArray = np.ascontiguousarray(state[:, 0])

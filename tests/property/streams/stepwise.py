@@ -325,7 +325,9 @@ def _aggregated(plan: AggregatePlan, rows: Sequence[Values], kinds: Sequence[str
     if not values:
         return None
     if plan.function in ("min", "max"):
-        return min(values) if plan.function == "min" else max(values)
+        best = min(values) if plan.function == "min" else max(values)
+        # Equal zeros are one value.
+        return best + 0.0 if isinstance(best, float) else best
     if plan.function in ("first", "last"):
         return values[0] if plan.function == "first" else values[-1]
     if plan.function == "stddev":

@@ -12,23 +12,31 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streams.operators import folded_groups, groups
+from streams.operators import contenders, folded_groups, groups
 from streams.operators.folded_groups import FoldedGroups
 from streams.panes import compiled, kernels, reference
 from streams.program import Evaluation
 from tests.property.streams.array_evaluations import by_definition
 from tests.property.streams.test_passes import compiled as program_of
-from tests.property.streams.test_passes import evaluations, tuples
+from tests.property.streams.test_passes import evaluations, sums, texts, tuples
 
 STATEMENTS_AT_ONCE = 50
 
 NEVER = 10**9
 
 KEYS = [(), ("k",), ("i",), ("b",), ("k", "b"), ("b", "i", "k")]
-AGGREGATES = [
+NUMBERS = [
     *("count(*)", "count(x)", "count(k)", "sum(i)", "sum(x)", "avg(i)", "avg(x)"),
     *("sum(x * 3 - i)", "sum(i % 5)", "avg(x / 7)", "stddev(i)", "stddev(x)", "stddev(i % 5)"),
+    *("min(i)", "max(i)", "min(x)", "max(x)", "min(i % 5)", "max(x / 7)", "max(_ts)", "min(0 * x)"),
+    *("first(i)", "last(i)", "first(x)", "last(x)", "last(i % 5)"),
 ]
+ONE_VALUE = ("min(", "max(", "first(", "last(")
+OTHERS = [
+    *("first(b)", "last(b)", "last(k)", "max(k)", "exact_sum(i)", "exact_sum(x)"),
+    *("exact_squares(i)", "exact_squares(x / 7)", "exact_sum(k)"),
+]
+AGGREGATES = [*NUMBERS, *OTHERS]
 CONDITIONS = ["", " WHERE x > 0", " WHERE b OR i < 2", " WHERE k <> 'a'", " WHERE i > 100"]
 SOURCES = [
     *("s [NOW]", "s [RANGE 7 MILLISECONDS]", "s [RANGE 60 MILLISECONDS]", "s [UNBOUNDED]"),
@@ -50,7 +58,7 @@ def statement(rng: np.random.Generator) -> str:
     chosen = rng.choice(AGGREGATES, int(rng.integers(1, 4)), replace=False).tolist()
     listed = [*keys, *(f"{one} AS a{place}" for place, one in enumerate(chosen))]
     grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
-    having = f" HAVING {any_of(AGGREGATES)} > 1" if rng.random() < 0.2 else ""
+    having = f" HAVING {any_of(NUMBERS)} > 1" if rng.random() < 0.2 else ""
     to_stream = any_of(["RSTREAM", "ISTREAM", "ISTREAM", "DSTREAM"])
     source = f"{any_of(SOURCES)}{any_of(CONDITIONS)}"
     return f"{to_stream}(SELECT {', '.join(listed)} FROM {source}{grouping}{having})"
@@ -61,18 +69,32 @@ def test_arrays_give_the_rows_of_evaluation_row_by_row(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh = int(np.random.SeedSequence().generate_state(1)[0])
+    folded = dict.fromkeys((*ONE_VALUE, "exact"), 0)
     for seed in (*range(block * STATEMENTS_AT_ONCE, (block + 1) * STATEMENTS_AT_ONCE - 1), fresh):
         rng = np.random.default_rng(seed)
         text = statement(rng)
-        check(text, rng, monkeypatch, f"seed {seed}: {text}")
+        if check(text, rng, monkeypatch, f"seed {seed}: {text}"):
+            for one in folded:
+                folded[one] += one in text
+    assert min(folded.values()) >= 3, folded
 
 
-def check(text: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+def check(text: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, told: str) -> bool:
+    """Check a statement; returns whether its groups were kept in arrays."""
     program = program_of(text)
     assert program.evaluation is Evaluation.STEPWISE, told
     monkeypatch.setattr(folded_groups, "FIRST_GROUPS", int(rng.choice([1, 64])))
     monkeypatch.setattr(folded_groups, "COMPACT_FROM", int(rng.choice([2, 4096])))
-    inputs = {"s": tuples(rng)}
+    monkeypatch.setattr(contenders, "FIRST_PLACES", int(rng.choice([1, 64])))
+    folded: list[FoldedGroups] = []
+    plain = FoldedGroups.__init__
+
+    def noted(self: FoldedGroups, *given: Any, **named: Any) -> None:
+        folded.append(self)
+        plain(self, *given, **named)
+
+    monkeypatch.setattr(FoldedGroups, "__init__", noted)
+    inputs = {"s": tuples(rng, sums if "exact_sum(k)" in text else texts)}
     until_ms = inputs["s"][-1][0] + int(rng.choice([0, 1, 100]))
     expected = by_definition(program, inputs, until_ms)
     states: list[list[bytes]] = []
@@ -85,7 +107,9 @@ def check(text: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, 
         for emitted, state in evaluations(program, inputs, until_ms, rng, int(rng.integers(3))):
             assert repr(emitted) == repr(expected), told
             states.append(state)
+    monkeypatch.setattr(FoldedGroups, "__init__", plain)
     assert all(state == states[0] for state in states), told
+    return bool(folded)
 
 
 def test_groups_move_into_arrays_and_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from streams.arrow_buffers import offsets, text_bytes
+from streams.exact_texts import LEAST_SQUARE_EXPONENT, exact_number, exact_text
 from streams.panes import compiled, kernels, reference
-from streams.panes.exact_sums import EXTRA_DIGITS, LEAST_EXPONENT, SPAN, spanned
+from streams.panes.exact_sums import (
+    EXTRA_DIGITS,
+    LEAST_EXPONENT,
+    MOST_DIGITS,
+    SPAN,
+    spanned,
+    total_of,
+)
 from streams.panes.keys import Keys, every
+from streams.panes.reference_texts import cut
 from streams.vector import Vector
 
 both = pytest.mark.parametrize("module", [reference, compiled], ids=["numpy", "numba"])
@@ -68,6 +78,63 @@ def test_sums_are_rounded_once_and_correctly(module: ModuleType) -> None:
                 values,
                 divisor,
             )
+
+
+MALFORMED = [
+    *(
+        "",
+        "-",
+        "p",
+        "1p",
+        "p1",
+        "1p-",
+        "--1p0",
+        "1p--1",
+        "1p0 ",
+        " 1p0",
+        "1P0",
+        "Fp0",
+        "gp0",
+        "1pa",
+    ),
+    *("1p00000", "1p-10000", "1p0p0", "1pp0", "1q0", "ç", "1pç", "1p-2149", "1p2112", "1p9999"),
+    *("f" * 1066 + "p-2148", "8" + "0" * 1064 + "p-2147", "0" * 1066 + "p0"),
+]
+WELL_FORMED = [
+    *("0p0", "-0p0", "0p-2148", "1p0", "-1p0", "1p-2148", "1p2111", "-1p2111", "1p-0", "1p0000"),
+    *("f" * 1065 + "p-2148", "-" + "f" * 1065 + "p-2148", "0" * 1064 + "1p-5", "123456789p-33"),
+    *("ffffffffp31", "-100000000p-1", "fffffffffp-31", "00abcdef01p7", "8p2108", "-7p2109"),
+]
+
+
+@both
+def test_exact_sums_are_read_from_texts(module: ModuleType) -> None:
+    rng = np.random.default_rng(5)
+    drawn = [
+        "".join(rng.choice(list("-0019afp"), int(rng.integers(1, 9))).tolist()) for _ in range(2000)
+    ]
+    drawn += [
+        exact_text(int(rng.integers(-(2**62), 2**62)) ** int(rng.integers(1, 5)), int(exponent))
+        for exponent in rng.integers(-2148, 1500, 500)
+    ]
+    for text in [*MALFORMED, *WELL_FORMED, *drawn]:
+        array = pa.array([text], pa.string())
+        digits = np.zeros((2, MOST_DIGITS), dtype=np.int64)
+        slots = np.array([1], dtype=np.int32)
+        assert module.sum_texts(offsets(array), text_bytes(array), slots, digits, 0) == 1
+        total, exponent = exact_number(text)
+        assert (total == 0) or text not in MALFORMED
+        assert total_of(digits[1]) == total << exponent - LEAST_SQUARE_EXPONENT, text
+        assert not digits[0].any()
+        if not total:
+            continue
+        first, added = cut(text)
+        assert digits[1, first : first + len(added)].tolist() == added, text
+        for begin, width in ((first + 1, 200), (first, len(added)), (0, first + len(added))):
+            narrow = np.zeros((2, width), dtype=np.int64)
+            done = module.sum_texts(offsets(array), text_bytes(array), slots, narrow, begin)
+            assert done == 0, text
+            assert not narrow.any()
 
 
 def test_a_mean_keeps_enough_digits() -> None:

@@ -57,3 +57,19 @@ def test_top_of_different_rows_is_refused() -> None:
 def test_top_by_what_is_not_grouped_is_refused() -> None:
     with pytest.raises(QueryError, match="x is neither in GROUP BY nor in an aggregate"):
         program("RSTREAM(SELECT k, count(*) AS n FROM s [NOW] GROUP BY k TOP 2 BY x)")
+
+
+def kept_bytes(query: str, rows: int) -> int:
+    """Bytes of the state when a window has begun with so many rows."""
+    engine = FragmentEngine(program(query))
+    given = [(10, "abc"[n % 3], n, n % 7 / 2, None) for n in range(rows)]
+    engine.offer("s", chunk(sensor, given, [10, 100]))
+    while engine.advance(1) is not None:
+        pass
+    return sum(map(len, engine.snapshot().pieces()))
+
+
+@pytest.mark.parametrize("by", ["x PARTITION BY k", "k", "x, i ASC", "k ASC, x"])
+def test_a_window_that_slides_keeps_what_may_show(by: str) -> None:
+    query = f"ISTREAM(SELECT k, i FROM s [RANGE 1 MINUTE SLIDE 20 MILLISECONDS] TOP 2 BY {by})"
+    assert kept_bytes(query, 4000) < kept_bytes(query, 40) + 100
