@@ -2,9 +2,13 @@
 
 BIN := .venv/bin
 UV_VERSION := $(shell sed -n '/^name = "uv"$$/{n;s/^version = "\(.*\)"$$/\1/p;}' uv.lock)
-# Never another Python than the one found below, nor another place than .venv.
-UV := UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=.venv $(BIN)/uv --quiet
+# Never another Python than the one found below, nor another place than .venv. It compiles what it
+# installs, as pip does.
+UV := UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=.venv UV_COMPILE_BYTECODE=1 $(BIN)/uv --quiet
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# Where this is set, each process would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+PACKAGES := orchestrator ha placement streams topology vivace pyspark_vivace
 JSON_FILE := $(if $(JSON),--json-file $(JSON))
 
 .DEFAULT_GOAL := help
@@ -37,6 +41,7 @@ setup: .venv/.synced ## Create .venv, with a Java runtime in it if the machine h
 	    "$$found" -m venv .venv && \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); }
 	@$(UV) sync --frozen
+	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
 	@touch $@
 
@@ -50,8 +55,8 @@ build/data/.fetched: examples/fetch.py examples/data.txt examples/collision_roun
 demo: setup data ## Run the aircraft example with an executor killed; JSON=FILE keeps the verdict
 	@$(BIN)/vivace demo $(JSON_FILE)
 
-test: setup data ## Run all tests in two processes; ARGS='-k NAME' and the like go to pytest, one process
-	@$(BIN)/pytest $(or $(ARGS),-n 2 --dist worksteal)
+test: setup data ## Run all tests in three processes; ARGS='-k NAME' and the like go to pytest, one process
+	@$(BIN)/pytest $(or $(ARGS),-n 3)
 
 check: lint test ## What CI runs: lint, then test
 
