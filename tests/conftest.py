@@ -8,6 +8,8 @@ from typing import Protocol
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from orchestrator.deploy.embedded.java import Java, find_java
 from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
@@ -25,19 +27,42 @@ settings.load_profile("untimed")
 REAL = ("functional", "integration")
 """Folders of tests with real parts, which run in real time and often wait."""
 
+FOLDERS = (*REAL, "round_trip", "simulation", "property", "unit")
+"""In the order of how long a file of them takes."""
+
+TOGETHER = tuple(f"tests/integration/orchestrator/spark/{folder}" for folder in ("hosts/", ""))
+"""Folders whose tests share a Spark session, or start one where no other may run."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests of real parts first, and those that start Spark first of all.
+    """Put files that take long first, those that start Spark first of all."""
 
-    The first of two processes begins with them. The second one begins in the middle, with tests
-    that compute; when it is done, it takes over some from the end of what is left to the first.
-    """
-
-    def place(item: pytest.Item) -> tuple[bool, bool]:
+    def place(item: pytest.Item) -> tuple[bool, bool, int]:
         folder = item.path.relative_to(item.config.rootpath / "tests").parts[0]
-        return folder not in REAL, item.get_closest_marker("spark") is None
+        return folder not in REAL, item.get_closest_marker("spark") is None, FOLDERS.index(folder)
 
     items.sort(key=place)
+
+
+class FileByFile(LoadScopeScheduling):
+    """Gives a process that has almost done with a file the next one, some folders as a whole.
+
+    Files keep their order, so that all processes end with short ones, at about the same time.
+    """
+
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", 1)[0]
+        return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileByFile:
+    """Have several processes share the tests in this way."""
+    return FileByFile(config, log)
 
 
 class WaitUntil(Protocol):

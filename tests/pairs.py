@@ -6,10 +6,12 @@ five seconds. `expected` works the answer out without anything of the product.
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -108,12 +110,14 @@ class Input:
 
     def expected(self) -> Mapping[str, Rows]:
         """The answer, tuple by tuple: (timestamp, columns…), sorted."""
+        of_key = defaultdict[int, list[tuple[int, int]]](list)
+        for at, key, value in self.east:
+            of_key[key].append((at, value))
         pairs = sorted(
             (at, key, 2 * value, other)
             for at, key, value in self.west
             if value >= 20
-            for before, same, other in self.east
-            if same == key and at - 3000 < before <= at
+            for _, other in _within(of_key[key], at - 3000, at)
         )
         steps = Counter[int]()
         for at, *_ in pairs:
@@ -125,6 +129,15 @@ class Input:
             if step and at <= self.end_ms:
                 counts.append((at, count))
         return {"pairs": [*pairs], "pair_counts": counts}
+
+
+def _within(readings: list[tuple[int, int]], after: int, until: int) -> list[tuple[int, int]]:
+    """Those, in order, whose timestamps are greater than one and no greater than another.
+
+    A repeated recording has too many to look at all of them for each reading of the other stream.
+    """
+    first, end = (bisect_right(readings, bound, key=itemgetter(0)) for bound in (after, until))
+    return readings[first:end]
 
 
 def answer(delivered: Delivered) -> Rows:
