@@ -29,6 +29,8 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import is_
 
 import pyarrow as pa
 
@@ -123,7 +125,7 @@ class OutputLog:
         self.is_read = True
         self._passed: Position | None = None
         """Standbys may keep nothing from before there."""
-        self._checked: Chunk | None = None
+        self._checked: tuple[Chunk, ...] = ()
 
     def chunks(self) -> tuple[Chunk, ...]:
         """The chunks kept, oldest first."""
@@ -463,20 +465,35 @@ class OutputLog:
 
     def check_invariants(self) -> None:
         """Raise unless chunks follow each other without gaps; tests call this after every step."""
-        next_seq, watermark_ms = self.base.next_seq, self.base.watermark_ms
-        for chunk in self._chunks:
-            if chunk.first_seq != next_seq:
-                raise InvariantViolation(f"sequence jumps from {next_seq} to {chunk.first_seq}")
-            if chunk.watermarks_ms[0] <= watermark_ms:
-                raise InvariantViolation(f"watermark {chunk.watermarks_ms[0]} after {watermark_ms}")
-            next_seq, watermark_ms = chunk.next_seq, chunk.watermarks_ms[-1]
-        if self._chunks and self._chunks[-1] is not self._checked:
-            # The other chunks were checked when they were the newest, and do not change.
-            self._checked = self._chunks[-1]
-            self._checked.check(self.schema)
-        cut = Position(next_seq=next_seq, watermark_ms=int(watermark_ms))
+        chunks = self.chunks()
+        if chunks:
+            _check_follows(self.base, chunks[0])
+        # Chunks do not change: those that followed each other at the last check do so still.
+        checked = _same_from_the_first(self._checked, chunks)
+        for before, chunk in pairwise(chunks[max(checked - 1, 0) :]):
+            _check_follows(before.end, chunk)
+        if chunks and checked < len(chunks):
+            chunks[-1].check(self.schema)
+        self._checked = chunks
+        cut = chunks[-1].end if chunks else self.base
         if cut != self.end:
             raise InvariantViolation(f"log ends at {cut}, not at {self.end}")
+
+
+def _same_from_the_first(before: tuple[Chunk, ...], now: tuple[Chunk, ...]) -> int:
+    """How many chunks from the first one on stood in this order before."""
+    if not now:
+        return 0
+    dropped = next((place for place, each in enumerate(before) if each is now[0]), len(before))
+    still = before[dropped:]
+    return min(len(still), len(now)) if all(map(is_, still, now)) else 0
+
+
+def _check_follows(cut: Position, chunk: Chunk) -> None:
+    if chunk.first_seq != cut.next_seq:
+        raise InvariantViolation(f"sequence jumps from {cut.next_seq} to {chunk.first_seq}")
+    if chunk.watermarks_ms[0] <= cut.watermark_ms:
+        raise InvariantViolation(f"watermark {chunk.watermarks_ms[0]} after {cut.watermark_ms}")
 
 
 @dataclass(slots=True)

@@ -471,6 +471,15 @@ def test_a_log_that_skips_begins_there() -> None:
     assert fed(made) == {ALICE: [7], BOB: [7]}
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_chunk_that_is_missing_is_noticed_also_where_the_others_were_checked(place: int) -> None:
+    log = log_of((10, 2), (20, 1), (30, 1))
+    log.check_invariants()
+    del vars(log)["_chunks"][place]
+    with pytest.raises(InvariantViolation, match="jumps" if place < 2 else "log ends at"):
+        log.check_invariants()
+
+
 def test_what_all_have_acknowledged() -> None:
     log = log_of((10, 2), (20, 1))
     assert log.acknowledged_by_all is None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 from pathlib import Path
 
 import psutil
 import pytest
 
-from orchestrator.deploy.embedded.java import Java
+from orchestrator.deploy.embedded.java import SMALL_JVM, Java
 from orchestrator.errors import Unreachable
 from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
 from tests.conftest import PATIENCE_S
@@ -31,7 +32,7 @@ def test_session_leaves_no_trace(
         executors=1,
         java=java,
         # As `bench.failover` does: options of one's own must not move the temporary files.
-        extra={"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"},
+        extra={"spark.driver.extraJavaOptions": shlex.join(SMALL_JVM)},
     )
     scratch = settings.work_dir / "scratch"
     session = start_session(settings)
