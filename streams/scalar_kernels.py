@@ -112,7 +112,8 @@ def first_known(arguments: Sequence[Vector]) -> Vector:
 
 
 def _null_like(vector: Vector) -> Vector:
-    filler: Array = np.zeros((), dtype=vector.values.dtype)
+    is_text = vector.values.dtype == np.object_
+    filler: Array = np.array("" if is_text else 0, dtype=vector.values.dtype)
     return Vector(filler, np.zeros((), dtype=np.bool_))
 
 

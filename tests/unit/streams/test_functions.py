@@ -156,3 +156,25 @@ def test_brackets_of_a_pattern_that_begin_no_group_are_not_counted() -> None:
         2,
     )
     assert named("(?P<name>a)") is None
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "concat({}, k)",
+        "upper({})",
+        "lower({})",
+        "length({})",
+        "substring({}, 2)",
+        "replace({}, 'k', 'c')",
+        "split_part({}, 'e', 1)",
+        "regexp_extract({}, 'e', 0)",
+        "{} LIKE 'k%'",
+        "CAST({} AS int)",
+        "{} < 'z'",
+        "coalesce({}, CASE WHEN b THEN {} END)",
+        "exact_value({})",
+    ],
+)
+def test_a_text_that_nothing_chooses_is_null(expression: str) -> None:
+    assert value(expression.replace("{}", "CASE WHEN i > 100 THEN k END")) is None

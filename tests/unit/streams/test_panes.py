@@ -23,7 +23,9 @@ from streams.panes.exact_sums import (
 )
 from streams.panes.keys import Keys, every
 from streams.panes.reference_texts import cut
+from streams.program import Evaluation
 from streams.vector import Vector
+from tests.unit.streams.running import output, program
 
 both = pytest.mark.parametrize("module", [reference, compiled], ids=["numpy", "numba"])
 
@@ -135,6 +137,15 @@ def test_exact_sums_are_read_from_texts(module: ModuleType) -> None:
             done = module.sum_texts(offsets(array), text_bytes(array), slots, narrow, begin)
             assert done == 0, text
             assert not narrow.any()
+
+
+def test_what_stands_under_null_is_no_part_of_an_exact_sum() -> None:
+    text = "concat(k, CASE WHEN i > 0 THEN '' END)"
+    window = "s [RANGE 10 MILLISECONDS SLIDE 10 MILLISECONDS]"
+    whole = program(f"RSTREAM(SELECT exact_sum({text}) AS y FROM {window})")
+    assert whole.evaluation is Evaluation.PANES
+    rows = [(1, "3p2", 0, 0.0, True), (2, "1p0", 1, 0.0, True), (3, "5p1", 0, 0.0, True)]
+    assert output(whole, {"s": rows}, 10) == [(10, "1p0")]
 
 
 def test_a_mean_keeps_enough_digits() -> None:
