@@ -128,7 +128,7 @@ def ingest(settings: Settings) -> Figures:
         source = SOURCES[name]
         settings.say(f"{name}: as fast as it goes")
         rows = source.quick_rows if settings.quick else source.rows
-        flat[f"{name}.rows_s"] = _rate(source, rows)
+        flat[f"{name}.rows_s"] = measured_rate(source, rows)
         settings.say(f"{name}: {RATE_ROWS_S} tuples a second")
         latencies_ms = _latencies_ms(source, 2 if settings.quick else 10)
         for percent in (50, 99):
@@ -147,7 +147,7 @@ def _ratios(flat: dict[str, float]) -> dict[str, float]:
 
 
 @contextmanager
-def _site(source: Source, rows: int) -> Generator[tuple[str, IO[str]]]:
+def running_site(source: Source, rows: int) -> Generator[tuple[str, IO[str]]]:
     """A site's process: its address, and what it prints."""
     options = source.options
     brokers = None
@@ -186,13 +186,13 @@ def _site(source: Source, rows: int) -> Generator[tuple[str, IO[str]]]:
             site.wait()
 
 
-def _rate(source: Source, rows: int) -> float:
+def measured_rate(source: Source, rows: int) -> float:
     """Tuples a second, from the first send until the last one has passed the filter."""
     size = source.batch_rows
     batches = [workload.batch(n, min(size, rows - n)) for n in range(0, rows, size)]
     # Few different bodies: their numbers come again, which no source looks at.
     few = {n * size: source.encode(batches[n]) for n in range(min(8, len(batches)))}
-    with _site(source, rows) as (address, said):
+    with running_site(source, rows) as (address, said):
         send = source.connect(address, few)
         begun_us = clock_us()
         whole, rest = divmod(rows, size)
@@ -234,7 +234,7 @@ def _latencies_ms(source: Source, seconds: int) -> list[float]:
     batches = [workload.batch(n * at_once, at_once) for n in range(count)]
     encoded = {n * at_once: source.encode(each) for n, each in enumerate(batches)}
     sent_us: list[int] = []
-    with _site(source, count * at_once) as (address, said):
+    with running_site(source, count * at_once) as (address, said):
         send = source.connect(address, encoded)
         begun_s = time.monotonic()
         for number, each in enumerate(batches):
@@ -261,7 +261,7 @@ def _spark(settings: Settings) -> Figures:
         for first in range(0, rows, FILE_ROWS):
             lines = workload.as_csv(workload.batch(first, min(FILE_ROWS, rows - first)))
             (folder / "files" / f"{first:012}.csv").write_bytes(lines)
-        with _site(SOURCES["http-arrow"], rows) as (address, _):
+        with running_site(SOURCES["http-arrow"], rows) as (address, _):
             settings.say("spark: into a site")
             flat["spark.rows_s"] = rows / _spark_seconds("write", folder, address)
         settings.say("spark_files: Spark's own source")

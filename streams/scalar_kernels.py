@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from streams.kernel import Kernel, valid_in_all
-from streams.vector import Array, Vector, known_of, truth
+from streams.vector import Array, Vector, filler_of, known_of, truth
 from topology.arrays import BoolArray
 
 PAST_INTEGERS = 2.0**63
@@ -112,8 +112,7 @@ def first_known(arguments: Sequence[Vector]) -> Vector:
 
 
 def _null_like(vector: Vector) -> Vector:
-    is_text = vector.values.dtype == np.object_
-    filler: Array = np.array("" if is_text else 0, dtype=vector.values.dtype)
+    filler: Array = np.array(filler_of(vector.values), dtype=vector.values.dtype)
     return Vector(filler, np.zeros((), dtype=np.bool_))
 
 

@@ -35,6 +35,11 @@ fillers: dict[str, Any] = {"int": 0, "float": 0.0, "string": "", "bool": False}
 """The value that an array holds in the place of a NULL."""
 
 
+def filler_of(values: Array) -> Any:
+    """The value that an array like this one holds in the place of a NULL."""
+    return "" if values.dtype == np.object_ else values.dtype.type(0)
+
+
 class Vector(NamedTuple):
     """Values of one type.
 

@@ -13,131 +13,74 @@ import numpy as np
 FIRST_FORMS = {"filter": 0.2, "join": 0.3, "sum": 0.25, "newest": 0.15, "union": 0.1}
 """The forms that there were first, and how often each is drawn: older seeds replay with these."""
 
-SLIDES_MS = (100, 250, 500)
-GAPS_MS = (100, 150, 200)
-"""Short for the rates of random streams: longer ones would make sessions that last for ever."""
-
-
-def _filter(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    least = int(rng.integers(10, 40))
-    return f"RSTREAM(SELECT key, value + 1 AS value FROM {one} [NOW] WHERE value >= {least})"
-
-
-def _join(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    return (
+FORMS: Mapping[str, str] = {
+    "filter": "RSTREAM(SELECT key, value + 1 AS value FROM {one} [NOW] WHERE value >= {least})",
+    "join": (
         "RSTREAM(SELECT l.key AS key, (l.value + 3 * r.value) % 101 AS value "
-        f"FROM {one} [NOW] AS l, {other} [RANGE {window_s} SECONDS] AS r "
+        "FROM {one} [NOW] AS l, {other} [RANGE {window_s} SECONDS] AS r "
         "WHERE l.key = r.key AND l.value > r.value)"
-    )
-
-
-def _sum(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    return (
+    ),
+    "sum": (
         "ISTREAM(SELECT key, sum(value) % 97 AS value "
-        f"FROM {one} [RANGE {window_s} SECONDS] GROUP BY key)"
-    )
-
-
-def _newest(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    return (
-        f"ISTREAM(SELECT key, value FROM {one} [PARTITION BY key ROWS 2 RANGE {window_s} SECONDS])"
-    )
-
-
-def _union(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    both = (f"SELECT key, value FROM {each} [NOW]" for each in (one, other))
-    return f"RSTREAM({' UNION ALL '.join(both)})"
-
-
-def _session(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    gap_ms = int(rng.choice(GAPS_MS))
-    return (
+        "FROM {one} [RANGE {window_s} SECONDS] GROUP BY key)"
+    ),
+    "newest": (
+        "ISTREAM(SELECT key, value FROM {one} [PARTITION BY key ROWS 2 RANGE {window_s} SECONDS])"
+    ),
+    "union": (
+        "RSTREAM(SELECT key, value FROM {one} [NOW] UNION ALL SELECT key, value FROM {other} [NOW])"
+    ),
+    "session": (
         "RSTREAM(SELECT key, (sum(value) + 7 * count(*)) % 97 AS value "
-        f"FROM {one} [SESSION {gap_ms} MILLISECONDS PARTITION BY key] GROUP BY key)"
-    )
-
-
-def _top(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    return f"ISTREAM(SELECT key, value FROM {one} [RANGE {window_s} SECONDS] TOP 2 BY value)"
-
-
-def _top_by_key(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    return (
-        f"DSTREAM(SELECT key, value FROM {one} [RANGE {window_s} SECONDS] "
+        "FROM {one} [SESSION {gap_ms} MILLISECONDS PARTITION BY key] GROUP BY key)"
+    ),
+    "top": "ISTREAM(SELECT key, value FROM {one} [RANGE {window_s} SECONDS] TOP 2 BY value)",
+    "top by key": (
+        "DSTREAM(SELECT key, value FROM {one} [RANGE {window_s} SECONDS] "
         "TOP 1 BY value ASC PARTITION BY key)"
-    )
-
-
-def _sliding(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    return (
-        "RSTREAM(SELECT key, (sum(value) + max(value)) % 97 AS value FROM "
-        f"{one} [RANGE {window_s} SECONDS SLIDE {_slide_ms(rng)} MILLISECONDS] GROUP BY key)"
-    )
-
-
-def _top_groups(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    return (
-        "RSTREAM(SELECT key, last(value) + first(value) AS value FROM "
-        f"{one} [RANGE {window_s} SECONDS SLIDE {_slide_ms(rng)} MILLISECONDS] GROUP BY key "
+    ),
+    "sliding": (
+        "RSTREAM(SELECT key, (sum(value) + max(value)) % 97 AS value "
+        "FROM {one} [RANGE {window_s} SECONDS SLIDE {slide_ms} MILLISECONDS] GROUP BY key)"
+    ),
+    "top groups": (
+        "RSTREAM(SELECT key, last(value) + first(value) AS value "
+        "FROM {one} [RANGE {window_s} SECONDS SLIDE {slide_ms} MILLISECONDS] GROUP BY key "
         "TOP 2 BY count(*))"
-    )
-
-
-def _distinct(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    return f"ISTREAM(SELECT DISTINCT key, value % 7 AS value FROM {one} [RANGE {window_s} SECONDS])"
-
-
-def _count_distinct(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    return (
+    ),
+    "distinct": (
+        "ISTREAM(SELECT DISTINCT key, value % 7 AS value FROM {one} [RANGE {window_s} SECONDS])"
+    ),
+    "count distinct": (
         "ISTREAM(SELECT key, count(DISTINCT value) + min(value) AS value "
-        f"FROM {one} [RANGE {window_s} SECONDS] GROUP BY key)"
-    )
-
-
-def _tumbling_join(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    slide_ms = _slide_ms(rng)
-    window = f"[RANGE {slide_ms} MILLISECONDS SLIDE {slide_ms} MILLISECONDS]"
-    return (
+        "FROM {one} [RANGE {window_s} SECONDS] GROUP BY key)"
+    ),
+    "tumbling join": (
         "RSTREAM(SELECT l.key AS key, (l.value + r.value) % 101 AS value "
-        f"FROM {one} {window} AS l, {other} {window} AS r WHERE l.key = r.key)"
-    )
-
-
-def _newest_join(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    newest = f"[PARTITION BY key ROWS 1 RANGE {window_s} SECONDS]"
-    return (
-        f"ISTREAM(SELECT l.key AS key, l.value AS value FROM {one} {newest} AS l, "
-        f"{other} {newest} AS r WHERE l.key = r.key AND l.value < r.value)"
-    )
-
-
-def _deviation(rng: np.random.Generator, one: str, other: str, window_s: int) -> str:
-    return (
+        "FROM {one} [RANGE {slide_ms} MILLISECONDS SLIDE {slide_ms} MILLISECONDS] AS l, "
+        "{other} [RANGE {slide_ms} MILLISECONDS SLIDE {slide_ms} MILLISECONDS] AS r "
+        "WHERE l.key = r.key)"
+    ),
+    "newest join": (
+        "ISTREAM(SELECT l.key AS key, l.value AS value "
+        "FROM {one} [PARTITION BY key ROWS 1 RANGE {window_s} SECONDS] AS l, "
+        "{other} [PARTITION BY key ROWS 1 RANGE {window_s} SECONDS] AS r "
+        "WHERE l.key = r.key AND l.value < r.value)"
+    ),
+    "deviation": (
         "RSTREAM(SELECT key, CAST(coalesce(stddev(value) * 10, 0.0) AS int) AS value "
-        f"FROM {one} [RANGE {window_s} SECONDS] GROUP BY key)"
-    )
-
-
-Form = Callable[[np.random.Generator, str, str, int], str]
-
-FORMS: Mapping[str, Form] = {
-    "filter": _filter,
-    "join": _join,
-    "sum": _sum,
-    "newest": _newest,
-    "union": _union,
-    "session": _session,
-    "top": _top,
-    "top by key": _top_by_key,
-    "sliding": _sliding,
-    "top groups": _top_groups,
-    "distinct": _distinct,
-    "count distinct": _count_distinct,
-    "tumbling join": _tumbling_join,
-    "newest join": _newest_join,
-    "deviation": _deviation,
+        "FROM {one} [RANGE {window_s} SECONDS] GROUP BY key)"
+    ),
 }
-"""Makes a statement from one or two streams and the length of its window, s."""
+"""Statements of one or two streams, with a window of some seconds, and at most one more number."""
+
+NUMBERS: Mapping[str, Callable[[np.random.Generator], object]] = {
+    "least": lambda rng: rng.integers(10, 40),
+    "slide_ms": lambda rng: rng.choice([100, 250, 500]),
+    # Short for the rates of random streams: longer ones would make sessions that last for ever.
+    "gap_ms": lambda rng: rng.choice([100, 150, 200]),
+}
+"""Draws the number of a form."""
 
 
 def random_statement(
@@ -166,8 +109,11 @@ def random_statement(
         form = str(rng.choice([each for each in FORMS if each not in FIRST_FORMS]))
     if form == "union" and one == other:
         other = known[0] if one != known[0] else known[-1]
-    return f"REGISTER QUERY {name} {FORMS[form](rng, one, other, window_s)};"
+    return f"REGISTER QUERY {name} {stated(rng, form, one, other, window_s)};"
 
 
-def _slide_ms(rng: np.random.Generator) -> int:
-    return int(rng.choice(SLIDES_MS))
+def stated(rng: np.random.Generator, form: str, one: str, other: str, window_s: int) -> str:
+    """A form with its streams and numbers."""
+    text = FORMS[form]
+    numbers = {name: draw(rng) for name, draw in NUMBERS.items() if f"{{{name}}}" in text}
+    return text.format(one=one, other=other, window_s=window_s, **numbers)

@@ -19,7 +19,7 @@ from streams.panes.text_stacks import TextEnd, TextExtreme
 from streams.panes.texts import TextSum, texts
 from streams.panes.two_stacks import End, Extreme, TwoStacks
 from streams.program import EXACT_SUMS, AggregatePlan
-from streams.vector import Array, Vector
+from streams.vector import Array, Vector, filler_of
 from topology.arrays import BoolArray, IntArray
 
 
@@ -74,8 +74,7 @@ class Parts:
 def _where(values: Array, valid: BoolArray) -> Vector:
     if valid.all():
         return Vector(values, None)
-    filler = "" if values.dtype == np.object_ else values.dtype.type(0)
-    return Vector(np.where(valid, values, filler), valid)
+    return Vector(np.where(valid, values, filler_of(values)), valid)
 
 
 def needs(plan: AggregatePlan) -> list[tuple[str, Typed]]:

@@ -31,7 +31,7 @@ FRESH = [int(os.environ.get("VIVACE_SEED", secrets.randbelow(10**9))) + i for i 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(4000, 4004), *ONCE_BROKEN_SINCE])
 def test_every_promise_is_kept(seed: int) -> None:
-    _judge(seed)
+    _judge(seed, Selection())
 
 
 @pytest.mark.slow
@@ -44,10 +44,10 @@ def test_every_promise_is_kept_that_once_was_not(seed: int) -> None:
 @pytest.mark.parametrize("number", range(len(FRESH)))
 def test_every_promise_is_kept_with_a_fresh_seed(number: int) -> None:
     # The seed is not a parameter: names of tests must be the same in every run.
-    _judge(FRESH[number])
+    _judge(FRESH[number], Selection())
 
 
-def _judge(seed: int, selection: Selection = Selection()) -> None:  # noqa: B008  It is frozen.
+def _judge(seed: int, selection: Selection) -> None:
     failure = judge(seed, selection).failure
     assert failure is None, f"seed {seed}: VIVACE_SEED={seed} reproduces it\n{failure.transcript}"
 

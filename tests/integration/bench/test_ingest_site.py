@@ -7,14 +7,14 @@ import pytest
 
 import vivace
 from bench import ingest_workload as workload
-from bench.ingest import SOURCES, _rate, _site  # pyright: ignore[reportPrivateUsage]
+from bench.ingest import SOURCES, measured_rate, running_site
 from bench.ingest_site import Passed
 
 
 @pytest.mark.slow
 def test_a_batch_in_parts_is_committed_after_all_its_rows_have_passed() -> None:
     rows = workload.batch(0, 1000)
-    with _site(SOURCES["http-arrow"], rows.num_rows) as (address, said):
+    with running_site(SOURCES["http-arrow"], rows.num_rows) as (address, said):
         stream = vivace.connect(address, client="test", patience_s=5.0).stream(workload.STREAM)
         stream.stage(rows, number=1, part="a")
         assert stream.commit(1, ["a"]).accepted == rows.num_rows
@@ -25,4 +25,4 @@ def test_a_batch_in_parts_is_committed_after_all_its_rows_have_passed() -> None:
 
 @pytest.mark.slow
 def test_more_messages_than_the_mock_cluster_keeps_all_pass() -> None:
-    assert _rate(SOURCES["kafka"], 120_000) > 0
+    assert measured_rate(SOURCES["kafka"], 120_000) > 0

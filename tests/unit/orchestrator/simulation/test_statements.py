@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from orchestrator.simulation.setting import COLUMNS
-from orchestrator.simulation.statements import FIRST_FORMS, FORMS, random_statement
+from orchestrator.simulation.statements import FIRST_FORMS, FORMS, random_statement, stated
 from streams.compiler import compile_statement
 from streams.language import parse
 
@@ -15,7 +15,7 @@ STREAMS = ["s1", "s2"]
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_has_the_columns_that_all_streams_have(form: str) -> None:
-    body = FORMS[form](np.random.default_rng(1), "s1", "s2", 2)
+    body = stated(np.random.default_rng(1), form, "s1", "s2", 2)
     (statement,) = parse(f"REGISTER QUERY f {body};")
     assert compile_statement(statement, dict.fromkeys(STREAMS, COLUMNS)).columns == COLUMNS
 
