@@ -28,7 +28,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
 from itertools import pairwise
 from operator import is_
 
@@ -59,10 +58,6 @@ A dead or cut off consumer must not stop the others; after that time it only has
 DEMAND_US = 3_000_000
 """How long a host that acknowledges nothing has output kept that it demands, beyond the log's
 bound, unless a sink there reads it. Its peer replica has long taken over then."""
-
-THROTTLED_US = 2_000_000
-"""How long a producer that was held up counts as throttled: hosts report about once a second, and
-credit comes and goes several times meanwhile."""
 
 
 class OutputLog:
@@ -494,26 +489,6 @@ def _check_follows(cut: Position, chunk: Chunk) -> None:
         raise InvariantViolation(f"sequence jumps from {cut.next_seq} to {chunk.first_seq}")
     if chunk.watermarks_ms[0] <= cut.watermark_ms:
         raise InvariantViolation(f"watermark {chunk.watermarks_ms[0]} after {cut.watermark_ms}")
-
-
-@dataclass(slots=True)
-class Throttle:
-    """Whether a producer is held up now, or was lately."""
-
-    held_up: bool = False
-    _until_us: int = 0
-    _now_us: int = 0
-
-    def update(self, now_us: int, *, held_up: bool) -> None:
-        """Note how it is now."""
-        self.held_up, self._now_us = held_up, now_us
-        if held_up:
-            self._until_us = now_us + THROTTLED_US
-
-    @property
-    def lately(self) -> bool:
-        """Whether it was held up a moment ago, for people to see."""
-        return self._now_us < self._until_us
 
 
 def _watermark_ms(cut: Position) -> int:

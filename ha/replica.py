@@ -19,8 +19,9 @@ from ha.checkpoint import CheckpointReceiver, CheckpointSender, Cut
 from ha.cursor import Received, StreamCursor
 from ha.digest import OutputDigests
 from ha.messages import ANY_BYTES, Data, Snapshot, Subscribed
-from ha.output_log import OutputLog, Throttle
+from ha.output_log import OutputLog
 from ha.roles import ReplicaRole, RoleEvent, succeed
+from ha.throttle import Throttle
 from streams.chunk import NO_WATERMARK, Chunk, Position
 from streams.compiler import Program
 from streams.engine import Evaluated, FragmentEngine

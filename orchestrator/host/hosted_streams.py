@@ -20,8 +20,9 @@ from ha.cursor import Receipt, StreamCursor, past
 from ha.handover import Handover
 from ha.lag import StandbyLag
 from ha.messages import Data, Subscribe
-from ha.output_log import OutputLog, Throttle
+from ha.output_log import OutputLog
 from ha.roles import ReplicaRole, RoleEvent, succeed
+from ha.throttle import Throttle
 from orchestrator.host.events import Deliver, Durable, SourceEmitted, SourceReread
 from orchestrator.host.recent_latencies import RecentLatencies
 from orchestrator.records import (
