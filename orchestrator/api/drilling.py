@@ -42,6 +42,7 @@ from orchestrator.drills.kill_executor import (
     choose_protected,
 )
 from orchestrator.drills.links import aimed_link, blast_of_link
+from orchestrator.drills.processor_use import ProcessorLog, processor_use
 from orchestrator.drills.report import DrillReport, for_history, measured
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.host.events import Deliver
@@ -231,9 +232,12 @@ class _Mover:
 class _Watch:
     """All that an observer is delivered of some outputs."""
 
-    def __init__(self, observer: Observer, outputs: Sequence[str]) -> None:
+    def __init__(
+        self, observer: Observer, outputs: Sequence[str], read_processors: Callable[[], None]
+    ) -> None:
         self.deliveries: dict[str, list[Deliver]] = {stream: [] for stream in outputs}
         self._observer = observer
+        self._read_processors = read_processors
         self._heard_s = dict.fromkeys(outputs, time.monotonic())
 
     def go_on(self, at_most_s: float, until: Callable[[], bool] = lambda: False) -> None:
@@ -243,6 +247,7 @@ class _Watch:
             for delivery in self._observer.poll(0.1):
                 self.deliveries[delivery.stream].append(delivery)
                 self._heard_s[delivery.stream] = now_s
+            self._read_processors()
 
     @property
     def silent_s(self) -> float:
@@ -268,7 +273,10 @@ def _watched(
 ) -> DrillReport:
     """Have a drill's fault strike while every output that depends on it is watched."""
     outputs = list(blast.outputs)
-    breach = threading.Event()
+    breach, processors = threading.Event(), ProcessorLog(_cluster_pid(cluster))
+
+    def read_processors() -> None:
+        processors.read(cluster_now_us(view.cluster_clocks))
 
     def act() -> Killed | Disturbed:
         node = next(iter(blast.nodes), "")
@@ -292,7 +300,7 @@ def _watched(
         ThreadPoolExecutor(1, thread_name_prefix="drill") as pool,
     ):
         on_progress("watch", f"outputs {', '.join(outputs)}")
-        watch = _Watch(observer, outputs)
+        watch = _Watch(observer, outputs, read_processors)
         watch.await_flow()
         watch.go_on(CALM_S)
         acted = pool.submit(act)
@@ -311,8 +319,16 @@ def _watched(
     events = [entry.event for entry in cluster.store.history()]
     report = measured(chosen, view, blast, found, delivered, kept, events)
     hosts = read_view(cluster.store).hosts.values()
-    late_ms = max((host.lag_ms for host in hosts), default=None)
-    return msgspec.structs.replace(report, aborted=breach.is_set(), late_ms=late_ms)
+    return msgspec.structs.replace(
+        report,
+        aborted=breach.is_set(),
+        late_ms=max((host.lag_ms for host in hosts), default=None),
+        processors=processor_use(
+            processors.readings,
+            report.resumed_us - round(1000 * report.recovery_ms),
+            report.resumed_us,
+        ),
+    )
 
 
 def _kept_of(

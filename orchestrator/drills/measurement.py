@@ -46,6 +46,8 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True):
         From the kill until every fragment was protected again, and the node had a new host.
     unprotected_s
         The longest time that a fragment had no warm secondary; None if the history tells of none.
+    resumed_us
+        When the silence ended that recovery tells of, cluster clock.
     """
 
     killed_node: str
@@ -58,6 +60,7 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True):
     completed_timestamps: int
     redundancy_restored_s: float
     unprotected_s: float | None = None
+    resumed_us: int = 0
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -92,6 +95,7 @@ def failover(killed: Killed, delivered: Collection[Delivered]) -> Failover:
         completed_timestamps=sum(one.completed_timestamps.num_rows for one in delivered),
         redundancy_restored_s=killed.redundancy_restored_s,
         unprotected_s=killed.unprotected_s,
+        resumed_us=suffered.resumed_us,
     )
 
 
@@ -101,6 +105,7 @@ class Outage:
 
     recovery_ms: float
     gap_ms: float
+    resumed_us: int
 
 
 def outage(killed: Killed, delivered: Collection[Delivered]) -> Outage:
@@ -111,7 +116,7 @@ def outage(killed: Killed, delivered: Collection[Delivered]) -> Outage:
     DrillFailed
         If an output did not come back at all.
     """
-    worst = Outage(recovery_ms=0.0, gap_ms=0.0)
+    worst = Outage(recovery_ms=0.0, gap_ms=0.0, resumed_us=killed.killed_us)
     for one in delivered:
         arrived_us: IntArray = np.sort(one.completed_column("arrived_us"))
         end_us = killed.killed_us + OUTAGE_WINDOW_US
@@ -121,9 +126,11 @@ def outage(killed: Killed, delivered: Collection[Delivered]) -> Outage:
             raise DrillFailed("no result came after the kill")
         since_kill_ms = max((silence.ended_us - killed.killed_us) / 1000, 0.0)
         recovery_ms = silence.gap_ms if killed.by_and_by else since_kill_ms
+        is_worse = recovery_ms > worst.recovery_ms
         worst = Outage(
-            recovery_ms=max(worst.recovery_ms, recovery_ms),
+            recovery_ms=recovery_ms if is_worse else worst.recovery_ms,
             gap_ms=max(worst.gap_ms, after.gap_ms),
+            resumed_us=silence.ended_us if is_worse else worst.resumed_us,
         )
     return worst
 
@@ -223,21 +230,22 @@ def disturbance(
         If an output did not come back at all.
     """
     silences = [
-        (_silence_ms(step, [*delivered, *at_sinks]), blast.bound_ms + _away_ms(step))
+        (_longest(step, [*delivered, *at_sinks]), blast.bound_ms + _away_ms(step))
         for step in disturbed.steps or (disturbed,)
     ]
-    recovery_ms, bound_ms = max(silences, key=lambda each: each[0] - each[1])
+    worst, bound_ms = max(silences, key=lambda each: each[0].gap_ms - each[1])
     faults = [sequence_faults(one) for one in delivered]
     return Failover(
         killed_node=", ".join((*blast.nodes, *blast.links)),
         detection_ms=0.0,
-        recovery_ms=recovery_ms,
-        gap_ms=max(silence_ms for silence_ms, _ in silences),
+        recovery_ms=worst.gap_ms,
+        gap_ms=max(silence.gap_ms for silence, _ in silences),
         bound_ms=bound_ms,
         lost=sum(fault.lost for fault in faults),
         repeated=sum(fault.repeated for fault in faults),
         completed_timestamps=sum(one.completed_timestamps.num_rows for one in delivered),
         redundancy_restored_s=(disturbed.restored_us - disturbed.struck_us) / 1e6,
+        resumed_us=worst.ended_us,
     )
 
 
@@ -246,16 +254,16 @@ def _away_ms(disturbed: Disturbed) -> float:
     return (disturbed.over_us - disturbed.struck_us) / 1000 if disturbed.ended_sources else 0.0
 
 
-def _silence_ms(disturbed: Disturbed, delivered: Collection[Delivered]) -> float:
-    """The longest silence of an output until everything was restored, ms."""
-    longest_ms = 0.0
+def _longest(disturbed: Disturbed, delivered: Collection[Delivered]) -> Silence:
+    """The longest silence of an output until everything was restored."""
+    found = [Silence(gap_ms=0.0, ended_us=disturbed.struck_us)]
     for one in delivered:
         arrived_us: IntArray = np.sort(one.completed_column("arrived_us"))
         silence = longest_silence(arrived_us, disturbed.struck_us, disturbed.restored_us)
         if silence is None or arrived_us[-1] < disturbed.over_us:
             raise DrillFailed("no result came after the fault")
-        longest_ms = max(longest_ms, silence.gap_ms)
-    return longest_ms
+        found.append(silence)
+    return max(found, key=lambda each: each.gap_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,10 +171,12 @@ def _run(number: int, run: api.DrilledRun) -> str:
         "compared with": escape(_compared(report)),
         "protected again": f"after {report.redundancy_restored_s:.1f} s",
         "hosts late by": "" if report.late_ms is None else ms(report.late_ms),
+        "processors used": "" if report.processors is None else report.processors.summary,
         "noticed by": escape(", ".join(report.causes)),
         "would lose": escape("; ".join(report.blast.would_lose)),
         "remarks": escape("; ".join(report.remarks)),
         "failures": escape("; ".join(report.failures)),
+        "machine": escape(report.machine_told or ""),
     }
     rows |= {escape(each.subject): escape(each.detail) for each in run.recoveries}
     parts = [heading, _table((), ((name, told) for name, told in rows.items() if told))]

@@ -49,6 +49,7 @@ def _rows(report: api.DrillReport) -> dict[str, RenderableType]:
         ("differing tuples", count(report.differing)),
         ("redundancy restored", f"after {report.redundancy_restored_s:.1f} s"),
         ("hosts were late by", _late(report)),
+        ("processors used", "–" if report.processors is None else report.processors.summary),
     ]
     rows += [("remarks", "; ".join(report.remarks))] if report.remarks else []
     return dict(rows)
@@ -68,7 +69,8 @@ def _planned(report: api.DrillReport) -> RenderableType:
 def _verdict(report: api.DrillReport) -> RenderableType:
     what = "Predicted: " if report.simulated else ""
     if report.failures:
-        return Text(f"✗ {what}{'; '.join(report.failures)}.", style="bold red")
+        failed = f"✗ {what}{'; '.join(report.failures)}."
+        return Text(" ".join(filter(None, [failed, report.machine_told])), style="bold red")
     kept = f"✓ {what}{'n' if what else 'N'}othing lost, nothing repeated, within the bound."
     return Text(kept, style="green")
 

@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.drills.acting import Disturbed
 from orchestrator.drills.blast import Blast
+from orchestrator.drills.kill_executor import Killed, Target
 from orchestrator.drills.measurement import (
     Differences,
     SequenceFaults,
@@ -18,6 +19,7 @@ from orchestrator.drills.measurement import (
     differences,
     disturbance,
     longest_silence,
+    outage,
     sequence_faults,
 )
 from orchestrator.host.events import Deliver
@@ -194,9 +196,27 @@ def test_a_disturbance_is_measured_by_the_longest_silence_until_all_is_as_it_was
     delivered = [Delivered.from_deliveries(deliveries, schema)]
     found = disturbance(struck, blast, delivered)
     assert (found.recovery_ms, found.bound_ms) == (450.0, 300.0)
+    assert found.resumed_us == 650_000
     assert len(found.failures) == 1
     away = disturbance(replace(struck, ended_sources=True), blast, delivered)
     assert (away.bound_ms, away.failures) == (700.0, ())
+
+
+def test_a_kill_is_measured_at_the_output_that_resumed_last() -> None:
+    killed = Killed(
+        target=Target(node="n", hosts={"n": "i"}, host_pid=1, fragments=(), bound_ms=300.0),
+        killed_us=100_000,
+        detected_us=160_000,
+        causes=(),
+        restored_us=900_000,
+    )
+    early, late = (
+        delivered(*(deliver(chunk(n, [(n, 0)]), arrived_us=us) for n, us in enumerate(arrived_us)))
+        for arrived_us in ([0, 90_000, 200_000, 250_000], [0, 80_000, 340_000, 390_000])
+    )
+    for each in ([early, late], [late, early]):
+        found = outage(killed, each)
+        assert (found.recovery_ms, found.gap_ms, found.resumed_us) == (240.0, 260.0, 340_000)
 
 
 def test_of_several_faults_the_one_that_came_nearest_to_its_bound_counts() -> None:

@@ -8,6 +8,7 @@ from rich.console import Console
 from orchestrator import api
 from orchestrator.cli.render.drills import report_view, series_view
 from orchestrator.drills.blast import Blast
+from orchestrator.drills.processor_use import ProcessorUse
 
 
 def run(drill: str, recovery_ms: float) -> api.DrillRun:
@@ -71,3 +72,15 @@ def test_a_report_tells_whether_hosts_were_late() -> None:
     rows = [line.split("  ")[0] for line in shown.get().splitlines()]
     assert "hosts were late by" in rows
     assert "at most 35.2 ms on average" in shown.get()
+
+
+def test_a_broken_bound_is_told_with_the_use_of_processors() -> None:
+    report = run("kill-executor", 400.0).report
+    assert report is not None
+    use = ProcessorUse(used=60.0, cluster=40.0, stolen=0.0, in_silence=99.0)
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(report_view(msgspec.structs.replace(report, processors=use)))
+    told = shown.get()
+    assert "60 % (the cluster 40 %, others 20 %, stolen 0 %), 99 % while output was silent" in told
+    assert "recovery took 400 ms, the bound is 300 ms. While output was silent" in told
