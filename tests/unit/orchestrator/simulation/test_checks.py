@@ -14,7 +14,7 @@ from orchestrator.simulation.checks import FULL_LOG_MS, findings
 from orchestrator.simulation.faults import Pause, Slow
 from orchestrator.simulation.observed import Arrival, Entry, Observed
 from orchestrator.simulation.oracle import expected
-from orchestrator.simulation.schedule import Schedule, Shape
+from orchestrator.simulation.schedule import Schedule, Shape, random_schedule
 from orchestrator.simulation.setting import LITTLE_MEMORY_BYTES
 
 pytestmark = pytest.mark.slow
@@ -137,6 +137,19 @@ def test_an_observer_that_lacks_a_tuple(kept: Observed) -> None:
     watched = {("watch", stream): arrivals[:i] + arrivals[i + 1 :]}
     assert _found(replace(kept, watched={("watch", stream): arrivals})) == set()
     assert _found(replace(kept, watched=watched)) == {"observer"}
+
+
+def test_a_query_that_came_later_lacks_a_tuple() -> None:
+    # Its groups come in another order than those of a query that was there from the beginning.
+    seen, found = check(random_schedule(25003609))
+    assert found == []
+    (stream,) = seen.visited
+    arrivals = seen.visited[stream]
+    *_, last, _ = (i for i, arrival in enumerate(arrivals) if _rows(arrival))
+    without = arrivals[:last] + arrivals[last + 1 :]
+    assert _found(replace(seen, visited={stream: without})) == {"visitor"}
+    swapped = [*arrivals[:last], arrivals[last + 1], arrivals[last], *arrivals[last + 2 :]]
+    assert _found(replace(seen, visited={stream: swapped})) == {"order"}
 
 
 def test_an_observer_lacks_what_a_full_log_has_dropped(kept: Observed) -> None:
