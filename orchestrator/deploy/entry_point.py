@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from orchestrator.deploy.config import SECRET_VARIABLE, VARIABLES, ProcessConfig, read_config
 from orchestrator.errors import VivaceError
@@ -69,3 +71,15 @@ def run(name: str, about: str, serve: Serve, arguments: Sequence[str] | None = N
         sys.stderr.write(f"{error}\n")
         return error.exit_status
     return 0
+
+
+def leave(status: int) -> NoReturn:
+    """End the process, which has closed what it has opened, with this exit status.
+
+    A thread that reads a source may still be in the code of Arrow. At an interpreter's ordinary end
+    it would be ended inside, which aborts the process.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -7,7 +7,6 @@ as a process of its own, with the drivers of its sources and sinks.
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from orchestrator import sinks, sources
 from orchestrator.deploy.config import ProcessConfig
-from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
+from orchestrator.deploy.entry_point import LOOK_EVERY_S, leave, run
 from orchestrator.host.edge_checks import EdgeChecks, EdgeCheckThread
 from orchestrator.host.process import HostProcess
 from orchestrator.host.warm_up import warm_up
@@ -77,4 +76,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

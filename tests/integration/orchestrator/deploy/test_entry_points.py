@@ -29,6 +29,32 @@ nodes: [{name: a, region: x}, {name: b, region: y}]
 sites: [{name: north, region: x}, {name: south, region: y}]
 """
 
+PARSES_WHILE_IT_ENDS = """\
+import io, logging, threading, time
+from pyarrow import json
+from orchestrator.deploy.entry_point import leave
+
+class Lines(io.BytesIO):
+    def read(self, *most):
+        time.sleep(0.1)
+        return super().read(*most)
+
+def parse():
+    while True:
+        json.read_json(Lines(b'{"a": 1}'))
+
+class Last:  # Gives the thread time while the interpreter ends.
+    def __del__(self, sleep=time.sleep):
+        sleep(0.5)
+
+last = Last()
+logging.basicConfig(format="%(message)s")
+threading.Thread(target=parse, daemon=True).start()
+time.sleep(0.3)
+logging.getLogger().warning("ends")
+leave(0)
+"""
+
 SECRET = "never-to-be-shown"
 
 
@@ -157,3 +183,9 @@ def test_missing_zookeeper_is_reported_with_exit_status_3(processes: Processes) 
     assert [process.wait(PATIENCE_S) for process in started] == [3, 3, 3]
     assert processes.log.count("ZooKeeper at 127.0.0.1") == 3
     assert SECRET not in processes.log
+
+
+def test_a_site_ends_in_order_while_a_thread_parses() -> None:
+    command = [sys.executable, "-c", PARSES_WHILE_IT_ENDS]
+    ended = subprocess.run(command, stderr=subprocess.PIPE, timeout=PATIENCE_S)
+    assert (ended.returncode, ended.stderr) == (0, b"ends\n")
