@@ -19,8 +19,7 @@ from streams.key_pairs import NOTHING, Pairs, Side, room_for
 from streams.operators.relation import Relation
 from streams.panes import kernels
 from streams.panes.arrays import Codes
-from streams.panes.keys import Keys
-from streams.panes.window import encode
+from streams.panes.keys import Keys, encode
 from streams.program import Program
 from streams.state import Pieces, State, Stateful
 from streams.vector import Delta, Frame, RowsAt

@@ -21,8 +21,7 @@ from streams.language.ast import ToStream
 from streams.operators.changes_to_stream import cancelled
 from streams.panes import kernels
 from streams.panes.arrays import Codes
-from streams.panes.keys import Keys, every, key_column
-from streams.panes.window import encode
+from streams.panes.keys import Keys, encode, every, key_column
 from streams.program import Program
 from streams.state import (
     SAMPLED_ROWS,

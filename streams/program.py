@@ -383,10 +383,8 @@ class Program:
             return False
         if window.slide_ms is None or window.range_ms is None:
             return False
-        return (
-            window.range_ms // gcd(window.range_ms, window.slide_ms) <= MOST_PANES
-            and all(key.kind in CODED_KINDS for key in group.keys)
-            and not any(one.distinct for one in group.aggregates)
+        return window.range_ms // gcd(window.range_ms, window.slide_ms) <= MOST_PANES and all(
+            key.kind in CODED_KINDS for key in group.keys
         )
 
     @property

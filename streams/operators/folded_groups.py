@@ -25,9 +25,8 @@ from streams.operators.saved_groups import SavedGroup, held_parts, read_values, 
 from streams.panes import kernels
 from streams.panes.aggregates import Parts
 from streams.panes.arrays import Codes
-from streams.panes.keys import Keys
+from streams.panes.keys import Keys, encode
 from streams.panes.parts import FloatSum, Summed, widen
-from streams.panes.window import encode
 from streams.program import CODED_KINDS, ENDS, EXTREMES, AggregatePlan, GroupPlan
 from streams.state import row_slices
 from streams.vector import (

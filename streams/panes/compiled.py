@@ -226,6 +226,20 @@ def assign_slots(
     return count
 
 
+@njit([_int(_read_codes, _flags, _codes, _int, _int, _int)], cache=True, nogil=True)
+def note_pairs(
+    pairs: Codes, noted: BoolArray, listed: Codes, begin: int, end: int, count: int
+) -> int:
+    """List the pairs of a pane."""
+    for place in range(begin, end):
+        pair = pairs[place]
+        if pair >= 0 and not noted[pair]:
+            noted[pair] = True
+            listed[count] = pair
+            count += 1
+    return count
+
+
 @njit([types.void(_read_codes, _read_flags, _ints, _int, _int)], cache=True, nogil=True)
 def count_nulls(slots: Codes, valid: BoolArray, nulls: IntArray, begin: int, end: int) -> None:
     """Count NULLs."""

@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from math import gcd
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from streams.arrow_buffers import VALIDITY, bits
 from streams.chunk import FOREVER_MS
-from streams.expressions import Evaluator, Field, evaluator, holds
+from streams.expressions import Field, evaluator, holds
 from streams.language.ast import ToStream
 from streams.operators.changes_to_stream import ChangesToStream
 from streams.operators.filter import Filter
@@ -26,23 +24,13 @@ from streams.operators.project import Project
 from streams.operators.relation_to_stream import RelationToStream
 from streams.operators.top import Top
 from streams.panes import kernels
-from streams.panes.aggregates import Parts
+from streams.panes.arguments import Argument
 from streams.panes.arrays import Codes
-from streams.panes.exact_sums import MOST_DIGITS, UNSPANNED
 from streams.panes.keys import Keys, every, key_column
-from streams.panes.parts import FloatSum, Part
-from streams.panes.window import Pane, PaneWindow, encode, no_codes
+from streams.panes.saved_window import WindowLoader, save_window
+from streams.panes.window import Pane, PaneWindow, Tuples, no_codes
 from streams.program import Program
-from streams.state import (
-    PIECE_ROWS,
-    Pieces,
-    SnapshotError,
-    State,
-    Stateful,
-    read_frame,
-    row_slices,
-    write_frame,
-)
+from streams.state import Pieces, State, Stateful
 from streams.vector import (
     Array,
     Delta,
@@ -82,8 +70,8 @@ class Panes:
         self._condition = None if source.condition is None else evaluator(source.condition)
         self._key_plans = group.keys
         self._group_kinds = [one.kind for one in (*group.keys, *group.aggregates)]
-        self._window = PaneWindow(Keys([key.kind for key in group.keys]), Parts(group.aggregates))
-        self._arguments = [_Argument(part) for part in self._window.parts.parts]
+        self._window = PaneWindow(Keys([key.kind for key in group.keys]), group.aggregates)
+        self._arguments = [Argument(part) for part in self._window.parts.parts]
         self._boundary_ms = -FOREVER_MS
         """The last boundary at which the window was evaluated."""
         self._started = False
@@ -107,9 +95,7 @@ class Panes:
         if self._to_stream is ToStream.RSTREAM and not self._keyed:
             self._relation = RelationToStream(self._kinds)
         self._changes = ChangesToStream(inserted=self._to_stream is ToStream.ISTREAM)
-        self._loaded: list[tuple[int, Pane]] = []
-        self._loaded_codes: Codes = no_codes
-        """The panes of a snapshot that is being read; the codes of its groups."""
+        self._loader = WindowLoader(self._window)
         self._last_rows: Frame | None = None
         """What the last boundary emitted, if the next may emit the same."""
 
@@ -141,8 +127,12 @@ class Panes:
             [key_column(key, columns, length) for key in self._key_plans], length, wanted
         )
         window.make_room()
-        arguments = [argument.of(batch, columns, self._places) for argument in self._arguments]
-        slots: Codes = np.empty(length, dtype=np.int32)
+        tuples = Tuples(
+            codes,
+            [argument.of(batch, columns, self._places) for argument in self._arguments],
+            [one.encode(columns, codes) for one in window.distincts],
+            np.empty(length, dtype=np.int32),
+        )
         timestamps: IntArray = batch.column(0).to_numpy(zero_copy_only=False)
         last_ms, begin = int(timestamps[-1]), 0
         while begin < length:
@@ -152,7 +142,7 @@ class Panes:
             if end_ms < last_ms:
                 stop = int(timestamps.searchsorted(end_ms, side="right"))
             self._evaluate_until(end_ms - self._pane_ms, emitted)
-            window.add(codes, arguments, slots, begin, stop, end_ms)
+            window.add(tuples, begin, stop, end_ms)
             begin = stop
 
     def _compact(self) -> None:
@@ -350,137 +340,33 @@ class Panes:
             yield "to-stream", self._relation
 
     def save(self) -> Pieces:
-        """The panes with their groups, and the order of the relation.
-
-        Panes are never changed, and a code keeps its key: references suffice. In a snapshot, groups
-        are numbered in the order in which the panes name them, so that equal states look alike.
-        """
+        """The panes with their groups, and the order of the relation."""
         window = self._window
-        panes = [(0, pane) for pane in window.held] + [(1, pane) for pane in window.pending]
-        if (opened := window.open_pane()) is not None:
-            panes.append((2, opened))
-        spans = [list(part.span) for part in window.parts.parts if isinstance(part, FloatSum)]
-        unspanned = [list(UNSPANNED)] * len(spans)
-        values: dict[str, Any] = {
+        values = {
             "boundary_ms": self._boundary_ms if window.held else None,
             "started": self._started,
-            "spans": spans,
         }
-        keys, parts = window.keys, window.parts.parts
         # Without keys the order is that of one row.
-        shown = self._shown if self._key_plans else no_codes
-        kinds = ("int", "int", *(kind for part in parts for kind in part.kinds))
-        most = max(PIECE_ROWS // (len(kinds) + len(keys.kinds)), 1)
-
-        def pieces() -> Iterator[State]:
-            if values["started"] or panes or spans != unspanned:
-                yield State(values=values)
-            number = np.full(max(keys.count, 1), -1, dtype=np.int64)
-            count = 0
-            for phase, pane in panes:
-                columns = [Vector(pane.rows, None)]
-                for part, state in zip(parts, pane.states, strict=True):
-                    columns += part.columns(state)
-                for piece in row_slices(max(len(pane.codes), 1), most):
-                    codes = pane.codes[piece]
-                    new = codes[number[codes] < 0]
-                    number[new] = np.arange(count, count + len(new))
-                    count += len(new)
-                    named = (Vector(number[codes], None), *(each.take(piece) for each in columns))
-                    yield State(
-                        values={"pane": [pane.end_ms, phase, piece.start]},
-                        frames={
-                            "keys": write_frame(Frame(keys.columns(new), len(new)), keys.kinds),
-                            "groups": write_frame(Frame(named, len(codes)), kinds),
-                        },
-                    )
-            for piece in row_slices(len(shown)):
-                order = Frame((Vector(number[shown[piece]], None),), len(shown[piece]))
-                yield State(frames={"shown": write_frame(order, ("int",))})
-
-        return pieces
+        return save_window(window, values, self._shown if self._key_plans else no_codes)
 
     def load(self, state: State) -> None:
         """Take the next piece."""
-        window = self._window
-        parts = window.parts.parts
-        if "shown" in state.frames:
-            order = read_frame(state.frames["shown"], ("int",))
-            self._shown = np.concatenate([self._shown, self._loaded_codes[order[0].values]])
-            return
-        if "pane" not in state.values:
-            self._load_values(state.values)
-            return
-        end_ms, phase, start = state.values["pane"]
-        keys = read_frame(state.frames["keys"], window.keys.kinds)
-        self._loaded_codes = np.concatenate(
-            [self._loaded_codes, encode(window.keys, keys.columns, keys.length)]
-        )
-        kinds = ("int", "int", *(kind for part in parts for kind in part.kinds))
-        groups = read_frame(state.frames["groups"], kinds)
-        codes = self._loaded_codes[groups[0].values]
-        columns, states = list(groups.columns[2:]), list[Array]()
-        for part in parts:
-            width = len(part.kinds)
-            states.append(part.read(columns[:width], groups.length))
-            del columns[:width]
-        pane = Pane(int(end_ms), codes, groups[1].values.copy(), tuple(states))
-        if start:
-            phase, first = self._loaded.pop()
-            pane = Pane(
-                first.end_ms,
-                np.concatenate([first.codes, pane.codes]),
-                np.concatenate([first.rows, pane.rows]),
-                tuple(np.concatenate(both) for both in zip(first.states, pane.states, strict=True)),
-            )
-        self._loaded.append((phase, pane))
-
-    def _load_values(self, values: Mapping[str, Any]) -> None:
-        sums = [part for part in self._window.parts.parts if isinstance(part, FloatSum)]
-        boundary_ms = values["boundary_ms"]
-        self._boundary_ms = -FOREVER_MS if boundary_ms is None else int(boundary_ms)
-        self._started = bool(values["started"])
-        for part, (begin, end) in zip(sums, values["spans"], strict=True):
-            if end > begin and not 0 <= begin < end <= MOST_DIGITS:
-                raise SnapshotError(f"not the digits of a sum: {begin} to {end}")
-            part.span = (int(begin), int(end))
-        self._window.renew()
+        loader = self._loader
+        if "boundary_ms" in state.values:
+            boundary_ms = state.values["boundary_ms"]
+            self._boundary_ms = -FOREVER_MS if boundary_ms is None else int(boundary_ms)
+            self._started = bool(state.values["started"])
+        shown = loader.load(state)
+        if shown is not None:
+            self._shown = np.concatenate([self._shown, shown])
 
     def loaded(self) -> None:
         """Put the panes into the window."""
         window = self._window
-        window.make_room()
-        for phase, pane in self._loaded:
-            if phase == 0:
-                window.enter(pane)
-            elif phase == 1:
-                window.pending.append(pane)
-            else:
-                window.reopen(pane)
-        self._loaded, self._loaded_codes = [], no_codes
+        self._loader.loaded()
         self._allocate_results()
         alive = window.in_order(list(window.held))
         if not self._key_plans and self._started:
             self._shown = alive = np.zeros(1, dtype=np.int32)
         results = window.results(alive)
         self._store(alive, results, np.arange(len(alive)))
-
-
-class _Argument:
-    """The argument of a part of an aggregate, read from a batch."""
-
-    def __init__(self, part: Part) -> None:
-        argument = part.argument
-        self._evaluate: Evaluator = evaluator(argument)
-        only_nulls = argument.kind == "string" and not part.reads_texts
-        self._text = argument.index if isinstance(argument, Field) and only_nulls else None
-
-    def of(self, batch: pa.RecordBatch, columns: BatchColumns, places: Sequence[int]) -> Vector:
-        """Its values as parts read them; of most texts only which are NULL."""
-        if self._text is not None:
-            column = batch.column(places[self._text])
-            valid = bits(column, VALIDITY) if column.null_count else None
-            return Vector(np.empty(0, dtype=np.int64), valid)
-        values, valid = self._evaluate(columns).filled_to(batch.num_rows)
-        values = np.require(values, requirements=["C", "A"])
-        return Vector(values, None if valid is None else np.require(valid, requirements=["C", "A"]))

@@ -24,6 +24,7 @@ from topology.arrays import BoolArray, IntArray
 FIRST_CODES = 64
 FIRST_TEXT_BYTES = 1024
 WORD_BITS = 32
+WORD_MASK = 0xFFFFFFFF
 
 every: BoolArray = np.empty(0, dtype=np.bool_)
 """Which rows count, if all do."""
@@ -32,7 +33,7 @@ Column = Vector | pa.Array
 """Integers or booleans; or an Arrow array of strings."""
 
 
-class _Ints:
+class Ints:
     """Codes of integers."""
 
     def __init__(self) -> None:
@@ -148,8 +149,8 @@ class Keys:
 
     def __init__(self, kinds: Sequence[str]) -> None:
         self.kinds = tuple(kinds)
-        self._columns = [_Texts() if kind == "string" else _Ints() for kind in kinds]
-        self._pairs = [_Ints() for _ in kinds[1:]]
+        self._columns = [_Texts() if kind == "string" else Ints() for kind in kinds]
+        self._pairs = [Ints() for _ in kinds[1:]]
 
     @property
     def count(self) -> int:
@@ -188,7 +189,7 @@ class Keys:
         parts: list[Codes] = []
         for pair in reversed(self._pairs):
             both = pair.values(codes)
-            parts.append((both & 0xFFFFFFFF).astype(np.int32))
+            parts.append((both & WORD_MASK).astype(np.int32))
             codes = (both >> WORD_BITS).astype(np.int32)
         parts = [codes, *reversed(parts)][: len(self._columns)]
         return tuple(
@@ -205,7 +206,16 @@ def key_column(key: Typed, columns: BatchColumns, length: int) -> Column:
     return to_arrow(column, key.kind) if key.kind == "string" else column
 
 
-def _encoded(coder: _Ints | _Texts, column: Column, length: int, wanted: BoolArray) -> Codes:
+def encode(keys: Keys, columns: Sequence[Vector], length: int) -> Codes:
+    """Codes of keys that are given as vectors."""
+    given = [
+        to_arrow(column, kind) if kind == "string" else column
+        for column, kind in zip(columns, keys.kinds, strict=True)
+    ]
+    return keys.encode(given, length, every)
+
+
+def _encoded(coder: Ints | _Texts, column: Column, length: int, wanted: BoolArray) -> Codes:
     if isinstance(coder, _Texts):
         assert not isinstance(column, Vector), "texts come as Arrow holds them"
         return coder.encode(column, wanted)

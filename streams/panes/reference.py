@@ -193,6 +193,34 @@ def assign_slots(
     return count + len(added)
 
 
+def note_pairs(
+    pairs: Codes, noted: BoolArray, listed: Codes, begin: int, end: int, count: int
+) -> int:
+    """List the pairs of a pane in the order of their first tuples.
+
+    Parameters
+    ----------
+    pairs
+        Of the tuples; -1 for tuples that do not count.
+    noted
+        Pair → whether it is listed.
+    listed, count
+        The pairs, and how many there are.
+
+    Returns
+    -------
+    int
+        The new count.
+    """
+    these = pairs[begin:end]
+    fresh = these[(these >= 0) & ~noted[these]]
+    different, first = np.unique(fresh, return_index=True)
+    added = different[first.argsort()]
+    noted[added] = True
+    listed[count : count + len(added)] = added
+    return count + len(added)
+
+
 def count_nulls(slots: Codes, valid: BoolArray, nulls: IntArray, begin: int, end: int) -> None:
     """Count the tuples whose value is NULL."""
     these = slots[begin:end]

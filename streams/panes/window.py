@@ -15,10 +15,12 @@ import numpy as np
 from streams.panes import kernels
 from streams.panes.aggregates import Parts
 from streams.panes.arrays import Codes
-from streams.panes.keys import Keys
+from streams.panes.distinct import Distinct
+from streams.panes.keys import Keys, encode
 from streams.panes.parts import FloatSum, widen
-from streams.vector import Array, Vector, to_arrow
-from topology.arrays import BoolArray, IntArray
+from streams.program import AggregatePlan
+from streams.vector import Array, Vector
+from topology.arrays import IntArray
 
 FIRST_GROUPS = 64
 
@@ -42,20 +44,51 @@ class Pane(NamedTuple):
         Its groups in the order of their first tuples; the number of tuples of each.
     states
         The parts of the aggregates, group by group.
+    pairs
+        Of each argument of aggregates with DISTINCT: the pairs of a group and a value of it.
     """
 
     end_ms: int
     codes: Codes
     rows: IntArray
     states: tuple[Array, ...]
+    pairs: tuple[Codes, ...]
+
+
+class Tuples(NamedTuple):
+    """Tuples of a batch.
+
+    Attributes
+    ----------
+    codes
+        Their groups; -1 for those that do not count.
+    columns
+        The argument of each part.
+    pairs
+        Of each argument of aggregates with DISTINCT: their groups with its values.
+    slots
+        As long as `codes`; its content is lost.
+    """
+
+    codes: Codes
+    columns: Sequence[Vector]
+    pairs: Sequence[Codes]
+    slots: Codes
 
 
 class PaneWindow:
     """The panes of a window, and its groups."""
 
-    def __init__(self, keys: Keys, parts: Parts) -> None:
+    def __init__(self, keys: Keys, aggregates: Sequence[AggregatePlan]) -> None:
         self.keys = keys
-        self.parts = parts
+        self.parts = Parts(tuple(one for one in aggregates if not one.distinct))
+        repeated = [one for one in aggregates if one.distinct]
+        self.distincts = tuple(
+            Distinct(argument, repeated, grouped=bool(keys.kinds))
+            for argument in dict.fromkeys(one.argument for one in repeated)
+            if argument is not None
+        )
+        self._aggregates = tuple(aggregates)
         self.held: deque[Pane] = deque()
         self.pending: deque[Pane] = deque()
         self.open_ms: int | None = None
@@ -93,6 +126,8 @@ class PaneWindow:
                 state[: self._open_count] = self._open_states[index][: self._open_count]
             states.append(state)
             part.allocate(room)
+        for one in self.distincts:
+            one.allocate(room)
         self._open_states = states
 
     @property
@@ -105,32 +140,15 @@ class PaneWindow:
         if self.keys.count > self._room:
             self._allocate(max(2 * self._room, self.keys.count))
 
-    def add(
-        self,
-        codes: Codes,
-        columns: Sequence[Vector],
-        slots: Codes,
-        begin: int,
-        end: int,
-        end_ms: int,
-    ) -> None:
-        """Add the tuples [begin, end) of a batch to the pane that ends at `end_ms`.
-
-        Parameters
-        ----------
-        codes
-            The groups of all tuples; -1 for those that do not count.
-        columns
-            The argument of each part.
-        slots
-            As long as `codes`; its content is lost.
-        """
+    def add(self, tuples: Tuples, begin: int, end: int, end_ms: int) -> None:
+        """Add the tuples [begin, end) of a batch to the pane that ends at `end_ms`."""
         if self.open_ms is not None and self.open_ms != end_ms:
             self.close()
         self.open_ms = end_ms
         self._unsettled += end - begin
+        slots = tuples.slots
         self._open_count = kernels.current().assign_slots(
-            codes,
+            tuples.codes,
             self._slot_of,
             self._open_codes,
             self._open_rows,
@@ -139,12 +157,14 @@ class PaneWindow:
             end,
             self._open_count,
         )
-        for index, (part, column) in enumerate(zip(self.parts.parts, columns, strict=True)):
+        for index, (part, column) in enumerate(zip(self.parts.parts, tuples.columns, strict=True)):
             place = part.add(self._open_states[index], slots, column, begin, end)
             while place < end:
                 assert isinstance(part, FloatSum)
                 self._widen(index, part.wider(column, place))
                 place = part.add(self._open_states[index], slots, column, place, end)
+        for one, pairs in zip(self.distincts, tuples.pairs, strict=True):
+            one.add(pairs, begin, end)
         if self._unsettled > SETTLE_ROWS:
             self._settle()
 
@@ -176,9 +196,9 @@ class PaneWindow:
             part.settled(state[some].copy())
             for part, state in zip(self.parts.parts, self._open_states, strict=True)
         )
-        return Pane(
-            self.open_ms, self._open_codes[some].copy(), self._open_rows[some].copy(), states
-        )
+        codes, rows = self._open_codes[some].copy(), self._open_rows[some].copy()
+        pairs = tuple(one.open_pairs() for one in self.distincts)
+        return Pane(self.open_ms, codes, rows, states, pairs)
 
     def close(self) -> None:
         """Let the open pane wait for its boundary."""
@@ -191,6 +211,8 @@ class PaneWindow:
         self._slot_of[pane.codes] = -1
         for part, state in zip(self.parts.parts, self._open_states, strict=True):
             state[: self._open_count] = part.empty(self._open_count)
+        for one in self.distincts:
+            one.empty_open()
         self.open_ms, self._open_count, self._unsettled = None, 0, 0
 
     def reopen(self, pane: Pane) -> None:
@@ -201,6 +223,8 @@ class PaneWindow:
         self._slot_of[pane.codes] = np.arange(count, dtype=np.int32)
         for state, saved in zip(self._open_states, pane.states, strict=True):
             state[:count] = saved
+        for one, pairs in zip(self.distincts, pane.pairs, strict=True):
+            one.reopen(pairs)
 
     def enter(self, pane: Pane) -> None:
         """Add a pane to the window."""
@@ -208,6 +232,8 @@ class PaneWindow:
         self._rows[pane.codes] += pane.rows
         for part, state in zip(self.parts.parts, pane.states, strict=True):
             part.enter(pane.codes, state)
+        for one, pairs in zip(self.distincts, pane.pairs, strict=True):
+            one.enter(pairs)
 
     def leave(self) -> Pane:
         """Take the oldest pane out of the window."""
@@ -215,6 +241,8 @@ class PaneWindow:
         self._rows[pane.codes] -= pane.rows
         for part, state in zip(self.parts.parts, pane.states, strict=True):
             part.leave(pane.codes, state)
+        for one, pairs in zip(self.distincts, pane.pairs, strict=True):
+            one.leave(pairs)
         return pane
 
     def rows(self, codes: Codes) -> IntArray:
@@ -223,7 +251,11 @@ class PaneWindow:
 
     def results(self, codes: Codes) -> list[Vector]:
         """The aggregates of groups in the window."""
-        return self.parts.results(codes, self._rows[codes])
+        sums = iter(self.parts.results(codes, self._rows[codes]))
+        different = {
+            plan: found for one in self.distincts for plan, found in one.results(codes).items()
+        }
+        return [different[one] if one.distinct else next(sums) for one in self._aggregates]
 
     def in_order(self, panes: Sequence[Pane]) -> Codes:
         """The groups of panes, each once, in the order of their first appearance."""
@@ -237,37 +269,58 @@ class PaneWindow:
         return codes[self._first[codes] == places]
 
     def compact(self) -> Codes | None:
-        """Give up the codes of groups that no pane has, if there are many.
+        """Give up the codes of groups and pairs that no pane has, if there are many.
 
-        Returns the new code of each former one, -1 for those given up; None if nothing changed.
+        Returns the new code of each former group, -1 for those given up; None if nothing changed.
         """
-        count = self.keys.count
-        if count < self._compact_at:
+        if not self._crowded():
             return None
-        used = np.zeros(count, dtype=np.bool_)
-        for pane in self._panes():
-            used[pane.codes] = True
-        used[self._open_codes[: self._open_count]] = True
-        (live,) = used.nonzero()
-        if 2 * len(live) > count:
-            self._compact_at = 2 * count
-            return None
-        keys, live = Keys(self.keys.kinds), live.astype(np.int32)
-        made: Codes = np.full(count, -1, dtype=np.int32)
-        made[live] = encode(keys, self.keys.columns(live), len(live))
-        held = [pane._replace(codes=made[pane.codes]) for pane in self.held]
-        self.pending = deque(pane._replace(codes=made[pane.codes]) for pane in self.pending)
         opened = self.open_pane()
+        panes = [*self.held, *self.pending, *([] if opened is None else [opened])]
+        live, keys = self._live(), Keys(self.keys.kinds)
+        made: Codes = np.full(self.keys.count, -1, dtype=np.int32)
+        made[live] = encode(keys, self.keys.columns(live), len(live))
         if opened is not None:
             self._empty_open(opened)
+        paired = [
+            one.compact([pane.pairs[place] for pane in panes], made)
+            for place, one in enumerate(self.distincts)
+        ]
+
+        def renumbered(pane: Pane) -> Pane:
+            pairs = tuple(new[old] for new, old in zip(paired, pane.pairs, strict=True))
+            return pane._replace(codes=made[pane.codes], pairs=pairs)
+
+        held = [renumbered(pane) for pane in self.held]
+        self.pending = deque(renumbered(pane) for pane in self.pending)
         self.keys, self._compact_at = keys, max(COMPACT_FROM, 4 * len(live))
         self.renew()
         self.make_room()
         for pane in held:
             self.enter(pane)
         if opened is not None:
-            self.reopen(opened._replace(codes=made[opened.codes]))
+            self.reopen(renumbered(opened))
         return made
+
+    def _crowded(self) -> bool:
+        """Whether there are many groups or pairs, of which the panes have few."""
+        for place, one in enumerate(self.distincts):
+            if one.crowded(pane.pairs[place] for pane in self._panes()):
+                return True
+        if self.keys.count < self._compact_at:
+            return False
+        if 2 * len(self._live()) <= self.keys.count:
+            return True
+        self._compact_at = 2 * self.keys.count
+        return False
+
+    def _live(self) -> Codes:
+        """The groups that some pane has."""
+        used = np.zeros(self.keys.count, dtype=np.bool_)
+        for pane in self._panes():
+            used[pane.codes] = True
+        used[self._open_codes[: self._open_count]] = True
+        return np.flatnonzero(used).astype(np.int32)
 
     def renew(self) -> None:
         """Start anew without groups."""
@@ -277,18 +330,10 @@ class PaneWindow:
         self._open_rows = self._open_rows[:0]
         for part in self.parts.parts:
             part.clear()
+        for one in self.distincts:
+            one.clear()
         self._allocate(FIRST_GROUPS)
 
     def _panes(self) -> Iterator[Pane]:
         yield from self.held
         yield from self.pending
-
-
-def encode(keys: Keys, columns: Sequence[Vector], length: int) -> Codes:
-    """Codes of keys that are given as vectors."""
-    given = [
-        to_arrow(column, kind) if kind == "string" else column
-        for column, kind in zip(columns, keys.kinds, strict=True)
-    ]
-    wanted: BoolArray = np.empty(0, dtype=np.bool_)
-    return keys.encode(given, length, wanted)

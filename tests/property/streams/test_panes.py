@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streams.panes import compiled, kernels, reference, window
+from streams.panes import compiled, distinct, kernels, reference, window
 from streams.program import Evaluation, Program
 from tests.property.streams.array_evaluations import by_definition
 from tests.property.streams.test_passes import compiled as program_of
@@ -32,7 +32,19 @@ OTHERS = [
     *("first(b)", "last(b)", "first(k)", "last(k)", "min(k)", "max(k)"),
     *("first(upper(k))", "last(concat(k, k))", "min(substring(k, 2))", "max(replace(k, 'b', ''))"),
 ]
-AGGREGATES = [*NUMBERS, *OTHERS]
+DIFFERENT = [
+    *("count(DISTINCT i)", "count(DISTINCT x)", "count(DISTINCT k)", "count(DISTINCT b)"),
+    *("sum(DISTINCT i)", "sum(DISTINCT x)", "avg(DISTINCT x)", "avg(DISTINCT i % 3)"),
+    *(
+        "stddev(DISTINCT x)",
+        "stddev(DISTINCT i)",
+        "exact_sum(DISTINCT x)",
+        "exact_squares(DISTINCT i)",
+    ),
+    *("count(DISTINCT CASE WHEN i > 0 THEN k END)", "sum(DISTINCT CASE WHEN b THEN -x END)"),
+    *("count(DISTINCT x * 0)", "count(DISTINCT upper(k))", "exact_sum(DISTINCT k)"),
+]
+AGGREGATES = [*NUMBERS, *OTHERS, *DIFFERENT]
 CONDITIONS = ["", " WHERE x > 0", " WHERE b OR i < 2", " WHERE k <> 'a'", " WHERE i > 100"]
 
 
@@ -82,8 +94,11 @@ def check(text: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, 
     assert program.evaluation is Evaluation.PANES, told
     monkeypatch.setattr(window, "FIRST_GROUPS", int(rng.choice([1, 64])))
     monkeypatch.setattr(window, "COMPACT_FROM", int(rng.choice([2, 4096])))
+    monkeypatch.setattr(distinct, "COMPACT_FROM", int(rng.choice([2, 4096])))
+    monkeypatch.setattr(distinct, "FIRST_PAIRS", int(rng.choice([1, 64])))
     monkeypatch.setattr(window, "SETTLE_ROWS", int(rng.choice([3, 1 << 30])))
-    inputs = {"s": tuples(rng, sums if "exact_sum(k)" in text else [*texts, "", "ab"])}
+    of_texts = "exact_sum(k)" in text or "exact_sum(DISTINCT k)" in text
+    inputs = {"s": tuples(rng, sums if of_texts else [*texts, "", "ab"])}
     until_ms = inputs["s"][-1][0] + int(rng.choice([0, 1, 100]))
     expected = by_definition(program, inputs, until_ms)
     with monkeypatch.context() as patch:
