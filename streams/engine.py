@@ -27,6 +27,7 @@ from streams.lookup_join import LookupJoin
 from streams.newest import Newest
 from streams.panes.evaluation import Panes
 from streams.program import Evaluation, Program
+from streams.sessions import Sessions
 from streams.state import (
     SavedInput,
     SavedState,
@@ -99,12 +100,14 @@ class FragmentEngine:
 
     def _new_evaluation(
         self,
-    ) -> Incremental | LookupJoin | Newest | Panes | Vectorised | WindowJoin:
+    ) -> Incremental | LookupJoin | Newest | Panes | Sessions | Vectorised | WindowJoin:
         match self._program.evaluation:
             case Evaluation.STATELESS:
                 return Vectorised(self._program, self.schema)
             case Evaluation.PANES:
                 return Panes(self._program, self.schema)
+            case Evaluation.SESSIONS:
+                return Sessions(self._program, self.schema)
             case Evaluation.NEWEST:
                 return Newest(self._program, self.schema)
             case Evaluation.JOIN:

@@ -37,6 +37,8 @@ class Evaluation(Enum):
     """Row by row, many timestamps in one pass of Arrow and numpy."""
     PANES = "panes"
     """Groups over a window that slides, many timestamps in one pass of compiled kernels."""
+    SESSIONS = "sessions"
+    """Groups that are sessions, many timestamps in one pass of compiled kernels."""
     NEWEST = "newest"
     """Newest rows of each key, many timestamps in one pass of compiled kernels."""
     JOIN = "join"
@@ -308,6 +310,8 @@ class Program:
             return Evaluation.STATELESS
         if self._has_newest:
             return Evaluation.NEWEST
+        if self._has_sessions:
+            return Evaluation.SESSIONS
         if not self.equal_keys:
             return Evaluation.STEPWISE
         return Evaluation.LOOKUP if self._has_lookup else Evaluation.JOIN
@@ -385,6 +389,25 @@ class Program:
             return False
         return window.range_ms // gcd(window.range_ms, window.slide_ms) <= MOST_PANES and all(
             key.kind in CODED_KINDS for key in group.keys
+        )
+
+    @property
+    def _has_sessions(self) -> bool:
+        """Whether each of its groups is a session of one window, and shown when that ends."""
+        if len(self.selects) != 1 or len(self.windows) != 1:
+            return False
+        (select,), (window,) = self.selects, self.windows
+        group = select.group
+        if self.to_stream is not ToStream.RSTREAM or len(select.sources) != 1 or group is None:
+            return False
+        # With a gap of a millisecond two sessions of a key may end one right after the other.
+        if window.session_ms is None or window.session_ms <= 1 or not window.partition_by:
+            return False
+        keys = {key.index if isinstance(key, Field) else None for key in group.keys}
+        return (
+            keys == set(window.partition_by)
+            and all(key.kind in CODED_KINDS for key in group.keys)
+            and not any(one.distinct for one in group.aggregates)
         )
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-from streams.panes import compiled_contenders, compiled_rows, compiled_texts
+from streams.panes import compiled_contenders, compiled_rows, compiled_sessions, compiled_texts
 from streams.panes.arrays import Bits, Bytes, Codes
 from streams.panes.exact_sums import DIGIT_BITS, DIGIT_MASK, EXTRA_DIGITS, LEAST_EXPONENT
 from topology.arrays import BoolArray, FloatArray, IntArray
@@ -46,6 +46,8 @@ fill_pairs = compiled_rows.fill_pairs
 link_rows = compiled_rows.link_rows
 fill_pairs_until = compiled_rows.fill_pairs_until
 keep_contenders = compiled_contenders.keep_contenders
+extend_sessions = compiled_sessions.extend_sessions
+end_sessions = compiled_sessions.end_sessions
 sum_texts = compiled_texts.sum_texts
 
 

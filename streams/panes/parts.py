@@ -18,6 +18,7 @@ from streams.panes.exact_sums import (
     DIGIT_BITS,
     LARGEST_DIVISOR,
     LEAST_EXPONENT,
+    MOST_DIGITS,
     UNSPANNED,
     fit_int,
     pass_carries_on,
@@ -27,6 +28,7 @@ from streams.panes.exact_sums import (
     widened,
 )
 from streams.panes.keys import every
+from streams.state import SnapshotError
 from streams.vector import Array, Vector
 from topology.arrays import BoolArray, IntArray
 
@@ -271,3 +273,17 @@ def widen(part: FloatSum, span: tuple[int, int], states: list[Array]) -> list[Ar
     part.span = span
     part.totals = widened(part.totals, lowest, span)
     return [widened(state, lowest, span) for state in states]
+
+
+def saved_spans(parts: Sequence[Part]) -> list[list[int]]:
+    """The spans of the sums of floats among parts, as a snapshot holds them."""
+    return [list(part.span) for part in parts if isinstance(part, FloatSum)]
+
+
+def read_spans(parts: Sequence[Part], spans: Sequence[Sequence[int]]) -> None:
+    """Take the spans of the sums of floats among parts."""
+    sums = [part for part in parts if isinstance(part, FloatSum)]
+    for part, (begin, end) in zip(sums, spans, strict=True):
+        if end > begin and not 0 <= begin < end <= MOST_DIGITS:
+            raise SnapshotError(f"not the digits of a sum: {begin} to {end}")
+        part.span = (int(begin), int(end))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from streams.panes import reference_contenders, reference_rows, reference_texts
+from streams.panes import reference_contenders, reference_rows, reference_sessions, reference_texts
 from streams.panes.arrays import Bits, Bytes, Codes
 from streams.panes.exact_sums import (
     DIGIT_BITS,
@@ -38,6 +38,8 @@ fill_pairs = reference_rows.fill_pairs
 link_rows = reference_rows.link_rows
 fill_pairs_until = reference_rows.fill_pairs_until
 keep_contenders = reference_contenders.keep_contenders
+extend_sessions = reference_sessions.extend_sessions
+end_sessions = reference_sessions.end_sessions
 sum_texts = reference_texts.sum_texts
 
 

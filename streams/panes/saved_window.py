@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from streams.panes.arrays import Codes
-from streams.panes.exact_sums import MOST_DIGITS, UNSPANNED
+from streams.panes.exact_sums import UNSPANNED
 from streams.panes.keys import encode
-from streams.panes.parts import FloatSum
+from streams.panes.parts import read_spans, saved_spans
 from streams.panes.window import Pane, PaneWindow, no_codes
 from streams.state import (
     PIECE_ROWS,
@@ -48,7 +48,7 @@ def save_window(window: PaneWindow, values: Mapping[str, Any], shown: Codes) -> 
     panes = [(HELD, pane) for pane in window.held] + [(PENDING, pane) for pane in window.pending]
     if (opened := window.open_pane()) is not None:
         panes.append((OPEN, opened))
-    spans = [list(part.span) for part in window.parts.parts if isinstance(part, FloatSum)]
+    spans = saved_spans(window.parts.parts)
     unspanned = [list(UNSPANNED)] * len(spans)
     keys, parts = window.keys, window.parts.parts
     different = [one.pairs for one in window.distincts]
@@ -115,7 +115,8 @@ class WindowLoader:
         elif "pairs" in state.values:
             self._load_pairs(state)
         else:
-            self._load_spans(state.values["spans"])
+            read_spans(self._window.parts.parts, state.values["spans"])
+            self._window.renew()
         return None
 
     def _load_groups(self, state: State) -> None:
@@ -157,14 +158,6 @@ class WindowLoader:
         made = one.recode(self._codes[groups.values], column)
         pairs[place] = np.concatenate([pairs[place], made])
         self._panes.append((phase, pane._replace(pairs=tuple(pairs))))
-
-    def _load_spans(self, spans: list[list[int]]) -> None:
-        sums = [part for part in self._window.parts.parts if isinstance(part, FloatSum)]
-        for part, (begin, end) in zip(sums, spans, strict=True):
-            if end > begin and not 0 <= begin < end <= MOST_DIGITS:
-                raise SnapshotError(f"not the digits of a sum: {begin} to {end}")
-            part.span = (int(begin), int(end))
-        self._window.renew()
 
     def loaded(self) -> None:
         """Put the panes into the window."""
