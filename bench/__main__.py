@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -67,7 +68,7 @@ def run(
             settings = Settings(
                 quick=quick,
                 folder=folder,
-                say=status.update,
+                say=status.update if err.is_terminal else _log,
                 matrix=matrix,
                 sizes=tuple(size or ()),
                 only=tuple(only or ()),
@@ -83,6 +84,11 @@ def run(
         table.add_row(key, f"{value:,.6g}")
     out.print(table)
     out.print(f"written to {folder}", soft_wrap=True)
+
+
+def _log(phrase: str) -> None:
+    """Tell of progress where no status line can be shown: runs that are cut short leave a log."""
+    err.print(f"{datetime.now():%H:%M:%S} {phrase}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _useless(option: str, value: str, name: str, others: list[str]) -> InvalidInput:

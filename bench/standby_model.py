@@ -23,6 +23,7 @@ import numpy as np
 
 from bench.placement_methods import METHODS
 from bench.placement_workload import BOUND_MS, COST_US, Workload, paper_workload
+from bench.standby_shared import METHOD, shared
 from placement.graph import Link
 from placement.records import Pairs
 from placement.standby_schemes import NEVER, Fed, Feeding, Input
@@ -63,6 +64,9 @@ def modelled(networks: int) -> dict[str, float]:
             for reading, is_asked in READINGS.items():
                 for key, value in priced(load, pairs, is_asked=is_asked).items():
                     sums.setdefault(f"model.{method}.{reading}.{key}", []).append(value)
+            if method == METHOD:
+                for key, value in shared(load, pairs, seed).items():
+                    sums.setdefault(f"model.shared.{key}", []).append(value)
     return {key: float(np.mean(values)) for key, values in sums.items()}
 
 

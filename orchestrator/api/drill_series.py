@@ -38,6 +38,14 @@ class DrillRun(msgspec.Struct, frozen=True, kw_only=True):
         """Whether everything that was promised held."""
         return self.report is not None and not self.report.failures
 
+    @property
+    def told(self) -> str:
+        """The result in a line for people."""
+        if self.report is None:
+            return f"{self.drill}: {self.problem or f'does not fit: {self.inapplicable}'}"
+        figures = f"recovery {self.report.recovery_ms:.0f} of {self.report.bound_ms:.0f} ms"
+        return f"{self.drill}: {'; '.join(self.report.failures) or 'passed'}; {figures}"
+
 
 def run_series(
     cluster: Cluster,
@@ -76,6 +84,7 @@ def run_series(
                 unpredicted = error.why if isinstance(error, Inapplicable) else str(error)
         run = _run(cluster, name, target, on_progress, force, predicted_ms)
         runs.append(msgspec.structs.replace(run, unpredicted=unpredicted))
+        on_progress("result", runs[-1].told)
     return tuple(runs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def test_run_writes_the_report_and_prints_the_figures(
     def trial(settings: Settings) -> Mapping[str, float]:
         """A trial."""
         seen.append(settings)
+        settings.say("the first [half]")
         return {"ours.gap_ms_median": 90.5}
 
     monkeypatch.setattr("bench.__main__.ROOT", tmp_path)
@@ -70,6 +72,8 @@ def test_run_writes_the_report_and_prints_the_figures(
     done = CliRunner().invoke(application, ["run", "trial", "--quick", "--json", str(wanted)])
     assert done.exit_code == 0, done.output
     assert "90.5" in done.output
+    # Nobody sees a status line here.
+    assert re.search(r"^\d\d:\d\d:\d\d the first \[half\]$", done.stderr, re.M)
     written = json.loads(wanted.read_text())
     assert written == json.loads((tmp_path / "build/bench/trial/trial.json").read_text())
     assert list(written) == ["benchmark", "commit", "machine", "figures"]

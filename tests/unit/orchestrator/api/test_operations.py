@@ -191,6 +191,17 @@ def test_unknown_stream_and_drill_are_refused(running: ObedientCluster) -> None:
         api.run_series(connected(running), ["hang"], "nothing", times=3)
 
 
+def test_a_series_tells_each_result_as_it_falls(running: ObedientCluster) -> None:
+    told: list[tuple[str, str]] = []
+
+    def tell(step: str, detail: str) -> None:
+        told.append((step, detail))
+
+    api.run_series(connected(running), ["lose-quorum"], None, tell, times=2)
+    assert [step for step, _ in told] == ["drill", "result"] * 2
+    assert told[1][1].startswith("lose-quorum: does not fit: the cluster has no ensemble")
+
+
 def test_results_are_documents(running: ObedientCluster) -> None:
     cluster = connected(running)
     for document in (api.status(cluster), api.plan(cluster), api.history(cluster)):

@@ -52,6 +52,14 @@ def test_each_drill_of_a_series_is_summed_up() -> None:
     ]
 
 
+def test_a_series_tells_each_result_as_it_falls() -> None:
+    assert run("hang", 220.0).told == "hang: passed; recovery 220 of 300 ms"
+    assert "the bound is 300 ms; recovery 400 of 300 ms" in run("hang", 400.0).told
+    assert api.DrillRun(drill="hang", problem="is refused").told == "hang: is refused"
+    unfit = api.DrillRun(drill="kill-driver", inapplicable="one application")
+    assert unfit.told == "kill-driver: does not fit: one application"
+
+
 def test_the_node_that_was_struck_is_not_said_to_have_failed_the_drill() -> None:
     report = run("kill-executor", 100.0).report
     assert report is not None
