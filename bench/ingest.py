@@ -1,9 +1,10 @@
-"""Benchmark `ingest`: tuples a second and latency from a client into a fragment that filters.
+"""Benchmark `ingest`: tuples a second into a fragment that filters, and latency to its results.
 
 A client on one processor sends tuples of five columns to a site on another one, which parses,
 orders, numbers and journals them (the disk has them before they are acknowledged), and evaluates a
 filter. Beside it, in the same run, Spark Structured Streaming reads the same lines, out of files
-and from a socket, and filters, on one processor too.
+and from a socket, and filters, on one processor too. Latencies are those of
+`bench.ingest_latency`: from a client that sends to a client that gets the results.
 """
 
 from __future__ import annotations
@@ -14,111 +15,33 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from bench import ingest_workload as workload
-from bench.ingest_site import Order, Passed, Passing, clock_us
+from bench.ingest_latency import RATE_ROWS_S, latencies_ms
+from bench.ingest_site import Passed, Passing, clock_us
+from bench.ingest_sources import PROCESSORS, SOURCES, Source, running_site
 from bench.registry import Figures, Settings, benchmark
 from bench.report import ROOT
-
-RATE_ROWS_S, TICK_S = 5_000, 0.01
-"""Of the measurement of latency: so many tuples a second, in a batch each tick."""
+from topology.arrays import FloatArray
 
 FILE_ROWS = 524_288
 """Of each file that Spark reads."""
 
-FETCH_MS = 5
-"""How long a fetch from the mock cluster waits for messages."""
-
 ENDS_S = 600.0
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """A way in.
-
-    Attributes
-    ----------
-    driver, options
-        Of the site.
-    encode
-        A batch as the client holds it before it sends it.
-    connect
-        Makes what sends, from an address and the encoded batches.
-    rows, quick_rows
-        Number of tuples.
-    batch_rows
-        So many are sent at once.
-    ahead_rows
-        So many at most have been sent but have not passed, if what lies between drops what it
-        has no room for.
-    """
-
-    driver: str
-    options: dict[str, Any]
-    encode: Callable[[pa.RecordBatch], Any]
-    connect: Callable[[str, Any], workload.Send]
-    rows: int
-    quick_rows: int
-    batch_rows: int = 65_536
-    ahead_rows: int | None = None
-
-
-SOURCES = {
-    "csv-tcp": Source(
-        driver="tcp",
-        options={},
-        encode=workload.as_csv,
-        connect=workload.tcp,
-        rows=5_000_000,
-        quick_rows=500_000,
-    ),
-    "http-arrow": Source(
-        driver="http",
-        options={},
-        encode=workload.as_arrow,
-        connect=workload.arrow,
-        rows=20_000_000,
-        quick_rows=2_000_000,
-    ),
-    "python": Source(
-        driver="http",
-        options={},
-        encode=lambda _: b"",
-        connect=workload.python,
-        rows=20_000_000,
-        quick_rows=2_000_000,
-    ),
-    "kafka": Source(
-        driver="kafka",
-        options={},
-        encode=workload.as_json,
-        connect=workload.kafka,
-        rows=500_000,
-        quick_rows=50_000,
-        batch_rows=8_192,
-        # The mock cluster keeps 5 MiB of a partition.
-        ahead_rows=32_768,
-    ),
-}
 KINDS = (*SOURCES, "spark")
-
-PROCESSORS = sorted(os.sched_getaffinity(0))
-"""Clients run on the first one, sites on the last one."""
 
 
 @benchmark("ingest", kinds=KINDS)
 def ingest(settings: Settings) -> Figures:
-    """Tuples a second and latency from a client into a fragment, beside Spark's own sources."""
+    """Tuples a second into a fragment and latency to its results, beside Spark's own sources."""
     flat: dict[str, float] = {}
     os.sched_setaffinity(0, PROCESSORS[:1])
     for name in settings.only or KINDS:
@@ -130,10 +53,18 @@ def ingest(settings: Settings) -> Figures:
         rows = source.quick_rows if settings.quick else source.rows
         flat[f"{name}.rows_s"] = measured_rate(source, rows)
         settings.say(f"{name}: {RATE_ROWS_S} tuples a second")
-        latencies_ms = _latencies_ms(source, 2 if settings.quick else 10)
-        for percent in (50, 99):
-            flat[f"{name}.latency_ms_p{percent}"] = float(np.percentile(latencies_ms, percent))
+        flat |= _percentiles(name, latencies_ms(source, _seconds(settings)))
     return flat | _ratios(flat)
+
+
+def _seconds(settings: Settings) -> int:
+    """How long latencies are measured."""
+    return 2 if settings.quick else 10
+
+
+def _percentiles(name: str, found_ms: FloatArray) -> Figures:
+    p50, p99 = np.percentile(found_ms, [50, 99]).tolist()
+    return {f"{name}.latency_ms_p50": p50, f"{name}.latency_ms_p99": p99}
 
 
 def _ratios(flat: dict[str, float]) -> dict[str, float]:
@@ -146,69 +77,29 @@ def _ratios(flat: dict[str, float]) -> dict[str, float]:
     }
 
 
-@contextmanager
-def running_site(source: Source, rows: int) -> Generator[tuple[str, IO[str]]]:
-    """A site's process: its address, and what it prints."""
-    options = source.options
-    brokers = None
-    if source.driver == "kafka":
-        from tests.mock_kafka import MockKafka
-
-        brokers = MockKafka()
-        brokers.create(workload.TOPIC)
-    with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:
-        if brokers is not None:
-            # The mock cluster responds to a fetch that found nothing when its time is over, not
-            # when something comes, as brokers do.
-            properties = Path(folder) / "properties"
-            properties.write_text(f"fetch.wait.max.ms={FETCH_MS}\n")
-            topic = {"brokers": brokers.brokers, "name": workload.TOPIC}
-            options = {"source": {**topic, "properties_file": str(properties)}}
-        order = Order(
-            driver=source.driver,
-            options=options,
-            rows=rows,
-            folder=folder,
-            processor=PROCESSORS[-1],
-        )
-        command = [sys.executable, "-m", "bench.ingest_site", msgspec.json.encode(order).decode()]
-        site = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        try:
-            assert site.stdout is not None
-            address = site.stdout.readline().strip()
-            if not address:
-                raise RuntimeError(f"the site has ended with {site.wait()}")
-            yield brokers.brokers if brokers is not None else address, site.stdout
-        finally:
-            site.kill()
-            site.wait()
-
-
 def measured_rate(source: Source, rows: int) -> float:
     """Tuples a second, from the first send until the last one has passed the filter."""
     size = source.batch_rows
     batches = [workload.batch(n, min(size, rows - n)) for n in range(0, rows, size)]
     # Few different bodies: their numbers come again, which no source looks at.
     few = {n * size: source.encode(batches[n]) for n in range(min(8, len(batches)))}
-    with running_site(source, rows) as (address, said):
-        send = source.connect(address, few)
+    with running_site(source, rows) as site:
+        send = source.connect(site.address, few)
         begun_us = clock_us()
         whole, rest = divmod(rows, size)
         passed_rows = 0
         for number in range(whole):
             if source.ahead_rows is not None:
                 while number * size - passed_rows > source.ahead_rows - size:
-                    told = _told(said)
+                    told = _told(site.said)
                     assert isinstance(told, Passing)
                     passed_rows = told.rows
             send(batches[number % len(few)])
         if rest:
             # Kept to the end: a client may still hold what it was told to send.
-            send_rest = source.connect(address, {whole * size: source.encode(batches[-1])})
+            send_rest = source.connect(site.address, {whole * size: source.encode(batches[-1])})
             send_rest(batches[-1])
-        passed = _all_passed(said)
+        passed = _all_passed(site.said)
     return rows / ((passed.times[-1][1] - begun_us) / 1e6)
 
 
@@ -227,30 +118,6 @@ def _told(said: IO[str]) -> Passing | Passed:
     return msgspec.json.decode(line, type=Passing | Passed)
 
 
-def _latencies_ms(source: Source, seconds: int) -> list[float]:
-    """Of every batch, from the client's send until its last tuple has passed the filter."""
-    at_once = round(RATE_ROWS_S * TICK_S)
-    count = round(seconds / TICK_S)
-    batches = [workload.batch(n * at_once, at_once) for n in range(count)]
-    encoded = {n * at_once: source.encode(each) for n, each in enumerate(batches)}
-    sent_us: list[int] = []
-    with running_site(source, count * at_once) as (address, said):
-        send = source.connect(address, encoded)
-        begun_s = time.monotonic()
-        for number, each in enumerate(batches):
-            # A batch that is due while the last one is still being sent counts from when it was.
-            due_s = begun_s + number * TICK_S
-            time.sleep(max(due_s - time.monotonic(), 0.0))
-            sent_us.append(round(due_s * 1e6))
-            send(each)
-        passed = _all_passed(said)
-    numbers = np.array([number for number, _ in passed.times])
-    times_us = np.array([time_us for _, time_us in passed.times])
-    lasts = np.arange(1, count + 1) * at_once - 1
-    arrived_us = times_us[np.searchsorted(numbers, lasts)]
-    return [float(each) for each in (arrived_us - np.array(sent_us)) / 1000]
-
-
 def _spark(settings: Settings) -> Figures:
     """Spark into a site, and Spark's own sources of files and of a socket."""
     rows = 500_000 if settings.quick else 2_000_000
@@ -261,9 +128,9 @@ def _spark(settings: Settings) -> Figures:
         for first in range(0, rows, FILE_ROWS):
             lines = workload.as_csv(workload.batch(first, min(FILE_ROWS, rows - first)))
             (folder / "files" / f"{first:012}.csv").write_bytes(lines)
-        with running_site(SOURCES["http-arrow"], rows) as (address, _):
+        with running_site(SOURCES["http-arrow"], rows) as site:
             settings.say("spark: into a site")
-            flat["spark.rows_s"] = rows / _spark_seconds("write", folder, address)
+            flat["spark.rows_s"] = rows / _spark_seconds("write", folder, site.address)
         settings.say("spark_files: Spark's own source")
         flat["spark_files.rows_s"] = rows / _spark_seconds("files", folder, "")
         settings.say("spark_socket: Spark's own source")

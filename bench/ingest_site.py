@@ -2,9 +2,10 @@
 
     python -m bench.ingest_site '{"driver": "tcp", "options": {…}, "rows": 1000, …}'
 
-It prints its address as soon as clients may send, now and then how many rows have passed the
-filter, and, when all have, when which of them had. Then it goes on until its standard input ends:
-clients are still told that their tuples have entered, and Spark has a batch to commit.
+It prints its address as soon as clients may send, that of the results if it delivers them, now and
+then how many rows have passed the filter, and, when all have, when which of them had. Then it goes
+on until its standard input ends: clients are still told that their tuples have entered, results are
+on their way, and Spark has a batch to commit.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from bench.ingest_workload import COLUMNS, STATEMENT, STREAM
+from bench.ingest_workload import COLUMNS, RESULTS, STATEMENT, STREAM
 from orchestrator import sources
-from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.host.events import Deliver
+from orchestrator.records import SinkAssignment, SourceAssignment, SourceSpec
+from orchestrator.sinks.http import HttpResults
+from orchestrator.sinks.sink_drivers import FLUSH_EVERY_US
+from orchestrator.sinks.write_behind import WriteBehind
 from orchestrator.sources.driver import ReportingSource, SourceContext
 from streams.chunk import Chunk
 from streams.compiler import compile_statement
-from streams.engine import FragmentEngine
+from streams.engine import Evaluated, FragmentEngine
 from streams.language import parse
 
 TELLS_ROWS = 8_192
@@ -41,6 +46,39 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     folder: str
     processor: int
+    delivers: bool
+
+
+class Delivery:
+    """The results, through the sink driver `http`: into its archive, and to clients that follow.
+
+    Attributes
+    ----------
+    address
+        Where clients get them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        assignment = SinkAssignment(stream=RESULTS, columns=COLUMNS, deadline_ms=100.0)
+        self._sink = WriteBehind(HttpResults().open(assignment, folder))
+        self._next_seq = self._flushed_us = 0
+        self.address = self._sink.address
+
+    def take(self, evaluated: Evaluated) -> None:
+        """Number and deliver what an evaluation made; the archive is flushed as at a site."""
+        chunk = Chunk(
+            first_seq=self._next_seq,
+            rows=evaluated.rows,
+            watermarks_ms=evaluated.watermarks_ms,
+            ingestion_times_us=evaluated.ingestion_times_us,
+        )
+        self._next_seq = chunk.next_seq
+        now_us = clock_us()
+        self._sink.keep(Deliver(stream=RESULTS, epoch=1, chunk=chunk, lost=0, arrived_us=now_us))
+        if now_us - self._flushed_us >= FLUSH_EVERY_US:
+            self._sink.flush()
+            self._flushed_us = now_us
 
 
 class Passing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -92,7 +130,10 @@ def run(order: Order, tell: Callable[[Passing | Passed], None]) -> None:
     engine = FragmentEngine(compile_statement(statement, {STREAM: COLUMNS}))
     times: list[tuple[int, int]] = []
     assert isinstance(opened, ReportingSource)
+    delivery = Delivery(Path(order.folder) / "results") if order.delivers else None
     sys.stdout.write(f"{opened.status.address}\n")
+    if delivery is not None:
+        sys.stdout.write(f"{delivery.address}\n")
     sys.stdout.flush()
     seq = told = 0
     while seq < order.rows:
@@ -110,8 +151,9 @@ def run(order: Order, tell: Callable[[Passing | Passed], None]) -> None:
                 ),
             )
             seq += emitted.rows.num_rows
-            while engine.advance(1 << 20) is not None:
-                pass
+            while (evaluated := engine.advance(1 << 20)) is not None:
+                if delivery is not None:
+                    delivery.take(evaluated)
             if emitted.rows.num_rows:
                 last = emitted.rows.column("number")[emitted.rows.num_rows - 1].as_py()
                 times.append((last, clock_us()))

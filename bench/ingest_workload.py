@@ -17,7 +17,13 @@ import vivace
 
 STREAM = "readings"
 COLUMNS = {"number": "int", "key": "int", "value": "float", "other": "float", "count": "int"}
-STATEMENT = f"REGISTER QUERY q RSTREAM(SELECT * FROM {STREAM} [NOW] WHERE value > 20);"
+RESULTS = "passing"
+LEAST_VALUE = 20.0
+"""Tuples with a greater value pass the filter."""
+
+STATEMENT = (
+    f"REGISTER QUERY {RESULTS} RSTREAM(SELECT * FROM {STREAM} [NOW] WHERE value > {LEAST_VALUE:g});"
+)
 
 TOPIC = "readings"
 
