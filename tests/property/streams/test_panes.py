@@ -26,11 +26,13 @@ NUMBERS = [
     *("min(i)", "max(i)", "min(x)", "max(x)", "sum(x * 3 - i)", "max(i % 5)", "max(_ts)"),
     *("first(i)", "last(i)", "first(x)", "last(x)", "last(-x)", "count(concat(k, k))"),
     *("stddev(i)", "stddev(x)", "stddev(x / 7)", "stddev(i % 5)"),
+    *("sum(length(CASE WHEN x > 0 THEN k END))", "count(CASE WHEN b THEN k END < 'b')"),
 ]
 OTHERS = [
     *("exact_sum(i)", "exact_sum(x)", "exact_squares(x / 7)", "exact_squares(i)", "exact_sum(k)"),
     *("first(b)", "last(b)", "first(k)", "last(k)", "min(k)", "max(k)"),
     *("first(upper(k))", "last(concat(k, k))", "min(substring(k, 2))", "max(replace(k, 'b', ''))"),
+    *("max(concat(CASE WHEN i > 0 THEN k END, 'b'))", "first(lower(CASE WHEN b THEN k END))"),
 ]
 DIFFERENT = [
     *("count(DISTINCT i)", "count(DISTINCT x)", "count(DISTINCT k)", "count(DISTINCT b)"),
@@ -45,7 +47,10 @@ DIFFERENT = [
     *("count(DISTINCT x * 0)", "count(DISTINCT upper(k))", "exact_sum(DISTINCT k)"),
 ]
 AGGREGATES = [*NUMBERS, *OTHERS, *DIFFERENT]
-CONDITIONS = ["", " WHERE x > 0", " WHERE b OR i < 2", " WHERE k <> 'a'", " WHERE i > 100"]
+CONDITIONS = [
+    *("", " WHERE x > 0", " WHERE b OR i < 2", " WHERE k <> 'a'", " WHERE i > 100"),
+    " WHERE upper(CASE WHEN i > 0 THEN k END) <> 'A'",
+]
 
 
 def statement(rng: np.random.Generator) -> str:
