@@ -10,12 +10,12 @@ it. A file's size says little about what it holds, so that is bounded, too.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
-from pyarrow import ipc, parquet
+from pyarrow import compute, ipc, parquet
 
 from orchestrator.sources.formats import (
     MOST_ROWS,
@@ -77,15 +77,51 @@ def _line(error: Exception) -> str:
 
 
 def _parquet(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
-    opened = parquet.ParquetFile(file)
+    # Few bytes of a dictionary may stand for very many: texts are counted before they are made.
+    schema = parquet.ParquetFile(file).schema_arrow
+    texts = [field.name for field in schema if _is_text(field.type)]
+    opened = parquet.ParquetFile(file, read_dictionary=texts)
     found = opened.schema_arrow.names
     if missing := [name for name in form.names if name not in found]:
         raise Unreadable(f"column {missing[0]} is missing; there are {', '.join(found)}")
     if opened.metadata.num_rows > MOST_ROWS:
         raise Unreadable(f"more than {MOST_ROWS} rows")
     batches = opened.iter_batches(batch_size=ROWS_AT_ONCE, columns=form.names)
-    wanted = [opened.schema_arrow.field(name) for name in form.names]
-    return tuples_of(form, _validated(batches, pa.schema(wanted)))
+    wanted = [_decoded_field(opened.schema_arrow.field(name)) for name in form.names]
+    return tuples_of(form, _validated(_decoded(batches), pa.schema(wanted)))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return (
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+    )
+
+
+def _decoded_field(field: pa.Field) -> pa.Field:
+    kind = field.type
+    return field.with_type(kind.value_type) if isinstance(kind, pa.DictionaryType) else field
+
+
+def _decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches with values instead of places in dictionaries, unless they would be too large."""
+    for batch in batches:
+        fields = [_decoded_field(field) for field in batch.schema]
+        left = MOST_BYTES
+        columns: list[pa.Array] = []
+        for column in batch.columns:
+            if isinstance(column, pa.DictionaryArray):
+                column.validate(full=True)
+                lengths = compute.binary_length(column.dictionary).take(column.indices)
+                left -= compute.sum(lengths.cast(pa.int64())).as_py() or 0
+                if left < 0:
+                    raise _too_large()
+                column = column.dictionary_decode()
+            columns.append(column)
+        yield pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 def _arrow_file(file: BinaryIO, form: RowForm) -> pa.RecordBatch:

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import csv, ipc, parquet
@@ -126,6 +127,26 @@ def test_damaged_files_are_refused_or_hold_what_can_be_read(suffix: str, seed: i
         except Unreadable:
             refused += 1
     assert refused > 100
+
+
+def test_a_text_that_a_dictionary_repeats_is_refused_before_it_is_made() -> None:
+    sink, rows = io.BytesIO(), 2**16
+    texts = pa.DictionaryArray.from_arrays(np.zeros(rows, dtype=np.int32), ["x" * 2**16])
+    numbers = np.zeros(rows, dtype=np.int64)
+    table = pa.Table.from_pydict({"timestamp": numbers, "number": numbers, "name": texts})
+    parquet.write_table(table, sink)
+    assert len(sink.getvalue()) < 2**20
+    ours = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(ours)
+    pa.set_memory_pool(counted)
+    try:
+        with pytest.raises(Unreadable, match="bytes; write smaller files"):
+            read_rows(".parquet", sink, FORM)
+        peak = counted.max_memory()
+    finally:
+        pa.set_memory_pool(ours)
+    assert peak is not None
+    assert peak < 2**26
 
 
 def _bomb(suffix: str) -> bytes:
