@@ -18,7 +18,7 @@ detection* (arXiv 1707.00788), from which the first two rules are:
   every peer's threshold.
 - *Several at once.* If several peers fall silent together, the fault more likely lies with what
   they share than with each of them. Thresholds grow with the number of silent peers, and after one
-  suspicion the next one waits for `RATION` thresholds.
+  suspicion that of another peer waits for `RATION` thresholds.
 - *Nobody else is heard.* A host that hears nobody is more likely cut off than left alone, and could
   reach no consumer anyway. A peer is suspected only if another host was heard when it had been
   silent for half a threshold, and `GRACE_TICKS` have passed since. Within that time, a host whose
@@ -83,6 +83,8 @@ class _Peer:
         Between its signs of life, if thresholds are learnt.
     met
         Whether it has been heard at all since it is watched.
+    again
+        Whether it was suspected before it was given more to do, and has not been heard since.
     """
 
     heard_us: int
@@ -92,6 +94,7 @@ class _Peer:
     suspected: bool = False
     gaps: HeartbeatGaps | None = None
     met: bool = False
+    again: bool = False
 
 
 class FailureDetector:
@@ -142,16 +145,21 @@ class FailureDetector:
         """
         if self._last_tick_us is None:
             self._last_tick_us = now_us
-        heard_us = self._at(now_us)
+        heard_us, suspected = self._at(now_us), self._suspected
         known = {
             name: peer
             for name, peer in self._peers.items()
             if not (peer.given_up and name in renewed)
         }
         self._peers = {
-            peer: known.get(peer) or _Peer(heard_us, gaps=self._new_gaps())
+            peer: known.get(peer) or _Peer(heard_us, gaps=self._new_gaps(), again=peer in suspected)
             for peer in sorted(peers)
         }
+
+    @property
+    def _suspected(self) -> set[str]:
+        """Peers that have not been heard since they were suspected."""
+        return {name for name, peer in self._peers.items() if peer.suspected or peer.again}
 
     def hears_others(self, since_us: int) -> bool:
         """Whether any host has been heard later than `GRACE_TICKS` after a time.
@@ -186,6 +194,7 @@ class FailureDetector:
         if known.gaps is not None and not known.given_up:
             known.gaps.note(at_us - known.heard_us)
         known.heard_us, known.others_us, known.met = at_us, None, True
+        known.again = False
         if known.suspected:
             self._alarms = min(self._alarms + 1, MOST_ALARMS)
         known.given_up = known.suspected = False
@@ -219,8 +228,9 @@ class FailureDetector:
             for name, silence_us in silences_us.items()
             if silence_us > self._patience_us(self._peers[name], silent)
             and self._hears_others(self._peers[name])
+            and (self._listened_us >= self._rests_until_us or self._peers[name].again)
         ]
-        if not overdue or self._listened_us < self._rests_until_us:
+        if not overdue:
             return []
         # The one that has been silent for longest; of several, the first by name.
         _, name = min((-silence_us, name) for silence_us, name in overdue)

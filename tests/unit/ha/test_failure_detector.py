@@ -246,3 +246,14 @@ def test_a_lost_peer_that_is_given_something_to_do_is_watched_anew() -> None:
     assert ticked(made, SECOND, 3 * SECOND, "other") == ["peer"]
     made.watch({"peer", "other"}, 3 * SECOND, {"other"})
     assert ticked(made, 3 * SECOND, 5 * SECOND, "other") == []
+
+
+def test_a_suspected_peer_that_is_given_something_to_do_is_suspected_again_without_delay() -> None:
+    made = detector(0, "peer", "other")
+    once, twice = LIMIT + TICK, 2 * LIMIT + 3 * TICK
+    assert ticked(made, 0, once + TICK, "other") == ["peer"]
+    made.watch({"peer", "other"}, once, {"peer"})
+    assert ticked(made, once + TICK, twice, "other") == ["peer"]
+    # Once it has been heard, another suspicion would be one more takeover.
+    made.heard("peer", twice)
+    assert ticked(made, twice, twice + 2 * LIMIT + 3 * TICK, "other") == []
