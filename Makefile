@@ -55,8 +55,8 @@ build/data/.fetched: examples/fetch.py examples/data.txt examples/collision_roun
 demo: setup data ## Run the aircraft example with an executor killed; JSON=FILE keeps the verdict
 	@$(BIN)/vivace demo $(JSON_FILE)
 
-test: setup data ## Run all tests in three processes; ARGS='-k NAME' and the like go to pytest, one process
-	@$(BIN)/pytest $(or $(ARGS),-n 3)
+test: setup data ## Run all tests in four processes; ARGS='-k NAME' and the like go to pytest, one process
+	@$(BIN)/pytest $(or $(ARGS),-n 4)
 
 check: lint test ## What CI runs: lint, then test
 

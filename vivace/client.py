@@ -96,7 +96,7 @@ class Site:
         Unavailable
             The site was away for too long.
         """
-        waiting = Patience(self._place.patience_s)
+        waiting = Patience(self._place.address, self._place.patience_s)
         while True:
             connection = self._place.connection(RESPONSE_S)
             try:
@@ -161,7 +161,7 @@ class Site:
             wanted["columns"] = ",".join(dict.fromkeys((*_IDENTITY, *columns)))
         if isinstance(begin, tuple):
             begin = f"{begin[0]}-{begin[1]}"
-        waiting = Patience(self._place.patience_s)
+        waiting = Patience(self._place.address, self._place.patience_s)
         while True:
             place = {"from": begin} if after is None else {"after": f"{after[0]}-{after[1]}"}
             try:

@@ -55,6 +55,7 @@ class Place:
         self, *, secure: bool, authority: str, token: str | None, patience_s: float
     ) -> None:
         self._secure, self._authority = secure, authority
+        self.address = f"{'https' if secure else 'http'}://{authority}"
         self.headers: Mapping[str, str] = (
             {} if token is None else {"Authorization": f"Bearer {token}"}
         )
@@ -71,14 +72,18 @@ class Patience:
 
     Parameters
     ----------
+    address
+        Of the site, for the error.
     patience_s
         From the first failure after a success.
     sleep
         Waits.
     """
 
-    def __init__(self, patience_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._patience_s = patience_s
+    def __init__(
+        self, address: str, patience_s: float, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._address, self._patience_s = address, patience_s
         self._sleep = sleep
         self.succeeded()
 
@@ -89,7 +94,8 @@ class Patience:
     def failed(self, error: Exception) -> None:
         """Wait, or raise if it has lasted too long."""
         if self._waited_s >= self._patience_s:
-            raise Unavailable(f"for {self._waited_s:.0f} s: {error}") from error
+            problem = f"{self._address} was away or full for {self._waited_s:.0f} s: {error}"
+            raise Unavailable(problem) from error
         self._sleep(self._next_s)
         self._waited_s += self._next_s
         self._next_s = min(2 * self._next_s, LONGEST_RETRY_S)

@@ -145,7 +145,7 @@ class Stream:
                 "Vivace-Client": self._client,
                 "Vivace-Number": str(number),
             }
-            waiting = Patience(self._place.patience_s)
+            waiting = Patience(self._place.address, self._place.patience_s)
             while True:
                 try:
                     status, document = self._post(body, headers)

@@ -18,7 +18,7 @@ from orchestrator.progress import Progress, silent
 from topology.suggestions import nearest
 
 TOKEN_VARIABLE = "VIVACE_TOKEN"
-"""Holds the token where the stream's token file cannot be read."""
+"""Holds the token where the stream's token file is not; it is taken in place of the file's."""
 
 BODY_BYTES = 2**20
 """Lines that are sent together, if so many are there."""
@@ -81,7 +81,7 @@ def send(
             raise Unreachable(
                 f"Stream {stream}",
                 _address(view, stream),
-                f"takes nothing {error}",
+                f"takes nothing: {error}",
                 "Is there a query that reads it? `vivace status` shows what holds it up.",
             ) from None
         on_progress("sent", f"{total.accepted:,} tuples")

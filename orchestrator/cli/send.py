@@ -39,7 +39,9 @@ def command(
 ) -> int:
     """Send lines to a stream as they come, until they end.
 
-    The exit status is 1 if there are tuples, and none of them enters.
+    A stream's token is read from its token file; on another machine, set VIVACE_TOKEN to it. Lines
+    that are sent by two commands are different tuples. The exit status is 1 if there are tuples,
+    and none of them enters.
 
     [bold]Example:[/] vivace send north flights.csv
     """

@@ -147,10 +147,10 @@ def test_a_site_that_stays_away_is_unavailable() -> None:
 
 def test_patience_grows_and_ends() -> None:
     slept: list[float] = []
-    waiting = Patience(1.0, slept.append)
+    waiting = Patience("http://site", 1.0, slept.append)
     for _ in range(5):
         waiting.failed(ConnectionError("gone"))
-    with pytest.raises(vivace.Unavailable, match="gone"):
+    with pytest.raises(vivace.Unavailable, match="http://site was away or full for 2 s: gone"):
         waiting.failed(ConnectionError("gone"))
     assert slept == [0.05, 0.1, 0.2, 0.4, 0.8]
     waiting.succeeded()
