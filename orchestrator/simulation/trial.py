@@ -163,9 +163,9 @@ class Trial:
             if not self._complete(stream)
         ]
         seen.stuck += [
-            f"{name} stopped at {_reached_ms(kept)} of {self.setting.seconds * 1000} ms of {stream}"
-            for name, stream, kept in self._watching()
-            if _reached_ms(kept) < self.setting.seconds * 1000
+            f"{name} stopped at {reached_ms} of {self.setting.seconds * 1000} ms of {stream}"
+            for name, stream, reached_ms in self._watching()
+            if reached_ms < self.setting.seconds * 1000
         ]
         seen.stuck += [
             f"{name} does not end: {found.record.steps}"
@@ -354,13 +354,24 @@ class Trial:
         else:
             action()
 
-    def _watching(self) -> Iterator[tuple[str, str, list[Arrival]]]:
-        """Observers and visitors that stay, their streams, and what they have received."""
+    def _watching(self) -> Iterator[tuple[str, str, int]]:
+        """Observers and visitors that stay, their streams, and how far they have come."""
         for observer in self.schedule.observers:
             for stream in observer.streams if observer.until_ms is None else ():
-                yield observer.name, stream, self.observed.watched.get((observer.name, stream), [])
+                yield observer.name, stream, self._watched_ms(observer.name, stream)
         for stream, kept in self.observed.visited.items() if self.observed.visits else ():
-            yield "visitor", stream, kept
+            yield "visitor", stream, _reached_ms(kept)
+
+    def _watched_ms(self, observer: str, stream: str) -> int:
+        """How far an observer has come: one that came when all was over has begun at the end."""
+        if kept := self.observed.watched.get((observer, stream), []):
+            return _reached_ms(kept)
+        host = self.world.hosts.get(observer)
+        manager = None if host is None else host.core.replica_manager
+        if manager is None or stream not in manager.subscriptions:
+            return 0
+        (cursor,) = manager.subscriptions[stream].readers.values()
+        return 0 if cursor.position is None else cursor.position.watermark_ms - BEGIN_MS
 
     # Time.
 
@@ -392,7 +403,7 @@ class Trial:
         end_ms = self.setting.seconds * 1000
         return (
             all(self._complete(stream) for stream in self.setting.outputs)
-            and all(_reached_ms(kept) >= end_ms for _, _, kept in self._watching())
+            and all(reached_ms >= end_ms for _, _, reached_ms in self._watching())
             and self._everything_entered()
         )
 
@@ -421,6 +432,9 @@ class Trial:
             return False
         view = read_view(self.store)
         hosts = [self.world.hosts[node] for node in self._nodes]
+        if any(host.store.writes_left is not None for host in hosts):
+            # It has yet to die.
+            return False
         # A leader has seen each process: it knows who reads what, and others know it.
         known = {found.record.incarnation for found in view.assignments.values()}
         return (
