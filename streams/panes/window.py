@@ -315,8 +315,8 @@ class PaneWindow:
         return False
 
     def _live(self) -> Codes:
-        """The groups that some pane has."""
-        used = np.zeros(self.keys.count, dtype=np.bool_)
+        """The groups that some pane has; without keys, the one that always has a row."""
+        used = np.full(self.keys.count, not self.keys.kinds)
         for pane in self._panes():
             used[pane.codes] = True
         used[self._open_codes[: self._open_count]] = True
