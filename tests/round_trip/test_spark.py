@@ -229,7 +229,10 @@ def test_spark_sql_agrees_whatever_is_killed_of_spark_and_of_vivace(
         end_ms = files.end()
         wanted = {name: len(rows) for name, rows in expected(files.trades).items()}
         say("wanted", str(wanted))
-        wait_until(lambda: reading.works() and reading.reached() == wanted)
+        try:
+            wait_until(lambda: reading.works() and reading.reached() == wanted)
+        finally:
+            say("reached", str(reading.reached()))
     reading.kill()
     checking = Spark(java, folder, "check", end_ms)
     started[:] = [writing, checking]
