@@ -53,13 +53,8 @@ def ingest(settings: Settings) -> Figures:
         rows = source.quick_rows if settings.quick else source.rows
         flat[f"{name}.rows_s"] = measured_rate(source, rows)
         settings.say(f"{name}: {RATE_ROWS_S} tuples a second")
-        flat |= _percentiles(name, latencies_ms(source, _seconds(settings)))
+        flat |= _percentiles(name, latencies_ms(source, 2 if settings.quick else 10))
     return flat | _ratios(flat)
-
-
-def _seconds(settings: Settings) -> int:
-    """How long latencies are measured."""
-    return 2 if settings.quick else 10
 
 
 def _percentiles(name: str, found_ms: FloatArray) -> Figures:

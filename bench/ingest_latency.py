@@ -35,34 +35,32 @@ PATIENCE_S = 60.0
 
 def latencies_ms(source: Source, seconds: int) -> FloatArray:
     """Of each tick, through a site."""
-    batches = ticks(SETTLE_S + seconds, TICK_S)
+    batches = ticks(SETTLE_S + seconds)
     encoded = {n * batches[0].num_rows: source.encode(each) for n, each in enumerate(batches)}
     rows = sum(each.num_rows for each in batches)
     with running_site(source, rows, delivers=True) as site:
         arrivals = Arrivals(_results(site.results))
         send = source.connect(site.address, encoded)
-        due_us = sent_when_due(batches, TICK_S, send)
+        due_us = sent_when_due(batches, send)
         later = due_us >= due_us[0] + SETTLE_S * 1_000_000
         return waits_ms(arrivals.until(batches), due_us[later], last_passing(batches)[later])
 
 
-def ticks(seconds: int, tick_s: float) -> list[pa.RecordBatch]:
+def ticks(seconds: int) -> list[pa.RecordBatch]:
     """What is sent at each tick."""
-    rows = round(RATE_ROWS_S * tick_s)
-    return [workload.batch(n * rows, rows) for n in range(round(seconds / tick_s))]
+    rows = round(RATE_ROWS_S * TICK_S)
+    return [workload.batch(n * rows, rows) for n in range(round(seconds / TICK_S))]
 
 
-def sent_when_due(
-    batches: Sequence[pa.RecordBatch], tick_s: float, send: workload.Send
-) -> IntArray:
+def sent_when_due(batches: Sequence[pa.RecordBatch], send: workload.Send) -> IntArray:
     """Send a batch each tick, and return when each was due, µs.
 
-    The first is due when `send` first returns, which may have to wait for a reader. A batch that is
-    due while the last one is still being sent counts from when it was.
+    The first is due when `send` first returns: that opens a connection. A batch that is due while
+    the last one is still being sent counts from when it was.
     """
     send(batches[0])
     begun_us = clock_us()
-    due_us = begun_us + np.arange(len(batches)) * round(tick_s * 1e6)
+    due_us = begun_us + np.arange(len(batches)) * round(TICK_S * 1e6)
     for each, due in zip(batches[1:], due_us[1:], strict=True):
         time.sleep(max((int(due) - clock_us()) / 1e6, 0.0))
         send(each)

@@ -48,8 +48,8 @@ default, whatever comes meanwhile."""
 
 PADDING = bytes(160)
 """Key of each message, which nobody reads. The mock cluster keeps 5 MiB of a partition and looks
-for an offset from the oldest batch on: with only the row in a message it takes half a processor
-after two minutes, and sites no longer keep up. This way 5 MiB are some 20 s."""
+for an offset from the oldest batch on: with only the row in a message, those are so many after two
+minutes that sites no longer keep up. This way 5 MiB are some 20 s."""
 
 BACK_S = 60.0
 """How long a site may take to be back."""

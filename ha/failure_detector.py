@@ -145,7 +145,8 @@ class FailureDetector:
         """
         if self._last_tick_us is None:
             self._last_tick_us = now_us
-        heard_us, suspected = self._at(now_us), self._suspected
+        heard_us = self._at(now_us)
+        suspected = {name for name, peer in self._peers.items() if peer.suspected or peer.again}
         known = {
             name: peer
             for name, peer in self._peers.items()
@@ -155,11 +156,6 @@ class FailureDetector:
             peer: known.get(peer) or _Peer(heard_us, gaps=self._new_gaps(), again=peer in suspected)
             for peer in sorted(peers)
         }
-
-    @property
-    def _suspected(self) -> set[str]:
-        """Peers that have not been heard since they were suspected."""
-        return {name for name, peer in self._peers.items() if peer.suspected or peer.again}
 
     def hears_others(self, since_us: int) -> bool:
         """Whether any host has been heard later than `GRACE_TICKS` after a time.

@@ -66,6 +66,8 @@ QUICK = {
         "tests/unit/streams/test_panes.py",
         "tests/property/streams/test_newest_properties.py",
         "tests/property/streams/test_window_join_properties.py",
+        "tests/property/streams/test_groups.py",
+        "tests/property/streams/test_sessions.py",
     ),
     "placement": ("tests/unit/placement",),
     "streams": ("tests/unit/streams", "tests/property/streams"),

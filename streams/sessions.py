@@ -56,6 +56,9 @@ from topology.arrays import IntArray
 
 FIRST_SESSIONS = 64
 
+ADDED_AT_ONCE = 1 << 14
+"""Tuples for each of which a session may begin: so many places are free before they are added."""
+
 COMPACT_FROM = 4096
 """Codes of keys from which those without a session are given up."""
 
@@ -147,22 +150,23 @@ class Sessions:
         keys = self._keys.encode(
             [key_column(key, columns, length) for key in self._key_plans], length, every
         )
-        self._make_room(length)
         timestamps: IntArray = batch.column(0).to_numpy(zero_copy_only=False)
         slots: Codes = np.empty(length, dtype=np.int32)
-        self._free_count = kernels.current().extend_sessions(
-            keys,
-            timestamps,
-            wanted,
-            first_id,
-            self._gap_ms,
-            self._sessions,
-            self._open_of,
-            self._ends,
-            self._free,
-            self._free_count,
-            slots,
-        )
+        for piece in row_slices(length, ADDED_AT_ONCE):
+            self._make_room(piece.stop - piece.start)
+            self._free_count = kernels.current().extend_sessions(
+                keys[piece],
+                timestamps[piece],
+                wanted[piece],
+                first_id + piece.start,
+                self._gap_ms,
+                self._sessions,
+                self._open_of,
+                self._ends,
+                self._free,
+                self._free_count,
+                slots[piece],
+            )
         self._unsettled += length
         if self._unsettled > SETTLE_ROWS:
             self._settle()

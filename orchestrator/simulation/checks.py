@@ -131,7 +131,8 @@ def _sink(seen: Observed, expected: dict[str, Expected], stream: str) -> Iterato
         yield f"truth: {stream}: {_difference(rows, wanted)}, and nothing says so"
     settled_ms = _settled_ms(seen, stream)
     late = [row for row in rows if row[0] > settled_ms]
-    if not _same_relations(late, right := [row for row in wanted if row[0] > settled_ms]):
+    right = [row for row in wanted if row[0] > settled_ms]
+    if not _same_relations(seen, stream, late, right):
         yield f"content: {stream} is wrong long after the loss: {_difference(late, right)}"
 
 
@@ -186,16 +187,20 @@ def _visited(seen: Observed, expected: dict[str, Expected], stream: str) -> Iter
     from_ms = came_ms + depth * VISITORS_WINDOW_MS
     rows = [row for chunk in chunks for row in rows_of(chunk.rows) if row[0] > from_ms]
     wanted = [row for row in expected[stream].rows if from_ms < row[0] <= watermarks[-1]]
-    if not _same_relations(rows, wanted):
+    if not _same_relations(seen, stream, rows, wanted):
         yield f"visitor: {stream}: {_difference(rows, wanted)}"
 
 
-def _same_relations(rows: list[Row], wanted: list[Row]) -> bool:
-    """Whether rows are those of another state: the same at each timestamp, in any order.
+def _same_relations(seen: Observed, stream: str, rows: list[Row], wanted: list[Row]) -> bool:
+    """Whether rows are those of a state that began later: the same, but groups in any order.
 
     Groups come in the order in which they began. One that lasts for ever may have begun before a
     query that came later, or a state that began from nothing, knew of it.
     """
+    programs = seen.setting.every_program
+    fragments = programs.keys() & seen.setting.upstream(stream)
+    if all(select.group is None for name in fragments for select in programs[name].selects):
+        return rows == wanted
     return Counter(rows) == Counter(wanted) and all(a[0] <= b[0] for a, b in pairwise(rows))
 
 

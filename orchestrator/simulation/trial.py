@@ -432,13 +432,12 @@ class Trial:
             return False
         view = read_view(self.store)
         hosts = [self.world.hosts[node] for node in self._nodes]
-        if any(host.store.writes_left is not None for host in hosts):
-            # It has yet to die.
-            return False
         # A leader has seen each process: it knows who reads what, and others know it.
         known = {found.record.incarnation for found in view.assignments.values()}
         return (
             all(host.runs and host.incarnation in known for host in hosts)
+            # A host that is to end after its next write has yet to do so.
+            and all(host.store.writes_left is None for host in hosts)
             and all(self._feeds_alone(stream) for stream in view.stream_records.values())
             and len(view.fragments) == len(self.observed.running)
             and all(view.settled(found.record) for found in view.fragments.values())

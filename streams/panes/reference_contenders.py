@@ -78,7 +78,7 @@ def keep_contenders(
         if counts and inserted[place]:
             rank = ranks[place]
             if not stays or first < 0 or rank < contenders[first, RANK]:
-                while last >= 0 and (stays or contenders[last, RANK] >= rank):
+                while last >= 0 and contenders[last, RANK] >= rank:
                     contenders[last, OWNER] = -1
                     free[count] = last
                     count += 1

@@ -93,9 +93,8 @@ class TextExtreme(TextStacks):
 
     def folded(self, older: Array, newer: Array) -> Array:
         """The better texts."""
-        known, some = _known(older), _known(newer)
-        (both,) = (known & some).nonzero()
-        takes = some & ~known
+        takes = _known(newer)
+        (both,) = (_known(older) & takes).nonzero()
         one, other = older[both], newer[both]
         takes[both] = other > one if self._greatest else other < one
         return np.where(takes, newer, older)

@@ -45,6 +45,7 @@ def test_sessions_give_the_rows_of_the_definition(
         rng = np.random.default_rng(seed)
         text = statement(rng)
         monkeypatch.setattr(sessions, "FIRST_SESSIONS", int(rng.choice([1, 64])))
+        monkeypatch.setattr(sessions, "ADDED_AT_ONCE", int(rng.choice([1, 3, 1 << 14])))
         monkeypatch.setattr(sessions, "COMPACT_FROM", int(rng.choice([2, 4096])))
         monkeypatch.setattr(sessions, "SETTLE_ROWS", int(rng.choice([3, 1 << 30])))
         short = "SESSION 1 MILLISECONDS" in text

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import msgspec
-import psutil
 import pytest
 
-from orchestrator.drills.processes import BUSY
 from orchestrator.drills.processor_use import (
-    COUNT_US,
-    ProcessorLog,
     ProcessorUse,
     Reading,
     processor_use,
 )
-from tests.conftest import WaitUntil
 from tests.unit.orchestrator.cli.render.test_drills import run
 
 
@@ -61,27 +52,6 @@ def test_nothing_is_said_of_a_time_that_was_not_read() -> None:
     assert use is not None
     assert use.in_silence is None
     assert not use.short
-
-
-def test_what_a_process_of_the_cluster_took_counts_also_after_its_end(
-    wait_until: WaitUntil,
-) -> None:
-    log = ProcessorLog(os.getpid())
-    log.read(0)
-    rival = subprocess.Popen([sys.executable, "-I", "-S", "-c", BUSY])
-    try:
-        process = psutil.Process(rival.pid)
-        wait_until(lambda: process.cpu_times().user >= 0.2)
-        log.read(COUNT_US)
-    finally:
-        rival.kill()
-        rival.wait()
-    log.read(2 * COUNT_US)
-    first, running, ended = log.readings
-    assert first.cluster_s == 0.0
-    assert running.cluster_s >= 0.2
-    assert ended.cluster_s >= running.cluster_s
-    assert ended.used_s - first.used_s >= 0.2
 
 
 @pytest.mark.parametrize(
