@@ -9,7 +9,8 @@ y_{l,n,m} ≥ 0      routes[l]         link l goes from n to m
 t_o ≥ 0            arrivals[o]       when o has processed a tuple's last input, ms after its
                                      ingestion
 T                  latest            the last t_o, ms
-DR(l), Lat(n, m)                     rate, bytes/s; one-way latency, ms
+DR(l), Lat(n, m)                     rate, bytes/s, 0 where the stream flows anyway
+                                     (`Operator.flows_to`); one-way latency, ms
 X(n, m)            crossing_ms       price of a link between two nodes besides that; 0 within one
 P_{o,n}                              load price of o on n: DR into o · CPU axis of n
 c_o, C_n           left              cores that o needs; that n has left
@@ -101,7 +102,7 @@ class DagModel:
         }
         self._routes = [
             self.program.columns(
-                link.rate_bytes_s * (latency_ms + self._crossing_ms(link)) / 1e3,
+                self._rate_bytes_s(link) * (latency_ms + self._crossing_ms(link)) / 1e3,
                 high=self._open(link),
             )
             for link, latency_ms in zip(self._links, self._latency_ms, strict=True)
@@ -139,6 +140,12 @@ class DagModel:
         if graph.by_name[name].pinned is not None:
             return np.zeros(len(nodes))
         return graph.input_rate(name) * self._task.price_ms[nodes] / 1e3
+
+    def _rate_bytes_s(self, link: Link) -> FloatArray:
+        """DR of a link by the choices of its target."""
+        flows_to = self._task.graph.by_name[link.source].flows_to
+        targets = self._task.view.names(self._task.candidates[link.target])
+        return np.array([0.0 if node in flows_to else link.rate_bytes_s for node in targets])
 
     def _crossing_ms(self, link: Link) -> FloatArray:
         """X(n, m) of a link by the choices of its ends."""

@@ -146,13 +146,13 @@ def _check_figures(
 def _wrap(task: DagTask, chosen: Mapping[str, int], result: MilpResult) -> DagPlacement:
     """The cost is that of the places, not HiGHS's sum of almost whole numbers."""
     graph, primaries = task.graph, _primaries(task, chosen)
-    crossing_bytes_s = sum(
-        link.rate_bytes_s
-        for link in graph.links
-        if primaries[link.source] != primaries[link.target]
+    cost = sum(
+        link.rate_bytes_s * (task.view.one_way_ms(source, target) + task.crossing_ms) / 1e3
+        for name in graph.order
+        for link in graph.inputs[name]
+        if (source := primaries[link.source]) != (target := primaries[name])
+        and target not in graph.by_name[link.source].flows_to
     )
-    cost = single.primary_usage(graph, primaries, task.view)
-    cost += crossing_bytes_s * task.crossing_ms / 1e3
     cost += sum(
         graph.input_rate(name) * float(task.price_ms[task.candidates[name][chosen[name]]]) / 1e3
         for name in graph.to_place

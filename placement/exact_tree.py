@@ -13,9 +13,10 @@ under Active Standby, fed by the same primaries:
                         with max_i Lat(n_i, x) ≤ bound − detection − ΣQ·p,
                         and x and n in different domains
 
-so primaries are chosen where secondaries are cheap as well; the paper (reliable placement, §4.4
-and §4.5) chooses one after the other. For s the two cheapest x of different failure domains are
-enough, whatever n is.
+In both sums, DR_i = 0 on nodes to which the stream of a source flows anyway (`Operator.flows_to`).
+So primaries are chosen where secondaries are cheap as well; the paper (reliable placement, §4.4 and
+§4.5) chooses one after the other. For s the two cheapest x of different failure domains are enough,
+whatever n is.
 
 Each operator with its free inputs is a factor over the places of m + 1 operators; factors and
 operators form a tree (`placement.min_sum`). Where more than `MAX_JOINT_INPUTS` inputs are to be
@@ -148,6 +149,8 @@ class _Ground:
         One-way latencies, shape (u, u), ms.
     price_ms
         As `ExactTask.price_ms`, shape (u,).
+    pays
+        Source → 0 for nodes to which its stream flows anyway, 1 for others, shape (u,).
     groups
         Equal numbers: a primary and its secondary must not share these nodes, shape (u,).
     alone
@@ -160,6 +163,7 @@ class _Ground:
 
     delay_ms: FloatArray
     price_ms: FloatArray
+    pays: Mapping[str, FloatArray]
     groups: IntArray
     alone: bool
     places: Mapping[str, IntArray]
@@ -181,6 +185,11 @@ class _Ground:
         return cls(
             delay_ms=view.one_way_between(nodes, nodes),
             price_ms=task.price_ms[nodes],
+            pays={
+                each.name: np.array([float(n not in each.flows_to) for n in view.names(nodes)])
+                for each in task.graph.operators
+                if each.flows_to
+            },
             groups=groups[nodes],
             alone=len(np.unique(groups[standby])) == len(standby),
             places={name: np.searchsorted(nodes, indices) for name, indices in at.items()},
@@ -195,6 +204,11 @@ class _Ground:
     def delays_ms(self, sources: IntArray, targets: IntArray) -> FloatArray:
         """Latencies between nodes, shape (s, t), ms."""
         return self.delay_ms[sources[:, None], targets]
+
+    def rate_bytes_s(self, link: Link, targets: IntArray) -> FloatArray | float:
+        """DR of a link, by the place of its target where that matters, bytes/s."""
+        pays = self.pays.get(link.source)
+        return link.rate_bytes_s if pays is None else link.rate_bytes_s * pays[targets]
 
 
 def is_tree(graph: QueryGraph) -> bool:
@@ -312,7 +326,7 @@ def _usage(task: ExactTask, ground: _Ground, link: Link) -> FloatArray:
     sources, targets = ground.places[link.source], ground.places[link.target]
     is_within = sources[:, None] == targets
     price_ms = ground.delays_ms(sources, targets) + np.where(is_within, 0.0, task.crossing_ms)
-    usage = link.rate_bytes_s * price_ms / 1e3
+    usage = ground.rate_bytes_s(link, targets) * price_ms / 1e3
     if task.apart and link.source in task.candidates and link.target in task.candidates:
         usage[is_within] = np.inf
     return usage
@@ -339,7 +353,8 @@ def _standby_costs(
 
     def price(link: Link) -> FloatArray:
         delay_ms = ground.delays_ms(ground.places[link.source], ground.standby)
-        return np.where(delay_ms <= most_ms, link.rate_bytes_s * delay_ms / 1e3, np.inf)
+        rate_bytes_s = ground.rate_bytes_s(link, ground.standby)
+        return np.where(delay_ms <= most_ms, rate_bytes_s * delay_ms / 1e3, np.inf)
 
     # In tables over the inputs' candidates, the last axis is the secondary's node here.
     alone = task.graph.input_rate(name) * ground.price_ms[ground.standby] / 1e3

@@ -35,6 +35,9 @@ class Operator:
     allowed
         Nodes that its primary may take; empty: any. One that runs elsewhere already, after a
         takeover, may stay.
+    flows_to
+        Of a pinned source, nodes to which its stream flows anyway, because others read it there: a
+        link from it to one of them costs nothing.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Operator:
     cores: float | None = None
     pinned: str | None = None
     allowed: tuple[str, ...] = ()
+    flows_to: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +94,8 @@ class QueryGraph:
             subject = f"operator {operator.name}"
             self._check_figure(subject, "cost_us", operator.cost_us, math.inf)
             self._check_figure(subject, "cores", operator.cores or 0.0, math.inf)
+            if operator.flows_to and operator.pinned is None:
+                raise GraphError(self.name, subject, "has no place, so it flows nowhere; pin it")
             by_name[operator.name] = operator
         self._check_links(by_name)
         by_ends = sorted(self.links, key=attrgetter("source", "target"))

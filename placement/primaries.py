@@ -18,7 +18,7 @@ too.
 query is considered for the nodes nearest to any point of the query, not only to its own. So a group
 of operators can share a node, and a path can take a route that is good for its ends rather than for
 each operator. The nodes of the query's pinned operators are considered too, because a link within a
-node costs nothing."""
+node costs nothing, and so are those to which its sources flow anyway."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from placement.dag_model import DagTask
 from placement.errors import DeadlineUnattainable, NoNode
@@ -239,6 +240,7 @@ def candidates(
     # Distances are round trips, load prices count as one way.
     cpu_ms = 2 * load.price_ms()
     near = [view.nearest(points_ms[name], cpu_ms, count) for name in graph.to_place]
+    near.append(_flowing(graph, points_ms, view, cpu_ms, count))
     pinned = [view.index[node] for node in graph.pinned.values() if view.can_host(node)]
     reached = set(pinned).union(*(nodes.tolist() for nodes in near))
     by_name = sorted(reached, key=lambda node: view.nodes[node].name)
@@ -261,6 +263,23 @@ def candidates(
         if not len(found[name]):
             raise NoNode(graph.name, name, _why(graph, name, view))
     return found
+
+
+def _flowing(
+    graph: QueryGraph,
+    points_ms: Mapping[str, FloatArray],
+    view: NetworkView,
+    cpu_ms: FloatArray,
+    count: int,
+) -> IntArray:
+    """Nodes to which the query's sources flow anyway; of many, those nearest to any point."""
+    flows_to = frozenset[str]().union(*(each.flows_to for each in graph.operators))
+    found = np.array(sorted(view.index[n] for n in flows_to if view.can_host(n)), dtype=np.int64)
+    if len(found) <= count:
+        return found
+    apart_ms = cdist([points_ms[name] for name in graph.to_place], view.positions_ms[found])
+    distance_ms = np.hypot(apart_ms.min(axis=0), cpu_ms[found])
+    return found[np.argsort(distance_ms, kind="stable")[:count]]
 
 
 def _why(graph: QueryGraph, name: str, view: NetworkView) -> str:

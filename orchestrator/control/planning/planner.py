@@ -27,6 +27,7 @@ from orchestrator.control.planning.sub_deadlines import (
 from orchestrator.control.planning.task import (
     QueryTask,
     RunningFragment,
+    flowing,
     network_view,
     without_hosts,
 )
@@ -269,10 +270,10 @@ class Planning:
         record = self.queries[query]
         self._check_ends(record)
         own = {work.name for work in self.work.of(query)}
+        others = {name: each for name, each in self.running.items() if name not in own}
         replicas = Counter(
             node
-            for fragment, running in self.running.items()
-            if fragment not in own
+            for running in others.values()
             for node in (running.primary, running.secondary)
             if node is not None
         )
@@ -280,7 +281,7 @@ class Planning:
         primaries = {name: running.primary for name, running in everywhere.items()}
         return QueryTask(
             query=record,
-            graph=self.work.graph(query, primaries),
+            graph=self.work.graph(query, primaries, flowing(self.work, others)),
             work=self.work,
             running=everywhere,
             network=without_hosts(

@@ -25,7 +25,7 @@ from orchestrator.control.planning.feeding import (
     payload_share,
     undecided,
 )
-from orchestrator.control.planning.task import QueryTask, RunningFragment
+from orchestrator.control.planning.task import QueryTask, flowing
 from placement.evaluation.load import Load
 from placement.records import Recovery, Secondary
 from placement.standby_schemes import NO_CHECKPOINTS, Fed, Feeding, Input
@@ -58,17 +58,10 @@ class StandbyPrices:
     def of(cls, task: QueryTask, primaries: Mapping[str, str]) -> StandbyPrices:
         """For secondaries of the given primaries of the query's fragments."""
         around = undecided(task, primaries)
-        flows: dict[str, set[str]] = {}
-        for name, running in around.running.items():
-            if (work := around.work.fragments.get(name)) is None:
-                continue
-            flows.setdefault(name, set()).add(running.primary)
-            for stream in work.fragment.inputs:
-                flows.setdefault(stream, set()).update(_whole_at(running))
         return cls(
             task=around,
             primaries=task.pinned | dict(primaries),
-            flows={stream: frozenset(nodes) for stream, nodes in flows.items()},
+            flows=flowing(around.work, around.running),
         )
 
     def __call__(self, operator: str, nodes: IntArray, transfer_ms: FloatArray) -> FloatArray:
@@ -142,11 +135,3 @@ class StandbyPrices:
             detection_ms=self.task.detection_ms, transfer_ms=transfer_ms, reprocess_ms=0.0
         )
         return Secondary(node=node, recovery=recovery)
-
-
-def _whole_at(running: RunningFragment) -> set[str]:
-    """Nodes at which a fragment's replicas need every tuple of its inputs."""
-    whole = {running.primary}
-    if running.secondary is not None and running.timing.batch == 1:
-        whole.add(running.secondary)
-    return whole

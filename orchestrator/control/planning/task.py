@@ -107,6 +107,22 @@ class QueryTask:
         return {o.name: o.pinned for o in self.graph.operators if o.pinned is not None}
 
 
+def flowing(work: Workload, running: Mapping[str, RunningFragment]) -> dict[str, frozenset[str]]:
+    """Stream → nodes where it flows whole: its producer's, and those of replicas that need every
+    tuple of it."""
+    flows: dict[str, set[str]] = {}
+    for name, each in running.items():
+        if (made := work.fragments.get(name)) is None:
+            continue
+        whole = {each.primary}
+        if each.secondary is not None and each.timing.batch == 1:
+            whole.add(each.secondary)
+        flows.setdefault(name, set()).add(each.primary)
+        for stream in made.fragment.inputs:
+            flows.setdefault(stream, set()).update(whole)
+    return {stream: frozenset(nodes) for stream, nodes in flows.items()}
+
+
 def measured_pairs(nodes: Mapping[str, NodeRecord]) -> dict[tuple[str, str], float]:
     """Round trips among the given nodes, ms, as each of them measured."""
     return {

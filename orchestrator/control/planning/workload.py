@@ -238,13 +238,20 @@ class Workload:
             {name: self.fragments[name].fragment.inputs for name in names}, followers
         )
 
-    def graph(self, query: str, primaries: Mapping[str, str]) -> QueryGraph:
+    def graph(
+        self,
+        query: str,
+        primaries: Mapping[str, str],
+        flows_to: Mapping[str, frozenset[str]],
+    ) -> QueryGraph:
         """The placement problem of one query: its fragments between pinned sources and sinks.
 
         Parameters
         ----------
         primaries
             Fragment of another query that this one reads → node on which it is pinned.
+        flows_to
+            Stream → nodes to which it flows whole because of other queries.
         """
         fragments = self.of(query)
         inputs = sorted(
@@ -255,7 +262,11 @@ class Workload:
             for work in fragments
         ]
         operators += [
-            Operator(name=stream, pinned=self.sites.get(stream) or primaries[stream])
+            Operator(
+                name=stream,
+                pinned=self.sites.get(stream) or primaries[stream],
+                flows_to=flows_to.get(stream, frozenset()),
+            )
             for stream in inputs
         ]
         links = [

@@ -41,10 +41,17 @@ def load_of(view: NetworkView) -> Load:
 
 
 def task_of(rng: np.random.Generator, graph: QueryGraph, view: NetworkView) -> ExactTask:
-    """With some of the hosts as candidates of each operator."""
+    """With some of the hosts as candidates of each operator, and as places where sources flow."""
     hosts = len(view.hosts)
+    flows_to = rng.random((len(graph.operators), hosts)) < rng.choice([0.0, 0.4])
+    operators = tuple(
+        replace(each, flows_to=frozenset(n.name for n, f in zip(view.hosts, at, strict=True) if f))
+        if each.pinned is not None
+        else each
+        for each, at in zip(graph.operators, flows_to, strict=True)
+    )
     return ExactTask(
-        graph=graph,
+        graph=replace(graph, operators=operators),
         view=view,
         candidates={
             name: rng.choice(view.host_indices, size=rng.integers(1, hosts + 1), replace=False)
@@ -70,10 +77,20 @@ def load_price(task: ExactTask, operator: str, node: str) -> float:
 def cost_of(task: ExactTask, primaries: Places) -> float:
     """The objective of `exact_tree`, term by term."""
     graph, view = task.graph, task.view
-    cost = definitions.primary_usage(graph, primaries, view)
+    paid = [
+        link
+        for link in graph.links
+        if primaries[link.target] not in graph.by_name[link.source].flows_to
+    ]
+    cost = sum(
+        definitions.link_usage(
+            link.rate_bytes_s, primaries[link.source], primaries[link.target], view
+        )
+        for link in paid
+    )
     cost += sum(
         link.rate_bytes_s * task.crossing_ms / 1e3
-        for link in graph.links
+        for link in paid
         if primaries[link.source] != primaries[link.target]
     )
     for name in graph.to_place:
@@ -102,6 +119,7 @@ def standby_cost(task: ExactTask, standby: StandbyTerms, operator: str, primarie
         usage = sum(
             definitions.link_usage(link.rate_bytes_s, primaries[link.source], name, view)
             for link in graph.inputs[operator]
+            if name not in graph.by_name[link.source].flows_to
         )
         costs.append(usage + load_price(task, operator, name))
     return min(costs)

@@ -92,7 +92,7 @@ def test_nodes_that_primaries_may_take_reach_the_planner() -> None:
         primaries={"few": ("paris", "lyon")},
     )
     flow = dataflow(streams, {"proximity": query})
-    graph = workload(ClusterView(), flow, streams, {"proximity": query}).graph("proximity", {})
+    graph = workload(ClusterView(), flow, streams, {"proximity": query}).graph("proximity", {}, {})
     assert graph.by_name["few"].allowed == ("paris", "lyon")
     assert graph.by_name["both"].allowed == ()
 
