@@ -8,16 +8,20 @@ usage (2) of primaries and secondaries under Active Standby is summed twice for 
   `vivace plan` prices it.
 
 `paper` are the paper's 100 queries, where the sources of a node are one stream; `one_stream` are 40
-queries on one stream, each with a selection and a destination of its own.
+queries on one stream, each with a selection and a destination of its own. Their places are chosen
+twice: each query by itself (`apart`), and knowing where its sources flow because of the queries
+before it (`knowing`), as the product's are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import repeat
 
 import numpy as np
 
-from bench.placement_methods import METHODS, Pairs
+from bench.placement_methods import METHODS, OURS, Pairs
 from bench.placement_workload import (
     BOUND_MS,
     COST_US,
@@ -27,7 +31,9 @@ from bench.placement_workload import (
     TUPLE_BYTES,
     Workload,
 )
+from placement.evaluation.load import Load
 from placement.graph import Link, Operator, QueryGraph
+from placement.planner import free_points, place_query
 from placement.records import Request
 
 METHOD = "ours"
@@ -44,8 +50,43 @@ def shared(load: Workload, pairs: Pairs, seed: int) -> dict[str, float]:
     """
     one = on_one_stream(load, seed)
     placed = METHODS[METHOD](one, np.random.default_rng(seed))
-    found = {"paper": carried(load, pairs), "one_stream": carried(one, placed)}
-    return {f"{kind}.{key}": value for kind, flat in found.items() for key, value in flat.items()}
+    flat: dict[str, float] = {}
+    for kind, work, apart in (("paper", load, pairs), ("one_stream", one, placed)):
+        places = {"apart": apart, "knowing": knowing(work, np.random.default_rng(seed))}
+        for chosen, where in places.items():
+            for key, value in carried(work, where).items():
+                flat[f"{kind}.{chosen}.{key}"] = value
+    return flat
+
+
+def knowing(load: Workload, rng: np.random.Generator) -> Pairs:
+    """Places chosen query by query, each knowing where its sources flow already."""
+    flows_to: dict[str, frozenset[str]] = {}
+    around = Load(load.view, operator_load=OURS.operator_load, cpu=OURS.cpu)
+    pairs: Pairs = {}
+    points = free_points(load.requests, load.view, OURS, repeat(rng))
+    for request, points_ms in zip(load.requests, points, strict=True):
+        graph = _with_flows(request.graph, flows_to)
+        told = request._replace(graph=graph)
+        placed, _ = place_query(told, points_ms, load.view, around, {}, OURS)
+        chosen = {each.operator: (each.primary, each.secondary) for each in placed}
+        around = around.with_operators(graph, chosen)
+        pairs |= chosen
+        for link in graph.links:
+            if link.target in chosen:
+                stream = _stream(graph.by_name, link.source)
+                flows_to[stream] = flows_to.get(stream, frozenset()).union(chosen[link.target])
+    return pairs
+
+
+def _with_flows(graph: QueryGraph, flows_to: Mapping[str, frozenset[str]]) -> QueryGraph:
+    operators = (
+        each
+        if each.pinned is None or not graph.outputs[each.name]
+        else replace(each, flows_to=flows_to.get(each.pinned, frozenset()))
+        for each in graph.operators
+    )
+    return replace(graph, operators=tuple(operators))
 
 
 def on_one_stream(load: Workload, seed: int) -> Workload:

@@ -215,6 +215,8 @@ def _cost(
         return cost + task.traffic(operator, nodes, transfer_ms)
     for link in graph.inputs[operator]:
         delay_ms = view.one_way_of(np.array([view.index[task.primaries[link.source]]]), nodes)
+        if flows_to := graph.by_name[link.source].flows_to:
+            delay_ms = delay_ms * [name not in flows_to for name in view.names(nodes)]
         cost = cost + link.rate_bytes_s * delay_ms / 1e3
     return cost
 

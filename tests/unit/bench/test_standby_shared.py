@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from bench.placement_workload import BOUND_MS, Workload
-from bench.standby_shared import carried
+from bench.standby_shared import carried, knowing
 from placement.records import Request
 from tests.unit.placement.on_a_line import line, query
 
@@ -37,3 +38,14 @@ def test_a_secondary_beside_another_query_s_primary_costs_nothing_more() -> None
     found = carried(load({"Sa": 2000}, {"Sb": 2000}), {"a": ("p", "x"), "b": ("x", "p")})
     assert found["alone.network_usage"] == pytest.approx(120)
     assert found["once.network_usage"] == pytest.approx(60)
+
+
+def test_a_query_is_placed_where_its_source_flows_already() -> None:
+    """Of two nodes equally far from the source, a second query takes those of the first."""
+    view = line({"p": 10, "x": -10, "y": -11, "z": 11}, {"s": 0})
+    both = load({"Sa": 2000}, {"Sb": 2000})
+    pairs = knowing(Workload(view=view, requests=both.requests), np.random.default_rng(0))
+    assert set(pairs["a"]) == set(pairs["b"])
+    assert carried(Workload(view=view, requests=both.requests), pairs)[
+        "once.network_usage"
+    ] == pytest.approx(40)

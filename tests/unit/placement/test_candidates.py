@@ -45,6 +45,24 @@ def test_a_node_to_which_something_is_pinned_is_one_too():
     assert "site" not in found(15, 15, 5)["a"]
 
 
+def flowing_to(*nodes: str) -> QueryGraph:
+    """The chain, whose source flows to some nodes anyway."""
+    operators = (
+        replace(each, flows_to=frozenset(nodes)) if each.pinned else each
+        for each in chain.operators
+    )
+    return QueryGraph(name="q", operators=tuple(operators), links=chain.links)
+
+
+def test_nodes_to_which_its_source_flows_anyway_are_candidates_too():
+    assert found(1, 1, 1, graph=flowing_to("n3", "site", "gone"))["a"] == "n0 n3"
+
+
+def test_of_many_nodes_to_which_a_source_flows_those_nearest_to_any_point_are_candidates():
+    assert found(1, 1, 1, graph=flowing_to("n2", "n3", "n4"))["a"] == "n0 n2"
+    assert found(1, 39, 1, graph=flowing_to("n2", "n3"))["a"] == "n0 n3 n4"
+
+
 def test_what_stays_has_its_node_only():
     assert found(1, 1, 1, keep={"b": "n3"}) == {"a": "n0", "b": "n3"}
 

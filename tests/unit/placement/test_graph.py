@@ -41,6 +41,11 @@ def test_order_is_topological_and_independent_of_the_input_order():
         ((source, a), (link("s", "a", 1, -2),), "link s → a: tuples_s -2 is not"),
         ((source, Operator(name="a", cost_us=-1)), (link("s", "a"),), "operator a: cost_us -1"),
         ((source, a, b), (link("s", "a"),), "operator b: has no input"),
+        (
+            (source, Operator(name="a", flows_to=frozenset({"n"}))),
+            (link("s", "a"),),
+            "operator a: has no place, so it flows nowhere",
+        ),
         ((a, b), (link("a", "b"), link("b", "a")), "operators a, b: feed each other in a cycle"),
         (
             (source, a, b),

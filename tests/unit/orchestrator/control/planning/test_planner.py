@@ -8,10 +8,11 @@ import pytest
 
 from orchestrator.control.dataflow import dataflow
 from orchestrator.control.planning.planner import Planning
-from orchestrator.control.planning.task import network_view
-from orchestrator.records import ClusterRecord
+from orchestrator.control.planning.task import flowing, network_view
+from orchestrator.records import ClusterRecord, Scheme, Standby
 from orchestrator.store.protocol import CLUSTER
-from tests.obedient_cluster import ObedientCluster
+from tests.obedient_cluster import ObedientCluster, query_manifest
+from tests.unit.orchestrator.control.planning.test_feeding import applied, decided
 from topology.cpu import DEFAULT_SCALING, Power
 
 
@@ -38,3 +39,30 @@ def test_nodes_come_with_the_uncertainty_of_their_coordinates(cluster: ObedientC
     hosts = cluster.view().hosts
     told = {name: node.coordinate.error_ms for name, node in hosts.items() if node.coordinate}
     assert {node.name: node.error_ms for node in network_view(hosts, Counter()).nodes} == told
+
+
+def test_streams_flow_where_replicas_need_every_tuple_of_them() -> None:
+    planning = decided(applied(Standby()))
+    running = planning.running["a"]
+    assert running.secondary is not None
+    assert flowing(planning.work, planning.running) == {
+        "north": {running.primary, running.secondary},
+        "a": {running.primary},
+    }
+    sparse = decided(applied(Standby(scheme=Scheme.UPSTREAM)))
+    assert flowing(sparse.work, sparse.running)["north"] == {sparse.running["a"].primary}
+
+
+def test_a_query_is_placed_knowing_where_others_have_its_streams_flow() -> None:
+    view = applied(Standby()).view()
+    other = "REGISTER QUERY c RSTREAM(SELECT id FROM north [NOW] WHERE x > 1);"
+    queries = dict(view.query_records)
+    queries["r"] = query_manifest("r", other, outputs={"c": "control-centre"}).record
+    planning = Planning(view, view.stream_records, queries, dataflow(view.stream_records, queries))
+    running = planning.running["a"]
+    flows_to = planning.task("r").graph.by_name["north"].flows_to
+    assert flows_to == {running.primary, running.secondary}
+    assert planning.task("q").graph.by_name["north"].flows_to == set()
+    planning.place("r")
+    placed = planning.running["c"]
+    assert {placed.primary, placed.secondary} == {running.primary, running.secondary}
