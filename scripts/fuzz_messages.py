@@ -29,7 +29,7 @@ from ha.messages import (
 from ha.replica import Replica
 from ha.roles import RoleEvent
 from orchestrator.clock import now_us
-from orchestrator.host.transport import PART_FLAG
+from orchestrator.host.bundles import PART_FLAG
 from orchestrator.host.wire import encode
 from orchestrator.records import FragmentAssignment
 from streams.bounds import MAX_NUMBER

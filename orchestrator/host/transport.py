@@ -5,10 +5,8 @@ each peer, on which it only sends. The peers, their keys and endpoints come from
 (`SetPeers`). A connection with any other key is refused (RFC 27, ZAP). Messages are attributed to
 the owner of the key they arrived under.
 
-*Bundles.* A host often sends a peer many small messages at about the same time, and waking the
-peer for a message costs far more than reading it. All messages sent between two calls of `flush`
-(`receive` calls it first) therefore travel together in one multipart message. Its first frame
-contains the sending time and the number of frames of each message.
+*Bundles.* All messages sent to a peer between two calls of `flush` (`receive` calls it first)
+travel together, in one multipart message (`orchestrator.host.bundles`).
 
 *Parts.* A message of more than `PART_BYTES` travels in numbered parts (`orchestrator.host.parts`),
 which the receiver joins. A bulky message that nothing depends on the order of, a snapshot, is sent
@@ -20,20 +18,17 @@ therefore dropped and counted beyond `unheard_bytes` for a peer that is not hear
 beyond `transit_bytes` of messages that have arrived and are not handled. Whoever lacks it asks
 again. Other messages are never dropped for that; they are small, and heartbeats among them.
 
-*Link shaper.* On one machine, delivery is delayed by the topology's one-way latency between the two
-regions, so that a laptop behaves like a WAN. The receiver holds messages back until sending time +
-delay. A broken connection is reported with the same delay, as it would be over a real link. A
-drill may make a link slower for a while, or cut it: then the receiver drops whatever comes over it
-(`orchestrator.host.link_faults`).
+*Delays.* What arrives is held back until it would arrive over the links that one machine stands for
+(`orchestrator.host.link_shaper`). A broken connection is reported with the same delay, as it would
+be over a real link. A drill may cut a link for a while: then the receiver drops whatever comes over
+it (`orchestrator.host.link_faults`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import heapq
 import select
 import socket
-import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -45,8 +40,10 @@ from zmq.utils.monitor import recv_monitor_message
 
 from ha.memory import MemoryBudget
 from orchestrator.clock import thread_us
+from orchestrator.host.bundles import PART_FLAG, head, opened
 from orchestrator.host.events import PeerLost
 from orchestrator.host.link_faults import link_delay_us
+from orchestrator.host.link_shaper import LinkShaper
 from orchestrator.host.pace import StatePace
 from orchestrator.host.parts import IN_ORDER, PART_BYTES, BulkLane, Joiner, parts
 from orchestrator.host.wire import is_data
@@ -63,9 +60,6 @@ FLUSHED_US = 5_000
 part takes a millisecond, and several if it contains groups or texts. Time in which other processes
 have the processor does not count: a state would hardly move on a machine that is too busy."""
 
-PART_FLAG = 1 << 31
-"""Added to the number of frames of a message in a bundle that is a part of a larger one."""
-
 HIGH_WATER_MARK = 50_000
 """Most bundles queued for one peer, then bundles are dropped. Data is bounded in bytes before: this
 bounds the control messages for a peer that has stopped, of many minutes."""
@@ -77,9 +71,6 @@ before this host knows its key is refused silently, and would otherwise wait for
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 
 DEFAULT_BUDGET = MemoryBudget(DEFAULT_MEMORY_BYTES)
-
-_sent_at = struct.Struct("<q")
-_length = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +184,7 @@ class Transport:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._outlets: dict[str, Outlet] = {}
         self._owners: dict[bytes, str] = {}
-        self._held: list[tuple[int, int, FramesArrived | PeerLost]] = []
-        self._order = 0
+        self._shaper = LinkShaper[FramesArrived | PeerLost]()
         self._waker, self._woken = socket.socketpair()
         self._waker.setblocking(False)
         self._woken.setblocking(False)
@@ -308,10 +298,9 @@ class Transport:
             outlet.bulk.give_up()
 
     def _send_bundle(self, outlet: Outlet, lengths: list[int], frames: list[bytes]) -> bool:
-        stamp = _sent_at.pack(self._clock_us())
-        head = stamp + b"".join(_length.pack(length) for length in lengths)
+        first = head(self._clock_us(), lengths)
         try:
-            outlet.socket.send_multipart([head, *frames], flags=zmq.DONTWAIT)
+            outlet.socket.send_multipart([first, *frames], flags=zmq.DONTWAIT)
         except zmq.Again:
             self.counters["sends_to_full_queue"] += len(lengths)
             return False
@@ -348,11 +337,13 @@ class Transport:
                 gathers_us = min(pause_us, until_us - self._clock_us())
                 if gathers_us > 0:
                     time.sleep(gathers_us / 1e6)
-                next_us = min(until_us, self._held[0][0]) if self._held else until_us
+                due_us = self._shaper.next_due_us
+                next_us = until_us if due_us is None else min(until_us, due_us)
                 if is_ready:
                     next_us = min(next_us, self._pace.free_us)
             woken = self._listen(next_us - self._clock_us())
-            items = [each for each in self._due() if isinstance(each, PeerLost) or not take(each)]
+            due = self._shaper.due(self._clock_us())
+            items = [each for each in due if isinstance(each, PeerLost) or not take(each)]
             if items or woken or self._clock_us() >= until_us:
                 return items
             self.flush()
@@ -459,12 +450,11 @@ class Transport:
             if link_delay_us(outlet.peer, self._clock_us()) is None:
                 self.counters["bundles_cut"] += 1
                 continue
-            messages = _unbundled(bundle)
-            if messages is None:
+            if (found := opened(bundle)) is None:
                 self.counters["bundles_refused"] += 1
                 continue
             outlet.unheard_bytes = 0
-            (sent_us,) = _sent_at.unpack_from(bundle[0])
+            sent_us, messages = found
             outlet.joiner.drop_stalled(self._clock_us())
             for is_part, frames in messages:
                 message = self._joined(outlet, frames) if is_part else frames
@@ -507,22 +497,9 @@ class Transport:
             outlet.established = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
 
     def _hold(self, outlet: Outlet, sent_us: int, item: FramesArrived | PeerLost) -> None:
-        now_us = self._clock_us()
-        # A connection that breaks is noticed, even if the link is cut.
-        delay_us = link_delay_us(outlet.peer, now_us) or 0
-        # A link is first in, first out. It delivers no earlier than now and, whatever the sender's
-        # clock says, no later than one delay from now.
-        due_us = max(now_us, min(sent_us, now_us) + delay_us, outlet.last_due_us)
-        outlet.last_due_us = due_us
-        self._order += 1
-        heapq.heappush(self._held, (due_us, self._order, item))
-
-    def _due(self) -> list[FramesArrived | PeerLost]:
-        items: list[FramesArrived | PeerLost] = []
-        now_us = self._clock_us()
-        while self._held and self._held[0][0] <= now_us:
-            items.append(heapq.heappop(self._held)[2])
-        return items
+        outlet.last_due_us = self._shaper.hold(
+            item, outlet.peer, sent_us, self._clock_us(), after_us=outlet.last_due_us
+        )
 
 
 def _has_room(size: int, waiting_bytes: int, budget_bytes: int) -> bool:
@@ -532,24 +509,3 @@ def _has_room(size: int, waiting_bytes: int, budget_bytes: int) -> bool:
     of the budget is free; else it would be dropped however often it is asked for.
     """
     return waiting_bytes + min(size, budget_bytes // 2) <= budget_bytes
-
-
-def _unbundled(bundle: list[bytes]) -> list[tuple[bool, list[bytes]]] | None:
-    """The frames of each message, and whether it is a part of a larger one.
-
-    None if the first frame does not fit the others.
-    """
-    if not bundle or len(bundle[0]) < _sent_at.size:
-        return None
-    lengths = bundle[0][_sent_at.size :]
-    if len(lengths) % _length.size:
-        return None
-    messages: list[tuple[bool, list[bytes]]] = []
-    at = 1
-    for (length,) in _length.iter_unpack(lengths):
-        is_part, count = bool(length & PART_FLAG), length & ~PART_FLAG
-        if not count:
-            return None
-        messages.append((is_part, bundle[at : at + count]))
-        at += count
-    return messages if at == len(bundle) else None
