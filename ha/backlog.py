@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import msgspec
 
 from ha.messages import Data
 from streams.chunk import Position, joined
@@ -121,7 +123,7 @@ class Backlog:
             return None
         if (found := self._joined.get(begins)) is None:
             parts = [data.chunk for data in self._arrived][skipped:]
-            found = replace(self._arrived[-1], chunk=joined(parts))
+            found = msgspec.structs.replace(self._arrived[-1], chunk=joined(parts))
             self._joined[begins] = found
         return found
 

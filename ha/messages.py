@@ -20,10 +20,9 @@ it has arrived before it, or was lost with a connection.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
-from msgspec import Meta
+from msgspec import Meta, Struct, field
 
 from streams.bounds import MAX_NUMBER, EventTime, Name, Number
 from streams.chunk import Chunk, Position
@@ -53,8 +52,11 @@ Told = Annotated[dict[Name, T], Meta(max_length=MOST_ENTRIES)]
 """What a control message says of each fragment or stream."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Data:
+class Sent(Struct, frozen=True, array_like=True):
+    """Base of what travels between hosts: as its fields in their order, without their names."""
+
+
+class Data(Sent, frozen=True, kw_only=True):
     """A run of a stream, from a producer to one host that reads it."""
 
     stream: Name
@@ -63,8 +65,7 @@ class Data:
     chunk: Chunk
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscribe:
+class Subscribe(Sent, frozen=True, kw_only=True):
     """A host asks a replica for its output after `position` (None: for all it still keeps).
 
     Attributes
@@ -89,8 +90,7 @@ class Subscribe:
     batch: Number = EVERY_TUPLE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscribed:
+class Subscribed(Sent, frozen=True, kw_only=True):
     """The replica's answer: it keeps its output from `position` on until that is acknowledged."""
 
     stream: Name
@@ -99,15 +99,13 @@ class Subscribed:
     generation: Number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unsubscribe:
+class Unsubscribe(Sent, frozen=True, kw_only=True):
     """The host no longer reads this stream."""
 
     stream: Name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ack:
+class Ack(Sent, frozen=True, kw_only=True):
     """The state and output of all readers on a host contain everything before `position`.
 
     Attributes
@@ -141,8 +139,7 @@ class Ack:
     batch: Number = EVERY_TUPLE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class Offer(Sent, frozen=True, kw_only=True):
     """The end of a producer's output, for one subscriber.
 
     Attributes
@@ -159,8 +156,7 @@ class Offer:
     sent: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputDigest:
+class OutputDigest(Sent, frozen=True, kw_only=True):
     """Digest of a replica's output with event timestamps in one interval (`ha.digest`).
 
     Attributes
@@ -177,8 +173,7 @@ class OutputDigest:
     rows: Annotated[int, Meta(ge=0)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Control:
+class Control(Sent, frozen=True, kw_only=True):
     """Everything that two hosts tell each other regularly; each part may be empty.
 
     Attributes
@@ -214,8 +209,7 @@ class Control:
     lag_us: Number = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class Heartbeat(Sent, frozen=True, kw_only=True):
     """A sign of life, for a host that is sent nothing else in a heartbeat interval.
 
     Attributes
@@ -227,15 +221,13 @@ class Heartbeat:
     lag_us: Number = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRequest:
+class SnapshotRequest(Sent, frozen=True, kw_only=True):
     """A new secondary asks its peer replica for the fragment's state."""
 
     fragment: Name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Sent, frozen=True, kw_only=True):
     """A fragment's state at a cut through its inputs, and the output it must still keep.
 
     Attributes
@@ -261,8 +253,7 @@ class Snapshot:
     consumers: tuple[tuple[str, Position, bool, bool], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Sent, frozen=True, kw_only=True):
     """A primary's state at a cut, for a standby that is sent only part of its input.
 
     Every consumer has acknowledged the output up to the cut (`ha.checkpoint`).
@@ -288,15 +279,13 @@ class Checkpoint:
     state: Annotated[tuple[bytes, ...], Meta(max_length=MOST_SEGMENTS)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ping:
+class Ping(Sent, frozen=True, kw_only=True):
     """A latency probe."""
 
     sent_us: Number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pong:
+class Pong(Sent, frozen=True, kw_only=True):
     """A probe's answer, with the answering host's Vivaldi coordinate.
 
     Attributes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from io import BytesIO
 
+import msgspec
 import pyarrow as pa
 from pyarrow import ipc
 
@@ -154,7 +154,7 @@ class Messages:
             ),
             lambda: Heartbeat(lag_us=number()),
             lambda: SnapshotRequest(fragment=name()),
-            lambda: replace(
+            lambda: msgspec.structs.replace(
                 self._snapshot,
                 fragment=name(),
                 epoch=number(),
@@ -163,7 +163,7 @@ class Messages:
                 log_base=self._position(),
                 consumers=((name(), self._position(), rng.random() < 0.5, rng.random() < 0.5),),
             ),
-            lambda: replace(self._snapshot, epoch=rng.choice((1, number()))),
+            lambda: msgspec.structs.replace(self._snapshot, epoch=rng.choice((1, number()))),
             lambda: Ping(sent_us=number()),
             lambda: Pong(
                 sent_us=number(),

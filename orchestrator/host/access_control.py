@@ -30,6 +30,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import msgspec
+
 from ha.messages import (
     Ack,
     Checkpoint,
@@ -186,7 +188,7 @@ class AccessControl:
         )
         if not refused:
             return message
-        return replace(
+        return msgspec.structs.replace(
             message,
             epochs=_without("epochs", message.epochs, refused),
             watermarks_ms=_without("watermarks", message.watermarks_ms, refused),

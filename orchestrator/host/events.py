@@ -6,8 +6,8 @@ The parts of the core gather their commands in an `Outbox`, until the core retur
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass
 
+import msgspec
 import pyarrow as pa
 
 from ha.messages import Message, Snapshot
@@ -17,30 +17,26 @@ from streams.chunk import Chunk, Position
 from topology.arrays import IntArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageArrived:
+class MessageArrived(msgspec.Struct, frozen=True, kw_only=True):
     """A message of a peer, whose identity the transport has verified."""
 
     sender: str
     message: Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerLost:
+class PeerLost(msgspec.Struct, frozen=True, kw_only=True):
     """The connection to a peer broke."""
 
     node: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignmentReceived:
+class AssignmentReceived(msgspec.Struct, frozen=True, kw_only=True):
     """The store holds a new assignment for this incarnation of the host."""
 
     assignment: Assignment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceEmitted:
+class SourceEmitted(msgspec.Struct, frozen=True, kw_only=True):
     """Tuples entered at this host; the stream is complete up to the last watermark."""
 
     stream: str
@@ -49,8 +45,7 @@ class SourceEmitted:
     ingestion_times_us: IntArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOpened:
+class SourceOpened(msgspec.Struct, frozen=True, kw_only=True):
     """The source of a stream can be read.
 
     Attributes
@@ -64,15 +59,13 @@ class SourceOpened:
     position: Position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFailed:
+class SourceFailed(msgspec.Struct, frozen=True, kw_only=True):
     """The source of a stream emits nothing until it is opened again."""
 
     stream: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceWaits:
+class SourceWaits(msgspec.Struct, frozen=True, kw_only=True):
     """An open source cannot read on, or can again.
 
     Attributes
@@ -85,8 +78,7 @@ class SourceWaits:
     for_what: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceReread:
+class SourceReread(msgspec.Struct, frozen=True, kw_only=True):
     """Tuples that entered earlier were read again, for one host that lacks them.
 
     Attributes
@@ -100,24 +92,21 @@ class SourceReread:
     emitted: SourceEmitted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputSkipped:
+class InputSkipped(msgspec.Struct, frozen=True, kw_only=True):
     """The source of a stream has looked at what it left out when the stream began anew."""
 
     stream: str
     skipped: Skipped
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Durable:
+class Durable(msgspec.Struct, frozen=True, kw_only=True):
     """What a sink has kept for good: everything before a position, in this generation's numbers."""
 
     generation: int
     position: Position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkOpened:
+class SinkOpened(msgspec.Struct, frozen=True, kw_only=True):
     """The sink of a stream takes deliveries.
 
     Attributes
@@ -130,23 +119,20 @@ class SinkOpened:
     durable: Durable | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkFlushed:
+class SinkFlushed(msgspec.Struct, frozen=True, kw_only=True):
     """The sink of a stream has kept more for good."""
 
     stream: str
     durable: Durable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkFailed:
+class SinkFailed(msgspec.Struct, frozen=True, kw_only=True):
     """The sink of a stream takes no deliveries until it is opened again."""
 
     stream: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochSuperseded:
+class EpochSuperseded(msgspec.Struct, frozen=True, kw_only=True):
     """The store has another primary for this epoch, that of a takeover here or a newer one."""
 
     fragment: str
@@ -155,8 +141,7 @@ class EpochSuperseded:
     """Its node."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaReplaced:
+class ReplicaReplaced(msgspec.Struct, frozen=True, kw_only=True):
     """The store no longer lists this host's replica of a fragment.
 
     The host was out of reach for so long that another has taken its place. Its replica may lack
@@ -166,8 +151,7 @@ class ReplicaReplaced:
     fragment: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuMeasured:
+class CpuMeasured(msgspec.Struct, frozen=True, kw_only=True):
     """CPU use of the host in cores: 0 … 1 for a single-threaded process."""
 
     load: float
@@ -192,23 +176,20 @@ Event = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Send:
+class Send(msgspec.Struct, frozen=True, kw_only=True):
     """Send a message to a peer (or to the host itself)."""
 
     to: str
     message: Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetPeers:
+class SetPeers(msgspec.Struct, frozen=True, kw_only=True):
     """Keep links to these hosts, and accept links from no others."""
 
     peers: tuple[Peer, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordTakeover:
+class RecordTakeover(msgspec.Struct, frozen=True, kw_only=True):
     """Record in the store that this host's replica has become primary; its output flows already."""
 
     query: str
@@ -219,8 +200,7 @@ class RecordTakeover:
     detected_at_us: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordLoss:
+class RecordLoss(msgspec.Struct, frozen=True, kw_only=True):
     """Record in the store that this host's primary has lost its secondary.
 
     The coordinator then names another one at once, without waiting for the end of a session.
@@ -236,8 +216,7 @@ class RecordLoss:
     detected_at_us: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deliver:
+class Deliver(msgspec.Struct, frozen=True, kw_only=True):
     """Hand tuples of a stream to its sink: each exactly once, in order."""
 
     stream: str
@@ -255,8 +234,7 @@ class Deliver:
         return Durable(generation=self.generation, position=self.chunk.end)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(msgspec.Struct, frozen=True, kw_only=True):
     """An entry for the host's log."""
 
     kind: str

@@ -323,7 +323,7 @@ class HostLoop:
                     self._surroundings.set_peers(peers)
                 case RecordTakeover(detected_at_us=own_us) | RecordLoss(detected_at_us=own_us):
                     at_us = self.core.clock.at(own_us)
-                    self.link.record(dataclasses.replace(command, detected_at_us=at_us))
+                    self.link.record(msgspec.structs.replace(command, detected_at_us=at_us))
                 case Report():
                     self._note(command)
                     self._surroundings.report(command)

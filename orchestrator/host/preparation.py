@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import msgspec
 
 from ha.messages import Snapshot
 from orchestrator.host.events import MessageArrived
@@ -32,14 +34,14 @@ class _Preparation:
         for chunk in self.unread:
             self.log.append(chunk)
             yield
-        self.snapshot = replace(self.snapshot, log=(*self.snapshot.log, *self.log))
+        self.snapshot = msgspec.structs.replace(self.snapshot, log=(*self.snapshot.log, *self.log))
         try:
             yield from self.engine.restoring(self.snapshot.state)
         except SnapshotError:
             # The core meets the damage again, and reports it.
             return
         prepared = PreparedState(self.snapshot.state, self.engine)
-        self.snapshot = replace(self.snapshot, state=prepared)
+        self.snapshot = msgspec.structs.replace(self.snapshot, state=prepared)
 
 
 class SnapshotPreparations:

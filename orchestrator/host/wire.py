@@ -10,7 +10,7 @@ not say what memory they take, and numbers and names beyond the bounds of `strea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, get_args
 
@@ -26,7 +26,7 @@ from streams.chunk import NO_WATERMARK, Chunk, Position, joined
 from streams.state import PIECE_ROWS, SavedState
 from topology.arrays import IntArray
 
-WIRE_VERSION = 5
+WIRE_VERSION = 6
 
 PORTION_CHUNKS = 256
 """Most chunks of an output log that a snapshot contains as one."""
@@ -104,9 +104,12 @@ class Bodiless(msgspec.Struct, frozen=True, array_like=True, tag=2):
     body: msgspec.Raw
 
 
-BODILESS: dict[str, type[Message]] = {
-    kind.__name__: kind for kind in get_args(Message) if kind not in (Data, Snapshot)
+BODILESS: dict[str, msgspec.msgpack.Decoder[Message]] = {
+    kind.__name__: msgspec.msgpack.Decoder(kind)
+    for kind in get_args(Message)
+    if kind not in (Data, Snapshot)
 }
+"""Name → how its body is decoded."""
 
 Header = DataHeader | SnapshotHeader | Bodiless
 
@@ -186,7 +189,7 @@ def decode(frames: Sequence[bytes], schema_of: SchemaOf) -> Message:
     """
     found = begin_decoding(frames, schema_of)
     if isinstance(found, UnreadSnapshot):
-        return replace(found.snapshot, log=tuple(found.log))
+        return msgspec.structs.replace(found.snapshot, log=tuple(found.log))
     return found
 
 
@@ -239,7 +242,7 @@ def _message(
         case Bodiless(kind=kind):
             if bodies or kind not in BODILESS:
                 raise WireError(f"{kind!r} with {len(bodies)} more frames")
-            return msgspec.msgpack.decode(header.body, type=BODILESS[kind])
+            return BODILESS[kind].decode(header.body)
 
 
 def _portions(log: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:

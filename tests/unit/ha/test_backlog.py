@@ -1,4 +1,4 @@
-from dataclasses import replace
+import msgspec
 
 from ha.backlog import Backlog
 from ha.messages import Data
@@ -73,8 +73,8 @@ def test_nobody_waits_for_data_that_does_not_follow() -> None:
     everybody = ("a", "b")
     assert backlog.woken_by(THIRD, MUCH) == everybody
     assert backlog.woken_by(FIRST, MUCH) == everybody
-    assert backlog.woken_by(replace(SECOND, generation=2), MUCH) == everybody
-    assert backlog.woken_by(replace(SECOND, epoch=2), MUCH) == everybody
+    assert backlog.woken_by(msgspec.structs.replace(SECOND, generation=2), MUCH) == everybody
+    assert backlog.woken_by(msgspec.structs.replace(SECOND, epoch=2), MUCH) == everybody
     assert backlog.woken_by(SECOND, MUCH) == ()
 
 

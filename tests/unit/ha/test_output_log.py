@@ -1,6 +1,7 @@
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
+from msgspec import structs
 
 from ha.errors import InvariantViolation
 from ha.messages import Ack, Offer, Subscribe
@@ -227,7 +228,7 @@ def test_nothing_is_offered_that_was_received_and_is_yet_to_be_processed() -> No
     made.log.subscribe(ALICE, None)
     for ts in range(20, 200, 10):
         assert overdue_offer(made, ALICE) is None
-        received = replace(ack(Position()), received_ms=made.log.end.watermark_ms)
+        received = structs.replace(ack(Position()), received_ms=made.log.end.watermark_ms)
         one = chunk(made.log.end.next_seq, [(ts, 1)])
         made.log.append(one.rows, one.watermarks_ms, one.ingestion_times_us)
         acknowledge(made, ALICE, received, 0)
@@ -340,7 +341,7 @@ def fed(made: Made) -> dict[str, list[int]]:
 def test_repeated_acknowledgements_do_not_make_a_host_seem_to_acknowledge_rarely() -> None:
     made = Made(log_of((10, 1)))
     made.log.subscribe(ALICE, None)
-    had = replace(ack(Position()), received_ms=10)
+    had = structs.replace(ack(Position()), received_ms=10)
     offered: list[int] = []
     for interval in range(1, 20):
         if interval % 4 == 1:
@@ -357,7 +358,7 @@ def test_a_standby_that_stands_in_offers_at_once() -> None:
     made.log.subscribe(ALICE, None)
     assert overdue_offer(made, ALICE) is None
     assert overdue_offer(made, ALICE, at_once=True) is not None
-    acknowledge(made, ALICE, replace(ack(Position()), received_ms=10), 0)
+    acknowledge(made, ALICE, structs.replace(ack(Position()), received_ms=10), 0)
     assert overdue_offer(made, ALICE, at_once=True) is None
 
 
@@ -382,7 +383,7 @@ def test_output_is_kept_back_until_a_batch_has_gathered() -> None:
 
 def test_what_is_acknowledged_meanwhile_is_never_sent() -> None:
     made = batches_of(3, (10, 2))
-    acknowledge(made, BOB, replace(ack(made.log.end), batch=3), now_us=1)
+    acknowledge(made, BOB, structs.replace(ack(made.log.end), batch=3), now_us=1)
     more(made, 20, 2)
     assert fed(made)[BOB] == []
     more(made, 30, 1)
@@ -404,7 +405,12 @@ def test_a_smaller_batch_sends_what_was_kept_back() -> None:
 
 def test_nothing_is_kept_back_from_who_demands_output() -> None:
     made = batches_of(100, (10, 2))
-    acknowledge(made, BOB, replace(ack(Position()), demanded=Position(), batch=100), now_us=1)
+    acknowledge(
+        made,
+        BOB,
+        structs.replace(ack(Position()), demanded=Position(), batch=100),
+        now_us=1,
+    )
     assert fed(made)[BOB] == [0, 1]
 
 
@@ -421,13 +427,13 @@ def test_output_that_is_kept_back_is_not_offered() -> None:
     offers = [overdue_offer(made, BOB) for _ in range(OVERDUE_AFTER + 1)]
     # What was sent and is not acknowledged as received was lost.
     assert offers[-1] == Offer(generation=3, epoch=4, watermark_ms=20, sent=True)
-    acknowledge(made, BOB, replace(ack(Position(), 3), received_ms=20, batch=4), now_us=1)
+    acknowledge(made, BOB, structs.replace(ack(Position(), 3), received_ms=20, batch=4), now_us=1)
     assert overdue_offer(made, BOB) is None
 
 
 def test_output_that_is_kept_back_is_offered_once_it_does_not_reach_a_primary() -> None:
     made = batches_of(4, (10, 1))
-    demands = replace(ack(Position()), demanded=Position(), received_ms=0)
+    demands = structs.replace(ack(Position()), demanded=Position(), received_ms=0)
     acknowledge(made, ALICE, demands, now_us=1)
     offers: list[Offer | None] = []
     for _ in range(OVERDUE_AFTER + 2):
@@ -436,7 +442,7 @@ def test_output_that_is_kept_back_is_offered_once_it_does_not_reach_a_primary() 
         offers.append(overdue_offer(made, BOB))
     assert offers[: OVERDUE_AFTER - 1] == [None] * (OVERDUE_AFTER - 1)
     assert offers[-1] == Offer(generation=3, epoch=4, watermark_ms=10, sent=False)
-    acknowledge(made, ALICE, replace(demands, received_ms=10), now_us=2)
+    acknowledge(made, ALICE, structs.replace(demands, received_ms=10), now_us=2)
     overdue_offer(made, ALICE)
     assert overdue_offer(made, BOB) is None
 
@@ -444,7 +450,7 @@ def test_output_that_is_kept_back_is_offered_once_it_does_not_reach_a_primary() 
 def test_output_that_a_primary_has_no_room_for_is_not_offered_to_its_standby() -> None:
     made = batches_of(4, (10, 1))
     fed(made)
-    full = replace(ack(Position()), demanded=Position(), received_ms=10, room_bytes=0)
+    full = structs.replace(ack(Position()), demanded=Position(), received_ms=10, room_bytes=0)
     more(made, 20, 1)
     for _ in range(2 * OVERDUE_AFTER):
         acknowledge(made, ALICE, full, now_us=1)

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-
 import msgspec
 import pytest
+from msgspec import structs
 
 from ha.messages import (
     Ack,
@@ -171,7 +170,7 @@ def test_nothing_in_a_control_message_is_left_unjudged() -> None:
     )
     counted = {kind for kind in host.core.counters if kind.endswith("_refused")}
     # What a host says of itself, it may say to everybody.
-    names = {field.name.removesuffix("_ms") for field in fields(Control)} - {"lag_us"}
+    names = {name.removesuffix("_ms") for name in Control.__struct_fields__} - {"lag_us"}
     assert counted == {f"{name}_refused" for name in names}
 
 
@@ -193,7 +192,7 @@ def test_a_control_message_is_heeded_as_far_as_its_sender_may_say_it() -> None:
 
 
 def test_a_subscription_of_a_host_that_may_not_read() -> None:
-    for request in (ASK, replace(ASK, feed=True), replace(ASK, patient=True)):
+    for request in (ASK, structs.replace(ASK, feed=True), structs.replace(ASK, patient=True)):
         host = primary()
         host.commands.clear()
         host.hear("stranger", request)
@@ -262,7 +261,7 @@ def test_a_state_of_a_host_without_the_peer_replica() -> None:
 @pytest.mark.parametrize("field", ["epoch", "generation"])
 def test_a_state_with_a_number_that_leaves_no_room_for_true_ones(field: str) -> None:
     host, snapshot = warming()
-    host.hear("one", replace(snapshot, **{field: GREAT}))
+    host.hear("one", structs.replace(snapshot, **{field: GREAT}))
     assert (host.role, refused(host, "snapshots")) == (ReplicaRole.WARMING, 1)
 
 

@@ -1,8 +1,7 @@
 """A standby that is sent batches: it follows checkpoints, and asks for everything when it must."""
 
-from dataclasses import replace
-
 import msgspec
+from msgspec import structs
 
 from ha.messages import (
     EVERY_TUPLE,
@@ -299,7 +298,7 @@ def test_a_broken_checkpoint_is_counted_and_changes_nothing() -> None:
     one, two = pair()
     evaluated(one)
     found = checkpoint(one, 10, 3)
-    for damaged in (replace(found, state=(b"\xff",)), replace(found, base_ms=3)):
+    for damaged in (structs.replace(found, state=(b"\xff",)), structs.replace(found, base_ms=3)):
         two.hear("one", damaged)
     assert two.core.counters["checkpoints_broken"] == 2
     assert two.core.replica_manager.replicas["f"].replica.log.end == Position()
@@ -332,7 +331,7 @@ def tell_back(two: Driven, one: Driven) -> None:
 def test_a_checkpoint_of_another_generation_is_none() -> None:
     one, two = pair()
     evaluated(one)
-    two.hear("one", replace(checkpoint(one, 10, 3), generation=2, epoch=2))
+    two.hear("one", structs.replace(checkpoint(one, 10, 3), generation=2, epoch=2))
     assert two.core.replica_manager.replicas["f"].replica.log.end == Position()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from ha.messages import (
@@ -535,7 +536,7 @@ def test_a_state_that_does_not_join_the_waiting_input_is_too_old_and_not_broken(
 
 def test_a_state_of_a_generation_that_the_plan_has_yet_to_tell_counts() -> None:
     host, state = joining()
-    host.hear("one", replace(state, generation=2))
+    host.hear("one", msgspec.structs.replace(state, generation=2))
     replica = host.core.replica_manager.replicas["f"].replica
     assert (replica.role, replica.generation) == (ReplicaRole.STANDBY, 2)
 
@@ -609,7 +610,7 @@ def refused_state_requests(host: Driven, other: Driven, ms: int) -> int:
             other.commands.clear()
             other.hear("two", each)
             (sound,) = other.sent_to("two", Snapshot)
-            host.hear("one", replace(sound, state=SavedState.of([b"nonsense"])))
+            host.hear("one", msgspec.structs.replace(sound, state=SavedState.of([b"nonsense"])))
         host.core.heard("one", host.now_us)
     return requests
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from ha.messages import Snapshot
 from orchestrator.host.preparation import SnapshotPreparations
@@ -74,7 +74,7 @@ def test_a_damaged_log_costs_its_snapshot_and_no_other() -> None:
 
     preparations = SnapshotPreparations()
     preparations.add("peer", snapshot_of(filled().snapshot()), STATEMENT, log())
-    other = replace(snapshot_of(filled().snapshot()), fragment="other")
+    other = structs.replace(snapshot_of(filled().snapshot()), fragment="other")
     preparations.add("peer", other, STATEMENT)
     assert preparations.step() is None
     with pytest.raises(WireError, match="damaged"):
@@ -114,7 +114,7 @@ def test_a_damaged_state_reaches_the_core_as_it_came() -> None:
     preparations = SnapshotPreparations()
     broken = snapshot_of(SavedState.of(good[:3]))
     preparations.add("peer", broken, STATEMENT)
-    other = replace(snapshot_of(SavedState.of(good)), fragment="other")
+    other = structs.replace(snapshot_of(SavedState.of(good)), fragment="other")
     preparations.add("peer", other, STATEMENT)
     assert prepared(preparations)[0].state is broken.state
     assert prepared(preparations)[0].fragment == "other"

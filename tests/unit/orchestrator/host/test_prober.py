@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec import structs
 
 from ha.messages import Ping, Pong
 from orchestrator.host.prober import (
@@ -184,7 +183,10 @@ def test_an_answer_that_nobody_asked_for_counts_for_nothing() -> None:
     one.use(("b",), {"b": "machine"})
     ping, now_us = probed(one, "b", 10**9), 10**9 + 8000
     true = other.answer(ping, now_us - 4000)
-    for lie in (replace(true, sent_us=now_us - 1), replace(true, sent_us=now_us - 10**8)):
+    for lie in (
+        structs.replace(true, sent_us=now_us - 1),
+        structs.replace(true, sent_us=now_us - 10**8),
+    ):
         one.measured("b", lie, now_us)
     assert one.latencies_ms == {}
     assert one.measures_clocks == frozenset()

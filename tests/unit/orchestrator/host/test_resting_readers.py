@@ -1,7 +1,5 @@
 """A host receives a stream once for its readers that rest."""
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
@@ -80,7 +78,7 @@ def test_a_new_generation_begins_after_what_had_waited() -> None:
     host.hear("site", data(chunk(4, [(40, 1)])))
     began = Subscribed(stream="s", position=Position(), epoch=2, generation=2)
     host.hear("site", began)
-    later = replace(data(chunk(0, [(50, 4)]), epoch=2), generation=2)
+    later = msgspec.structs.replace(data(chunk(0, [(50, 4)]), epoch=2), generation=2)
     host.hear("site", later)
     host.work()
     assert sent_numbers(host) == [2, 3, 4, 2, 3]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TypeVar
 
 import msgspec
@@ -399,7 +398,7 @@ def test_unreadable_fragment_keeps_its_takeover_waiting_and_nothing_else(
     other = msgspec.structs.replace(RECORD, fragment="g")
     outside.create(fragment_key("q", "g"), other)
     link.record(takeover(5))
-    link.record(dataclasses.replace(takeover(5), fragment="g"))
+    link.record(msgspec.structs.replace(takeover(5), fragment="g"))
     mine = Assignment(incarnation="2")
     outside.create(ASSIGNMENTS.key("here"), mine)
     link.exchange()

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec import structs
 from pyarrow import ipc
 
 from ha.messages import (
@@ -91,7 +92,7 @@ def test_snapshot_comes_back_with_its_log() -> None:
 
 def test_the_log_of_a_snapshot_is_written_and_read_in_pieces() -> None:
     count = 3 * PORTION_CHUNKS - 1
-    long = replace(SNAPSHOT, log=tuple(chunk(at, [(at + 1, 1)]) for at in range(count)))
+    long = structs.replace(SNAPSHOT, log=tuple(chunk(at, [(at + 1, 1)]) for at in range(count)))
     frames = encode(long)
     unread = begin_decoding(frames, only_s)
     assert isinstance(unread, UnreadSnapshot)
@@ -116,7 +117,7 @@ def test_many_rows_make_a_piece_of_the_log_of_their_own() -> None:
         chunk(start, [(at + 1, size)])
         for at, (start, size) in enumerate(zip(starts, sizes, strict=True))
     )
-    back = decode(encode(replace(SNAPSHOT, log=log)), only_s)
+    back = decode(encode(structs.replace(SNAPSHOT, log=log)), only_s)
     assert isinstance(back, Snapshot)
     assert [one.rows.num_rows for one in back.log] == [PIECE_ROWS, 2 * PIECE_ROWS, 1]
 
@@ -237,25 +238,31 @@ def test_rows_with_bytes_after_their_end() -> None:
 
 @pytest.mark.parametrize("first_seq", [2**62, MAX_NUMBER + 1, -1])
 def test_sequence_numbers_beyond_all_bounds(first_seq: int) -> None:
-    refused(encode(replace(DATA, chunk=replace(DATA.chunk, first_seq=first_seq))), "Expected `int`")
+    refused(
+        encode(structs.replace(DATA, chunk=replace(DATA.chunk, first_seq=first_seq))),
+        "Expected `int`",
+    )
 
 
 def test_a_chunk_that_ends_beyond_all_bounds() -> None:
     last = replace(DATA.chunk, first_seq=MAX_NUMBER - 1)
-    refused(encode(replace(DATA, chunk=last)), "sequence numbers")
+    refused(encode(structs.replace(DATA, chunk=last)), "sequence numbers")
 
 
 @pytest.mark.parametrize("time_us", [-1, MAX_NUMBER + 1, 2**63 - 1])
 def test_ingestion_times_beyond_all_bounds(time_us: int) -> None:
     times_us = np.full(2, time_us)
     wrong = replace(DATA.chunk, ingestion_times_us=times_us)
-    refused(encode(replace(DATA, chunk=wrong)), "ingestion times")
+    refused(encode(structs.replace(DATA, chunk=wrong)), "ingestion times")
 
 
 def test_watermarks_beyond_all_bounds() -> None:
     for watermark_ms in (-(2**62), -(2**63)):
         early = np.array([watermark_ms, 20])
-        refused(encode(replace(DATA, chunk=replace(DATA.chunk, watermarks_ms=early))), "watermark")
+        refused(
+            encode(structs.replace(DATA, chunk=replace(DATA.chunk, watermarks_ms=early))),
+            "watermark",
+        )
 
 
 def test_data_and_heartbeats_are_told_by_how_they_begin() -> None:
@@ -282,14 +289,18 @@ LONG = "x" * (MAX_NAME + 1)
 @pytest.mark.parametrize(
     "message",
     [
-        replace(DATA, stream=LONG),
-        replace(DATA, epoch=MAX_NUMBER + 1),
-        replace(DATA, generation=-1),
-        replace(SNAPSHOT, consumers=((LONG, POSITION, True, True),)),
-        replace(SNAPSHOT, inputs={"in": (MAX_NUMBER + 1, POSITION)}),
-        replace(SNAPSHOT, log_base=replace(POSITION, next_seq=2**62)),
-        Subscribe(stream="s", position=replace(POSITION, next_seq=-1), generation=1),
-        Subscribe(stream="s", position=replace(POSITION, watermark_ms=2**62 + 1), generation=1),
+        structs.replace(DATA, stream=LONG),
+        structs.replace(DATA, epoch=MAX_NUMBER + 1),
+        structs.replace(DATA, generation=-1),
+        structs.replace(SNAPSHOT, consumers=((LONG, POSITION, True, True),)),
+        structs.replace(SNAPSHOT, inputs={"in": (MAX_NUMBER + 1, POSITION)}),
+        structs.replace(SNAPSHOT, log_base=structs.replace(POSITION, next_seq=2**62)),
+        Subscribe(stream="s", position=structs.replace(POSITION, next_seq=-1), generation=1),
+        Subscribe(
+            stream="s",
+            position=structs.replace(POSITION, watermark_ms=2**62 + 1),
+            generation=1,
+        ),
         Subscribe(stream="s", position=None, generation=MAX_NUMBER + 1),
         Subscribed(stream="s", position=POSITION, epoch=MAX_NUMBER + 1, generation=1),
         Unsubscribe(stream=""),
