@@ -401,7 +401,7 @@ class Planning:
             for stream in each.fragment.inputs:
                 if stream in self.work.sites and self.work.sites[stream] not in located:
                     sites.setdefault(stream, here)
-        return self.work.with_ends(sites, sinks)
+        return self.work.with_ends(sites, sinks) if sites or sinks else self.work
 
 
 def order(flow: Dataflow, queries: Iterable[str]) -> list[str]:
