@@ -60,7 +60,7 @@ class StreamCursor:
     generation
         That the position belongs to; 0 without a position.
     epoch
-        The newest that any producer has mentioned.
+        The newest that any producer has mentioned in this generation.
     floor_ms
         Nothing with this timestamp or an earlier one is accepted, whatever its number.
     repeated_tuples
@@ -108,6 +108,9 @@ class StreamCursor:
         A producer's answer is `provisional` until data arrives: another replica's log may begin
         later.
         """
+        if generation != self.generation:
+            # A former generation may have come to a greater epoch, which nobody recorded.
+            self.epoch = 0
         self.position = position
         self.provisional = provisional
         self.generation = generation

@@ -501,11 +501,7 @@ class Replica:
             if entry.dropped_ms > cut.watermark_ms:
                 return None
             chunks = [rest for chunk in waiting[stream] if (rest := chunk.after(cut)) is not None]
-            if chunks:
-                if chunks[0].first_seq != cut.next_seq:
-                    return None
-            elif entry.cursor.position is not None and cut.is_before(entry.cursor.position):
-                # Reading began beyond the cut. If the stream has ended, nothing ever shows that.
+            if chunks and chunks[0].first_seq != cut.next_seq:
                 return None
             joined[stream] = chunks
         return joined

@@ -76,6 +76,10 @@ class Link:
     fed_after_ms: int = NO_WATERMARK
     whole: bool = False
 
+    def ask_again(self) -> None:
+        """Have the next request sent at once, whatever was answered."""
+        self.asked_us, self.start = None, None
+
 
 @dataclass(slots=True)
 class Subscription:
@@ -185,7 +189,7 @@ class Subscription:
     def ask_again(self) -> None:
         """Subscribe to every producer again, from where the readers are now."""
         for link in self._links.values():
-            link.asked_us, link.start = None, None
+            link.ask_again()
         self._note_confirmed()
 
     def _note_confirmed(self) -> None:
@@ -227,7 +231,22 @@ class Subscription:
             elif answer.generation > cursor.generation and self._feeds(node):
                 behind.append(reader)
             cursor.epoch = max(cursor.epoch, answer.epoch)
+        if link.whole and self._passes_over(answer):
+            link.ask_again()
+            self._note_confirmed()
         return behind
+
+    def _passes_over(self, answer: Subscribed) -> bool:
+        """Whether a producer sends nothing of what a reader with a position lacks next, because it
+        was asked for all that it keeps, and may have had that again.
+
+        Now that every reader has a position it can be asked for. If the stream is at its end, no
+        chunk would ever show that it is missing.
+        """
+        if any(cursor.generation != answer.generation for cursor in self.readers.values()):
+            return False
+        reached = [each for *_, each in self._reached() if each is not None]
+        return any(each.next_seq < answer.position.next_seq for each in reached)
 
     def heard(self, node: str, now_us: int) -> None:
         """Note that data has come from `node`: one that was silent could not answer before."""

@@ -84,11 +84,12 @@ def plan_query(pending: PendingDecision, query: str, *, relax: bool) -> Plan | N
     Parameters
     ----------
     relax
-        Whether to disregard deadline and bound if they cannot be kept.
+        Whether to do without its sites if they are not there, and to disregard deadline and bound
+        if they cannot be kept: for a query that runs.
     """
     for relaxed in (False, True) if relax else (False,):
         try:
-            return pending.planning.place(query, relaxed=relaxed)
+            return pending.planning.place(query, relaxed=relaxed, without_sites=relax)
         except (PlacementError, InvalidQuery) as error:
             pending.problems.append(str(error))
     return None
@@ -161,7 +162,7 @@ def propose(planning: Planning, plan: Plan) -> PlanRecord:
     }
     nodes = {node for placed in plan.placements for node in (placed.primary, placed.secondary)}
     nodes.update(planning.queries[query].outputs.values())
-    nodes.update(planning.streams[stream].site for stream in flow.entering_streams(query))
+    nodes.update(planning.work.sites[stream] for stream in flow.entering_streams(query))
     return PlanRecord(
         query=query,
         basis=basis(planning, query, nodes),

@@ -17,7 +17,6 @@ from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.host.hosted_streams import SINK_PREFIX
 from orchestrator.host.replica_manager import ReplicaManager
 from orchestrator.host.state_loss import StateLoss
-from streams.chunk import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +44,13 @@ class Discontinuities:
         if not self._may_cross(reader, subscription.stream, now_us):
             return
         cursor = subscription.readers[reader]
-        before = cursor.position or Position()
-        detail = f"generation {cursor.generation} ended at watermark {before.watermark_ms} ms, "
+        # Of several generations in a row, an earlier one may have come further.
+        complete_ms = cursor.complete_ms
+        detail = f"generation {cursor.generation} ended at watermark {complete_ms} ms, "
         detail += f"generation {answer.generation} follows"
         cursor.cross(answer.position, answer.generation)
         lost = 0
-        if answer.position.watermark_ms > before.watermark_ms:
+        if answer.position.watermark_ms > complete_ms:
             lost = answer.position.next_seq
             detail += f" after watermark {answer.position.watermark_ms} ms, tuple {lost}"
         self._note_lost(reader, answer.stream, lost, detail)

@@ -196,6 +196,7 @@ class Failover:
         *,
         reached_ms: int | None = None,
         consumer: str | None = None,
+        generation: int | None = None,
     ) -> None:
         """Step down if another host knows a newer epoch of a fragment, once the handover is over.
 
@@ -206,11 +207,16 @@ class Failover:
             so itself.
         consumer
             The host, if it reads the fragment's stream.
+        generation
+            To which the epoch belongs, if that is said. Replicas of a former one are void, however
+            often they had taken over from each other when nobody could record it.
         """
         hosted = self._named(fragment)
         if hosted is None or epoch <= _acting(hosted).epoch:
             return
         acting = _acting(hosted)
+        if generation is not None and generation < acting.generation:
+            return
         if acting.role is ReplicaRole.PRIMARY:
             handover = hosted.handover
             if handover is None:

@@ -35,6 +35,7 @@ from orchestrator.host.events import Outbox
 from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.host.replica_manager import ReplicaManager
 from orchestrator.host.state_loss import StateLoss, said
+from streams.chunk import Position
 
 ACKNOWLEDGES = 8
 """A host with fewer streams acknowledges all of them in each interval, one with more in every
@@ -209,19 +210,28 @@ class InputProcessor:
         if hosted is None or not hosted.replica.needs_state:
             return
         was_warm = hosted.replica.role is not ReplicaRole.WARMING
+        cursors = {stream: entry.cursor for stream, entry in hosted.replica.inputs.items()}
+        before: dict[str, Position | None] = {}
         try:
             self.deliver(snapshot.fragment, now_us)
+            before = {stream: cursor.position for stream, cursor in cursors.items()}
             installed = hosted.replica.install(snapshot)
         except Exception as error:  # noqa: BLE001  A broken snapshot must not end this host.
             self.outbox.report("snapshot refused", snapshot.fragment, said(error))
             hosted.failed(f"snapshot refused: {said(error)}", now_us)
             installed = False
         if installed:
+            # The state may tell of consumers that have gone since it was written.
+            self.replica_manager.restrict(hosted.replica)
             hosted.failures.mended()
             kind = "crossed with its primary" if was_warm else "warm"
             self.outbox.report(kind, snapshot.fragment, f"epoch {hosted.replica.epoch}")
             self.dispatcher.rebuild_tasks(now_us)
-            if was_warm:
+            # Reading may also have begun beyond the state, which a stream at its end never shows.
+            # Producers keep what lies between: the primary has yet to process it.
+            if was_warm or any(
+                map(_falls, before.values(), [c.position for c in cursors.values()])
+            ):
                 self.state_loss.read_anew(hosted)
                 self.request(now_us)
         else:
@@ -424,16 +434,24 @@ class InputProcessor:
         self.state_loss.discard(hosted, now_us)
 
     def _request_snapshot(self, hosted: HostedReplica, now_us: int) -> None:
-        """Ask the peer replica for its state, once every producer keeps what will follow it."""
+        """Ask the peer replica for its state, once every producer keeps what will follow it.
+
+        An input without a producer needs none: its site is away, so nothing comes meanwhile.
+        """
         peer, asked_us = hosted.assignment.peer_replica, hosted.snapshot_asked_us
         if not hosted.replica.needs_state or peer is None or hosted.rests(now_us):
             return
-        subscriptions = self.replica_manager.subscriptions
-        if not all(subscriptions[stream].confirmed for stream in hosted.replica.inputs):
+        inputs = [self.replica_manager.subscriptions[s] for s in hosted.replica.inputs]
+        if not all(each.confirmed or not each.producers for each in inputs):
             return
         if asked_us is None or now_us - asked_us >= SNAPSHOT_RETRY_US:
             hosted.snapshot_asked_us = now_us
             self.outbox.send(peer, SnapshotRequest(fragment=hosted.assignment.fragment))
+
+
+def _falls(before: Position | None, now: Position | None) -> bool:
+    """Whether a reader stands before where it stood."""
+    return before is not None and now is not None and now.is_before(before)
 
 
 def every_nth(count: int, few: int, *, most: int) -> int:

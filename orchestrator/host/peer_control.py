@@ -186,7 +186,9 @@ class PeerControl:
         for fragment, digest in message.digests.items():
             self._compare(sender, fragment, digest, now_us)
         for stream, ack in message.acks.items():
-            self.failover.on_epoch(stream, ack.epoch, now_us, consumer=sender)
+            self.failover.on_epoch(
+                stream, ack.epoch, now_us, consumer=sender, generation=ack.generation
+            )
             if ack.position is not None:
                 self.state_loss.on_position(sender, stream, ack.generation, ack.position, now_us)
             producer = self.replica_manager.producer(stream)

@@ -86,7 +86,9 @@ class ReplicaManager:
         self.incarnations: dict[str, str] = {}
         self._producers: Mapping[str, tuple[str, ...]] = {}
         self._generations: Mapping[str, int] = {}
+        self._consumers: Mapping[str, tuple[str, ...]] = {}
         self._absent_since_us: dict[str, int] = {}
+        """Nodes that read a stream made here, and are not in the store → since when."""
         self._schemas: dict[str, pa.Schema] = {}
         self.withholds = False
         self.peer_hosts: tuple[str, ...] = ()
@@ -209,19 +211,21 @@ class ReplicaManager:
         gone = self.incarnations.keys() - (incarnations.keys() - renewed)
         self.incarnations = incarnations
         for node in gone:
-            self._absent_since_us[node] = now_us
             self._drop_subscriber(node, patiently=True)
-        for node in incarnations:
-            self._absent_since_us.pop(node, None)
         commands = [
             *self._fragments(assignment.fragments),
             *self._sources(assignment.sources),
             *self._sinks(assignment.sinks),
         ]
+        self._consumers = assignment.consumers
         for producer in self.producers():
-            readers = assignment.consumers.get(producer.stream, ())
-            producer.log.restrict({*readers, self.node})
-            producer.log.is_read = bool(readers)
+            self.restrict(producer)
+        self._absent_since_us = {
+            node: self._absent_since_us.get(node, now_us)
+            for producer in self.producers()
+            for node in self._consumers.get(producer.stream, ())
+            if node not in incarnations
+        }
         self._producers, self._generations = assignment.producers, assignment.generations
         commands += self._subscribe(renewed)
         return commands, set(gone)
@@ -267,11 +271,19 @@ class ReplicaManager:
         for subscription in self.subscriptions.values():
             subscription.room_bytes = self.window_bytes
 
+    def restrict(self, producer: Producer) -> None:
+        """Have a producer keep output for those only that read it by the assignment."""
+        readers = self._consumers.get(producer.stream, ())
+        producer.log.restrict({*readers, self.node})
+        producer.log.is_read = bool(readers)
+
     def drop_absent(self, now_us: int) -> None:
-        """Stop keeping output for sinks that have been away for too long."""
-        for node, since_us in list(self._absent_since_us.items()):
+        """Stop keeping output for sinks that have been away for too long.
+
+        A state that comes later from a peer replica may tell of them once more.
+        """
+        for node, since_us in self._absent_since_us.items():
             if now_us - since_us > ABSENT_SINK_US:
-                del self._absent_since_us[node]
                 self._drop_subscriber(node, patiently=False)
 
     def _drop_subscriber(self, node: str, *, patiently: bool) -> None:

@@ -32,7 +32,7 @@ from orchestrator.control.planning.task import (
     without_hosts,
 )
 from orchestrator.control.planning.utilisation import Place, overload, places, room_cores
-from orchestrator.control.planning.workload import workload
+from orchestrator.control.planning.workload import Workload, workload
 from orchestrator.control.remembered import remembered_fragments
 from orchestrator.control.view import ClusterView
 from orchestrator.records import FragmentRecord, NodeKind, QueryRecord, StreamRecord, Timing
@@ -116,7 +116,7 @@ class Planning:
         """A fragment runs no longer."""
         self.running.pop(self.fragments.pop(key).fragment, None)
 
-    def place(self, query: str, *, relaxed: bool = False) -> Plan:
+    def place(self, query: str, *, relaxed: bool = False, without_sites: bool = False) -> Plan:
         """Place the fragments of a query that do not run, keep those that do.
 
         There is one feedback step, `other_primaries`, with this rule:
@@ -133,6 +133,8 @@ class Planning:
         ----------
         relaxed
             Disregard deadline and bound: for a query that runs, late is better than never.
+        without_sites
+            As in `task`.
 
         Raises
         ------
@@ -143,7 +145,7 @@ class Planning:
         """
         is_new = all(work.fragment.key not in self.fragments for work in self.work.of(query))
         if relaxed or not is_new or not self.view.settings.admission:
-            return self._place(query, relaxed=relaxed)
+            return self._place(query, relaxed=relaxed, without_sites=without_sites)
         running, before = dict(self.running), self.places()
         room = room_cores(before)
         # Fragments that follow each other belong together, unless no node has room for them.
@@ -174,8 +176,9 @@ class Planning:
         relaxed: bool,
         room_cores: Mapping[str, float] | None = None,
         settings: Settings | None = None,
+        without_sites: bool = False,
     ) -> Plan:
-        task = self.task(query, relaxed=relaxed, room_cores=room_cores)
+        task = self.task(query, relaxed=relaxed, room_cores=room_cores, without_sites=without_sites)
         if settings is not None:
             task = replace(task, settings=settings)
         # 1. The cheapest primaries, with the price of their standbys.
@@ -232,14 +235,15 @@ class Planning:
         Raises
         ------
         InvalidQuery, PlacementError
-            There is no node, or the query's ends are not there.
+            There is no node, or the query reads one that has no place yet.
         """
         before = self.running[fragment]
-        # A fragment of the query that runs nowhere at present will start over elsewhere. Meanwhile
-        # it must not keep this one from being protected: any place will do for it.
+        # A fragment of the query that runs nowhere at present will start over elsewhere, and a site
+        # that is away comes back. Meanwhile they must not keep this one from being protected: any
+        # place will do for them.
         somewhere = replace(before, secondary=None)
         absent = [work.name for work in self.work.of(query) if work.name not in self.running]
-        task = self.task(query, absent=dict.fromkeys(absent, somewhere))
+        task = self.task(query, absent=dict.fromkeys(absent, somewhere), without_sites=True)
         if avoid:
             task = replace(task, network=without_hosts(task.network, avoid))
         found, problem = choose_secondary(task, fragment, prefer)
@@ -257,6 +261,7 @@ class Planning:
         relaxed: bool = False,
         absent: Mapping[str, RunningFragment] | None = None,
         room_cores: Mapping[str, float] | None = None,
+        without_sites: bool = False,
     ) -> QueryTask:
         """The problem of one query.
 
@@ -266,9 +271,14 @@ class Planning:
             Fragments of it that are taken to run.
         room_cores
             As in `network_view`.
+        without_sites
+            Whether it may do without its sites: for a query that runs. One that is not there is
+            taken to be where the fragment runs that it feeds or follows.
         """
         record = self.queries[query]
-        self._check_ends(record)
+        self._check_makers(record)
+        if not without_sites:
+            self._check_sites(record)
         own = {work.name for work in self.work.of(query)}
         others = {name: each for name, each in self.running.items() if name not in own}
         replicas = Counter(
@@ -279,10 +289,11 @@ class Planning:
         )
         everywhere = self.running | dict(absent or {})
         primaries = {name: running.primary for name, running in everywhere.items()}
+        work = self._with_stand_ins(query, primaries) if without_sites else self.work
         return QueryTask(
             query=record,
-            graph=self.work.graph(query, primaries, flowing(self.work, others)),
-            work=self.work,
+            graph=work.graph(query, primaries, flowing(work, others)),
+            work=work,
             running=everywhere,
             network=without_hosts(
                 network_view(self.view.trusted, replicas, room_cores), self.view.cordoned
@@ -348,28 +359,49 @@ class Planning:
             queries=(figures,),
         )
 
-    def _check_ends(self, record: QueryRecord) -> None:
-        sites = {n: node for n, node in self.view.hosts.items() if node.kind is NodeKind.SITE}
-        wanted = [("outputs", site) for site in record.outputs.values()]
+    def _check_makers(self, record: QueryRecord) -> None:
         for fragment in self.flow.of(record.name):
             for stream in fragment.inputs:
                 maker = self.flow.fragments.get(stream)
-                if maker is None:
-                    site = self.work.sites[stream]
-                    wanted.append((f"statements (stream {stream} enters at)", site))
-                elif stream not in self.running and maker.query != record.name:
-                    raise InvalidQuery(
-                        record.name,
-                        "statements",
-                        stream,
-                        "is made by a query that has no place yet",
-                        f"It waits for query {maker.query}.",
-                    )
+                if maker is None or stream in self.running or maker.query == record.name:
+                    continue
+                raise InvalidQuery(
+                    record.name,
+                    "statements",
+                    stream,
+                    "is made by a query that has no place yet",
+                    f"It waits for query {maker.query}.",
+                )
+
+    def _check_sites(self, record: QueryRecord) -> None:
+        sites = {n: node for n, node in self.view.hosts.items() if node.kind is NodeKind.SITE}
+        wanted = [("outputs", site) for site in record.outputs.values()]
+        wanted += [
+            (f"statements (stream {stream} enters at)", self.work.sites[stream])
+            for fragment in self.flow.of(record.name)
+            for stream in fragment.inputs
+            if stream in self.work.sites
+        ]
         for field, site in wanted:
             if site not in sites or sites[site].coordinate is None:
                 problem = "is not a live site" if site not in sites else "has no coordinate yet"
                 known = f"Live sites: {', '.join(sorted(sites)) or 'none'}."
                 raise InvalidQuery(record.name, field, site, problem, known)
+
+    def _with_stand_ins(self, query: str, primaries: Mapping[str, str]) -> Workload:
+        """The work, where nodes stand in for the sites of a query that are not there."""
+        located = {n for n, node in self.view.hosts.items() if node.coordinate is not None}
+        anywhere = min(self.view.trusted.keys() & self.view.executors.keys() & located, default="")
+        sites: dict[str, str] = {}
+        sinks: dict[str, str] = {}
+        for each in self.work.of(query):
+            here = primaries.get(each.name, anywhere)
+            if each.sink is not None and each.sink not in located:
+                sinks[each.name] = here
+            for stream in each.fragment.inputs:
+                if stream in self.work.sites and self.work.sites[stream] not in located:
+                    sites.setdefault(stream, here)
+        return self.work.with_ends(sites, sinks) if sites or sinks else self.work
 
 
 def order(flow: Dataflow, queries: Iterable[str]) -> list[str]:

@@ -21,7 +21,7 @@ and sending chunks and watermarks, acknowledgements, control messages, dispatchi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from ha.roles import ReplicaRole
@@ -197,7 +197,7 @@ class Workload:
     flow
         The compiled queries.
     sites
-        Stream that enters from outside → its site.
+        Stream that enters from outside → its site; of two, one that is there.
     rates
         By stream.
     fragments
@@ -215,6 +215,14 @@ class Workload:
     def of(self, query: str) -> list[FragmentWork]:
         """Work of a query's fragments, producers before consumers."""
         return [work for work in self.fragments.values() if work.fragment.query == query]
+
+    def with_ends(self, sites: Mapping[str, str], sinks: Mapping[str, str]) -> Workload:
+        """The same work, where some streams enter and some fragments' streams leave elsewhere."""
+        fragments = {
+            name: replace(each, sink=sinks[name]) if name in sinks else each
+            for name, each in self.fragments.items()
+        }
+        return replace(self, sites={**self.sites, **sites}, fragments=fragments)
 
     def chains(
         self, names: Collection[str], together: Callable[[str, str], bool]
@@ -353,7 +361,8 @@ def workload(
             sink=query.outputs.get(name),
             readers_ms=readers_ms[name],
         )
-    sites = {name: stream.site for name, stream in streams.items()}
+    hosts = view.hosts.keys()
+    sites = {name: _site(stream, hosts) for name, stream in streams.items()}
     return Workload(
         flow=flow, sites=sites, overhead_us=overhead, rates=stream_rates, fragments=fragments
     )
@@ -498,6 +507,12 @@ def _selectivity(query: QueryRecord, fragment: str) -> float:
         return stated
     tried = query.trials.get(fragment)
     return 1.0 if tried is None else tried.selectivity
+
+
+def _site(stream: StreamRecord, hosts: Collection[str]) -> str:
+    """Where a stream enters: of two sites the one that feeds consumers, if it is there."""
+    there = [site for site in stream.sites if site in hosts]
+    return next(iter(there or stream.sites))
 
 
 def _planned_cost(query: QueryRecord, fragment: str) -> Cost:

@@ -98,6 +98,18 @@ def test_what_arrives_first_after_a_crossing_says_that_it_moved() -> None:
     assert not cursor.receive(data(chunk(2, [(30, 2)]), generation=2)).moved
 
 
+def test_epochs_of_a_former_generation_are_forgotten() -> None:
+    """What a reader tells a producer of them would have it yield to nobody."""
+    cursor = started()
+    cursor.receive(data(chunk(0, [(10, 2)]), epoch=7))
+    cursor.cross(Position(), 2)
+    assert cursor.epoch == 0
+    cursor.receive(data(chunk(0, [(20, 2)]), epoch=3, generation=2))
+    assert cursor.epoch == 3
+    cursor.start(Position(next_seq=9, watermark_ms=90), 2)
+    assert cursor.epoch == 3
+
+
 def test_an_answer_says_nothing_about_what_a_crossing_filters() -> None:
     cursor = started()
     cursor.receive(data(chunk(0, [(10, 2)])))

@@ -125,23 +125,6 @@ def test_an_input_that_began_anew_and_brings_nothing_new_is_crossed_all_the_same
         assert each.processed() == {"s": Position(next_seq=11, watermark_ms=30)}
 
 
-def test_a_state_from_before_its_reading_began_leaves_a_gap_though_nothing_has_come() -> None:
-    """The stream may be at its end, so that no chunk ever shows the gap."""
-    behind, peer = primary(), secondary()
-    behind.receive(data(chunk(0, [(10, 2)])))
-    behind.evaluate(1)
-    peer.inputs["s"].cursor.start(Position(next_seq=5, watermark_ms=30), 1, provisional=True)
-    snapshot = behind.snapshot()
-    assert snapshot is not None
-    assert not peer.install(snapshot)
-    assert peer.role is ReplicaRole.WARMING
-    behind.receive(data(chunk(2, [(30, 3)])))
-    behind.evaluate(1)
-    snapshot = behind.snapshot()
-    assert snapshot is not None
-    assert peer.install(snapshot)
-
-
 def test_a_standby_that_has_stopped_follows_its_primary_also_where_it_was_further() -> None:
     """It was primary, crossed to a second generation, and filters what was complete before that."""
     standby, successor = primary(), primary()

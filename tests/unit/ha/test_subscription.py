@@ -95,6 +95,20 @@ def test_a_new_reader_makes_the_host_ask_again_for_all_that_is_kept() -> None:
     assert [(r.position, r.generation) for r in requests] == [(None, None)] * 2
 
 
+def test_a_producer_that_passes_over_what_a_reader_lacks_is_asked_for_that() -> None:
+    """Its log begins at the end of the stream, and it reads again what is asked for."""
+    made = subscription(at(AT_30), StreamCursor())
+    ((_, request), _) = made.requests(0)
+    assert request.position is None
+    made.answered("primary", answer(AT_80))
+    assert not made.confirmed
+    ((_, request),) = made.requests(0)
+    assert (request.position, request.generation) == (AT_30, 1)
+    made.answered("secondary", answer(AT_30))
+    made.answered("primary", answer(AT_30))
+    assert made.confirmed
+
+
 def test_a_gap_is_asked_for_once() -> None:
     made = confirmed()
     request = made.missing("primary", 5)

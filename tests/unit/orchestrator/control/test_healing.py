@@ -116,6 +116,34 @@ def test_two_executors_killed_one_after_the_other_leave_the_state_whole(
     assert cluster.view().protected(after)
 
 
+SITES = ("north-receiver", "control-centre")
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_a_site_that_stays_away_keeps_no_fragment_from_being_protected(
+    cluster: ObedientCluster, site: str
+) -> None:
+    cluster.kill(site)
+    cluster.settle()
+    lost = lose_secondary(cluster)
+    cluster.settle()
+    assert secondary_of(cluster) != lost
+    assert cluster.view().protected(alerts(cluster))
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_a_site_that_stays_away_keeps_no_fragment_from_starting_over(
+    cluster: ObedientCluster, site: str
+) -> None:
+    cluster.kill(site)
+    cluster.settle()
+    for name in (alerts(cluster).primary.node, secondary_of(cluster)):
+        cluster.up(name)
+    cluster.settle()
+    assert details(cluster, "state lost")
+    assert cluster.view().protected(alerts(cluster))
+
+
 def test_lost_node_that_reports_again_is_trusted_but_avoided(cluster: ObedientCluster) -> None:
     lost = lose_secondary(cluster)
     cluster.settle()

@@ -47,9 +47,11 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     queries: list[str] = []
     place = Planning.place
 
-    def counted(planning: Planning, query: str, *, relaxed: bool = False) -> Plan:
+    def counted(
+        planning: Planning, query: str, *, relaxed: bool = False, without_sites: bool = False
+    ) -> Plan:
         queries.append(query)
-        return place(planning, query, relaxed=relaxed)
+        return place(planning, query, relaxed=relaxed, without_sites=without_sites)
 
     monkeypatch.setattr(Planning, "place", counted)
     return queries

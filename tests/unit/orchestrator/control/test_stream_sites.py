@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from ha.roles import ReplicaRole
+from orchestrator.control.planning.planner import Planning
 from orchestrator.records import Assignment, SourceSpec, SourceStatus, StreamRecord
 from orchestrator.store.protocol import STREAMS
 from tests.obedient_cluster import ObedientCluster, aircraft
@@ -214,3 +215,14 @@ def test_what_stands_beside_a_stream_is_opened_before_the_stream(cluster: Obedie
     cluster.settle_coordinator()
     found = cluster.view().assignments[NORTH].record.sources
     assert [each.stream for each in found] == ["north.rejected", "north.late", "north"]
+
+
+def test_while_the_first_of_two_sites_is_away_queries_are_placed_by_the_other(
+    cluster: ObedientCluster,
+) -> None:
+    report(cluster, SOUTH, ReplicaRole.PRIMARY, 1)
+    cluster.kill(NORTH)
+    cluster.settle()
+    view = cluster.view()
+    planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
+    assert planning.task("proximity").pinned["north"] == SOUTH

@@ -166,3 +166,23 @@ def test_a_new_secondary_takes_a_state_from_before_the_latest_answer() -> None:
     secondary.hear("exit", subscribed(7, 60))
     secondary.hear("one", state_of(host))
     assert secondary.role is ReplicaRole.STANDBY
+
+
+def test_what_lies_between_a_state_and_where_reading_began_is_asked_for() -> None:
+    """The source's log begins at the stream's end, so no chunk would ever show that it lacks it."""
+    host = founded()
+    host.hear("site", subscribed())
+    host.hear("site", data(chunk(0, [(30, 5)])))
+    host.work()
+    secondary = Driven("two")
+    secondary.assign(assignment_of(assigned("secondary", peer_replica="one")))
+    secondary.hear("site", subscribed(7, 60))
+    secondary.commands.clear()
+    secondary.hear("one", state_of(host))
+    assert secondary.role is ReplicaRole.STANDBY
+    (request,) = secondary.sent_to("site", Subscribe)
+    assert request.position == Position(next_seq=5, watermark_ms=30)
+    secondary.hear("site", subscribed(5, 30))
+    secondary.hear("site", data(chunk(5, [(60, 2)])))
+    secondary.work()
+    assert reached(secondary) == Position(next_seq=5, watermark_ms=60)

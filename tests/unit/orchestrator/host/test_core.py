@@ -374,6 +374,73 @@ def test_output_is_not_kept_for_ever_for_a_sink_that_stays_away() -> None:
     assert set(log.subscribers) == set()
 
 
+def primary_with_patient_sink(name: str = "exit") -> Driven:
+    host = primary()
+    host.assign(
+        msgspec.structs.replace(
+            assignment_of(assigned("primary", peer_replica="two")), consumers={"f": ("exit", name)}
+        )
+    )
+    host.hear(name, Subscribe(stream="f", position=None, generation=None, patient=True))
+    return host
+
+
+def state_for(host: Driven, of: Driven) -> Snapshot:
+    """Of `of`, for the host that has asked for it."""
+    host.hear("site", subscribed())
+    of.commands.clear()
+    of.hear("two", SnapshotRequest(fragment="f"))
+    (snapshot,) = of.sent_to("two", Snapshot)
+    return snapshot
+
+
+def test_a_new_secondary_gets_its_state_while_the_site_of_its_input_is_away() -> None:
+    host, of = Driven("two"), primary()
+    mine = assignment_of(assigned("secondary", peer_replica="one"))
+    host.assign(msgspec.structs.replace(mine, producers={"s": ()}))
+    assert host.sent_to("one", SnapshotRequest) == [SnapshotRequest(fragment="f")]
+    of.hear("site", data(chunk(0, [(10, 3)])))
+    of.work()
+    of.commands.clear()
+    of.hear("two", SnapshotRequest(fragment="f"))
+    host.hear("one", of.sent_to("two", Snapshot)[0])
+    assert host.role is ReplicaRole.STANDBY
+    host.assign(mine)
+    (request,) = host.sent_to("site", Subscribe)
+    assert request.position == Position(next_seq=3, watermark_ms=10)
+
+
+def test_output_is_not_kept_for_ever_for_a_sink_that_was_away_before_the_host_came() -> None:
+    """It knows of the sink from its peer replica's state only."""
+    host, of = Driven("two"), primary_with_patient_sink()
+    mine = assigned("secondary", peer_replica="one")
+    host.assign(assignment_of(mine, at=peers(("one", "two", "site"))))
+    host.hear("one", state_for(host, of))
+    log = host.core.replica_manager.replicas["f"].replica.log
+    host.wait(ABSENT_SINK_US / MS - 1000, hearing="one")
+    assert set(log.subscribers) == {"exit"}
+    host.wait(2000, hearing="one")
+    assert set(log.subscribers) == set()
+
+
+def test_a_state_does_not_bring_back_a_consumer_that_has_gone_since_it_was_written() -> None:
+    host, of = Driven("two"), primary_with_patient_sink("other")
+    host.assign(assignment_of(assigned("secondary", peer_replica="one")))
+    host.hear("one", state_for(host, of))
+    log = host.core.replica_manager.replicas["f"].replica.log
+    assert set(log.subscribers) == {"exit"}
+
+
+def test_a_state_does_not_make_readers_for_a_stream_that_has_none() -> None:
+    """Checkpoints of a stream that nobody reads wait for nobody."""
+    host, of = Driven("two"), primary_with_patient_sink()
+    mine = assignment_of(assigned("secondary", peer_replica="one"))
+    host.assign(msgspec.structs.replace(mine, consumers={"f": ()}))
+    host.hear("one", state_for(host, of))
+    log = host.core.replica_manager.replicas["f"].replica.log
+    assert log.acknowledged_by_all == log.end
+
+
 def test_a_promoted_secondary_without_state_says_that_it_cannot_be_primary() -> None:
     host = Driven("two")
     host.assign(assignment_of(assigned("secondary", peer_replica="one")))

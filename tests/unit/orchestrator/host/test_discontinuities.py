@@ -80,6 +80,21 @@ def other_digest(generation: int = 1) -> Control:
     return Control(digests={"f": digest})
 
 
+def test_what_the_last_generation_has_not_reached_again_is_not_lost_with_it() -> None:
+    """It began anew twice: the second time before the first had repeated what there was."""
+    host = sink()
+    host.hear("one", data(chunk(0, [(10, 2), (100, 3)]), "f"))
+    host.hear("one", began_anew("f"))
+    host.hear("one", anew(chunk(0, [(30, 2)]), "f"))
+    third = Position(next_seq=4, watermark_ms=50)
+    host.hear("one", Subscribed(stream="f", position=third, epoch=3, generation=3))
+    assert host.core.counters["discontinuities"] == 2
+    assert host.core.counters["tuples_lost"] == 0
+    host.hear("one", anew(chunk(4, [(100, 1), (110, 1)]), "f", 3))
+    *_, last = host.take(Deliver)
+    assert (last.lost, last.chunk.rows.num_rows) == (0, 1)
+
+
 @pytest.mark.parametrize("ends", [(5,), (1, 2, 5), (2, 3, 4, 5), (1, 2, 3, 4, 5)])
 def test_a_new_generation_in_any_number_of_chunks_is_delivered_once(ends: tuple[int, ...]) -> None:
     """The first chunk of the new generation alone does not show what it repeats."""

@@ -110,6 +110,17 @@ def test_primary_goes_on_whose_successor_was_stopped_before_all_consumers_heard_
     assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 1)
 
 
+def test_primary_of_a_new_generation_does_not_yield_to_an_epoch_of_the_former_one() -> None:
+    """Its replicas may have taken over from each other when nobody could record that."""
+    host = Driven("one")
+    host.assign(assignment_of(assigned("primary", epoch=2, generation=2, peer_replica="two")))
+    for demanded in (None, Position()):
+        told = Ack(position=demanded, epoch=4, generation=1, demanded=demanded)
+        host.hear("exit", Control(acks={"f": told}))
+        host.wait(5000, hearing="exit")
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 2)
+
+
 def test_former_primary_that_hears_consumers_only_stops_after_a_while() -> None:
     host = sending_primary()
     host.assign(assignment_of(assigned("secondary", epoch=2, peer_replica="two")))
