@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -184,7 +184,7 @@ class OpenPushed:
             np.minimum(emitted.watermarks_ms, self._last_ms), return_index=True
         )
         self._reached_ms = int(watermarks_ms[-1])
-        return replace(
+        return msgspec.structs.replace(
             emitted,
             watermarks_ms=watermarks_ms,
             ingestion_times_us=emitted.ingestion_times_us[first],

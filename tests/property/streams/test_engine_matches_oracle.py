@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -446,7 +447,7 @@ def test_numbers_that_fall_or_jump_change_no_row(shape: str) -> None:
         for number, (name, cut, chunk) in enumerate(steps):
             position = positions[name]
             taken = int(np.searchsorted(chunk.timestamps, position.watermark_ms, side="right"))
-            cut_here = replace(position, next_seq=chunk.first_seq + taken)
+            cut_here = msgspec.structs.replace(position, next_seq=chunk.first_seq + taken)
             left = chunk.after(cut_here)
             if left is None:
                 continue

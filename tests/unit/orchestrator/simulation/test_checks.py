@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from orchestrator.records import MemoryStatus, ReplicaId
 from orchestrator.simulation.campaign import check
@@ -85,7 +86,7 @@ def test_deliveries_in_another_order(kept: Observed) -> None:
 def test_a_loss_is_reported_that_did_not_happen(kept: Observed) -> None:
     def tell(arrivals: list[Arrival]) -> list[Arrival]:
         first = arrivals[0]
-        return [replace(first, delivery=replace(first.delivery, lost=1)), *arrivals[1:]]
+        return [replace(first, delivery=structs.replace(first.delivery, lost=1)), *arrivals[1:]]
 
     assert _found(_with_arrivals(kept, tell)) == {"truth"}
 
@@ -118,7 +119,10 @@ def test_output_that_resumes_too_late(kept: Observed) -> None:
         last = arrivals[-1]
         # The hosts of this setting have little memory, so that a full log may wait.
         late_us = last.delivery.arrived_us + round(FULL_LOG_MS * 1000) + 1_000_000
-        return [*arrivals[:-1], replace(last, delivery=replace(last.delivery, arrived_us=late_us))]
+        return [
+            *arrivals[:-1],
+            replace(last, delivery=structs.replace(last.delivery, arrived_us=late_us)),
+        ]
 
     pause = Pause(at_ms=500, for_ms=10, target="n1")
     schedule = msgspec.structs.replace(SCHEDULE, faults=(pause,))
@@ -158,8 +162,8 @@ def test_an_observer_lacks_what_a_full_log_has_dropped(kept: Observed) -> None:
     arrivals = kept.arrivals[stream]
     i = _middle(arrivals)
     lost, after = _rows(arrivals[i]), arrivals[i + 1]
-    said = replace(after, delivery=replace(after.delivery, lost=lost))
-    wrong = replace(after, delivery=replace(after.delivery, lost=lost + 1))
+    said = replace(after, delivery=structs.replace(after.delivery, lost=lost))
+    wrong = replace(after, delivery=structs.replace(after.delivery, lost=lost + 1))
     little = msgspec.structs.replace(kept.setting.cluster, memory_bytes=LITTLE_MEMORY_BYTES)
     tight = replace(kept, setting=replace(kept.setting, cluster=little))
 
