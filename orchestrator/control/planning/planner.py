@@ -223,7 +223,13 @@ class Planning:
         )
 
     def replace_secondary(
-        self, query: str, fragment: str, prefer: str | None, avoid: Collection[str] = ()
+        self,
+        query: str,
+        fragment: str,
+        prefer: str | None,
+        avoid: Collection[str] = (),
+        *,
+        without_sites: bool = False,
     ) -> tuple[Secondary, str | None]:
         """Choose a node to stand by for one fragment; see `choose_secondary`.
 
@@ -231,19 +237,22 @@ class Planning:
         ----------
         avoid
             Nodes that must not be chosen.
+        without_sites
+            As in `task`.
 
         Raises
         ------
         InvalidQuery, PlacementError
-            There is no node, or the query reads one that has no place yet.
+            There is no node, or the query's ends are not there.
         """
         before = self.running[fragment]
-        # A fragment of the query that runs nowhere at present will start over elsewhere, and a site
-        # that is away comes back. Meanwhile they must not keep this one from being protected: any
-        # place will do for them.
+        # A fragment of the query that runs nowhere at present will start over elsewhere. Meanwhile
+        # it must not keep this one from being protected: any place will do for it.
         somewhere = replace(before, secondary=None)
         absent = [work.name for work in self.work.of(query) if work.name not in self.running]
-        task = self.task(query, absent=dict.fromkeys(absent, somewhere), without_sites=True)
+        task = self.task(
+            query, absent=dict.fromkeys(absent, somewhere), without_sites=without_sites
+        )
         if avoid:
             task = replace(task, network=without_hosts(task.network, avoid))
         found, problem = choose_secondary(task, fragment, prefer)
