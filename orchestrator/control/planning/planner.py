@@ -194,8 +194,17 @@ class Planning:
         primaries = {name: found.places[name] for name in task.graph.to_place}
         # 3. Secondaries of these primaries, within the recovery bound.
         standbys = choose_secondaries(task, primaries)
-        self._adopt(task, primaries, standbys, found.sub_deadlines_ms)
+        due_ms = found.sub_deadlines_ms
+        if task.work is not self.work:
+            # The way to a site that is away takes time too. The deadline was divided with it once.
+            due_ms = {name: self._due_ms(name, ms) for name, ms in due_ms.items()}
+        self._adopt(task, primaries, standbys, due_ms)
         return self._figures(task, primaries, standbys)
+
+    def _due_ms(self, fragment: str, planned_ms: float) -> float:
+        """The sub-deadline that a fragment has by its record, if there is one."""
+        record = self.fragments.get(self.work.fragments[fragment].fragment.key)
+        return planned_ms if record is None else record.timing.sub_deadline_ms
 
     def evaluate(self, query: str) -> Plan:
         """The figures of a query that runs, where and as it runs; nothing is chosen.

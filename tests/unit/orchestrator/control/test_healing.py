@@ -137,11 +137,19 @@ def test_a_site_that_stays_away_keeps_no_fragment_from_starting_over(
 ) -> None:
     cluster.kill(site)
     cluster.settle()
+    due_ms = sub_deadlines_ms(cluster)
     for name in (alerts(cluster).primary.node, secondary_of(cluster)):
         cluster.up(name)
     cluster.settle()
     assert details(cluster, "state lost")
     assert cluster.view().protected(alerts(cluster))
+    # The way to the site takes as long as before once it is back.
+    assert sub_deadlines_ms(cluster) == due_ms
+
+
+def sub_deadlines_ms(cluster: ObedientCluster) -> dict[str, float]:
+    fragments = cluster.view().fragments.items()
+    return {name: found.record.timing.sub_deadline_ms for name, found in fragments}
 
 
 def test_lost_node_that_reports_again_is_trusted_but_avoided(cluster: ObedientCluster) -> None:
