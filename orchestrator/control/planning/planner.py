@@ -409,7 +409,10 @@ class Planning:
     def _with_stand_ins(self, query: str, primaries: Mapping[str, str]) -> Workload:
         """The work, where nodes stand in for the sites of a query that are not there."""
         located = {n for n, node in self.view.hosts.items() if node.coordinate is not None}
-        anywhere = min(self.view.trusted.keys() & self.view.executors.keys() & located, default="")
+        nodes = self.view.trusted.keys() & self.view.executors.keys() & located
+        if not nodes:
+            self._check_sites(self.queries[query])
+        anywhere = min(nodes, default="")
         sites: dict[str, str] = {}
         sinks: dict[str, str] = {}
         for each in self.work.of(query):

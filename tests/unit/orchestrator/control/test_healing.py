@@ -147,6 +147,18 @@ def test_a_site_that_stays_away_keeps_no_fragment_from_starting_over(
     assert sub_deadlines_ms(cluster) == due_ms
 
 
+def test_without_any_host_nothing_can_start_over_and_that_is_said(
+    cluster: ObedientCluster,
+) -> None:
+    for name in [*cluster.hosts]:
+        cluster.kill(name)
+    cluster.settle_coordinator()
+    cluster.now_us += SETTINGS.takeover_grace_us
+    cluster.settle_coordinator()
+    assert any("is not a live site" in each for each in cluster.coordination.problems)
+    assert not details(cluster, "state lost")
+
+
 def sub_deadlines_ms(cluster: ObedientCluster) -> dict[str, float]:
     fragments = cluster.view().fragments.items()
     return {name: found.record.timing.sub_deadline_ms for name, found in fragments}
