@@ -373,12 +373,14 @@ class Replica:
     def cut(self) -> Cut | None:
         """Where it stands.
 
-        None if nobody could continue from there: the replica is warming up, or an input is crossing
-        a discontinuity.
+        None if nobody could continue from there: the replica is warming up, an input is crossing a
+        discontinuity, or nobody has said yet where it begins.
         """
         positions = self.processed()
-        crosses = any(entry.cursor.crossing for entry in self.inputs.values())
-        if crosses or positions.keys() != self.inputs.keys():
+        cursors = [entry.cursor for entry in self.inputs.values()]
+        if any(each.crossing or each.position is None for each in cursors):
+            return None
+        if positions.keys() != self.inputs.keys():
             return None
         for entry in self.inputs.values():
             # The peer continues from there.

@@ -24,6 +24,9 @@ Who changes a fragment's record, and when (C: coordinator, P: primary, S: second
 A third replica, which is there while another one is moved (`moving`), counts like S wherever one is
 needed that is warm. Starting over loses the fragment's state, and the history says so.
 
+A site that is away keeps nothing from being healed: what is planned takes it to be where the
+fragment runs that it feeds or follows.
+
 A node on which a replica was lost, did not get warm or lagged is avoided for a while, because the
 reason may last: a link that is cut, or a source that it does not hear. If there is no other node,
 it is tried again after a pause that grows from time to time.
@@ -162,7 +165,9 @@ def _candidate(
         There is none.
     """
     prefer = _with_replica(pending, record, avoid)
-    return pending.planning.replace_secondary(record.query, record.fragment, prefer, avoid)
+    return pending.planning.replace_secondary(
+        record.query, record.fragment, prefer, avoid, without_sites=True
+    )
 
 
 def _write_secondary(

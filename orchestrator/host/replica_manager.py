@@ -30,7 +30,7 @@ from orchestrator.records import (
     SinkAssignment,
     SourceAssignment,
 )
-from streams.chunk import stream_schema
+from streams.chunk import Position, stream_schema
 from streams.compiler import compile_statement
 from streams.language import QueryError, parse
 
@@ -276,6 +276,21 @@ class ReplicaManager:
         readers = self._consumers.get(producer.stream, ())
         producer.log.restrict({*readers, self.node})
         producer.log.is_read = bool(readers)
+
+    def held_by_readers(self, stream: str) -> Position | None:
+        """The cut up to which all that read a source have acknowledged it: it is safe there.
+
+        None as long as a host that reads it by the assignment has yet to subscribe: after the site
+        has started again, one may be alone for a while. Observers, and sinks whose owner lets
+        output be dropped, need have nothing.
+        """
+        log = self.sources[stream].log
+        readers = self.incarnations.keys() & set(self._consumers.get(stream, ()))
+        if not readers <= log.subscribers.keys():
+            return None
+        needed = [s for s in log.subscribers.values() if s.demanded is not None or not s.patient]
+        cuts = (each.acknowledged for each in needed)
+        return min(cuts, key=lambda cut: cut.watermark_ms, default=log.end)
 
     def drop_absent(self, now_us: int) -> None:
         """Stop keeping output for sinks that have been away for too long.

@@ -7,6 +7,9 @@ Three shapes of schedules are drawn:
   as long as each fragment keeps a warm replica (`orchestrator.simulation.exposure` follows
   that), and `state lost` must be said where it does not.
 - *both*: both replicas of one fragment die. `state lost` must be said, and what follows is correct.
+
+In every thirteenth schedule of the second shape, a site stays away until the streams are over, and
+hosts crash meanwhile: nothing flows any more when it returns.
 """
 
 from __future__ import annotations
@@ -42,6 +45,9 @@ from orchestrator.simulation.setting import Setting, random_setting
 
 FIRST_FAULT_MS, LAST_FAULT_MS = 300, 3500
 """Faults strike between these times; the streams go on for several seconds after them."""
+
+AWAY_MS = 5_000, 15_000
+"""How long a site stays away: no longer than output is kept for its sinks."""
 
 MOST_SLOWNESS = 3000
 """Factor by which evaluation takes longer: a batch of one tuple then takes a sixth of a second, so
@@ -322,6 +328,8 @@ def random_schedule(
             count = 1 if shape is Shape.SINGLE else int(rng.integers(2, 4))
             drawn = [str(name) for name in rng.choice(names, count, p=weights / weights.sum())]
             faults = [KINDS[name](rng, setting, ms) for name, ms in zip(drawn, at_ms, strict=False)]
+    if shape is Shape.SEVERAL and seed % 13 == 1 and {"site", "crash"} <= {*kinds}:
+        faults = _absence(np.random.default_rng((seed, 11)), setting)
     more = np.random.default_rng((seed, 5))
     observers = _observers(more, setting)
     for observer in observers:
@@ -337,6 +345,14 @@ def random_schedule(
         ),
         first_forms=first_forms,
     )
+
+
+def _absence(rng: np.random.Generator, setting: Setting) -> list[AnyFault]:
+    """A site that stays away for long, and one to three executors that crash meanwhile."""
+    at_ms, for_ms = (_round(rng.uniform(*each)) for each in ((300, LAST_FAULT_MS), AWAY_MS))
+    crashes = np.sort(rng.uniform(at_ms, at_ms + for_ms, int(rng.integers(1, 4)))).tolist()
+    away = Crash(at_ms=at_ms, target=_pick(rng, setting.sites), for_ms=for_ms)
+    return [away, *(_crash(rng, setting, _round(ms)) for ms in crashes)]
 
 
 def _operations(

@@ -110,6 +110,25 @@ def test_source_site_killed_together_with_a_primary_that_reads_it(
     assert_exact_and_alive(scenario, recording)
 
 
+@pytest.mark.parametrize("site", ["west-site", "exit"])
+def test_hosts_killed_one_after_the_other_while_a_site_stays_away(
+    recording: Input, scenario: Scenario, site: str
+) -> None:
+    """Its record has gone, and every fragment gets a new secondary all the same."""
+    scenario.world.kill(site)
+    scenario.run_for(12)
+    for _ in range(2):
+        record = read_view(scenario.store).fragments["pairing.pairs"].record
+        scenario.kill(record.primary.node, restart_s=2.0)
+        scenario.run_for(4.5)
+        view = read_view(scenario.store)
+        assert all(view.protected(found.record) for found in view.fragments.values())
+    scenario.world.restart(site)
+    scenario.run_for(6)
+    assert_exact_and_alive(scenario, recording)
+    assert "state lost" not in " ".join(history(scenario))
+
+
 def test_what_came_due_while_a_site_with_a_shedder_was_away_counts_as_lost(tmp_path: Path) -> None:
     recording = Input.random(seed=11, seconds=12)
     manifests = recording.manifests(tmp_path)

@@ -194,8 +194,17 @@ class Planning:
         primaries = {name: found.places[name] for name in task.graph.to_place}
         # 3. Secondaries of these primaries, within the recovery bound.
         standbys = choose_secondaries(task, primaries)
-        self._adopt(task, primaries, standbys, found.sub_deadlines_ms)
+        due_ms = found.sub_deadlines_ms
+        if task.work is not self.work:
+            # The way to a site that is away takes time too. The deadline was divided with it once.
+            due_ms = {name: self._due_ms(name, ms) for name, ms in due_ms.items()}
+        self._adopt(task, primaries, standbys, due_ms)
         return self._figures(task, primaries, standbys)
+
+    def _due_ms(self, fragment: str, planned_ms: float) -> float:
+        """The sub-deadline that a fragment has by its record, if there is one."""
+        record = self.fragments.get(self.work.fragments[fragment].fragment.key)
+        return planned_ms if record is None else record.timing.sub_deadline_ms
 
     def evaluate(self, query: str) -> Plan:
         """The figures of a query that runs, where and as it runs; nothing is chosen.
@@ -223,7 +232,13 @@ class Planning:
         )
 
     def replace_secondary(
-        self, query: str, fragment: str, prefer: str | None, avoid: Collection[str] = ()
+        self,
+        query: str,
+        fragment: str,
+        prefer: str | None,
+        avoid: Collection[str] = (),
+        *,
+        without_sites: bool = False,
     ) -> tuple[Secondary, str | None]:
         """Choose a node to stand by for one fragment; see `choose_secondary`.
 
@@ -231,19 +246,22 @@ class Planning:
         ----------
         avoid
             Nodes that must not be chosen.
+        without_sites
+            As in `task`.
 
         Raises
         ------
         InvalidQuery, PlacementError
-            There is no node, or the query reads one that has no place yet.
+            There is no node, or the query's ends are not there.
         """
         before = self.running[fragment]
-        # A fragment of the query that runs nowhere at present will start over elsewhere, and a site
-        # that is away comes back. Meanwhile they must not keep this one from being protected: any
-        # place will do for them.
+        # A fragment of the query that runs nowhere at present will start over elsewhere. Meanwhile
+        # it must not keep this one from being protected: any place will do for it.
         somewhere = replace(before, secondary=None)
         absent = [work.name for work in self.work.of(query) if work.name not in self.running]
-        task = self.task(query, absent=dict.fromkeys(absent, somewhere), without_sites=True)
+        task = self.task(
+            query, absent=dict.fromkeys(absent, somewhere), without_sites=without_sites
+        )
         if avoid:
             task = replace(task, network=without_hosts(task.network, avoid))
         found, problem = choose_secondary(task, fragment, prefer)
@@ -391,7 +409,10 @@ class Planning:
     def _with_stand_ins(self, query: str, primaries: Mapping[str, str]) -> Workload:
         """The work, where nodes stand in for the sites of a query that are not there."""
         located = {n for n, node in self.view.hosts.items() if node.coordinate is not None}
-        anywhere = min(self.view.trusted.keys() & self.view.executors.keys() & located, default="")
+        nodes = self.view.trusted.keys() & self.view.executors.keys() & located
+        if not nodes:
+            self._check_sites(self.queries[query])
+        anywhere = min(nodes, default="")
         sites: dict[str, str] = {}
         sinks: dict[str, str] = {}
         for each in self.work.of(query):

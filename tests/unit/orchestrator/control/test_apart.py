@@ -103,6 +103,22 @@ def test_once_it_is_back_replicas_go_apart_and_stay_so(
         assert set(map(len, domains(cluster).values())) == {2}
 
 
+def test_they_stay_together_while_a_site_is_away_without_which_no_move_is_judged(
+    cluster: ObedientCluster,
+) -> None:
+    lose_application(cluster, FIRST)
+    cluster.kill("control-centre")
+    come_back(cluster, FIRST)
+    cluster.settle()
+    assert not cluster.view().moves
+    assert any("'control-centre' is not a live site" in p for p in cluster.coordination.problems)
+    cluster.up("control-centre")
+    for _ in range(60):
+        cluster.now_us += 200_000
+        cluster.settle()
+    assert set(map(len, domains(cluster).values())) == {2}
+
+
 def test_a_cordoned_application_is_left_free(cluster: ObedientCluster) -> None:
     lose_application(cluster, FIRST)
     for name in FIRST:

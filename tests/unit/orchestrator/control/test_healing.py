@@ -137,11 +137,31 @@ def test_a_site_that_stays_away_keeps_no_fragment_from_starting_over(
 ) -> None:
     cluster.kill(site)
     cluster.settle()
+    due_ms = sub_deadlines_ms(cluster)
     for name in (alerts(cluster).primary.node, secondary_of(cluster)):
         cluster.up(name)
     cluster.settle()
     assert details(cluster, "state lost")
     assert cluster.view().protected(alerts(cluster))
+    # The way to the site takes as long as before once it is back.
+    assert sub_deadlines_ms(cluster) == due_ms
+
+
+def test_without_any_host_nothing_can_start_over_and_that_is_said(
+    cluster: ObedientCluster,
+) -> None:
+    for name in [*cluster.hosts]:
+        cluster.kill(name)
+    cluster.settle_coordinator()
+    cluster.now_us += SETTINGS.takeover_grace_us
+    cluster.settle_coordinator()
+    assert any("is not a live site" in each for each in cluster.coordination.problems)
+    assert not details(cluster, "state lost")
+
+
+def sub_deadlines_ms(cluster: ObedientCluster) -> dict[str, float]:
+    fragments = cluster.view().fragments.items()
+    return {name: found.record.timing.sub_deadline_ms for name, found in fragments}
 
 
 def test_lost_node_that_reports_again_is_trusted_but_avoided(cluster: ObedientCluster) -> None:

@@ -410,6 +410,18 @@ def test_a_new_secondary_gets_its_state_while_the_site_of_its_input_is_away() ->
     assert request.position == Position(next_seq=3, watermark_ms=10)
 
 
+def test_a_primary_whose_input_has_yet_to_begin_gives_nobody_its_state() -> None:
+    """Its site is away. Who took over with that would take the beginning for a discontinuity."""
+    host = Driven("one")
+    host.assign(assignment_of(assigned("primary", peer_replica="two")))
+    host.hear("two", SnapshotRequest(fragment="f"))
+    assert host.sent_to("two", Snapshot) == []
+    host.hear("site", subscribed(5, 40))
+    host.work()
+    host.hear("two", SnapshotRequest(fragment="f"))
+    assert len(host.sent_to("two", Snapshot)) == 1
+
+
 def test_output_is_not_kept_for_ever_for_a_sink_that_was_away_before_the_host_came() -> None:
     """It knows of the sink from its peer replica's state only."""
     host, of = Driven("two"), primary_with_patient_sink()

@@ -4,10 +4,12 @@ import msgspec
 import pytest
 
 from ha.memory import MemoryBudget
-from ha.messages import Subscribe
-from orchestrator.host.events import SinkOpened
-from orchestrator.records import Assignment, Overflow, SinkAssignment
+from ha.messages import Ack, Control, Subscribe
+from orchestrator.host.events import SinkOpened, SourceEmitted
+from orchestrator.records import Assignment, Overflow, SinkAssignment, SourceAssignment
+from streams.chunk import Position
 from tests.driven_host import COLUMNS, SETTINGS, Driven, assigned, assignment_of, peers
+from tests.streams_of_numbers import chunk
 
 
 @pytest.mark.parametrize("overflow", Overflow)
@@ -47,3 +49,55 @@ def test_the_output_logs_of_a_host_share_its_memory() -> None:
         hosted = host.core.replica_manager.replicas.values()
         part = MemoryBudget(2**20).log_bytes(len(fragments))
         assert [each.replica.log.capacity_bytes for each in hosted] == [part] * len(fragments)
+
+
+def site_of(*readers: str) -> Driven:
+    """The site of `s`, where two tuples have entered."""
+    made = Driven("site")
+    source = SourceAssignment(stream="s", columns=COLUMNS, source=None, start_at_us=None)
+    made.assign(
+        Assignment(incarnation="1", sources=(source,), consumers={"s": readers}, peers=peers())
+    )
+    part = chunk(0, [(10, 2)])
+    made.handle(
+        SourceEmitted(
+            stream="s",
+            rows=part.rows,
+            watermarks_ms=part.watermarks_ms,
+            ingestion_times_us=part.ingestion_times_us,
+        )
+    )
+    return made
+
+
+def acknowledge(host: Driven, reader: str, *, patient: bool = False, demands: bool = False) -> None:
+    at = Position(next_seq=2, watermark_ms=10)
+    generation = host.core.replica_manager.sources["s"].generation
+    demanded = at if demands else None
+    told = Ack(position=at, epoch=0, generation=generation, patient=patient, demanded=demanded)
+    host.hear(reader, Control(acks={"s": told}))
+
+
+def test_input_is_safe_once_every_reader_has_it_also_one_that_has_yet_to_subscribe() -> None:
+    host = site_of("one", "two", "three")
+    manager = host.core.replica_manager
+    acknowledge(host, "one", demands=True)
+    # A site that has started again hears one replica of a fragment before the other.
+    assert manager.held_by_readers("s") is None
+    acknowledge(host, "two")
+    assert manager.held_by_readers("s") == manager.sources["s"].log.end
+
+
+def test_an_observer_that_acknowledges_nothing_keeps_no_input_from_being_safe() -> None:
+    host = site_of("one", "exit")
+    manager = host.core.replica_manager
+    host.hear("exit", Subscribe(stream="s", position=None, generation=None, patient=True))
+    acknowledge(host, "one", demands=True)
+    assert manager.held_by_readers("s") == manager.sources["s"].log.end
+    host.hear("exit", Subscribe(stream="s", position=None, generation=None, demands=True))
+    assert manager.held_by_readers("s") == Position()
+
+
+def test_input_that_nobody_reads_is_safe() -> None:
+    manager = site_of().core.replica_manager
+    assert manager.held_by_readers("s") == manager.sources["s"].log.end
