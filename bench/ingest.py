@@ -3,21 +3,13 @@
 A client on one processor sends tuples of five columns to a site on another one, which parses,
 orders, numbers and journals them (the disk has them before they are acknowledged), and evaluates a
 filter. Beside it, in the same run, Spark Structured Streaming reads the same lines, out of files
-and from a socket, and filters, on one processor too. Latencies are those of
-`bench.ingest_latency`: from a client that sends to a client that gets the results.
+and from a socket, and filters, on one processor too. Latencies are those of `bench.ingest_latency`
+and `bench.ingest_spark_runs`: from a client that sends to a client that gets the results.
 """
 
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import sys
-import tempfile
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import IO
 
 import msgspec
@@ -27,14 +19,9 @@ from bench import ingest_workload as workload
 from bench.ingest_latency import RATE_ROWS_S, latencies_ms
 from bench.ingest_site import Passed, Passing, clock_us
 from bench.ingest_sources import PROCESSORS, SOURCES, Source, running_site
+from bench.ingest_spark_runs import spark_latencies_ms, spark_rates
 from bench.registry import Figures, Settings, benchmark
-from bench.report import ROOT
 from topology.arrays import FloatArray
-
-FILE_ROWS = 524_288
-"""Of each file that Spark reads."""
-
-ENDS_S = 600.0
 
 KINDS = (*SOURCES, "spark")
 
@@ -46,7 +33,9 @@ def ingest(settings: Settings) -> Figures:
     os.sched_setaffinity(0, PROCESSORS[:1])
     for name in settings.only or KINDS:
         if name == "spark":
-            flat |= _spark(settings)
+            flat |= spark_rates(settings)
+            for spark, found_ms in spark_latencies_ms(settings):
+                flat |= _percentiles(spark, found_ms)
             continue
         source = SOURCES[name]
         settings.say(f"{name}: as fast as it goes")
@@ -111,55 +100,3 @@ def _told(said: IO[str]) -> Passing | Passed:
     if not line:
         raise RuntimeError("the site has ended; its own error stands above")
     return msgspec.json.decode(line, type=Passing | Passed)
-
-
-def _spark(settings: Settings) -> Figures:
-    """Spark into a site, and Spark's own sources of files and of a socket."""
-    rows = 500_000 if settings.quick else 2_000_000
-    flat: dict[str, float] = {}
-    with tempfile.TemporaryDirectory(dir=ROOT / "build") as made:
-        folder = Path(made)
-        (folder / "files").mkdir()
-        for first in range(0, rows, FILE_ROWS):
-            lines = workload.as_csv(workload.batch(first, min(FILE_ROWS, rows - first)))
-            (folder / "files" / f"{first:012}.csv").write_bytes(lines)
-        with running_site(SOURCES["http-arrow"], rows) as site:
-            settings.say("spark: into a site")
-            flat["spark.rows_s"] = rows / _spark_seconds("write", folder, site.address)
-        settings.say("spark_files: Spark's own source")
-        flat["spark_files.rows_s"] = rows / _spark_seconds("files", folder, "")
-        settings.say("spark_socket: Spark's own source")
-        # Spark's source of a socket takes some hundred lines a second.
-        lines = rows // 40
-        (folder / "lines").mkdir()
-        (folder / "lines" / "all.csv").write_bytes(workload.as_csv(workload.batch(0, lines)))
-        with _lines(folder / "lines") as port:
-            flat["spark_socket.rows_s"] = lines / _spark_seconds("socket", folder, str(port))
-    return flat
-
-
-def _spark_seconds(what: str, folder: Path, address: str) -> float:
-    command = [sys.executable, "-m", "bench.ingest_spark", what, str(folder), address]
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, timeout=ENDS_S, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(f"Spark failed:\n{done.stderr[-2000:]}")
-    return float(done.stdout.splitlines()[-1])
-
-
-@contextmanager
-def _lines(folder: Path) -> Generator[int]:
-    """A server that sends the lines of a folder's files to whoever connects."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            connection, _ = server.accept()
-            with connection:
-                for file in sorted(folder.iterdir()):
-                    connection.sendall(file.read_bytes())
-                # Spark's source ends its reader with the connection.
-                connection.recv(1)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield server.getsockname()[1]

@@ -39,20 +39,32 @@ def latencies_ms(source: Source, seconds: int) -> FloatArray:
     encoded = {n * batches[0].num_rows: source.encode(each) for n, each in enumerate(batches)}
     rows = sum(each.num_rows for each in batches)
     with running_site(source, rows, delivers=True) as site:
-        arrivals = Arrivals(_results(site.results))
+        arrivals = Arrivals(results_of(site.results))
         send = source.connect(site.address, encoded)
         due_us = sent_when_due(batches, send)
-        later = due_us >= due_us[0] + SETTLE_S * 1_000_000
-        return waits_ms(arrivals.until(batches), due_us[later], last_passing(batches)[later])
+        return settled_ms(arrivals.until(batches), due_us, batches, SETTLE_S)
 
 
-def ticks(seconds: int) -> list[pa.RecordBatch]:
+def settled_ms(
+    arrived: Sequence[tuple[int, int]],
+    due_us: IntArray,
+    batches: Sequence[pa.RecordBatch],
+    settle_s: int,
+) -> FloatArray:
+    """`waits_ms` of the batches that were due after the first seconds."""
+    later = due_us >= due_us[0] + settle_s * 1_000_000
+    return waits_ms(arrived, due_us[later], last_passing(batches)[later])
+
+
+def ticks(seconds: int, tick_s: float = TICK_S) -> list[pa.RecordBatch]:
     """What is sent at each tick."""
-    rows = round(RATE_ROWS_S * TICK_S)
-    return [workload.batch(n * rows, rows) for n in range(round(seconds / TICK_S))]
+    rows = round(RATE_ROWS_S * tick_s)
+    return [workload.batch(n * rows, rows) for n in range(round(seconds / tick_s))]
 
 
-def sent_when_due(batches: Sequence[pa.RecordBatch], send: workload.Send) -> IntArray:
+def sent_when_due(
+    batches: Sequence[pa.RecordBatch], send: workload.Send, tick_s: float = TICK_S
+) -> IntArray:
     """Send a batch each tick, and return when each was due, µs.
 
     The first is due when `send` first returns: that opens a connection. A batch that is due while
@@ -60,7 +72,7 @@ def sent_when_due(batches: Sequence[pa.RecordBatch], send: workload.Send) -> Int
     """
     send(batches[0])
     begun_us = clock_us()
-    due_us = begun_us + np.arange(len(batches)) * round(TICK_S * 1e6)
+    due_us = begun_us + np.arange(len(batches)) * round(tick_s * 1e6)
     for each, due in zip(batches[1:], due_us[1:], strict=True):
         time.sleep(max((int(due) - clock_us()) / 1e6, 0.0))
         send(each)
@@ -72,12 +84,12 @@ def last_passing(batches: Sequence[pa.RecordBatch]) -> IntArray:
     found: list[int] = []
     for batch in batches:
         passing = batch.filter(compute.greater(batch.column("value"), workload.LEAST_VALUE))
-        found.append(_last_number(passing) if passing.num_rows else -1)
+        found.append(_greatest_number(passing) if passing.num_rows else -1)
     return np.array(found)
 
 
-def _last_number(rows: pa.RecordBatch) -> int:
-    return int(rows.column("number")[rows.num_rows - 1].as_py())
+def _greatest_number(rows: pa.RecordBatch) -> int:
+    return int(compute.max(rows.column("number")).as_py())
 
 
 def waits_ms(arrived: Sequence[tuple[int, int]], due_us: IntArray, lasts: IntArray) -> FloatArray:
@@ -145,7 +157,11 @@ class Arrivals:
             self._changed.notify()
 
 
-def _results(address: str) -> Iterator[tuple[int, int]]:
-    """What a client of a site's results gets."""
+def results_of(address: str) -> Iterator[tuple[int, int]]:
+    """What a client of a site's results gets.
+
+    Tuples that enter at one time may be in any order, such as those of several tasks of Spark.
+    """
     for batch in vivace.connect(address).results(workload.RESULTS):
-        yield _last_number(batch), clock_us()
+        if batch.num_rows:
+            yield _greatest_number(batch), clock_us()

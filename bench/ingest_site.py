@@ -4,8 +4,9 @@
 
 It prints its address as soon as clients may send, that of the results if it delivers them, now and
 then how many rows have passed the filter, and, when all have, when which of them had. Then it goes
-on until its standard input ends: clients are still told that their tuples have entered, results are
-on their way, and Spark has a batch to commit.
+on: clients are still told that their tuples have entered, results are on their way, and Spark has a
+batch to commit. It exits when its standard input ends, however far it has come: its benchmark has
+ended, or was killed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import msgspec
 import pyarrow as pa
 
 from bench.ingest_workload import COLUMNS, RESULTS, STATEMENT, STREAM
+from bench.lifeline import end_with_input
 from orchestrator import sources
 from orchestrator.host.events import Deliver
 from orchestrator.records import SinkAssignment, SourceAssignment, SourceSpec
@@ -110,8 +112,7 @@ def run(order: Order, tell: Callable[[Passing | Passed], None]) -> None:
     Parameters
     ----------
     tell
-        Told now and then how many rows have passed, and at the end when which did; the source is
-        closed after that returns.
+        Told now and then how many rows have passed, and at the end when which did.
     """
     # Arrow's pools and ours share the processor.
     pa.set_cpu_count(1)
@@ -161,19 +162,19 @@ def run(order: Order, tell: Callable[[Passing | Passed], None]) -> None:
                 told = seq
                 tell(Passing(rows=seq))
     tell(Passed(times=times))
-    opened.close()
+    # Threads of the source and the sink go on.
+    threading.Event().wait()
 
 
 def main() -> None:
     """One site."""
+    end_with_input()
     order = msgspec.json.decode(sys.argv[1], type=Order)
     os.sched_setaffinity(0, {order.processor})
 
     def tell(what: Passing | Passed) -> None:
         sys.stdout.write(msgspec.json.encode(what).decode() + "\n")
         sys.stdout.flush()
-        if isinstance(what, Passed):
-            sys.stdin.read()
 
     run(order, tell)
 

@@ -10,6 +10,7 @@ it. A file's size says little about what it holds, so that is bounded, too.
 from __future__ import annotations
 
 import io
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -47,6 +48,24 @@ def read_file(path: Path, form: RowForm) -> pa.RecordBatch:
             return read_rows(path.suffix, file, form)
     except OSError as error:
         raise Unreadable(_line(error)) from None
+
+
+def read_whole(path: Path) -> bytes:
+    """What a file holds, unread.
+
+    Raises
+    ------
+    OSError
+        It cannot be read now, or is no regular file: whoever opens a pipe waits for a writer.
+    Unreadable
+        It is too large.
+    """
+    status = path.stat()
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise OSError(f"{path} is no regular file")
+    if status.st_size > MOST_BYTES:
+        raise _too_large()
+    return path.read_bytes()
 
 
 def read_rows(suffix: str, file: BinaryIO, form: RowForm) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ from orchestrator.manifest.units import duration_ms
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import OpenSource, SourceContext
 from orchestrator.sources.files import SUFFIXES, read_file
-from orchestrator.sources.folder_readers import ByName, ByNumber, FileNames, names_in
+from orchestrator.sources.folder_readers import ByName, ByNumber, FileNames, is_text, names_in
 from orchestrator.sources.formats import Unreadable
 from orchestrator.sources.live import LiveSource
 
@@ -69,7 +69,7 @@ class Folder(LiveSource, frozen=True, kw_only=True):
             raise Unusable(
                 "path", path, "cannot be read by the site", "Let the site's user read it."
             )
-        names = names_in(path)
+        names = [name for name in names_in(path) if is_text(name)]
         if self.names is not None:
             names = [name for name in names if name == FileNames(self.names)[0]]
         for name in names[:1]:

@@ -16,6 +16,7 @@ out of reach, is waited for too; one whose content is no such rows is refused, a
 from __future__ import annotations
 
 import io
+import os
 import re
 import threading
 from pathlib import Path
@@ -23,7 +24,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from orchestrator.drivers import DriverError
-from orchestrator.sources.files import read_file, read_rows
+from orchestrator.sources.files import read_file, read_rows, read_whole
 from orchestrator.sources.formats import RowForm, Unreadable
 from orchestrator.sources.live_input import LiveInput
 
@@ -44,6 +45,11 @@ def names_in(folder: Path) -> list[str]:
     """The files of a folder in the order of their names, without those that are being written."""
     names = sorted(each.name for each in folder.iterdir() if each.is_file())
     return [name for name in names if name[0] not in "._"]
+
+
+def is_text(name: str) -> bool:
+    """Whether the bytes of a file's name are UTF-8."""
+    return name.isascii() or os.fsencode(name).decode(errors="replace") == name
 
 
 class FolderReader:
@@ -131,7 +137,12 @@ class ByName(FolderReader):
         self.input.rejections.malformed(str(self.path).encode(), str(error))
 
     def _look_at(self, name: str) -> None:
-        if name == self._last and not self._done:
+        if not is_text(name):
+            # Neither the journal nor a message could hold it.
+            if name not in self._refused:
+                self._refused.add(name)
+                self.input.rejections.malformed(os.fsencode(name), "its name is not UTF-8")
+        elif name == self._last and not self._done:
             self._read(name)
         elif name > self._last:
             self._last = name
@@ -208,15 +219,14 @@ class ByNumber(FolderReader):
         while not self.ends.is_set():
             name = self._names[self._next]
             try:
-                data = (self.path / name).read_bytes()
+                data = read_whole(self.path / name)
+                rows = read_rows(Path(name).suffix, io.BytesIO(data), self.form)
             except FileNotFoundError:
                 self._miss(name)
                 return
-            self.input.wait_for(None)
-            try:
-                rows = read_rows(Path(name).suffix, io.BytesIO(data), self.form)
             except Unreadable as error:
                 rows = self.refused(name, error)
+            self.input.wait_for(None)
             first = self._next * PIECES
             if not self.enter(rows, self._client, first, first + PIECES - 1):
                 return

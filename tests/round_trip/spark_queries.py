@@ -7,10 +7,13 @@ and compares them row for row; its exit status is 1 if they differ.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import traceback
 from pathlib import Path
 
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from vivace.spark import VivaceDataSource
@@ -87,6 +90,8 @@ def main(verb: str, folder: Path, argument: str) -> int:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.host", "127.0.0.1")
+        # Without it, stopping a query waits as long as its batch waits for a site.
+        .config("spark.sql.streaming.stopTimeout", "20s")
         .getOrCreate()
     )
     spark.dataSource.register(VivaceDataSource)
@@ -95,9 +100,28 @@ def main(verb: str, folder: Path, argument: str) -> int:
     {"write": write, "read": read}[verb](spark, folder, argument)
     # The test may be ended, too.
     parent = os.getppid()
-    while os.getppid() == parent:
-        spark.streams.awaitAnyTermination(LOOK_S)
+    cause: Exception | None = None
+    try:
+        while os.getppid() == parent:
+            spark.streams.awaitAnyTermination(LOOK_S)
+    except StreamingQueryException as error:
+        cause = error
+    stop(spark)
+    # Last, for the test shows the end of what is written here.
+    traceback.print_exception(cause)
     return 2
+
+
+def stop(spark: SparkSession) -> None:
+    """Stop the queries, then the session.
+
+    A query whose session ends in the midst of a batch ends with Spark's NullPointerException in
+    `cleanupQueryJobs`, which hides why another one ended.
+    """
+    for query in spark.streams.active:
+        with contextlib.suppress(PySparkException):
+            query.stop()
+    spark.stop()
 
 
 if __name__ == "__main__":

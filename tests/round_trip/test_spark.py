@@ -135,7 +135,7 @@ class Spark:
 
     def start(self) -> None:
         """Start it, with all that it starts itself in a group."""
-        self._before = self._batches()
+        self._before = self.batches()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -155,7 +155,7 @@ class Spark:
     def works(self) -> bool:
         """Whether all its queries have finished a batch since it was started."""
         assert self._process.poll() is None, self._log.read_text(encoding="utf-8")[-4000:]
-        return all(now > was for now, was in zip(self._batches(), self._before, strict=True))
+        return all(now > was for now, was in zip(self.batches(), self._before, strict=True))
 
     def wait(self) -> str:
         """Wait until it has ended, in order; what it said."""
@@ -164,7 +164,8 @@ class Spark:
         assert status == 0, said[-4000:]
         return said
 
-    def _batches(self) -> list[int]:
+    def batches(self) -> list[int]:
+        """The newest finished batch of each query; -1 if there is none."""
         return [_newest(checkpoint / "commits") for checkpoint in self._checkpoints]
 
     def reached(self) -> dict[str, int]:
@@ -214,24 +215,25 @@ def test_spark_sql_agrees_whatever_is_killed_of_spark_and_of_vivace(
             reading := Spark(java, folder, "read", f"http://127.0.0.1:{out}"),
         ]
         queries = {"write": writing, "read": reading}
-        for kill in dice.sample(KILLED, len(KILLED)):
-            for query in started:
-                wait_until(query.works)
-            time.sleep(dice.uniform(0.0, 2.0))
-            say("killed", kill)
-            if kill in queries:
-                queries[kill].kill()
-                queries[kill].start()
-            elif kill == "one":
-                kill_executor(cluster.store, kill)
-            else:
-                kill_site(cluster.store, kill)
-        end_ms = files.end()
-        wanted = {name: len(rows) for name, rows in expected(files.trades).items()}
-        say("wanted", str(wanted))
         try:
+            for kill in dice.sample(KILLED, len(KILLED)):
+                for query in started:
+                    wait_until(query.works)
+                time.sleep(dice.uniform(0.0, 2.0))
+                say("killed", kill)
+                if kill in queries:
+                    queries[kill].kill()
+                    queries[kill].start()
+                elif kill == "one":
+                    kill_executor(cluster.store, kill)
+                else:
+                    kill_site(cluster.store, kill)
+            end_ms = files.end()
+            wanted = {name: len(rows) for name, rows in expected(files.trades).items()}
+            say("wanted", str(wanted))
             wait_until(lambda: reading.works() and reading.reached() == wanted)
         finally:
+            say("written", f"{files.trades} trades; {writing.batches()} batches into Vivace")
             say("reached", str(reading.reached()))
     reading.kill()
     checking = Spark(java, folder, "check", end_ms)

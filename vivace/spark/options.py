@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from socket import gethostname
 
 from vivace.client import Site, connect
 from vivace.stream import Stream
@@ -50,12 +52,12 @@ class Options:
                 raise ValueError(f'vivace: the option "{name}" is missing')
         token = named.get("token")
         if "tokenfile" in named:
-            token = Path(named["tokenfile"]).read_text(encoding="utf-8").strip()
+            token = _read_token(named["tokenfile"])
         return Options(
             address=named["address"],
             stream=named["stream"],
             token=token,
-            patience_s=float(named.get("patience", PATIENCE_S)),
+            patience_s=_seconds(named.get("patience", str(PATIENCE_S))),
             given=named,
         )
 
@@ -78,3 +80,24 @@ class Options:
         """The stream to write to, under the name of a client."""
         site = connect(self.address, token=self.token, client=client, patience_s=self.patience_s)
         return site.stream(self.stream)
+
+
+def _read_token(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise ValueError(
+            f'vivace: the option "tokenFile" is {path!r}, which cannot be read at {gethostname()} '
+            f"({why}); all processes of Spark read it: with Spark Connect, those of the server"
+        ) from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < math.inf:
+        raise ValueError(f'vivace: the option "patience" is {text!r}, no number of seconds')
+    return found

@@ -27,6 +27,11 @@ from streams.language.ast import Statement
 from streams.partitioning import Interacting, Partitioning, partitionings
 from streams.program import Program
 
+LEAST_PART_ROWS = 25_000
+"""Tuples of all inputs in each part of a statement: a part costs the start of its task."""
+
+LEAST_PARTS = 2
+
 
 class Unordered(Exception):
     """A statement depends on an order within a timestamp that is not known."""
@@ -77,6 +82,7 @@ def recompute(
     inputs: Mapping[str, pa.Table],
     until_ms: int,
     on_statement: Callable[[str], None] = lambda doing: None,
+    least_part_rows: int = LEAST_PART_ROWS,
 ) -> Recomputed:
     """Compute statements from their whole input, up to a timestamp.
 
@@ -94,6 +100,8 @@ def recompute(
         The last timestamp of interest; every input is complete up to it.
     on_statement
         Told the name of each statement before it is computed, and how many of its parts are done.
+    least_part_rows
+        So many tuples at least are in each part, on average.
 
     Raises
     ------
@@ -115,7 +123,8 @@ def recompute(
         needed=_order_needed([program for _, program in compiled]),
         frames={},
         until_ms=until_ms,
-        parts=parts,
+        most_parts=parts,
+        least_part_rows=least_part_rows,
         tell=on_statement,
     )
     for stream, table in inputs.items():
@@ -131,6 +140,10 @@ def recompute(
         frames={name: frame.drop(ORDER) for name, frame in recomputation.frames.items()},
         not_in_sql=not_in_sql,
     )
+
+
+class _TooFew(Exception):
+    """Too few tuples for two parts."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -153,7 +166,8 @@ class _Recomputation:
     needed: frozenset[str]
     frames: dict[str, DataFrame]
     until_ms: int
-    parts: int
+    most_parts: int
+    least_part_rows: int
     tell: Callable[[str], None]
 
     def publish(self, stream: str, frame: DataFrame) -> None:
@@ -185,14 +199,14 @@ class _Recomputation:
                 "whose order within a timestamp is not known"
             )
         try:
-            by = self._partitioning(program)
-        except Interacting as error:
+            by, parts = self._partitioning(program)
+        except (Interacting, _TooFew) as error:
             rows = evaluate_whole(program, self.frames, self.until_ms)
             self.publish(program.name, numbered(self.session, rows))
             self._keeps_order(program)
             return Evaluated(why=why, by=(), whole=str(error))
         made = evaluate_parts(
-            program, self.frames, by, self.until_ms, self.parts,
+            program, self.frames, by, self.until_ms, parts,
             lambda done, of: self.tell(f"{program.name}, {done} of {of} parts"),
         )  # fmt: skip
         self.publish(program.name, made)
@@ -200,12 +214,18 @@ class _Recomputation:
             self._keeps_order(program)
         return Evaluated(why=why, by=tuple(dict.fromkeys(by.values())), whole=None)
 
-    def _partitioning(self, program: Program) -> Partitioning:
-        if program.stateless:
-            return dict.fromkeys(program.inputs, TIMESTAMP)
-        if program.name in self.needed:
+    def _partitioning(self, program: Program) -> tuple[Partitioning, int]:
+        """By which columns, and into how many parts."""
+        if not program.stateless and program.name in self.needed:
             raise Interacting("another statement depends on the order of its rows")
-        return widest(self.frames, partitionings(program))
+        choices = [] if program.stateless else partitionings(program)
+        rows = sum(self.frames[stream].count() for stream in program.inputs)
+        parts = min(rows // self.least_part_rows, self.most_parts)
+        if parts < LEAST_PARTS:
+            raise _TooFew(f"its input has {rows:,} tuples, too few for parts")
+        if program.stateless:
+            return dict.fromkeys(program.inputs, TIMESTAMP), parts
+        return widest(self.frames, choices), parts
 
     def _keeps_order(self, program: Program) -> None:
         if self.ordered.issuperset(program.inputs):

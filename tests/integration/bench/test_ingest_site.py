@@ -1,8 +1,14 @@
-"""The site of benchmark `ingest` responds to its clients to the end."""
+"""The site of benchmark `ingest` responds to clients to the end, and ends with its benchmark."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
 import msgspec
+import psutil
 import pytest
 
 import vivace
@@ -11,6 +17,19 @@ from bench.ingest import measured_rate
 from bench.ingest_latency import latencies_ms
 from bench.ingest_site import Passed
 from bench.ingest_sources import SOURCES, running_site
+from bench.ingest_spark_runs import through_a_site_ms
+from bench.report import ROOT
+
+BENCHMARK = """
+import time
+from bench.ingest_sources import SOURCES, running_site
+with running_site(SOURCES["csv-tcp"], 1000) as site:
+    print(site.address, flush=True)
+    time.sleep(600)
+"""
+"""A benchmark that has yet to send."""
+
+ENDS_S = 60.0
 
 
 @pytest.mark.slow
@@ -33,3 +52,32 @@ def test_more_messages_than_the_mock_cluster_keeps_all_pass() -> None:
 @pytest.mark.slow
 def test_latency_ends_where_a_client_has_the_results() -> None:
     assert latencies_ms(SOURCES["csv-tcp"], 1).min() > 0
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_latency_through_spark_ends_where_a_client_has_the_results(tmp_path: Path) -> None:
+    assert through_a_site_ms(tmp_path, 1).min() > 0
+    # Neither Spark nor the site is left.
+    assert not psutil.Process().children(recursive=True)
+
+
+@pytest.mark.slow
+def test_a_site_whose_benchmark_is_killed_ends() -> None:
+    benchmark = subprocess.Popen(
+        [sys.executable, "-c", BENCHMARK], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    sites: list[psutil.Process] = []
+    try:
+        assert benchmark.stdout is not None
+        assert benchmark.stdout.readline()
+        sites = psutil.Process(benchmark.pid).children()
+        assert len(sites) == 1
+        benchmark.kill()
+        _, alive = psutil.wait_procs(sites, ENDS_S)
+        assert not alive
+    finally:
+        for each in [*sites, benchmark]:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        benchmark.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,6 +88,19 @@ def test_files_enter_in_the_order_of_their_names_and_late_names_are_refused(
     wait_until(lambda: source.status.malformed == 2)
     site.put("f.csv", 8)
     wait_until(lambda: site.entered() == [1, 2, 3, 4, 7])
+
+
+def test_a_file_whose_name_is_no_text_is_refused_once_and_the_next_one_enters(
+    site: Site, wait_until: WaitUntil
+) -> None:
+    site.put("a.csv", 1)
+    source = site.open()
+    (site.inbox / os.fsdecode(b"b\xff.csv")).write_text("number\n2\n")
+    wait_until(lambda: source.status.malformed == 1)
+    assert source.status.last_rejected == "its name is not UTF-8"
+    site.put("c.csv", 3, 4)
+    wait_until(lambda: site.entered() == [1, 3])
+    assert source.status.malformed == 1
 
 
 def test_a_site_that_is_killed_within_a_file_goes_on_there(
@@ -210,6 +224,30 @@ def test_the_next_number_is_waited_for_and_one_that_is_missing_is_named(
     site.put("n-002.csv", 5)
     wait_until(lambda: site.entered() == [1, 2, 3, 4])
     assert source.status.malformed == 0
+
+
+def test_a_numbered_file_that_is_far_too_large_is_refused(
+    site: Site, wait_until: WaitUntil
+) -> None:
+    source = by_number(site).open()
+    with (site.inbox / ".huge").open("wb") as file:
+        file.truncate(2**40)
+    (site.inbox / ".huge").rename(site.inbox / "n-000.csv")
+    site.put("n-001.csv", 1, 2)
+    wait_until(lambda: site.entered() == [1])
+    assert source.status.malformed == 1
+    assert "more than 2147483648 bytes" in str(source.status.last_rejected)
+
+
+def test_a_pipe_in_the_place_of_a_numbered_file_is_waited_for_and_named(
+    site: Site, wait_until: WaitUntil
+) -> None:
+    source = by_number(site).open()
+    os.mkfifo(site.inbox / "n-000.csv")
+    wait_until(lambda: "n-000.csv is no regular file" in (source.waits_for or ""))
+    (site.inbox / "n-000.csv").unlink()
+    site.put("n-000.csv", 1, 2)
+    wait_until(lambda: site.entered() == [1])
 
 
 def test_two_sites_that_look_at_different_times_read_numbered_files_alike(

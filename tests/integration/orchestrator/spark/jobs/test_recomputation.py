@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from orchestrator.spark.jobs import recomputation
+from orchestrator.spark.jobs.evaluation import evaluate_parts
 from orchestrator.spark.jobs.recomputation import Evaluated, Recomputed, Unordered, recompute
+from orchestrator.spark.jobs.verification import PARTS_PER_CORE
 from streams.chunk import stream_schema
 from streams.compiler import compile_statement
 from streams.language import parse
@@ -69,10 +72,11 @@ def recomputed(
     catalogue: dict[str, Columns],
     inputs: dict[str, list[Row]],
     until_ms: int,
+    least_part_rows: int = 1,
 ) -> Recomputed:
     tables = {name: table(catalogue[name], rows) for name, rows in inputs.items()}
     texts = [statement.text for statement in parse(query)]
-    return recompute(session, texts, catalogue, tables, until_ms)
+    return recompute(session, texts, catalogue, tables, until_ms, least_part_rows=least_part_rows)
 
 
 def rows_of(made: Recomputed, stream: str) -> list[tuple[Any, ...]]:
@@ -145,6 +149,29 @@ def test_parts_give_what_one_piece_gives(
         rows = output(compiled, inputs, 10_000)
         newest = compile_statement(parse(COUNTED)[0], {"p": compiled.columns})
         assert rows_of(made, "q") == ordered(list(output(newest, {"p": rows}, 10_000)))
+
+
+def test_parts_have_a_least_size(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = PARTS_PER_CORE * session.sparkContext.defaultParallelism
+    made: list[int] = []
+
+    def evaluated(*given: Any) -> DataFrame:
+        made.append(given[4])
+        return evaluate_parts(*given)
+
+    monkeypatch.setattr(recomputation, "evaluate_parts", evaluated)
+    catalogue: dict[str, Columns] = {name: {"k": "string", "x": "float"} for name in ("s", "t")}
+    # Each key has two tuples.
+    inputs: dict[str, list[Row]] = {
+        stream: [(n, f"k{n // 2}", 0.5) for n in range(2000)] for stream in catalogue
+    }
+    for least, parts in ((2001, None), (2000, 2), (1, most)):
+        found = recomputed(session, PER_KEY, catalogue, inputs, 10_000, least).not_in_sql["p"]
+        if parts is None:
+            assert (found.by, found.whole) == ((), "its input has 4,000 tuples, too few for parts")
+            assert not made
+        else:
+            assert (found.by, found.whole, made.pop()) == (("k",), None, parts)
 
 
 def test_what_another_statement_counts_is_evaluated_in_one_piece(session: SparkSession) -> None:
