@@ -79,12 +79,12 @@ def _mixed(hashed: Any, word: Any) -> Any:
 @njit([_int(_read_bits, _read_flags, _bits)], cache=True, nogil=True)
 def pack(words: Bits, wanted: BoolArray, out: Bits) -> int:
     """Put wanted values together."""
-    count = np.uint64(0)
+    count: Any = np.uint64(0)
     for place in range(len(words)):
         # The next wanted one overwrites one that is not: this way there is no branch.
         out[count] = words[place]
         count += np.uint64(wanted[place])
-    return np.int64(count)
+    return int(count)
 
 
 @njit([_two(_read_ints, _read_flags, _codes, _ints, _codes, _int, _int)], cache=True, nogil=True)

@@ -115,7 +115,7 @@ class Panes:
                 self._add(rows, emitted)
             else:
                 for piece in row_slices(rows.num_rows, ROWS_AT_ONCE):
-                    self._add(rows[piece], emitted)
+                    self._add(rows.slice(piece.start, piece.stop - piece.start), emitted)
         self._evaluate_until(until_ms, emitted)
         return emitted_batch(emitted, self._kinds, self._schema) if emitted else self._no_rows
 

@@ -16,7 +16,7 @@ from streams.vector import (
     known_of,
     storage,
 )
-from topology.arrays import BoolArray, IntArray
+from topology.arrays import BoolArray
 
 
 class _Column:
@@ -101,7 +101,7 @@ class Results:
         """The aggregates of groups."""
         return [column.of(codes) for column in self._columns]
 
-    def renumber(self, made: IntArray, room: int) -> None:
+    def renumber(self, made: Codes, room: int) -> None:
         """Give groups new codes; -1 for those given up."""
         former = self._columns
         self._columns = [_Column(kind) for kind in self._kinds]
@@ -109,5 +109,5 @@ class Results:
         self.allocate(room)
         for old, column in zip(former, self._columns, strict=True):
             # Groups that came later have no results yet.
-            (kept,) = (made[: len(old.values)] >= 0).nonzero()
+            kept = np.flatnonzero(made[: len(old.values)] >= 0).astype(np.int32)
             column.put(made[kept], old.of(kept))

@@ -26,6 +26,7 @@ from streams.panes.reference_texts import cut
 from streams.program import Evaluation
 from streams.vector import Vector
 from tests.unit.streams.running import output, program
+from topology.arrays import IntArray
 
 both = pytest.mark.parametrize("module", [reference, compiled], ids=["numpy", "numba"])
 
@@ -194,7 +195,7 @@ def test_digits_are_equal_whatever_order_and_signs(module: ModuleType) -> None:
     values = np.ldexp(rng.uniform(-2, 2, 500), rng.integers(-60, 60, 500))
     begin, end = spanned(values.view(np.uint64))
     slots = rng.integers(3, size=500).astype(np.int32)
-    added = []
+    added: list[IntArray] = []
     for kernel in (module, reference):
         digits = np.zeros((3, end - begin), dtype=np.int64)
         assert kernel.sum_floats(slots, values.view(np.uint64), every, digits, begin, 0, 500) == 500
