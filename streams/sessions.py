@@ -24,7 +24,7 @@ from streams.operators.filter import Filter
 from streams.operators.project import Project
 from streams.panes import kernels
 from streams.panes.aggregates import Parts
-from streams.panes.arguments import Argument
+from streams.panes.arguments import Arguments
 from streams.panes.arrays import Codes
 from streams.panes.keys import Keys, encode, every, key_column
 from streams.panes.parts import FloatSum, read_spans, saved_spans, widen
@@ -91,7 +91,7 @@ class Sessions:
         self._project = Project(select.outputs)
         self._keys = Keys([key.kind for key in group.keys])
         self._parts = Parts(group.aggregates)
-        self._arguments = [Argument(part) for part in self._parts.parts]
+        self._arguments = Arguments(self._parts.parts)
         self._states = [part.empty(0) for part in self._parts.parts]
         """Of each part: place of a session → its state; empty where there is no session."""
         self._sessions: IntArray = np.zeros((0, COLUMNS), dtype=np.int64)
@@ -170,10 +170,9 @@ class Sessions:
         self._unsettled += length
         if self._unsettled > SETTLE_ROWS:
             self._settle()
-        for index, (part, argument) in enumerate(
-            zip(self._parts.parts, self._arguments, strict=True)
-        ):
-            column, place = argument.of(batch, columns, self._places), 0
+        arguments = self._arguments.of(batch, columns, self._places)
+        for index, (part, column) in enumerate(zip(self._parts.parts, arguments, strict=True)):
+            place = 0
             while (place := part.add(self._states[index], slots, column, place, length)) < length:
                 assert isinstance(part, FloatSum)
                 span = part.wider(column, place)

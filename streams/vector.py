@@ -203,6 +203,11 @@ def known_of(vector: Vector) -> BoolArray:
     return vector.valid
 
 
+def holds_everywhere(flags: BoolArray) -> bool:
+    """Whether all are true. `flags.all()` takes ten times as long for a few."""
+    return np.count_nonzero(flags) == flags.size
+
+
 def from_list(values: Sequence[Any], kind: str) -> Vector:
     """Python values, None for NULL, as a vector."""
     if None not in values:
@@ -261,7 +266,7 @@ def emitted_batch(
 def finite(vector: Vector) -> Vector:
     """The same floats, NULL where they are infinite or not a number."""
     good: BoolArray = np.isfinite(vector.values)
-    if np.count_nonzero(good) == good.size:
+    if holds_everywhere(good):
         return vector
     values = np.where(good, vector.values, 0.0)
     return Vector(values, good if vector.valid is None else good & vector.valid)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,6 +27,7 @@ from orchestrator.sources.formats import (
     parse,
     tuples_of,
 )
+from orchestrator.sources.parquet_pages import counted_columns
 from streams.arrow_frame import decompressed_bytes
 
 MOST_BYTES = 2**31
@@ -96,18 +98,29 @@ def _line(error: Exception) -> str:
 
 
 def _parquet(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
-    # Few bytes of a dictionary may stand for very many: texts are counted before they are made.
-    schema = parquet.ParquetFile(file).schema_arrow
-    texts = [field.name for field in schema if _is_text(field.type)]
-    opened = parquet.ParquetFile(file, read_dictionary=texts)
-    found = opened.schema_arrow.names
-    if missing := [name for name in form.names if name not in found]:
-        raise Unreadable(f"column {missing[0]} is missing; there are {', '.join(found)}")
-    if opened.metadata.num_rows > MOST_ROWS:
+    plain = parquet.ParquetFile(file)
+    schema, rows = plain.schema_arrow, plain.metadata.num_rows
+    if missing := [name for name in form.names if name not in schema.names]:
+        raise Unreadable(f"column {missing[0]} is missing; there are {', '.join(schema.names)}")
+    if rows > MOST_ROWS:
         raise Unreadable(f"more than {MOST_ROWS} rows")
-    batches = opened.iter_batches(batch_size=ROWS_AT_ONCE, columns=form.names)
-    wanted = [_decoded_field(opened.schema_arrow.field(name)) for name in form.names]
-    return tuples_of(form, _validated(_decoded(batches), pa.schema(wanted)))
+    texts = [name for name in form.names if _is_text(schema.field(name).type)]
+    coded = parquet.ParquetFile(file, read_dictionary=texts)
+    # Few bytes of a dictionary may stand for very many: texts are counted before they are made,
+    # where it is not known that there is room.
+    counted = counted_columns(file, coded, texts, ROWS_AT_ONCE, MOST_BYTES)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for names, run in groupby(range(len(counted)), counted.__getitem__):
+            reader = parquet.ParquetFile(file, read_dictionary=names)
+            yield from _decoded(
+                reader.iter_batches(
+                    batch_size=ROWS_AT_ONCE, row_groups=list(run), columns=form.names
+                )
+            )
+
+    wanted = [_decoded_field(coded.schema_arrow.field(name)) for name in form.names]
+    return tuples_of(form, _validated(batches(), pa.schema(wanted)))
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -129,18 +142,27 @@ def _decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches with values instead of places in dictionaries, unless they would be too large."""
     for batch in batches:
         fields = [_decoded_field(field) for field in batch.schema]
-        left = MOST_BYTES
-        columns: list[pa.Array] = []
-        for column in batch.columns:
-            if isinstance(column, pa.DictionaryArray):
-                column.validate(full=True)
-                lengths = compute.binary_length(column.dictionary).take(column.indices)
-                left -= compute.sum(lengths.cast(pa.int64())).as_py() or 0
-                if left < 0:
-                    raise _too_large()
-                column = column.dictionary_decode()
-            columns.append(column)
+        coded = [column for column in batch.columns if isinstance(column, pa.DictionaryArray)]
+        for column in coded:
+            column.validate(full=True)
+        most = sum(len(column) * _longest(column.dictionary) for column in coded)
+        if most > MOST_BYTES and sum(map(_text_bytes, coded)) > MOST_BYTES:
+            raise _too_large()
+        columns = [
+            column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+            for column in batch.columns
+        ]
         yield pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _longest(texts: pa.Array) -> int:
+    return compute.max(compute.binary_length(texts)).as_py() or 0
+
+
+def _text_bytes(column: pa.DictionaryArray) -> int:
+    """What the texts of a column take once they are made."""
+    lengths = compute.binary_length(column.dictionary).take(column.indices)
+    return compute.sum(lengths.cast(pa.int64())).as_py() or 0
 
 
 def _arrow_file(file: BinaryIO, form: RowForm) -> pa.RecordBatch:

@@ -19,7 +19,7 @@ from streams.panes.text_stacks import TextEnd, TextExtreme
 from streams.panes.texts import TextSum, texts
 from streams.panes.two_stacks import End, Extreme, TwoStacks
 from streams.program import EXACT_SUMS, AggregatePlan
-from streams.vector import Array, Vector, filler_of
+from streams.vector import Array, Vector, filler_of, holds_everywhere
 from topology.arrays import BoolArray, IntArray
 
 
@@ -45,7 +45,7 @@ class Parts:
             return Vector(rows, None)
         nulls = self.by_need["nulls", plan.argument]
         assert isinstance(nulls, Nulls)
-        count = rows - nulls.totals[codes]
+        count = nulls.counted(codes, rows)
         if plan.function == "count":
             return Vector(count, None)
         some: BoolArray = count > 0
@@ -66,13 +66,13 @@ class Parts:
         if isinstance(total, IntSum) and plan.function == "sum":
             values, fits = total.result(codes)
             return _where(values, fits & some)
-        divisors = np.maximum(count, 1) if plan.function == "avg" else np.ones_like(count)
+        divisors = np.maximum(count, 1) if plan.function == "avg" else None
         values, fits = total.rounded(codes, divisors)
         return _where(values, fits & some)
 
 
 def _where(values: Array, valid: BoolArray) -> Vector:
-    if valid.all():
+    if holds_everywhere(valid):
         return Vector(values, None)
     return Vector(np.where(valid, values, filler_of(values)), valid)
 

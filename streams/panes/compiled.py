@@ -4,6 +4,9 @@ Each function has one signature, so nothing is ever compiled while a stream is e
 machine code is kept on disk (`cache=True`): only the first import after an installation compiles.
 `streams.panes.reference` has the same functions in numpy and says what each does; both give the
 same bits. There is neither fast-math nor a parallel loop.
+
+Places in arrays that cannot be negative are unsigned numbers in loops over tuples: numba then need
+not look whether they count from the end.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ _three = types.Tuple((types.int64, types.int64, types.int64))
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _LENGTH = np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
+_ONE = np.uint64(1)
 
 newest_rows = compiled_rows.newest_rows
 chain_rows = compiled_rows.chain_rows
@@ -72,6 +76,17 @@ def _mixed(hashed: Any, word: Any) -> Any:
     return hashed ^ (hashed >> _SHIFT)
 
 
+@njit([_int(_read_bits, _read_flags, _bits)], cache=True, nogil=True)
+def pack(words: Bits, wanted: BoolArray, out: Bits) -> int:
+    """Put wanted values together."""
+    count: Any = np.uint64(0)
+    for place in range(len(words)):
+        # The next wanted one overwrites one that is not: this way there is no branch.
+        out[count] = words[place]
+        count += np.uint64(wanted[place])
+    return int(count)
+
+
 @njit([_two(_read_ints, _read_flags, _codes, _ints, _codes, _int, _int)], cache=True, nogil=True)
 def code_ints(
     keys: IntArray,
@@ -83,7 +98,7 @@ def code_ints(
     count: int,
 ) -> tuple[int, int]:
     """Number integers."""
-    mask = len(table) - 1
+    mask = np.uint64(len(table) - 1)
     room = min(len(table) // 2, len(known))
     every = len(wanted) == 0
     for place in range(begin, len(keys)):
@@ -91,7 +106,7 @@ def code_ints(
             out[place] = -1
             continue
         key = keys[place]
-        at = np.int64((np.uint64(key) * _MULTIPLIER) >> _SHIFT) & mask
+        at = ((np.uint64(key) * _MULTIPLIER) >> _SHIFT) & mask
         while True:
             code = table[at]
             if code < 0:
@@ -102,10 +117,10 @@ def code_ints(
                 out[place] = count
                 count += 1
                 break
-            if known[code] == key:
+            if known[np.uint32(code)] == key:
                 out[place] = code
                 break
-            at = (at + 1) & mask
+            at = (at + _ONE) & mask
     return len(keys), count
 
 
@@ -216,14 +231,14 @@ def assign_slots(
         if code < 0:
             out[place] = -1
             continue
-        slot = slot_of[code]
+        slot = slot_of[np.uint32(code)]
         if slot < 0:
             slot = count
             slot_of[code] = slot
             pane_codes[count] = code
             rows[count] = 0
             count += 1
-        rows[slot] += 1
+        rows[np.uint32(slot)] += 1
         out[place] = slot
     return count
 
@@ -262,9 +277,9 @@ def sum_ints(
     for place in range(begin, end):
         slot = slots[place]
         if slot >= 0 and (every or valid[place]):
-            value = values[place]
-            digits[slot, 0] += value & DIGIT_MASK
-            digits[slot, 1] += value >> DIGIT_BITS
+            value, row = values[place], np.uint32(slot)
+            digits[row, 0] += value & DIGIT_MASK
+            digits[row, 1] += value >> DIGIT_BITS
 
 
 @njit(
@@ -298,18 +313,14 @@ def sum_floats(
         if digit < 0 or digit + 3 >= width:
             return place
         shift = exponent & 31
-        low = (fraction << shift) & DIGIT_MASK
+        # All ones for a negative float: signs that take turns must not be branches.
+        sign = bits >> 63
+        fraction = (fraction ^ sign) - sign
         rest = fraction >> (DIGIT_BITS - shift)
-        middle = rest & DIGIT_MASK
-        high = rest >> DIGIT_BITS
-        if bits < 0:
-            digits[slot, digit] -= low
-            digits[slot, digit + 1] -= middle
-            digits[slot, digit + 2] -= high
-        else:
-            digits[slot, digit] += low
-            digits[slot, digit + 1] += middle
-            digits[slot, digit + 2] += high
+        row, lowest_of = np.uint32(slot), np.uint32(digit)
+        digits[row, lowest_of] += (fraction << shift) & DIGIT_MASK
+        digits[row, lowest_of + np.uint32(1)] += rest & DIGIT_MASK
+        digits[row, lowest_of + np.uint32(2)] += rest >> DIGIT_BITS
     return end
 
 
@@ -332,11 +343,11 @@ def extreme_ints(
     for place in range(begin, end):
         slot = slots[place]
         if slot >= 0 and (every or valid[place]):
-            value = values[place]
+            value, row = values[place], np.uint32(slot)
             if greatest:
-                best[slot] = max(best[slot], value)
+                best[row] = max(best[row], value)
             else:
-                best[slot] = min(best[slot], value)
+                best[row] = min(best[row], value)
 
 
 @njit(
@@ -358,9 +369,31 @@ def extreme_floats(
     for place in range(begin, end):
         slot = slots[place]
         if slot >= 0 and (every or valid[place]):
-            value = values[place]
-            if (value > best[slot]) == greatest and value != best[slot]:
-                best[slot] = value
+            value, row = values[place], np.uint32(slot)
+            if value > best[row] if greatest else value < best[row]:
+                best[row] = value
+
+
+@njit([types.void(_digits)], cache=True, nogil=True)
+def pass_carries_on(digits: IntArray) -> None:
+    """Pass carries on."""
+    for row in range(len(digits)):
+        carry = np.int64(0)
+        for place in range(digits.shape[1] - 1):
+            digit = digits[row, place] + carry
+            carry = digit >> DIGIT_BITS
+            digits[row, place] = digit & DIGIT_MASK
+        if digits.shape[1]:
+            digits[row, digits.shape[1] - 1] += carry
+
+
+@njit([types.void(_digits, _read_codes, _read_digits, _int)], cache=True, nogil=True)
+def add_digits(totals: IntArray, codes: Codes, digits: IntArray, sign: int) -> None:
+    """Add sums to others."""
+    for row in range(len(codes)):
+        code = np.uint32(codes[row])
+        for place in range(digits.shape[1]):
+            totals[code, place] += sign * digits[row, place]
 
 
 @njit([types.void(_read_digits, _int, _read_ints, _floats, _flags)], cache=True, nogil=True)

@@ -8,13 +8,14 @@ whose tuples leave the window before those whose tuples enter it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from math import gcd
 
 import numpy as np
 import pyarrow as pa
 
+from streams.arrow_buffers import fixed
 from streams.chunk import FOREVER_MS
 from streams.expressions import Field, evaluator, holds
 from streams.language.ast import ToStream
@@ -24,28 +25,26 @@ from streams.operators.project import Project
 from streams.operators.relation_to_stream import RelationToStream
 from streams.operators.top import Top
 from streams.panes import kernels
-from streams.panes.arguments import Argument
+from streams.panes.arguments import Arguments
 from streams.panes.arrays import Codes
 from streams.panes.keys import Keys, every, key_column
+from streams.panes.results import Results
 from streams.panes.saved_window import WindowLoader, save_window
-from streams.panes.window import Pane, PaneWindow, Tuples, no_codes
+from streams.panes.window import Pane, PaneWindow, Tuples, no_codes, no_tuples
 from streams.program import Program
-from streams.state import Pieces, State, Stateful
-from streams.vector import (
-    Array,
-    Delta,
-    Emitted,
-    Frame,
-    Positions,
-    Vector,
-    concat_frames,
-    emitted_batch,
-    fillers,
-    known_of,
-    storage,
-)
+from streams.state import Pieces, State, Stateful, row_slices
+from streams.vector import Delta, Emitted, Frame, concat_frames, emitted_batch
 from streams.vectorised import BatchColumns
 from topology.arrays import BoolArray, IntArray
+
+ROWS_AT_ONCE = 1 << 16
+"""Rows of a batch that kernels take at once: what they make of them stays in the processor's cache,
+and in memory that the process has had before."""
+
+PACKED_FROM = 512
+"""Rows of which those that a condition leaves out are taken out before kernels run. Whether the
+next row counts is a branch that processors cannot foretell, in each kernel; of fewer rows, taking
+them out takes longer."""
 
 
 class Panes:
@@ -71,16 +70,16 @@ class Panes:
         self._key_plans = group.keys
         self._group_kinds = [one.kind for one in (*group.keys, *group.aggregates)]
         self._window = PaneWindow(Keys([key.kind for key in group.keys]), group.aggregates)
-        self._arguments = [Argument(part) for part in self._window.parts.parts]
+        self._arguments = Arguments(self._window.parts.parts)
         self._boundary_ms = -FOREVER_MS
         """The last boundary at which the window was evaluated."""
         self._started = False
         """Whether it has been evaluated."""
         self._shown: Codes = no_codes
         """The groups of the relation, in the order in which their rows were inserted."""
-        self._results: list[tuple[Array, BoolArray]] = []
-        """Of each aggregate: code → its value as of the last boundary; whether it is not NULL."""
-        self._allocate_results()
+        self._results = Results([one.kind for one in group.aggregates])
+        """The aggregates of groups as of the last boundary."""
+        self._results.allocate(self._window.room)
         self._having = None if select.having is None else Filter(select.having)
         self._project = Project(select.outputs)
         self._top = None if select.top is None else Top(select.top, select.outputs, stays=False)
@@ -112,7 +111,11 @@ class Panes:
         rows = taken[self._stream]
         if rows is not None:
             self._compact()
-            self._add(rows, emitted)
+            if rows.num_rows <= ROWS_AT_ONCE:
+                self._add(rows, emitted)
+            else:
+                for piece in row_slices(rows.num_rows, ROWS_AT_ONCE):
+                    self._add(rows.slice(piece.start, piece.stop - piece.start), emitted)
         self._evaluate_until(until_ms, emitted)
         return emitted_batch(emitted, self._kinds, self._schema) if emitted else self._no_rows
 
@@ -120,21 +123,14 @@ class Panes:
         """Add tuples to their panes; evaluate the boundaries between them."""
         window, length = self._window, batch.num_rows
         columns = BatchColumns(batch, self._places, self._read_kinds)
-        wanted = every
+        wanted, packs, some = every, False, True
         if self._condition is not None:
             wanted = np.ascontiguousarray(holds(self._condition, columns, (length,)))
-        codes = window.keys.encode(
-            [key_column(key, columns, length) for key in self._key_plans], length, wanted
-        )
-        window.make_room()
-        tuples = Tuples(
-            codes,
-            [argument.of(batch, columns, self._places) for argument in self._arguments],
-            [one.encode(columns, codes) for one in window.distincts],
-            np.empty(length, dtype=np.int32),
-        )
-        timestamps: IntArray = batch.column(0).to_numpy(zero_copy_only=False)
-        last_ms, begin = int(timestamps[-1]), 0
+            some = bool(np.count_nonzero(wanted))
+            packs = not some or (length >= PACKED_FROM and not window.distincts)
+        tuples = self._tuples(batch, columns, wanted, packs=packs) if some else no_tuples
+        timestamps = fixed(batch.column(0), np.int64)
+        last_ms, begin, first = int(timestamps[-1]), 0, 0
         while begin < length:
             first_ms = int(timestamps[begin])
             end_ms = first_ms + (self._offset_ms - first_ms) % self._pane_ms
@@ -142,20 +138,30 @@ class Panes:
             if end_ms < last_ms:
                 stop = int(timestamps.searchsorted(end_ms, side="right"))
             self._evaluate_until(end_ms - self._pane_ms, emitted)
-            window.add(tuples, begin, stop, end_ms)
-            begin = stop
+            end = first + int(np.count_nonzero(wanted[begin:stop])) if packs else stop
+            window.add(tuples, first, end, end_ms)
+            begin, first = stop, end
+
+    def _tuples(
+        self, batch: pa.RecordBatch, columns: BatchColumns, wanted: BoolArray, *, packs: bool
+    ) -> Tuples:
+        """The groups and arguments of a batch's rows, or of the rows that count alone."""
+        window, length = self._window, batch.num_rows
+        keys = [key_column(key, columns, length) for key in self._key_plans]
+        codes = window.keys.encode(keys, length, wanted, packs=packs)
+        window.make_room()
+        return Tuples(
+            codes,
+            self._arguments.of(batch, columns, self._places, wanted if packs else None),
+            [one.encode(columns, codes) for one in window.distincts],
+            np.empty(len(codes), dtype=np.int32),
+        )
 
     def _compact(self) -> None:
         made = self._window.compact()
         if made is None:
             return
-        results = self._results
-        self._results = []
-        self._allocate_results()
-        for (old, old_valid), (values, valid) in zip(results, self._results, strict=True):
-            # Groups that came later have no results yet.
-            kept = np.flatnonzero(made[: len(old)] >= 0)
-            values[made[kept]], valid[made[kept]] = old[kept], old_valid[kept]
+        self._results.renumber(made, self._window.room)
         self._shown = made[self._shown]
 
     # Boundaries
@@ -205,7 +211,7 @@ class Panes:
         touched = window.in_order([*leaving, *entering])
         if not self._key_plans and not self._started:
             touched = np.zeros(1, dtype=np.int32)
-        alive_before = self._alive(touched)
+        alive_before = self._alive(touched, window.rows(touched))
         self._started = True
         for _ in leaving:
             window.leave()
@@ -213,13 +219,12 @@ class Panes:
             window.enter(pane)
         if not len(touched):
             return self._unchanged(boundary_ms)
-        alive = self._alive(touched)
-        return self._changed(boundary_ms, touched, alive_before, alive)
+        return self._changed(boundary_ms, touched, alive_before)
 
-    def _alive(self, codes: Codes) -> BoolArray:
-        """Whether groups have a row in the relation."""
+    def _alive(self, codes: Codes, rows: IntArray) -> BoolArray:
+        """Whether groups of so many tuples have a row in the relation."""
         if self._key_plans:
-            return self._window.rows(codes) > 0
+            return rows > 0
         return np.full(len(codes), self._started)
 
     def _unchanged(self, boundary_ms: int) -> Emitted | None:
@@ -230,27 +235,24 @@ class Panes:
             return self._relation.step(None, np.array([boundary_ms]))
         return self._everything(boundary_ms)
 
-    def _changed(
-        self, boundary_ms: int, touched: Codes, alive_before: BoolArray, alive: BoolArray
-    ) -> Emitted | None:
+    def _changed(self, boundary_ms: int, touched: Codes, alive_before: BoolArray) -> Emitted | None:
         """What to emit where groups may have changed."""
-        self._allocate_results()
-        results = self._window.results(touched)
-        differs = alive_before != alive
-        for vector, (values, valid) in zip(results, self._stored(touched), strict=True):
-            known = known_of(vector)
-            differs |= (known != valid) | (known & (vector.values != values))
-        changed = differs & (alive_before | alive)
-        removed, inserted = changed & alive_before, changed & alive
-        (gone,), (come,) = removed.nonzero(), inserted.nonzero()
+        rows = self._window.rows(touched)
+        alive = self._alive(touched, rows)
+        results = self._window.results(touched, rows)
+        self._results.allocate(self._window.room)
+        changed = self._results.differ(touched, results, alive_before != alive)
+        changed &= alive_before | alive
+        (come,) = (changed & alive).nonzero()
+        inserted = touched[come]
         emits_inserted = self._whole and self._to_stream is not ToStream.DSTREAM
-        before = None if emits_inserted else self._rows_of(touched[gone])
-        self._store(touched[come], results, come)
+        before = None if emits_inserted else self._rows_of(touched[changed & alive_before])
+        self._results.put(inserted, results, come)
         if self._to_stream is ToStream.RSTREAM and self._relation is None:
             if changed.any():
-                self._move(touched[changed], touched[come])
+                self._move(touched[changed & alive_before], inserted)
             return self._everything(boundary_ms)
-        after = self._rows_of(touched[come])
+        after = self._rows_of(inserted)
         if before is None:
             return self._shown_rows(after, boundary_ms)
         if self._whole and self._relation is None:
@@ -263,9 +265,12 @@ class Panes:
     def _delta(self, removed: Frame, inserted: Frame, boundary_ms: int) -> Delta | None:
         """The change of the projected relation."""
         rows = concat_frames([removed, inserted])
+        return self._selected(rows, np.arange(rows.length) >= removed.length, boundary_ms)
+
+    def _selected(self, rows: Frame, entering: BoolArray, boundary_ms: int) -> Delta | None:
+        """The change of the projected relation by rows that enter or leave."""
         if not rows.length:
             return None
-        entering = np.arange(rows.length) >= removed.length
         delta: Delta | None = Delta(rows, entering, np.full(rows.length, boundary_ms))
         if self._having is not None:
             delta = self._having.step(delta)
@@ -275,7 +280,7 @@ class Panes:
 
     def _shown_rows(self, rows: Frame, boundary_ms: int) -> Emitted | None:
         """Rows of groups as rows of the output."""
-        delta = self._delta(rows.slice(0, 0), rows, boundary_ms)
+        delta = self._selected(rows, np.ones(rows.length, dtype=np.bool_), boundary_ms)
         if delta is None:
             return None
         assert isinstance(delta.rows, Frame)
@@ -291,43 +296,20 @@ class Panes:
         rows = self._last_rows
         return Emitted(rows, np.full(rows.length, boundary_ms))
 
-    def _move(self, changed: Codes, inserted: Codes) -> None:
+    def _move(self, removed: Codes, inserted: Codes) -> None:
         """Take groups out of the relation; put those that have a row at its end."""
-        chosen = np.zeros(self._window.room, dtype=np.bool_)
-        chosen[changed] = True
-        self._shown = np.concatenate([self._shown[~chosen[self._shown]], inserted])
         self._last_rows = None
-
-    # The rows of groups, as of the last boundary
-
-    def _allocate_results(self) -> None:
-        room = self._window.room
-        if self._results and len(self._results[0][0]) == room:
+        if len(removed) == len(self._shown):
+            self._shown = inserted
             return
-        kinds = self._group_kinds[len(self._key_plans) :]
-        old = self._results or [
-            (np.empty(0, storage[kind]), np.empty(0, np.bool_)) for kind in kinds
-        ]
-        self._results = []
-        for kind, (values, valid) in zip(kinds, old, strict=True):
-            made: Array = np.full(room, fillers[kind], dtype=storage[kind])
-            known = np.zeros(room, dtype=np.bool_)
-            made[: len(values)], known[: len(valid)] = values, valid
-            self._results.append((made, known))
-
-    def _stored(self, codes: Codes) -> Iterator[tuple[Array, BoolArray]]:
-        return ((values[codes], valid[codes]) for values, valid in self._results)
-
-    def _store(self, codes: Codes, results: Sequence[Vector], kept: Positions) -> None:
-        for vector, (values, valid) in zip(results, self._results, strict=True):
-            values[codes], valid[codes] = vector.values[kept], known_of(vector)[kept]
+        stays = np.ones(self._window.room, dtype=np.bool_)
+        stays[removed] = False
+        self._shown = np.concatenate([self._shown[stays[self._shown]], inserted])
 
     def _rows_of(self, codes: Codes) -> Frame:
-        """The rows of groups: keys, then aggregates."""
-        columns = [*self._window.keys.columns(codes)]
-        for values, valid in self._stored(codes):
-            columns.append(Vector(values, None if valid.all() else valid))
-        return Frame(tuple(columns), len(codes))
+        """The rows of groups as of the last boundary: keys, then aggregates."""
+        columns = (*self._window.keys.columns(codes), *self._results.of(codes))
+        return Frame(columns, len(codes))
 
     # State
 
@@ -364,9 +346,9 @@ class Panes:
         """Put the panes into the window."""
         window = self._window
         self._loader.loaded()
-        self._allocate_results()
+        self._results.allocate(window.room)
         alive = window.in_order(list(window.held))
         if not self._key_plans and self._started:
             self._shown = alive = np.zeros(1, dtype=np.int32)
-        results = window.results(alive)
-        self._store(alive, results, np.arange(len(alive)))
+        results = window.results(alive, window.rows(alive))
+        self._results.put(alive, results, np.arange(len(alive)))

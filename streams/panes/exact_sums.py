@@ -4,11 +4,11 @@ Every float is a whole multiple of 2⁻¹⁰⁷⁴, so a sum of floats is one to
 
     Σ digits[j] · 2^(32·j − 1074),   lowest ≤ j < lowest + width,
 
-with signed digits of 64 bits. A float's 53 bits fall into three neighbouring digits, to which they
-are added or from which they are subtracted: three additions of whole numbers, the same whatever the
-order, and undone by the opposite ones. A digit has room for 2³¹ of them before its carry must be
-passed on. `lowest` and `width` span the values that have occurred, which are few digits in practice
-instead of the 67 that all floats need.
+with signed digits of 64 bits. A float's 53 bits fall into three neighbouring digits, of which the
+highest has the sign: three additions of whole numbers, the same whatever the order, and undone by
+their subtraction. A digit has room for 2³¹ of them before its carry must be passed on. `lowest` and
+`width` span the values that have occurred, which are few digits in practice instead of the 67 that
+all floats need.
 
 A sum is rounded once, when it is read, and then correctly.
 

@@ -17,7 +17,7 @@ from streams.arrow_buffers import VALIDITY, bits, offsets, text_bytes
 from streams.expressions import Field, Typed, evaluator
 from streams.panes import kernels
 from streams.panes.arrays import Bits, Bytes, Codes
-from streams.vector import Array, Vector, to_arrow
+from streams.vector import Array, Vector, holds_everywhere, to_arrow
 from streams.vectorised import BatchColumns
 from topology.arrays import BoolArray, IntArray
 
@@ -25,6 +25,7 @@ FIRST_CODES = 64
 FIRST_TEXT_BYTES = 1024
 WORD_BITS = 32
 WORD_MASK = 0xFFFFFFFF
+WORD_BYTES = 8
 
 every: BoolArray = np.empty(0, dtype=np.bool_)
 """Which rows count, if all do."""
@@ -159,7 +160,14 @@ class Keys:
             return 1
         return (self._pairs or self._columns)[-1].count
 
-    def encode(self, columns: Sequence[Column], length: int, wanted: BoolArray) -> Codes:
+    def encode(
+        self,
+        columns: Sequence[Column],
+        length: int,
+        wanted: BoolArray,
+        *,
+        packs: bool = False,
+    ) -> Codes:
         """The codes of rows; -1 for those that do not count.
 
         Parameters
@@ -170,7 +178,11 @@ class Keys:
             Number of rows.
         wanted
             Which rows count; empty: all.
+        packs
+            Give the codes of the rows that count alone, one after the other.
         """
+        if packs:
+            return self._packed(columns, length, wanted)
         if not columns:
             return np.where(wanted if len(wanted) else np.ones(length, np.bool_), 0, -1).astype(
                 np.int32
@@ -179,10 +191,26 @@ class Keys:
             _encoded(coder, column, length, wanted)
             for coder, column in zip(self._columns, columns, strict=True)
         ]
+        return self._paired(parts, wanted)
+
+    def _paired(self, parts: Sequence[Codes], wanted: BoolArray) -> Codes:
         codes = parts[0]
         for pair, part in zip(self._pairs, parts[1:], strict=True):
             codes = pair.encode(codes.astype(np.int64) << WORD_BITS | part, None, wanted)
         return codes
+
+    def _packed(self, columns: Sequence[Column], length: int, wanted: BoolArray) -> Codes:
+        """The codes of rows that count. Numbers are packed before they are coded, texts after."""
+        parts: list[Codes] = []
+        for coder, column in zip(self._columns, columns, strict=True):
+            if isinstance(column, Vector):
+                vector = packed(_as_ints(column, length), wanted)
+                parts.append(_encoded(coder, vector, len(vector.values), every))
+            else:
+                parts.append(_encoded(coder, column, length, wanted)[wanted])
+        if not parts:
+            return np.zeros(np.count_nonzero(wanted), dtype=np.int32)
+        return self._paired(parts, every)
 
     def columns(self, codes: Codes) -> tuple[Vector, ...]:
         """The keys of groups."""
@@ -220,14 +248,31 @@ def _encoded(coder: Ints | _Texts, column: Column, length: int, wanted: BoolArra
         assert not isinstance(column, Vector), "texts come as Arrow holds them"
         return coder.encode(column, wanted)
     assert isinstance(column, Vector), "numbers come as vectors"
-    vector = column.filled_to(length)
-    values: IntArray = np.ascontiguousarray(vector.values, dtype=np.int64)
-    valid = None if vector.valid is None else np.ascontiguousarray(vector.valid)
-    return coder.encode(values, valid, wanted)
+    return coder.encode(*_as_ints(column, length), wanted)
+
+
+def _as_ints(column: Vector, length: int) -> Vector:
+    values, valid = column.filled_to(length)
+    return Vector(
+        np.ascontiguousarray(values, dtype=np.int64),
+        None if valid is None else np.ascontiguousarray(valid),
+    )
+
+
+def packed(vector: Vector, wanted: BoolArray) -> Vector:
+    """The values of rows that count, one after the other."""
+    values, valid = vector
+    if values.itemsize == WORD_BYTES and values.dtype != np.object_:
+        out = np.empty(len(values), dtype=np.uint64)
+        words = np.ascontiguousarray(values).view(np.uint64)
+        kept = out[: kernels.current().pack(words, wanted, out)].view(values.dtype)
+    else:
+        kept = values[wanted]
+    return Vector(kept, None if valid is None else valid[wanted])
 
 
 def _decoded(values: Array, codes: Codes, kind: str) -> Vector:
     known: BoolArray = codes != 0
     if kind == "bool":
         values = values != 0
-    return Vector(values, None if known.all() else known)
+    return Vector(values, None if holds_everywhere(known) else known)

@@ -21,7 +21,6 @@ from streams.panes.exact_sums import (
     MOST_DIGITS,
     UNSPANNED,
     fit_int,
-    pass_carries_on,
     rounded,
     spanned,
     total_of,
@@ -122,7 +121,17 @@ class Summed(Part):
 
 
 class Nulls(Summed):
-    """How often the argument is NULL."""
+    """How often the argument is NULL.
+
+    Attributes
+    ----------
+    some
+        Whether it ever was: else all states are zeros.
+    """
+
+    def __init__(self, argument: Typed) -> None:
+        self.some = False
+        super().__init__(argument)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -139,11 +148,27 @@ class Nulls(Summed):
 
     def read(self, columns: Sequence[Vector], groups: int) -> Array:
         """The numbers."""
+        self.some = self.some or bool(columns[0].values.any())
         return columns[0].values.copy()
+
+    def enter(self, codes: Codes, state: Array) -> None:
+        """Add."""
+        if self.some:
+            super().enter(codes, state)
+
+    def leave(self, codes: Codes, state: Array) -> None:
+        """Subtract."""
+        if self.some:
+            super().leave(codes, state)
+
+    def counted(self, codes: Codes, rows: IntArray) -> IntArray:
+        """How many rows of groups have an argument, of so many."""
+        return rows - self.totals[codes] if self.some else rows
 
     def add(self, state: Array, slots: Codes, column: Vector, begin: int, end: int) -> int:
         """Count."""
         if column.valid is not None:
+            self.some = True
             kernels.current().count_nulls(slots, column.valid, state, begin, end)
         return end
 
@@ -158,8 +183,16 @@ class Digits(Summed):
 
     def settled(self, state: Array) -> Array:
         """Carries passed on."""
-        pass_carries_on(state)
+        kernels.current().pass_carries_on(state)
         return state
+
+    def enter(self, codes: Codes, state: Array) -> None:
+        """Add."""
+        kernels.current().add_digits(self.totals, codes, state, 1)
+
+    def leave(self, codes: Codes, state: Array) -> None:
+        """Subtract."""
+        kernels.current().add_digits(self.totals, codes, state, -1)
 
     def columns(self, state: Array) -> list[Vector]:
         """The digits."""
@@ -194,8 +227,8 @@ class IntSum(Digits):
         """The sums of groups, and whether they fit."""
         return fit_int(self.totals[codes])
 
-    def rounded(self, codes: Codes, divisors: IntArray) -> tuple[Array, BoolArray]:
-        """The sums divided."""
+    def rounded(self, codes: Codes, divisors: IntArray | None) -> tuple[Array, BoolArray]:
+        """The sums, divided if there are divisors."""
         return _rounded(self.totals[codes], 0, divisors)
 
 
@@ -248,20 +281,23 @@ class FloatSum(Digits):
         begin, end = spanned(column.values[place : place + 1].view(np.uint64))
         return min(begin, self.span[0]), max(end, self.span[1])
 
-    def rounded(self, codes: Codes, divisors: IntArray) -> tuple[Array, BoolArray]:
-        """The sums divided."""
+    def rounded(self, codes: Codes, divisors: IntArray | None) -> tuple[Array, BoolArray]:
+        """The sums, divided if there are divisors."""
         if not self.width:
             return np.zeros(len(codes)), np.ones(len(codes), dtype=np.bool_)
         return _rounded(self.totals[codes], self.exponent, divisors)
 
 
-def _rounded(digits: IntArray, exponent: int, divisors: IntArray) -> tuple[Array, BoolArray]:
+def _rounded(digits: IntArray, exponent: int, divisors: IntArray | None) -> tuple[Array, BoolArray]:
     out = np.empty(len(digits), dtype=np.float64)
     fits = np.empty(len(digits), dtype=np.bool_)
-    kernels.current().round_sums(
-        digits, exponent, np.clip(divisors, 1, LARGEST_DIVISOR - 1), out, fits
-    )
-    for place in np.flatnonzero(divisors >= LARGEST_DIVISOR).tolist():
+    if divisors is None:
+        ones = np.ones(len(digits), dtype=np.int64)
+        kernels.current().round_sums(digits, exponent, ones, out, fits)
+        return out, fits
+    smaller = np.minimum(np.maximum(divisors, 1), LARGEST_DIVISOR - 1)
+    kernels.current().round_sums(digits, exponent, smaller, out, fits)
+    for place in (divisors >= LARGEST_DIVISOR).nonzero()[0].tolist():
         found = rounded(total_of(digits[place]), exponent, int(divisors[place]))
         fits[place], out[place] = found is not None, 0.0 if found is None else found
     return out, fits

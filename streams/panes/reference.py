@@ -15,7 +15,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from streams.panes import reference_contenders, reference_rows, reference_sessions, reference_texts
+from streams.panes import (
+    exact_sums,
+    reference_contenders,
+    reference_rows,
+    reference_sessions,
+    reference_texts,
+)
 from streams.panes.arrays import Bits, Bytes, Codes
 from streams.panes.exact_sums import (
     DIGIT_BITS,
@@ -38,9 +44,30 @@ fill_pairs = reference_rows.fill_pairs
 link_rows = reference_rows.link_rows
 fill_pairs_until = reference_rows.fill_pairs_until
 keep_contenders = reference_contenders.keep_contenders
+pass_carries_on = exact_sums.pass_carries_on
 extend_sessions = reference_sessions.extend_sessions
 end_sessions = reference_sessions.end_sessions
 sum_texts = reference_texts.sum_texts
+
+
+def pack(words: Bits, wanted: BoolArray, out: Bits) -> int:
+    """Put values of 64 bits that are wanted one after the other.
+
+    Parameters
+    ----------
+    words, wanted
+        The values, and which of them to take.
+    out
+        Takes them; as long as `words`. What lies behind them is lost.
+
+    Returns
+    -------
+    int
+        How many they are.
+    """
+    kept = words[wanted]
+    out[: len(kept)] = kept
+    return len(kept)
 
 
 def code_ints(
@@ -262,11 +289,11 @@ def sum_floats(
     stop = int(outside.argmax()) if outside.any() else end - begin
     counted[stop:] = False
     slot, digit = these[counted], digit[counted]
-    shift, fraction, sign = positions[counted] & 31, fraction[counted], 1 - 2 * negative[counted]
+    shift, fraction = positions[counted] & 31, fraction[counted] * (1 - 2 * negative[counted])
     rest = fraction >> (DIGIT_BITS - shift)
     parts = ((fraction << shift) & DIGIT_MASK, rest & DIGIT_MASK, rest >> DIGIT_BITS)
     for offset, part in enumerate(parts):
-        np.add.at(digits, (slot, digit + offset), sign * part)
+        np.add.at(digits, (slot, digit + offset), part)
     return begin + stop
 
 
@@ -296,6 +323,11 @@ def extreme_floats(
     """Keep the greatest or least floats; which zero of two is not said."""
     slot, kept = _counted(slots, values, valid, begin, end)
     (np.maximum if greatest else np.minimum).at(best, slot, kept)
+
+
+def add_digits(totals: IntArray, codes: Codes, digits: IntArray, sign: int) -> None:
+    """Add the sums of different groups to those that they have, or subtract them (sign -1)."""
+    totals[codes] += sign * digits
 
 
 def round_sums(

@@ -65,6 +65,11 @@ class TwoStacks(Part):
     def leave(self, codes: Codes, state: Array) -> None:
         """Go back to what remains without the pane."""
         if not self._remaining:
+            if len(self._entered) == 1:
+                # Nothing remains.
+                self._entered.clear()
+                self._new[codes] = self.empty(len(codes))
+                return
             self._flip()
         self._old[codes] = self._remaining.pop()
 

@@ -76,6 +76,9 @@ class Tuples(NamedTuple):
     slots: Codes
 
 
+no_tuples = Tuples(no_codes, (), (), no_codes)
+
+
 class PaneWindow:
     """The panes of a window, and its groups."""
 
@@ -145,6 +148,8 @@ class PaneWindow:
         if self.open_ms is not None and self.open_ms != end_ms:
             self.close()
         self.open_ms = end_ms
+        if begin == end:
+            return
         self._unsettled += end - begin
         slots = tuples.slots
         self._open_count = kernels.current().assign_slots(
@@ -249,9 +254,11 @@ class PaneWindow:
         """The number of tuples of groups in the window."""
         return self._rows[codes]
 
-    def results(self, codes: Codes) -> list[Vector]:
-        """The aggregates of groups in the window."""
-        sums = iter(self.parts.results(codes, self._rows[codes]))
+    def results(self, codes: Codes, rows: IntArray) -> list[Vector]:
+        """The aggregates of groups in the window, which have so many rows each."""
+        if not self.distincts:
+            return self.parts.results(codes, rows)
+        sums = iter(self.parts.results(codes, rows))
         different = {
             plan: found for one in self.distincts for plan, found in one.results(codes).items()
         }

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streams.panes import compiled, distinct, kernels, reference, window
+from streams.panes import compiled, distinct, evaluation, kernels, reference, window
 from streams.program import Evaluation, Program
 from tests.property.streams.array_evaluations import by_definition
 from tests.property.streams.test_passes import compiled as program_of
@@ -102,6 +102,8 @@ def check(text: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(distinct, "COMPACT_FROM", int(rng.choice([2, 4096])))
     monkeypatch.setattr(distinct, "FIRST_PAIRS", int(rng.choice([1, 64])))
     monkeypatch.setattr(window, "SETTLE_ROWS", int(rng.choice([3, 1 << 30])))
+    monkeypatch.setattr(evaluation, "ROWS_AT_ONCE", int(rng.choice([3, 1 << 16])))
+    monkeypatch.setattr(evaluation, "PACKED_FROM", int(rng.choice([1, 4, 512])))
     of_texts = "exact_sum(k)" in text or "exact_sum(DISTINCT k)" in text
     inputs = {"s": tuples(rng, sums if of_texts else [*texts, "", "ab"])}
     until_ms = inputs["s"][-1][0] + int(rng.choice([0, 1, 100]))

@@ -26,6 +26,7 @@ from streams.panes.reference_texts import cut
 from streams.program import Evaluation
 from streams.vector import Vector
 from tests.unit.streams.running import output, program
+from topology.arrays import IntArray
 
 both = pytest.mark.parametrize("module", [reference, compiled], ids=["numpy", "numba"])
 
@@ -189,6 +190,40 @@ def test_texts_of_any_length_have_codes_of_their_own(module: ModuleType) -> None
 
 
 @both
+def test_digits_are_equal_whatever_order_and_signs(module: ModuleType) -> None:
+    rng = np.random.default_rng(7)
+    values = np.ldexp(rng.uniform(-2, 2, 500), rng.integers(-60, 60, 500))
+    begin, end = spanned(values.view(np.uint64))
+    slots = rng.integers(3, size=500).astype(np.int32)
+    added: list[IntArray] = []
+    for kernel in (module, reference):
+        digits = np.zeros((3, end - begin), dtype=np.int64)
+        assert kernel.sum_floats(slots, values.view(np.uint64), every, digits, begin, 0, 500) == 500
+        added.append(digits)
+    assert (added[0] == added[1]).all()
+    totals, codes = np.zeros((5, end - begin), dtype=np.int64), np.array([4, 0, 2], np.int32)
+    module.add_digits(totals, codes, added[0], 1)
+    assert [total_of(row) for row in totals[codes]] == [total_of(row) for row in added[0]]
+    settled = added[0].copy()
+    module.pass_carries_on(settled)
+    assert [total_of(row) for row in settled] == [total_of(row) for row in added[0]]
+    assert (settled[:, :-1] >= 0).all()
+    assert (settled[:, :-1] < 2**32).all()
+    module.add_digits(totals, codes, settled, -1)
+    module.pass_carries_on(totals)
+    assert not totals.any()
+
+
+@both
+def test_wanted_values_are_put_together(module: ModuleType) -> None:
+    words = np.arange(9, dtype=np.uint64)
+    for wanted in (words % 3 == 0, words % 3 == 1, words > 20, words < 20):
+        out = np.empty(9, dtype=np.uint64)
+        count = module.pack(words, wanted, out)
+        assert out[:count].tolist() == words[wanted].tolist()
+
+
+@both
 def test_numbers_and_pairs_have_codes(module: ModuleType) -> None:
     before = kernels.current()
     kernels.use(module)
@@ -204,5 +239,8 @@ def test_numbers_and_pairs_have_codes(module: ModuleType) -> None:
         assert ints == [0, -1, 2**63 - 1, -(2**63), 0, None]
         assert bools == flags[:-1].tolist()
         assert len(set(codes.tolist())) == 7
+        some = wanted & flags
+        packed = keys.encode([Vector(numbers, known), Vector(flags, None)], 7, some, packs=True)
+        assert packed.tolist() == codes[some].tolist()
     finally:
         kernels.use(before)
