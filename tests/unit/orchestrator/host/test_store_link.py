@@ -50,6 +50,7 @@ R = TypeVar("R", bound=Record)
 HERE = ReplicaId(node="here", incarnation="2")
 THERE = ReplicaId(node="there", incarnation="7")
 ELSEWHERE = ReplicaId(node="elsewhere", incarnation="1")
+RENEWED = ReplicaId(node="here", incarnation="3")
 KEY = fragment_key("q", "f")
 RECORD = FragmentRecord(
     query="q",
@@ -65,10 +66,12 @@ TAKEOVER = RecordTakeover(
 )
 
 
-def node(pid: int = 1, incarnation: str = "2") -> NodeRecord:
+def node(
+    pid: int = 1, of: ReplicaId = HERE, replicas: dict[str, ReplicaStatus] | None = None
+) -> NodeRecord:
     return NodeRecord(
-        node="here",
-        incarnation=incarnation,
+        node=of.node,
+        incarnation=of.incarnation,
         kind=NodeKind.EXECUTOR,
         region="r",
         endpoint="e",
@@ -76,7 +79,12 @@ def node(pid: int = 1, incarnation: str = "2") -> NodeRecord:
         domain="d",
         pid=pid,
         machine="m",
+        replicas=replicas or {},
     )
+
+
+def of_epoch(role: ReplicaRole, epoch: int) -> ReplicaStatus:
+    return ReplicaStatus(role=role, epoch=epoch, output_watermark_ms=None)
 
 
 @pytest.fixture
@@ -348,18 +356,33 @@ def test_link_that_flapped_twice_while_the_store_was_away_leaves_the_newest_prim
     assert list(link.events) == told
 
 
-@pytest.mark.parametrize("role", [ReplicaRole.STANDBY, ReplicaRole.PRIMARY])
+@pytest.mark.parametrize(
+    ("recorded_one", "has_yielded"),
+    [
+        (node(replicas={"f": of_epoch(ReplicaRole.STANDBY, 6)}), True),
+        (node(replicas={"f": of_epoch(ReplicaRole.STANDBY, 5)}), False),
+        (node(replicas={"f": of_epoch(ReplicaRole.PRIMARY, 5)}), False),
+        (node(replicas={"f": of_epoch(ReplicaRole.PRIMARY, 6)}), False),
+        (node(replicas={}), True),
+        (node(of=RENEWED, replicas={"f": of_epoch(ReplicaRole.PRIMARY, 5)}), True),
+        (None, True),
+    ],
+    ids=["follows", "is to follow", "acts", "acts in its epoch", "stopped", "renewed", "gone"],
+)
 def test_newest_primary_whose_place_is_taken_wins_if_the_recorded_one_has_yielded(
-    link: StoreLink, server: MemoryServer, outside: MemoryStore, role: ReplicaRole
+    link: StoreLink,
+    server: MemoryServer,
+    outside: MemoryStore,
+    recorded_one: NodeRecord | None,
+    has_yielded: bool,
 ) -> None:
     outside.create(KEY, RECORD)
     there = other_link(server, outside)
     peers_known(link, outside, THERE)
     link.record(takeover(5))
-    epoch = 6 if role is ReplicaRole.STANDBY else 5
-    status = ReplicaStatus(role=role, epoch=epoch, output_watermark_ms=None)
-    link.publish(msgspec.structs.replace(node(), replicas={"f": status}))
     link.exchange()
+    if recorded_one is not None:
+        outside.create(NODES.key("here"), recorded_one)
     # The coordinator has been faster than the newest primary.
     found = outside.get(KEY)
     assert found is not None
@@ -367,13 +390,13 @@ def test_newest_primary_whose_place_is_taken_wins_if_the_recorded_one_has_yielde
     outside.update(KEY, replaced, found.version)
     there.record(takeover(6, previous="here"))
     there.exchange()
-    if role is ReplicaRole.PRIMARY:
-        assert list(there.events) == [ReplicaReplaced(fragment="f")]
-        assert recorded(outside) == replaced
-    else:
+    if has_yielded:
         after = recorded(outside)
         assert (after.primary, after.secondary, after.epoch) == (THERE, ELSEWHERE, 6)
         assert not there.events
+    else:
+        assert list(there.events) == [ReplicaReplaced(fragment="f")]
+        assert recorded(outside) == replaced
 
 
 def test_secondary_given_up_by_its_primary_takes_over_while_nobody_has_its_place(
@@ -383,6 +406,8 @@ def test_secondary_given_up_by_its_primary_takes_over_while_nobody_has_its_place
     outside.create(KEY, RECORD)
     there = other_link(server, outside)
     peers_known(link, outside, THERE)
+    acting = node(of=THERE, replicas={"f": of_epoch(ReplicaRole.PRIMARY, 4)})
+    outside.create(NODES.key("there"), acting)
     there.record(loss(4, lost="here"))
     link.record(takeover(5))
     there.exchange()
