@@ -51,13 +51,13 @@ def let_time_pass(cluster: ObedientCluster) -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", ["cluster", "fragments", "queries", "streams", "nodes", "everything"]
+    "folder", ["cluster", "clocks", "fragments", "queries", "streams", "nodes", "everything"]
 )
 def test_what_runs_stays_as_it_is_while_records_cannot_be_read(
     cluster: ObedientCluster, folder: str
 ) -> None:
     folders = ("fragments", "queries", "streams", "nodes")
-    chosen = {"cluster": ["cluster"]}.get(folder, [])
+    chosen = [folder] if folder in ("cluster", "clocks") else []
     for each in folders if folder == "everything" else (folder,):
         chosen = chosen or []
         chosen = [*chosen, *paths(cluster, each)]
