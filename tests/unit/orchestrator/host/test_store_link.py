@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from threading import Event
 from typing import TypeVar
 
 import msgspec
@@ -17,7 +18,7 @@ from orchestrator.host.events import (
     ReplicaReplaced,
 )
 from orchestrator.host.name_claim import Claimed
-from orchestrator.host.store_link import CONFLICTS, LONGEST_RETRY_S, StoreLink
+from orchestrator.host.store_link import CONFLICTS, LONGEST_RETRY_S, StoreLink, StoreThread
 from orchestrator.records import (
     Assignment,
     FragmentAssignment,
@@ -44,6 +45,7 @@ from orchestrator.store.protocol import (
     encode,
     fragment_key,
 )
+from tests.conftest import PATIENCE_S
 
 R = TypeVar("R", bound=Record)
 
@@ -601,3 +603,28 @@ def test_an_assignment_stops_the_primary_of_an_earlier_generation(
     outside.update(ASSIGNMENTS.key("here"), without, 0)
     link.exchange()
     assert list(link.events) == [AssignmentReceived(assignment=without)]
+
+
+def test_thread_goes_on_after_an_error_that_nobody_foresaw(
+    link: StoreLink, outside: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed, reported, exchange = Event(), Event(), link.exchange
+
+    def fails_once() -> None:
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError("unheard of")
+        exchange()
+        if outside.get(NODES.key("here")) is not None:
+            reported.set()
+
+    monkeypatch.setattr(link, "exchange", fails_once)
+    thread = StoreThread(link, lambda: None)
+    thread.start()
+    try:
+        assert failed.wait(PATIENCE_S)
+        link.publish(node())
+        assert reported.wait(PATIENCE_S)
+    finally:
+        thread.stop()
+    assert outside.get(NODES.key("here")) is None
