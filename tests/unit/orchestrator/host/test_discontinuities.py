@@ -24,7 +24,7 @@ from ha.roles import ReplicaRole
 from ha.subscription import PATIENCE_US, STALLED_US, STANDBY_PATIENCE_US
 from orchestrator.host.events import Deliver, PeerLost, Report, SinkFlushed, SinkOpened
 from orchestrator.records import Assignment, SinkAssignment
-from streams.chunk import Chunk, Position
+from streams.chunk import Chunk, ChunkError, Position
 from streams.state import SavedState
 from tests.driven_host import (
     COLUMNS,
@@ -466,6 +466,20 @@ def test_a_chunk_that_breaks_its_promises_breaks_one_replica_and_no_host() -> No
         ingestion_times_us=chunk(2, [(20, 0)]).ingestion_times_us,
     )
     host.hear("site", data(falling))
+    assert host.role is ReplicaRole.WARMING
+    assert "evaluation failed" in [r.kind for r in host.take(Report)]
+
+
+def test_an_answer_that_cannot_be_taken_in_breaks_one_replica_and_no_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = standby()
+
+    def refuse(*_: object) -> bool:
+        raise ChunkError("it lies before what has come")
+
+    monkeypatch.setattr(host.core.replica_manager.replicas["f"].replica, "learn_position", refuse)
+    host.hear("site", subscribed(2, 20))
     assert host.role is ReplicaRole.WARMING
     assert "evaluation failed" in [r.kind for r in host.take(Report)]
 

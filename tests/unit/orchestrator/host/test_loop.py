@@ -69,7 +69,8 @@ class Host:
     def __init__(
         self, message_failed: Callable[[MessageArrived, Exception], None] | None = None
     ) -> None:
-        self.store = MemoryServer().connect()
+        self.server = MemoryServer()
+        self.store = self.server.connect()
         self.now_us = 1
         settings = ClusterRecord(name="c", delays_ms={})
         identity = host_identity(SPEC, "1", "")
@@ -120,6 +121,14 @@ def test_problem_is_published_until_the_next_report_of_its_subject(host: Host) -
     host.loop.execute([Report(kind="started", subject="tracks", detail="secondary, epoch 1")])
     assert len(host.problems()) == 1
     host.loop.execute([Report(kind="started", subject="alerts", detail="secondary, epoch 2")])
+    assert host.problems() == ()
+
+
+def test_what_cannot_be_exchanged_with_the_store_is_a_problem_while_it_lasts(host: Host) -> None:
+    host.server.plant("assignments/desk", b"{")
+    (problem,) = host.problems()
+    assert problem.startswith("assignment cannot be exchanged with the store: ")
+    host.store.update(ASSIGNMENTS.key("desk"), Assignment(incarnation="1"), 0)
     assert host.problems() == ()
 
 
