@@ -61,6 +61,10 @@ QUICK = {
     ),
     "orchestrator/sources": ("tests/unit/orchestrator/sources",),
     "orchestrator/sinks": ("tests/unit/orchestrator/sinks",),
+    "orchestrator/store": ("tests/unit/orchestrator/store", "tests/unit/orchestrator/host"),
+    "orchestrator/drills": ("tests/unit/orchestrator/drills",),
+    "orchestrator/api": ("tests/unit/orchestrator/api",),
+    "orchestrator": ("tests/unit/orchestrator",),
     "streams/panes": (
         "tests/property/streams/test_panes.py",
         "tests/unit/streams/test_panes.py",

@@ -29,7 +29,7 @@ def audit_events(before: ClusterView, after: ClusterView, now_us: int) -> tuple[
         *_takeovers(before, after),
         *_recoveries(before, after),
         *_failures(before, after),
-        *_skipped(before, after),
+        *_incidents(before, after),
         *_overload(before, after),
     )
     happened = [
@@ -101,16 +101,13 @@ def _failures(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, st
                 yield "replica failed", name, f"on {replica.node}: {new.failure}"
 
 
-def _skipped(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:
-    """Input that streams left out when they began anew."""
+def _incidents(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:
+    """Failures of sources and sinks, and input that was lost, as hosts tell of them."""
     for node, host in sorted(after.hosts.items()):
-        known = before.hosts[node].sources if node in before.hosts else {}
-        for stream, status in sorted(host.sources.items()):
-            old, skipped = known.get(stream), status.skipped
-            if skipped is None or not skipped.any_lost:
-                continue
-            if old is None or old.skipped != skipped:
-                yield "input lost", stream, skipped.detail
+        known = before.hosts[node].incidents if node in before.hosts else ()
+        for each in host.incidents:
+            if each not in known:
+                yield each.kind, each.subject, f"{each.detail}; at {node}"
 
 
 def _overload(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:

@@ -32,7 +32,10 @@ from orchestrator.host.events import (
     Report,
     Send,
     SetPeers,
+    SinkFailed,
+    SourceFailed,
 )
+from orchestrator.host.incidents import Incidents
 from orchestrator.host.name_claim import Claimed
 from orchestrator.host.preparation import SnapshotPreparations
 from orchestrator.host.store_link import StoreLink
@@ -40,6 +43,7 @@ from orchestrator.records import (
     ClockOffset,
     ClusterRecord,
     HostSpec,
+    Incident,
     NodeKind,
     NodeRecord,
     Peer,
@@ -192,6 +196,7 @@ class HostLoop:
         self._preparations = SnapshotPreparations()
         self._problems: dict[str, str] = {}
         self._problems_end_us: dict[str, int] = {}
+        self._incidents = Incidents()
         self._throttled: set[str] = set()
         self._published: object = None
         self._has_sent = False
@@ -291,6 +296,7 @@ class HostLoop:
                 sink.address = address
         counters = self._surroundings.link_counters + self.link.counters
         drivers = self._source_drivers.problems | self._surroundings.sinks.problems
+        self._note_failures()
         problems = (
             *self._problems.values(),
             *drivers.values(),
@@ -303,6 +309,7 @@ class HostLoop:
             counters,
             problems,
             self._surroundings.transit_bytes(),
+            self._incidents.newest,
         )
         self.link.publish(record)
 
@@ -337,8 +344,24 @@ class HostLoop:
             self._problems[report.subject] = f"{report.subject}: {report.kind}: {report.detail}"
             if report.kind in EVENTS:
                 self._problems_end_us[report.subject] = self._clock_us() + EVENT_SHOWN_US
+                self._note_incident(report.kind, report.subject, report.detail)
+
+    def _note_failures(self) -> None:
+        """Have the history keep why drivers have failed: each may be open again in a moment."""
+        for kind, failures in (
+            ("source failed", self._source_drivers.failures),
+            ("sink failed", self._surroundings.sinks.problems),
+        ):
+            for stream, problem in failures.items():
+                self._note_incident(kind, stream, problem.removeprefix(f"{stream}: "))
+
+    def _note_incident(self, kind: str, subject: str, detail: str) -> None:
+        now_us = self._clock_us()
+        self._incidents.note(kind, subject, detail, now_us, self.core.clock.at(now_us))
 
     def _handle(self, event: Event) -> None:
+        if isinstance(event, (SourceFailed, SinkFailed)):
+            self._note_failures()
         try:
             commands = self.core.handle(event, self._clock_us())
         except Exception as error:
@@ -466,6 +489,7 @@ def node_record(
     link_counters: Counter[str],
     problems: tuple[str, ...] = (),
     transit_bytes: int = 0,
+    incidents: tuple[Incident, ...] = (),
 ) -> NodeRecord:
     """The host's record, as of now."""
     replica_manager, at_us = core.replica_manager, core.clock.at(now_us)
@@ -501,4 +525,5 @@ def node_record(
         memory=replica_manager.memory(transit_bytes),
         counters=dict(core.counters + link_counters + dropped),
         problems=problems,
+        incidents=incidents,
     )

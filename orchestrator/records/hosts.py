@@ -235,6 +235,21 @@ class Skipped(Record, frozen=True, kw_only=True):
         return f"{count} tuples {span} came due while the site was away"
 
 
+class Incident(Record, frozen=True, kw_only=True):
+    """What happened at a host at a time of the cluster's clock, for the history.
+
+    Attributes
+    ----------
+    kind, subject, detail
+        As in `HistoryEvent`.
+    """
+
+    at_us: int
+    kind: str
+    subject: str
+    detail: str
+
+
 class ClockOffset(Record, frozen=True, kw_only=True):
     """By how much a clock is ahead of another one, µs, and by how much that may be wrong."""
 
@@ -300,3 +315,5 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     """Everything the host counts, by name: duplicates dropped, frames refused, …"""
     problems: tuple[str, ...] = ()
     """Parts of its assignment that the host cannot carry out, a sentence each."""
+    incidents: tuple[Incident, ...] = ()
+    """The last failures of sources and sinks, and input that was lost."""

@@ -131,13 +131,17 @@ class SourceDrivers:
         return bool(self._attended)
 
     @property
-    def problems(self) -> dict[str, str]:
+    def failures(self) -> dict[str, str]:
         """Stream → why its source could not be opened, or has stopped."""
-        found = {
-            stream: each.failures.problem or (each.waits_for and f"{stream}: {each.waits_for}")
-            for stream, each in self._attended.items()
-        }
-        return {stream: problem for stream, problem in found.items() if problem}
+        found = {stream: each.failures.problem for stream, each in self._attended.items()}
+        return {stream: problem for stream, problem in found.items() if problem is not None}
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """The failures, and stream → what its source waits for."""
+        waits = {stream: each.waits_for for stream, each in self._attended.items()}
+        said = {stream: f"{stream}: {what}" for stream, what in waits.items() if what}
+        return said | self.failures
 
     @property
     def slipped_us(self) -> dict[str, int]:

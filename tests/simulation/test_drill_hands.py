@@ -35,7 +35,11 @@ def test_a_site_with_a_full_disk_keeps_nothing_and_all_of_it_afterwards(
         before = {stream: len(kept) for stream, kept in scenario.deliveries.items()}
         hands.rest(3.0)
         assert {stream: len(kept) for stream, kept in scenario.deliveries.items()} == before
+        assert any("no space" in each for each in read_view(scenario.store).hosts["exit"].problems)
     played = scenario.finish()
+    told = [each.event for each in scenario.store.history() if each.event.kind == "sink failed"]
+    assert sorted(each.subject for each in told) == sorted(recording.expected())
+    assert all("no space" in each.detail for each in told)
     for stream, expected in recording.expected().items():
         assert sequence_faults(played.delivered(stream)) == SequenceFaults(lost=0, repeated=0)
         assert answer(played.delivered(stream)) == expected

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from ha.subscription import STALLED_US
+from orchestrator.control.decision import DecisionSettings
 from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
-from orchestrator.records import DisturbedLink
+from orchestrator.records import DisturbedLink, FragmentRecord
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.store.protocol import LINKS
 from tests.pairs import NODES, SETTLE_S, SITES, Input, answer
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 RESUMES_MS = 750
 """Longest latency under a cut: a host waits `STALLED_US` for the primary, learns within four
 acknowledgement intervals that the standby is ahead, and asks it over links of up to 50 ms."""
+
+PATIENCE_S = DecisionSettings().warm_up_us / 1e6
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +98,45 @@ def test_output_goes_on_while_a_drill_cuts_a_link(
         assert answer(delivered) == expected
         longest_ms.append(float(np.max(delivered.latencies_ms)))
     assert STALLED_US / 1000 < max(longest_ms) < RESUMES_MS
+
+
+@pytest.mark.slow
+def test_a_secondary_to_which_nothing_comes_from_its_primary_does_not_warm_for_ever(
+    tmp_path: Path,
+) -> None:
+    """The primary hears that its state is asked for, and what it sends is lost."""
+    recording = Input.random(seed=7, seconds=10)
+    scenario = Scenario(recording.manifests(tmp_path, repeat=True), seed=1, settle_s=SETTLE_S)
+    scenario.begin()
+    scenario.run_for(3)
+    before = strong(scenario)
+    assert before.secondary is not None
+    others = [node for node in NODES if node not in (before.primary.node, before.secondary.node)]
+    scenario.kill(before.secondary.node, restart_s=1000.0)
+    for other in others:
+        scenario.world.links.cut(before.primary.node, other)
+    scenario.run_for(5)
+    warming = strong(scenario).secondary
+    assert warming is not None
+    (last,) = [node for node in others if node != warming.node]
+    scenario.world.links.mend(before.primary.node, last)
+    scenario.run_for(PATIENCE_S)
+    after = strong(scenario)
+    assert (after.primary, after.epoch) == (before.primary, before.epoch)
+    assert after.secondary is not None
+    assert after.secondary.node == last
+    assert read_view(scenario.store).protected(after)
+    (told,) = [
+        each.event.detail
+        for each in scenario.store.history()
+        if (each.event.kind, each.event.subject) == ("secondary replaced", "pairing.strong")
+        and "not warm" in each.event.detail
+    ]
+    assert told.startswith(warming.node)
+
+
+def strong(scenario: Scenario) -> FragmentRecord:
+    return read_view(scenario.store).fragments["pairing.strong"].record
 
 
 def check(

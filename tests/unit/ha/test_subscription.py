@@ -232,6 +232,17 @@ def test_a_newer_generation_is_shown_by_the_producer_that_sends() -> None:
     assert made.answered("primary", answer(AT_80, generation=1)) == []
 
 
+def test_an_answer_of_a_generation_that_is_over_is_none() -> None:
+    """A producer that has not heard that its stream begins anew would number from elsewhere."""
+    cursor = StreamCursor()
+    made = subscription(cursor)
+    made.least_generation = 2
+    assert made.answered("primary", answer(AT_80, generation=1)) == []
+    assert (cursor.position, made.is_answered) == (None, False)
+    made.answered("primary", answer(AT_30, generation=2))
+    assert (cursor.position, cursor.generation) == (AT_30, 2)
+
+
 def test_a_newer_generation_that_is_offered_is_asked_for() -> None:
     made = confirmed(at(AT_30))
     ((_, request),) = made.offered("primary", offer(10, sent=True, generation=2), 0)

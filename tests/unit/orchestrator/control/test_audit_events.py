@@ -3,7 +3,7 @@
 import msgspec
 
 from orchestrator.control.audit_events import RECOVERED, audit_events
-from orchestrator.records import RecoverySplit, RecoveryStatus
+from orchestrator.records import Incident, RecoverySplit, RecoveryStatus
 from tests.obedient_cluster import ObedientCluster, aircraft
 
 
@@ -31,3 +31,23 @@ def test_what_a_takeover_took_is_told_once_beside_what_was_promised() -> None:
         "the plan says at most 250 + 60 + 20 ms = 330 ms"
     )
     assert audit_events(after, cluster.view(), 8) == ()
+
+
+def test_each_incident_at_a_host_is_told_once() -> None:
+    cluster = ObedientCluster()
+    cluster.apply(aircraft())
+    cluster.settle()
+    full = Incident(at_us=5, kind="sink failed", subject="alerts", detail="No space left")
+    lost = Incident(at_us=6, kind="input lost", subject="tracks", detail="7 tuples from 3 on")
+    told = len(cluster.history())
+    cluster.hosts["control-centre"].tell(incidents=(full,))
+    cluster.settle()
+    cluster.hosts["control-centre"].tell(incidents=(full, lost))
+    cluster.settle()
+    cluster.hosts["control-centre"].tell(incidents=(lost,))
+    cluster.settle()
+    found = [each.event for each in cluster.store.history()][told:]
+    assert [(each.kind, each.subject, each.detail) for each in found] == [
+        ("sink failed", "alerts", "No space left; at control-centre"),
+        ("input lost", "tracks", "7 tuples from 3 on; at control-centre"),
+    ]

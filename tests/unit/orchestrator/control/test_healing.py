@@ -78,6 +78,29 @@ def test_time_without_protection_is_told_from_the_loss_to_the_warm_secondary(
     assert "silent" in details(cluster, "redundancy lost")[-1]
 
 
+def test_time_without_protection_ends_when_the_secondary_is_warm_and_not_when_the_leader_looks(
+    cluster: ObedientCluster,
+) -> None:
+    cluster.now_us += 5_000_000
+    lost_us = cluster.now_us
+    lose_secondary(cluster)
+    cluster.now_us += 200_000
+    cluster.settle_coordinator()
+    host = cluster.hosts[secondary_of(cluster)]
+    host.obey()
+    cluster.now_us += 100_000
+    host.tell(reported_us=cluster.now_us)
+    cluster.now_us += 3_000_000
+    cluster.settle_coordinator()
+    (restored,) = [
+        e.event
+        for e in cluster.store.history()
+        if (e.event.kind, e.event.subject) == ("redundancy restored", ALERTS)
+        and e.event.at_us > lost_us
+    ]
+    assert restored.lasted_ms == 300.0
+
+
 def test_two_nodes_lost_one_after_the_other_are_both_avoided_though_their_records_remain(
     cluster: ObedientCluster,
 ) -> None:

@@ -20,7 +20,14 @@ from orchestrator.control.process import (
 )
 from orchestrator.records import Record
 from orchestrator.simulation.memory_store import MemoryStore
-from orchestrator.store.protocol import LEADER, PROBLEMS, QUERIES, Key, LeaderRecord
+from orchestrator.store.protocol import (
+    LEADER,
+    PROBLEMS,
+    QUERIES,
+    Key,
+    LeaderRecord,
+    StoreFailed,
+)
 from streams.language import parse
 from streams.language.ast import Statement
 from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest
@@ -158,6 +165,19 @@ def test_bug_in_a_step_is_logged_counted_said_and_tried_again_more_and_more_rare
     assert len(cluster.view().fragments) == 3
     assert published(cluster) == ""
     assert cluster.coordination.retry_s == 0
+
+
+def test_call_that_the_store_refuses_is_said_and_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ObedientCluster()
+    cluster.settle()
+
+    def refuses(*_: object) -> None:
+        raise StoreFailed("fragments", "the server refused (NewConfigNoQuorumError: )")
+
+    monkeypatch.setattr(loop, "decide", refuses)
+    assert not cluster.coordination.run_once(cluster.now_us)
+    assert published(cluster) == "fragments: the server refused (NewConfigNoQuorumError: )"
+    assert (cluster.coordination.internal_errors, cluster.coordination.retry_s) == (0, 0)
 
 
 def test_bug_about_one_fragment_keeps_no_other_from_being_healed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from orchestrator.store.protocol import NODES, QUERIES
+from orchestrator.store.protocol import CLUSTER, NODES, QUERIES
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft, query_manifest
 
 ALERTS = "proximity.alerts"
@@ -51,13 +51,13 @@ def let_time_pass(cluster: ObedientCluster) -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", ["cluster", "fragments", "queries", "streams", "nodes", "everything"]
+    "folder", ["cluster", "clocks", "fragments", "queries", "streams", "nodes", "everything"]
 )
 def test_what_runs_stays_as_it_is_while_records_cannot_be_read(
     cluster: ObedientCluster, folder: str
 ) -> None:
     folders = ("fragments", "queries", "streams", "nodes")
-    chosen = {"cluster": ["cluster"]}.get(folder, [])
+    chosen = [folder] if folder in ("cluster", "clocks") else []
     for each in folders if folder == "everything" else (folder,):
         chosen = chosen or []
         chosen = [*chosen, *paths(cluster, each)]
@@ -87,6 +87,48 @@ def test_what_runs_stays_as_it_is_while_records_cannot_be_read(
 def test_one_unreadable_record_changes_no_assignment(cluster: ObedientCluster, path: str) -> None:
     before = data(cluster, "assignments")
     plant_newer(cluster, path)
+    let_time_pass(cluster)
+    assert data(cluster, "assignments") == before
+
+
+def test_fragment_that_cannot_be_read_after_a_takeover_keeps_its_generation(
+    cluster: ObedientCluster,
+) -> None:
+    found = cluster.view().fragments[ALERTS]
+    cluster.take_over(found.record, found.version)
+    cluster.settle()
+    after = cluster.view().fragments[ALERTS].record
+    assert after.epoch > after.generation
+    before = data(cluster, "assignments")
+    plant_newer(cluster, f"fragments/{ALERTS}")
+    let_time_pass(cluster)
+    assert data(cluster, "assignments") == before
+
+
+@pytest.mark.parametrize("role", ["primary", "secondary"])
+def test_replica_whose_node_cannot_be_read_is_neither_replaced_nor_promoted(
+    cluster: ObedientCluster, role: str
+) -> None:
+    record = cluster.view().fragments[ALERTS].record
+    assert record.secondary is not None
+    node = (record.primary if role == "primary" else record.secondary).node
+    before = data(cluster, "fragments", "assignments")
+    plant_newer(cluster, NODES.key(node).path)
+    let_time_pass(cluster)
+    assert data(cluster, "fragments", "assignments") == before
+
+
+def test_unreadable_settings_change_no_delay(cluster: ObedientCluster) -> None:
+    found = cluster.store.get(CLUSTER)
+    assert found is not None
+    regions = [host.record.region for host in cluster.hosts.values()]
+    delays_ms = {one: dict.fromkeys(regions, 7.0) for one in regions}
+    delayed = msgspec.structs.replace(found.record, delays_ms=delays_ms)
+    cluster.store.update(CLUSTER, delayed, found.version)
+    cluster.settle()
+    before = data(cluster, "assignments")
+    assert any(b"7.0" in record for record in before.values())
+    plant_newer(cluster, CLUSTER.path)
     let_time_pass(cluster)
     assert data(cluster, "assignments") == before
 

@@ -967,6 +967,16 @@ def test_a_stream_without_shedder_lets_everything_in() -> None:
     assert (status.next_seq, status.shed) == (500, 0)
 
 
+def test_a_statement_that_cannot_be_compiled_is_reported_and_the_rest_begins() -> None:
+    """The coordinator could compile it, so it runs another version of the software."""
+    host, good = Driven("one"), assigned("primary", peer_replica="two")
+    newer = msgspec.structs.replace(good, fragment="g", statement="REGISTER QUERY g SOON(s);")
+    host.assign(assignment_of(newer, good))
+    assert ("assignment refused", "g") in {(r.kind, r.subject) for r in host.take(Report)}
+    assert list(host.core.replica_manager.replicas) == ["f"]
+    assert host.role is ReplicaRole.PRIMARY
+
+
 def test_a_value_that_cannot_be_understood_is_reported_and_the_rest_begins() -> None:
     host = Driven("site")
     shed = Shed(tuples=3, per_ms=100.0, value="nubmer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
@@ -20,10 +21,10 @@ from ha.messages import (
     Unsubscribe,
 )
 from ha.roles import ReplicaRole
-from ha.subscription import STALLED_US
+from ha.subscription import PATIENCE_US, STALLED_US, STANDBY_PATIENCE_US
 from orchestrator.host.events import Deliver, PeerLost, Report, SinkFlushed, SinkOpened
 from orchestrator.records import Assignment, SinkAssignment
-from streams.chunk import Chunk, Position
+from streams.chunk import Chunk, ChunkError, Position
 from streams.state import SavedState
 from tests.driven_host import (
     COLUMNS,
@@ -35,6 +36,7 @@ from tests.driven_host import (
     peers,
     primary,
     standby,
+    subscribed,
 )
 from tests.streams_of_numbers import chunk, numbers
 
@@ -483,6 +485,20 @@ def test_a_chunk_that_breaks_its_promises_breaks_one_replica_and_no_host() -> No
     assert "evaluation failed" in [r.kind for r in host.take(Report)]
 
 
+def test_an_answer_that_cannot_be_taken_in_breaks_one_replica_and_no_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = standby()
+
+    def refuse(*_: object) -> bool:
+        raise ChunkError("it lies before what has come")
+
+    monkeypatch.setattr(host.core.replica_manager.replicas["f"].replica, "learn_position", refuse)
+    host.hear("site", subscribed(2, 20))
+    assert host.role is ReplicaRole.WARMING
+    assert "evaluation failed" in [r.kind for r in host.take(Report)]
+
+
 def test_a_snapshot_that_cannot_be_understood_is_refused_and_asked_for_again() -> None:
     host = Driven("two")
     host.assign(assignment_of(assigned("secondary", peer_replica="one")))
@@ -582,6 +598,29 @@ def test_a_hole_at_the_primary_is_filled_by_the_standby() -> None:
     host.hear("two", data(chunk(2, [(20, 3), (30, 1)]), "f"))
     assert delivered(host) == [2, 3, 4, 5]
     assert host.core.counters["tuples_lost"] == 0
+
+
+@pytest.mark.parametrize(
+    ("begun", "peer", "patience_us"),
+    [(standby, "one", STANDBY_PATIENCE_US), (primary, "two", PATIENCE_US)],
+)
+def test_a_producer_that_does_not_answer_for_long_does_not_fill_a_hole(
+    begun: Callable[[], Driven], peer: str, patience_us: int
+) -> None:
+    """A standby waits for less: its primary need not lack those tuples."""
+    host = begun()
+    role = "primary" if host.role is ReplicaRole.PRIMARY else "secondary"
+    assignment = assignment_of(assigned(role, peer_replica=peer))
+    host.assign(msgspec.structs.replace(assignment, producers={"s": ("site", "exit")}))
+    host.hear("site", data(chunk(0, [(10, 2)])))
+    began_us = host.now_us
+    counters = host.core.counters
+    while not counters["standbys_stopped"] + counters["discontinuities"]:
+        host.hear("site", subscribed(5, 20))
+        host.hear("site", data(chunk(5, [(30, 1)])))
+        host.wait(50, hearing=peer)
+    assert 0 <= host.now_us - began_us - patience_us <= 100_000
+    assert counters["tuples_lost"] == (3 if role == "primary" else 0)
 
 
 def test_standby_that_does_not_follow_its_primary_says_since_when() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from ha.messages import Ping
-from orchestrator.host.events import MessageArrived, Report
+from orchestrator.host.events import Deliver, Durable, MessageArrived, Report
+from orchestrator.host.incidents import KEPT, SAME_US
 from orchestrator.host.loop import (
     EVENT_SHOWN_US,
     HostLoop,
@@ -28,6 +30,7 @@ from orchestrator.records import (
     SourceAssignment,
 )
 from orchestrator.simulation.memory_store import MemoryServer
+from orchestrator.sinks.driver import OpenSink
 from orchestrator.sinks.sink_drivers import Handover, SinkDrivers
 from orchestrator.sources import spec_of
 from orchestrator.sources.replay import Replay
@@ -38,17 +41,40 @@ SPEC = HostSpec(
 )
 
 
+class Full:
+    """A sink whose disk may be full."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+
+    @property
+    def durable(self) -> Durable | None:
+        if self.is_full:
+            raise OSError(28, "No space left on device")
+        return None
+
+    def keep(self, delivery: Deliver) -> None:
+        """Nothing is delivered."""
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
 class Host:
     """A loop on a store in memory, and its published problems."""
 
     def __init__(
         self, message_failed: Callable[[MessageArrived, Exception], None] | None = None
     ) -> None:
-        self.store = MemoryServer().connect()
+        self.server = MemoryServer()
+        self.store = self.server.connect()
         self.now_us = 1
         settings = ClusterRecord(name="c", delays_ms={})
         identity = host_identity(SPEC, "1", "")
-        nowhere = Surroundings(
+        self.surroundings = nowhere = Surroundings(
             clock_us=lambda: self.now_us,
             send=lambda _to, _message: None,
             set_peers=lambda _peers: None,
@@ -61,7 +87,15 @@ class Host:
         self.loop = HostLoop(nowhere, settings, self.store, identity, claimed)
 
     def problems(self) -> tuple[str, ...]:
-        """What the record says after a further turn."""
+        """The problems in the record after a further turn."""
+        return self.record().problems
+
+    def incidents(self) -> list[tuple[str, str, str]]:
+        """What has happened, by the record after a further turn."""
+        return [(each.kind, each.subject, each.detail) for each in self.record().incidents]
+
+    def record(self) -> NodeRecord:
+        """The record after a further turn."""
         self.now_us += 2_000_000
         self.loop.link.exchange()
         self.loop.turn(())
@@ -71,7 +105,7 @@ class Host:
         self.loop.link.exchange()
         found = self.store.get(NODES.key("desk"))
         assert found is not None
-        return found.record.problems
+        return found.record
 
 
 @pytest.fixture
@@ -87,6 +121,14 @@ def test_problem_is_published_until_the_next_report_of_its_subject(host: Host) -
     host.loop.execute([Report(kind="started", subject="tracks", detail="secondary, epoch 1")])
     assert len(host.problems()) == 1
     host.loop.execute([Report(kind="started", subject="alerts", detail="secondary, epoch 2")])
+    assert host.problems() == ()
+
+
+def test_what_cannot_be_exchanged_with_the_store_is_a_problem_while_it_lasts(host: Host) -> None:
+    host.server.plant("assignments/desk", b"{")
+    (problem,) = host.problems()
+    assert problem.startswith("assignment cannot be exchanged with the store: ")
+    host.store.update(ASSIGNMENTS.key("desk"), Assignment(incarnation="1"), 0)
     assert host.problems() == ()
 
 
@@ -111,6 +153,50 @@ def test_source_that_cannot_be_opened_does_not_end_its_host(host: Host, tmp_path
     assert "gone.parquet cannot be read" in problem
     host.store.update(ASSIGNMENTS.key("desk"), Assignment(incarnation="1"), 0)
     assert host.problems() == ()
+
+
+def test_what_has_failed_is_told_once_although_it_works_again_before_the_next_report(
+    host: Host,
+) -> None:
+    opened: list[Full] = []
+
+    def open_sink(_: SinkAssignment) -> OpenSink:
+        opened.append(Full())
+        return opened[-1]
+
+    host.loop = HostLoop(
+        replace(host.surroundings, sinks=SinkDrivers(open_sink)),
+        ClusterRecord(name="c", delays_ms={}),
+        host.store,
+        host_identity(SPEC, "1", ""),
+        Claimed(replica_of=ReplicaId(node="desk", incarnation="1"), precondition=None),
+    )
+    sink = SinkAssignment(stream="alerts", columns={"id": "int"}, deadline_ms=1000.0)
+    host.store.create(ASSIGNMENTS.key("desk"), Assignment(incarnation="1", sinks=(sink,)))
+    assert host.incidents() == []
+    full = ("sink failed", "alerts", "the sink failed: OSError: [Errno 28] No space left on device")
+    began_us = host.now_us
+    while host.now_us - began_us < 2 * SAME_US:
+        failing = opened[-1]
+        failing.is_full = True
+        while opened[-1] is failing:
+            host.now_us += 100_000
+            host.loop.turn(())
+        assert host.incidents() == [full]
+        assert host.problems() == ()
+    host.now_us += SAME_US
+    opened[-1].is_full = True
+    host.loop.turn(())
+    assert host.incidents() == [full, full]
+
+
+def test_lost_input_is_told_as_often_as_some_is_lost(host: Host) -> None:
+    for tuples in range(2 * KEPT):
+        detail = f"{tuples} tuples"
+        host.loop.execute([Report(kind="input lost", subject="north", detail=detail)] * 2)
+        host.loop.execute([Report(kind="began anew", subject="north", detail="generation 2")])
+    told = [("input lost", "north", f"{tuples} tuples") for tuples in range(KEPT, 2 * KEPT)]
+    assert host.incidents() == told
 
 
 def test_a_message_that_cannot_be_handled_does_not_end_its_host(

@@ -7,11 +7,27 @@ from typing import TypeVar
 
 import pytest
 
+from orchestrator.host.events import RecordTakeover
 from orchestrator.host.name_claim import Claimed, claim_name
 from orchestrator.host.store_link import StoreLink
-from orchestrator.records import HostSpec, NodeKind, NodeRecord, Record
+from orchestrator.records import (
+    FragmentRecord,
+    HostSpec,
+    NodeKind,
+    NodeRecord,
+    Record,
+    ReplicaId,
+    Timing,
+)
 from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
-from orchestrator.store.protocol import CLAIMS, NODES, Key, StoreUnavailable, Versioned
+from orchestrator.store.protocol import (
+    CLAIMS,
+    NODES,
+    Key,
+    StoreUnavailable,
+    Versioned,
+    fragment_key,
+)
 
 R = TypeVar("R", bound=Record)
 
@@ -73,12 +89,14 @@ def test_incarnations_of_a_name_are_ordered_whatever_the_random_part(server: Mem
     assert int(first, 16) < int(second, 16)
 
 
-def test_unreadable_claim_is_followed_by_a_newer_one(server: MemoryServer) -> None:
+def test_unreadable_claim_is_followed_by_a_newer_one_than_all_before(server: MemoryServer) -> None:
+    def claim() -> str:
+        return claim_name(server.connect(), spec(), 1).incarnation
+
+    before = [claim() for _ in range(3)]
     server.plant("claims/here", b"{")
-    server.plant("claims/here", b"{")
-    first = claim_name(server.connect(), spec(), 1)
-    second = claim_name(server.connect(), spec(), 1)
-    assert first.incarnation < second.incarnation
+    after = [claim() for _ in range(2)]
+    assert [*before, *after] == sorted({*before, *after})
 
 
 def test_observers_leave_no_claim(server: MemoryServer) -> None:
@@ -128,16 +146,51 @@ def test_paused_process_wakes_after_its_session_and_leaves_its_successor_alone(
     assert not successor.link.superseded
 
 
+@pytest.mark.parametrize("expired", [False, True])
 def test_process_whose_successor_has_claimed_the_name_ends_before_that_one_has_reported(
-    server: MemoryServer, outside: MemoryStore
+    server: MemoryServer, outside: MemoryStore, *, expired: bool
 ) -> None:
     former = Process(server, 1, 7)
     former.report()
+    if expired:
+        former.store.suspend()
+        former.store.expire()
     successor = Process(server, 2, 5)
+    if expired:
+        former.store.resume()
     former.report(11)
     assert former.link.superseded
     successor.report()
     assert incarnation(outside) == successor.claimed.incarnation
+
+
+def test_process_that_is_replaced_records_no_takeover(
+    server: MemoryServer, outside: MemoryStore
+) -> None:
+    former = Process(server, 1, 7)
+    former.report()
+    lost = ReplicaId(node="there", incarnation="1")
+    key = fragment_key("q", "f")
+    before = FragmentRecord(
+        query="q",
+        fragment="f",
+        epoch=4,
+        generation=1,
+        primary=lost,
+        secondary=former.claimed.replica_of,
+        timing=Timing(cost_ms=1.0, sub_deadline_ms=10.0, standby_lag_ms=10.0),
+    )
+    outside.create(key, before)
+    Process(server, 2, 5)
+    takeover = RecordTakeover(
+        query="q", fragment="f", epoch=5, previous="there", cause="silent", detected_at_us=60
+    )
+    former.link.record(takeover)
+    former.link.exchange()
+    assert former.link.superseded
+    found = outside.get(key)
+    assert found is not None
+    assert found.record == before
 
 
 class PausedAfterReading(MemoryStore):

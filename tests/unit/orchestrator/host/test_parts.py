@@ -145,3 +145,18 @@ def test_a_message_that_nobody_confirms_is_given_up() -> None:
     assert list(lane.due(STALLED_US, 100)) == []
     assert len(list(lane.due(STALLED_US + 1, 100))) == 1
     assert counters["bulk_messages_given_up"] == 1
+
+
+def test_a_message_that_cannot_be_written_to_its_end_is_given_up() -> None:
+    def broken() -> Iterator[bytes]:
+        yield from [bytes(PART_BYTES)] * 2
+        raise RuntimeError("a group that cannot be written")
+
+    counters: Counter[str] = Counter()
+    lane = BulkLane(counters)
+    lane.send("state", broken())
+    lane.send("other", [b"other"])
+    list(lane.due(0, 100))
+    assert counters["bulk_messages_given_up"] == 1
+    (only,) = lane.due(0, 100)
+    assert only[-1] == b"other"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Event
 from typing import TypeVar
 
 import msgspec
@@ -16,7 +17,7 @@ from orchestrator.host.events import (
     ReplicaReplaced,
 )
 from orchestrator.host.name_claim import Claimed
-from orchestrator.host.store_link import CONFLICTS, LONGEST_RETRY_S, StoreLink
+from orchestrator.host.store_link import CONFLICTS, LONGEST_RETRY_S, StoreLink, StoreThread
 from orchestrator.records import (
     Assignment,
     FragmentAssignment,
@@ -43,12 +44,14 @@ from orchestrator.store.protocol import (
     encode,
     fragment_key,
 )
+from tests.conftest import PATIENCE_S
 
 R = TypeVar("R", bound=Record)
 
 HERE = ReplicaId(node="here", incarnation="2")
 THERE = ReplicaId(node="there", incarnation="7")
 ELSEWHERE = ReplicaId(node="elsewhere", incarnation="1")
+RENEWED = ReplicaId(node="here", incarnation="3")
 KEY = fragment_key("q", "f")
 RECORD = FragmentRecord(
     query="q",
@@ -64,10 +67,12 @@ TAKEOVER = RecordTakeover(
 )
 
 
-def node(pid: int = 1, incarnation: str = "2") -> NodeRecord:
+def node(
+    pid: int = 1, of: ReplicaId = HERE, replicas: dict[str, ReplicaStatus] | None = None
+) -> NodeRecord:
     return NodeRecord(
-        node="here",
-        incarnation=incarnation,
+        node=of.node,
+        incarnation=of.incarnation,
         kind=NodeKind.EXECUTOR,
         region="r",
         endpoint="e",
@@ -75,7 +80,12 @@ def node(pid: int = 1, incarnation: str = "2") -> NodeRecord:
         domain="d",
         pid=pid,
         machine="m",
+        replicas=replicas or {},
     )
+
+
+def of_epoch(role: ReplicaRole, epoch: int) -> ReplicaStatus:
+    return ReplicaStatus(role=role, epoch=epoch, output_watermark_ms=None)
 
 
 @pytest.fixture
@@ -347,18 +357,33 @@ def test_link_that_flapped_twice_while_the_store_was_away_leaves_the_newest_prim
     assert list(link.events) == told
 
 
-@pytest.mark.parametrize("role", [ReplicaRole.STANDBY, ReplicaRole.PRIMARY])
+@pytest.mark.parametrize(
+    ("recorded_one", "has_yielded"),
+    [
+        (node(replicas={"f": of_epoch(ReplicaRole.STANDBY, 6)}), True),
+        (node(replicas={"f": of_epoch(ReplicaRole.STANDBY, 5)}), False),
+        (node(replicas={"f": of_epoch(ReplicaRole.PRIMARY, 5)}), False),
+        (node(replicas={"f": of_epoch(ReplicaRole.PRIMARY, 6)}), False),
+        (node(replicas={}), True),
+        (node(of=RENEWED, replicas={"f": of_epoch(ReplicaRole.PRIMARY, 5)}), True),
+        (None, True),
+    ],
+    ids=["follows", "is to follow", "acts", "acts in its epoch", "stopped", "renewed", "gone"],
+)
 def test_newest_primary_whose_place_is_taken_wins_if_the_recorded_one_has_yielded(
-    link: StoreLink, server: MemoryServer, outside: MemoryStore, role: ReplicaRole
+    link: StoreLink,
+    server: MemoryServer,
+    outside: MemoryStore,
+    recorded_one: NodeRecord | None,
+    has_yielded: bool,
 ) -> None:
     outside.create(KEY, RECORD)
     there = other_link(server, outside)
     peers_known(link, outside, THERE)
     link.record(takeover(5))
-    epoch = 6 if role is ReplicaRole.STANDBY else 5
-    status = ReplicaStatus(role=role, epoch=epoch, output_watermark_ms=None)
-    link.publish(msgspec.structs.replace(node(), replicas={"f": status}))
     link.exchange()
+    if recorded_one is not None:
+        outside.create(NODES.key("here"), recorded_one)
     # The coordinator has been faster than the newest primary.
     found = outside.get(KEY)
     assert found is not None
@@ -366,13 +391,13 @@ def test_newest_primary_whose_place_is_taken_wins_if_the_recorded_one_has_yielde
     outside.update(KEY, replaced, found.version)
     there.record(takeover(6, previous="here"))
     there.exchange()
-    if role is ReplicaRole.PRIMARY:
-        assert list(there.events) == [ReplicaReplaced(fragment="f")]
-        assert recorded(outside) == replaced
-    else:
+    if has_yielded:
         after = recorded(outside)
         assert (after.primary, after.secondary, after.epoch) == (THERE, ELSEWHERE, 6)
         assert not there.events
+    else:
+        assert list(there.events) == [ReplicaReplaced(fragment="f")]
+        assert recorded(outside) == replaced
 
 
 def test_secondary_given_up_by_its_primary_takes_over_while_nobody_has_its_place(
@@ -382,6 +407,8 @@ def test_secondary_given_up_by_its_primary_takes_over_while_nobody_has_its_place
     outside.create(KEY, RECORD)
     there = other_link(server, outside)
     peers_known(link, outside, THERE)
+    acting = node(of=THERE, replicas={"f": of_epoch(ReplicaRole.PRIMARY, 4)})
+    outside.create(NODES.key("there"), acting)
     there.record(loss(4, lost="here"))
     link.record(takeover(5))
     there.exchange()
@@ -575,3 +602,28 @@ def test_an_assignment_stops_the_primary_of_an_earlier_generation(
     outside.update(ASSIGNMENTS.key("here"), without, 0)
     link.exchange()
     assert list(link.events) == [AssignmentReceived(assignment=without)]
+
+
+def test_thread_goes_on_after_an_error_that_nobody_foresaw(
+    link: StoreLink, outside: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed, reported, exchange = Event(), Event(), link.exchange
+
+    def fails_once() -> None:
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError("unheard of")
+        exchange()
+        if outside.get(NODES.key("here")) is not None:
+            reported.set()
+
+    monkeypatch.setattr(link, "exchange", fails_once)
+    thread = StoreThread(link, lambda: None)
+    thread.start()
+    try:
+        assert failed.wait(PATIENCE_S)
+        link.publish(node())
+        assert reported.wait(PATIENCE_S)
+    finally:
+        thread.stop()
+    assert outside.get(NODES.key("here")) is None

@@ -108,6 +108,11 @@ def test_a_sink_that_raises_is_opened_again_and_the_others_go_on(
                 raise OSError(28, "No space left on device")
             super().flush()
 
+        def close(self) -> None:
+            super().close()
+            if full:
+                raise OSError(28, "No space left on device")
+
     def open_failing(
         options: drivers.TextFile, assigned: SinkAssignment, folder: Path
     ) -> drivers.OpenTextFile:

@@ -16,7 +16,7 @@ from orchestrator.drivers import RETRY_US
 from orchestrator.host.cluster_clock import ClusterClock
 from orchestrator.host.events import SourceEmitted, SourceFailed, SourceOpened, SourceReread
 from orchestrator.host.hosted_streams import Wanted
-from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.records import Skipped, SourceAssignment, SourceSpec
 from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.replay import OpenReplay, Replay
 from orchestrator.sources.source_drivers import SourceDrivers, SourceEvent
@@ -88,6 +88,28 @@ def test_source_that_raises_is_opened_again_ever_more_rarely(failing: str) -> No
     assert waits[-1] == 30_000_000
 
 
+def test_range_that_a_source_cannot_count_is_told_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Counting(drivers.OpenNumbers):
+        def tuples_between(self, after_ms: int, until_ms: int) -> int:
+            if until_ms > 20:
+                raise ConnectionError("the line is dead")
+            return until_ms - after_ms
+
+    def opened(
+        options: drivers.Numbers, assigned: SourceAssignment, context: SourceContext
+    ) -> drivers.OpenNumbers:
+        return Counting(options, assigned)
+
+    monkeypatch.setattr(drivers.Numbers, "open", opened)
+    made = SourceDrivers()
+    made.feed([assignment("s")], 2_000)
+    ranges = [Skipped(after_ms=10, until_ms=until_ms) for until_ms in (15, 30)]
+    counted = [made.count({"s": each})[0].skipped for each in ranges]
+    assert counted == [msgspec.structs.replace(ranges[0], tuples=5), ranges[1]]
+
+
 class Line:
     """What all the sources of a test do from now on."""
 
@@ -129,6 +151,15 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Line:
 
     monkeypatch.setattr(drivers.Numbers, "open", opened)
     return state
+
+
+def test_source_that_cannot_say_when_it_is_due_is_asked_at_once(line: Line) -> None:
+    made, assigned = SourceDrivers(), [assignment("s")]
+    made.feed(assigned, 2_000)
+    line.dead = True
+    assert made.next_due_us(assigned) == 0
+    assert SourceFailed(stream="s") in made.feed(assigned, 4_000)
+    assert made.next_due_us(assigned) == 4_000 + RETRY_US
 
 
 def test_timestamps_that_were_complete_before_a_failure_are_dropped_after_it(line: Line) -> None:

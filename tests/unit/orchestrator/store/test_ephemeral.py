@@ -67,3 +67,17 @@ def test_a_successor_that_writes_after_a_lost_answer_is_noticed(
     other.update(PROBLEMS, problems("another's"), found.version)
     with pytest.raises(VersionConflict):
         record.publish(problems("three"))
+
+
+def test_a_record_of_a_session_that_has_ended_is_not_withdrawn(server: MemoryServer) -> None:
+    """The version of another process's record may be the same."""
+    store, other = server.connect(), server.connect()
+    record = EphemeralRecord(store, PROBLEMS)
+    record.publish(problems("one"))
+    store.expire()
+    EphemeralRecord(other, PROBLEMS).publish(problems("another's"))
+    store.resume()
+    record.withdraw()
+    found = other.get(PROBLEMS)
+    assert found is not None
+    assert found.record == problems("another's")
