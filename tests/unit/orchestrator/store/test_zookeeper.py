@@ -27,7 +27,7 @@ def errors(kind: type[Exception] = KazooException) -> Iterator[type[Exception]]:
 
 
 class Refused:
-    """The result of a call that the server refuses, or never answers."""
+    """The result of a call that the server refuses, or gets no response to."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
