@@ -20,7 +20,8 @@ VALIDITY, VALUES, TEXTS = 0, 1, 2
 
 def fixed(array: pa.Array, element: type[Any]) -> npt.NDArray[Any]:
     """The values of an array whose elements have this type of numpy's, where they lie."""
-    return np.frombuffer(_buffer(array, VALUES), element)[array.offset :][: len(array)]
+    begin = array.offset
+    return np.frombuffer(_buffer(array, VALUES), element)[begin : begin + len(array)]
 
 
 def offsets(array: pa.Array) -> npt.NDArray[np.int32]:

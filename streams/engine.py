@@ -185,8 +185,13 @@ class FragmentEngine:
             watermarks_ms = watermarks_ms[:fitting]
             ingestion_times_us = ingestion_times_us[:fitting]
         until_ms = int(watermarks_ms[-1])
-        first_ids = {name: queue.taken for name, queue in self._queues.items()}
-        taken = {name: queue.take(until_ms) for name, queue in self._queues.items()}
+        first_ids: dict[str, int] = {}
+        taken: dict[str, pa.RecordBatch | None] = {}
+        tuples_in = 0
+        for name, queue in self._queues.items():
+            first_ids[name] = queue.taken
+            taken[name] = queue.take(until_ms)
+            tuples_in += queue.taken - first_ids[name]
         try:
             with np.errstate(all="ignore"):
                 # Results that are not numbers become NULL: numpy need not warn.
@@ -198,7 +203,7 @@ class FragmentEngine:
             rows=rows,
             watermarks_ms=watermarks_ms,
             ingestion_times_us=ingestion_times_us,
-            tuples_in=sum(batch.num_rows for batch in taken.values() if batch is not None),
+            tuples_in=tuples_in,
         )
 
     @property
@@ -234,10 +239,10 @@ class FragmentEngine:
 
         The first `limit` watermarks of all inputs together are among the first `limit` of each.
         """
-        heads = [queue.head(limit) for queue in self._queues.values()]
-        if len(heads) == 1:
-            watermarks_ms, ingestion_times_us = heads[0]
+        if self._only is not None:
+            watermarks_ms, ingestion_times_us = self._only.head(limit)
             return watermarks_ms[:limit], ingestion_times_us[:limit]
+        heads = [queue.head(limit) for queue in self._queues.values()]
         input_watermark_ms = self.input_watermark_ms
         reached = [
             watermarks_ms[: watermarks_ms.searchsorted(input_watermark_ms, side="right")]

@@ -105,6 +105,9 @@ class InputQueue:
         Gives at least `limit` of them, if there are that many. Reads only as many chunks as that
         takes: a long queue must not cost more than a short one.
         """
+        if len(self._chunks) == 1:
+            (only,) = self._chunks
+            return only.watermarks_ms, only.ingestion_times_us
         chunks: list[Chunk] = []
         count = 0
         for chunk in self._chunks:

@@ -16,7 +16,7 @@ from streams.expressions import Typed
 from streams.panes.aggregates import Parts, needs
 from streams.panes.arrays import Codes
 from streams.panes.exact_sums import DIGIT_BITS, DIGIT_MASK, total_of
-from streams.panes.parts import Digits, FloatSum, Summed, widen
+from streams.panes.parts import Digits, FloatSum, Nulls, Summed, widen
 from streams.program import EXACT_SUMS, AggregatePlan
 from streams.state import SnapshotError, in_bytes
 from streams.vector import Array
@@ -101,9 +101,9 @@ def read_values(
     for need in needs(plan):
         part = parts.by_need[need]
         assert isinstance(part, Summed)
-        if need[0] == "nulls":
+        if isinstance(part, Nulls):
             counts = [_count(value, plan.function) for value in saved]
-            part.totals[codes] = rows - np.array(counts, dtype=np.int64)
+            part.hold(codes, rows - np.array(counts, dtype=np.int64))
             continue
         finer = _least(part) - LEAST_SQUARE_EXPONENT if plan.function in EXACT_SUMS else 0
         wholes = [

@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from streams.arrow_buffers import VALIDITY, bits
 from streams.expressions import Evaluator, Field, evaluator
+from streams.panes.arrays import sound
 from streams.panes.keys import packed
 from streams.panes.parts import Part
-from streams.vector import Array, Vector
+from streams.vector import Vector
 from streams.vectorised import BatchColumns
 from topology.arrays import BoolArray
 
@@ -74,12 +75,4 @@ class _Argument:
         if wanted is not None:
             return packed(self._evaluate(columns).filled_to(batch.num_rows), wanted)
         values, valid = self._evaluate(columns).filled_to(batch.num_rows)
-        return Vector(_sound(values), None if valid is None else _sound(valid))
-
-
-def _sound(values: Array) -> Array:
-    """An array as kernels take it. `np.require` looks as closely, but takes microseconds."""
-    flags = values.flags
-    if flags.c_contiguous and flags.aligned:
-        return values
-    return np.require(values, requirements=["C", "A"])
+        return Vector(sound(values), None if valid is None else sound(valid))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,3 +12,13 @@ Codes = npt.NDArray[np.int32]
 
 Bits = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
+
+_Array = npt.NDArray[Any]
+
+
+def sound(values: _Array) -> _Array:
+    """An array as kernels take it. `np.require` looks as closely, but takes microseconds."""
+    flags = values.flags
+    if flags.c_contiguous and flags.aligned:
+        return values
+    return np.require(values, requirements=["C", "A"])

@@ -26,7 +26,7 @@ from streams.operators.relation_to_stream import RelationToStream
 from streams.operators.top import Top
 from streams.panes import kernels
 from streams.panes.arguments import Arguments
-from streams.panes.arrays import Codes
+from streams.panes.arrays import Codes, sound
 from streams.panes.keys import Keys, every, key_column
 from streams.panes.results import Results
 from streams.panes.saved_window import WindowLoader, save_window
@@ -125,7 +125,7 @@ class Panes:
         columns = BatchColumns(batch, self._places, self._read_kinds)
         wanted, packs, some = every, False, True
         if self._condition is not None:
-            wanted = np.ascontiguousarray(holds(self._condition, columns, (length,)))
+            wanted = sound(holds(self._condition, columns, (length,)))
             some = bool(np.count_nonzero(wanted))
             packs = not some or (length >= PACKED_FROM and not window.distincts)
         tuples = self._tuples(batch, columns, wanted, packs=packs) if some else no_tuples
@@ -137,7 +137,9 @@ class Panes:
             stop = length
             if end_ms < last_ms:
                 stop = int(timestamps.searchsorted(end_ms, side="right"))
-            self._evaluate_until(end_ms - self._pane_ms, emitted)
+            if end_ms != window.open_ms:
+                # Else boundaries before this pane were evaluated before its first tuples came.
+                self._evaluate_until(end_ms - self._pane_ms, emitted)
             end = first + int(np.count_nonzero(wanted[begin:stop])) if packs else stop
             window.add(tuples, first, end, end_ms)
             begin, first = stop, end

@@ -16,7 +16,7 @@ import pyarrow as pa
 from streams.arrow_buffers import VALIDITY, bits, offsets, text_bytes
 from streams.expressions import Field, Typed, evaluator
 from streams.panes import kernels
-from streams.panes.arrays import Bits, Bytes, Codes
+from streams.panes.arrays import Bits, Bytes, Codes, sound
 from streams.vector import Array, Vector, holds_everywhere, to_arrow
 from streams.vectorised import BatchColumns
 from topology.arrays import BoolArray, IntArray
@@ -253,10 +253,9 @@ def _encoded(coder: Ints | _Texts, column: Column, length: int, wanted: BoolArra
 
 def _as_ints(column: Vector, length: int) -> Vector:
     values, valid = column.filled_to(length)
-    return Vector(
-        np.ascontiguousarray(values, dtype=np.int64),
-        None if valid is None else np.ascontiguousarray(valid),
-    )
+    if values.dtype != np.int64:
+        values = values.astype(np.int64)
+    return Vector(sound(values), None if valid is None else sound(valid))
 
 
 def packed(vector: Vector, wanted: BoolArray) -> Vector:

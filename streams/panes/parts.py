@@ -161,6 +161,11 @@ class Nulls(Summed):
         if self.some:
             super().leave(codes, state)
 
+    def hold(self, codes: Codes, numbers: IntArray) -> None:
+        """Have the totals of groups be these."""
+        self.some = self.some or bool(numbers.any())
+        self.totals[codes] = numbers
+
     def counted(self, codes: Codes, rows: IntArray) -> IntArray:
         """How many rows of groups have an argument, of so many."""
         return rows - self.totals[codes] if self.some else rows
