@@ -11,14 +11,15 @@ import msgspec
 import pytest
 
 from orchestrator import api
+from orchestrator.api import cluster_status
 from orchestrator.api.applying import SHOWN_PROBLEMS, await_protected
-from orchestrator.api.cluster_status import NO_LEADER
+from orchestrator.api.cluster_status import NO_LEADER, FragmentStatus
 from orchestrator.api.tailing import why_quiet
 from orchestrator.control.view import read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.manifest import cluster_record
 from orchestrator.progress import silent
-from orchestrator.records import ClockOffset, InputStatus, SourceStatus
+from orchestrator.records import ClockOffset, ClocksRecord, InputStatus, SourceStatus
 from orchestrator.sources import spec_of
 from orchestrator.sources.refused import Side
 from orchestrator.sources.side_streams import SideSource
@@ -92,6 +93,30 @@ def test_lagging_standby_is_no_redundancy_in_the_status(running: ObedientCluster
     assert {(each.redundant, each.secondary_state) for each in status.fragments} == {
         (False, "lagging")
     }
+
+
+def test_status_tells_how_long_a_fragment_is_or_was_without_a_warm_secondary(
+    running: ObedientCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def now_us(_: ClocksRecord) -> int:
+        return running.now_us
+
+    def alerts() -> FragmentStatus:
+        (found,) = [f for f in api.status(connected(running)).fragments if f.fragment == "alerts"]
+        return found
+
+    monkeypatch.setattr(cluster_status, "cluster_now_us", now_us)
+    running.now_us += 5_000_000
+    found = running.view().fragments["proximity.alerts"]
+    running.lose_secondary(found.record, found.version)
+    running.settle_coordinator()
+    running.now_us += 300_000
+    assert (alerts().redundant, alerts().unprotected_s) == (False, 0.3)
+    running.now_us += 400_000
+    assert (alerts().redundant, alerts().unprotected_s) == (False, 0.7)
+    running.settle()
+    running.now_us += 5_000_000
+    assert (alerts().redundant, alerts().unprotected_s) == (True, 0.7)
 
 
 def leave_one_primary(running: ObedientCluster) -> None:

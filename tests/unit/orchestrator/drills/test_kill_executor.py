@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from orchestrator.drills.kill_executor import DrillFailed, Killed, Target, choose
-from orchestrator.drills.measurement import outage
+from orchestrator.control.audit_events import LOST, RESTORED
+from orchestrator.drills.kill_executor import DrillFailed, Killed, Target, choose, unprotected_s
+from orchestrator.drills.measurement import failover, outage
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.host.events import Deliver
+from orchestrator.records import HistoryEvent
+from orchestrator.simulation.memory_store import MemoryServer
 from orchestrator.sinks.delivered import Delivered
 from tests.obedient_cluster import ObedientCluster, aircraft
 from tests.streams_of_numbers import chunk, schema
@@ -137,3 +141,21 @@ def test_the_sink_that_fared_worst_counts() -> None:
 def test_a_stream_that_does_not_come_back(arrived_ms: tuple[float, ...]) -> None:
     with pytest.raises(DrillFailed):
         outage(killed(), [arriving(*arrived_ms)])
+
+
+def test_the_longest_time_without_protection_since_the_kill_counts() -> None:
+    store = MemoryServer().connect()
+    assert unprotected_s(store, KILLED_US) is None
+    for at_us, kind, lasted_ms in (
+        (KILLED_US - 1, RESTORED, 9000.0),
+        (KILLED_US, LOST, None),
+        (KILLED_US + 1, RESTORED, 300.0),
+        (KILLED_US + 2, RESTORED, 700.0),
+        (KILLED_US + 3, RESTORED, 200.0),
+        (KILLED_US + 4, "something else", 8000.0),
+    ):
+        event = HistoryEvent(at_us=at_us, kind=kind, subject="q.f", detail="", lasted_ms=lasted_ms)
+        store.append_history(event)
+    assert unprotected_s(store, KILLED_US) == 0.7
+    told = replace(killed(), unprotected_s=0.7)
+    assert failover(told, [arriving(0, 20, 40)]).unprotected_s == 0.7

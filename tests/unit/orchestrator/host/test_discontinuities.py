@@ -368,6 +368,40 @@ def test_what_a_trimmed_new_generation_lacks_is_counted_and_reported() -> None:
     assert [r.kind for r in host.take(Report)][-1] == "input lost"
 
 
+@pytest.mark.parametrize(
+    ("begins", "lost"),
+    [
+        (Position(next_seq=4, watermark_ms=30), 4),
+        (Position(next_seq=70, watermark_ms=30), 70),
+        (Position(next_seq=4, watermark_ms=5), 0),
+        (Position(next_seq=70, watermark_ms=10), 0),
+    ],
+)
+def test_a_sink_tells_what_a_trimmed_new_generation_lacks_whatever_its_numbers(
+    begins: Position, lost: int
+) -> None:
+    """They began anew: how they compare to those before says nothing."""
+    host = sink(("one",))
+    host.hear("one", data(chunk(0, [(10, 20)]), "f"))
+    host.hear("one", began_anew("f", begins))
+    kept = host.core.replica_manager.sinks["f"]
+    assert kept.status(0).lost == lost, "although nothing may ever follow"
+    host.hear("one", anew(chunk(begins.next_seq, [(40, 1)]), "f"))
+    assert [each.lost for each in host.take(Deliver)] == [0, lost]
+    assert (kept.status(0).lost, kept.status(0).repeated) == (lost, 0)
+
+
+def test_a_sink_tells_how_many_tuples_a_hole_has() -> None:
+    host = sink(("one",))
+    host.hear("one", data(chunk(0, [(10, 2)]), "f"))
+    host.hear("one", data(chunk(5, [(30, 1)]), "f"))
+    holed = Position(next_seq=5, watermark_ms=20)
+    host.hear("one", Subscribed(stream="f", position=holed, epoch=1, generation=1))
+    host.hear("one", data(chunk(5, [(30, 1)]), "f"))
+    assert [each.lost for each in host.take(Deliver)] == [0, 3]
+    assert host.core.replica_manager.sinks["f"].status(0).lost == 3
+
+
 def test_the_last_chunk_before_a_pause_is_asked_for() -> None:
     """It was lost with a connection, and no later chunk shows the gap."""
     host = sink()

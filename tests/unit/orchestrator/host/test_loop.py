@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ha.messages import Ping
-from orchestrator.host.events import Deliver, Durable, MessageArrived, Report
+from ha.messages import Ping, Snapshot, SnapshotRequest
+from orchestrator.host.events import (
+    AssignmentReceived,
+    Deliver,
+    Durable,
+    MessageArrived,
+    Report,
+)
 from orchestrator.host.incidents import KEPT, SAME_US
 from orchestrator.host.loop import (
     EVENT_SHOWN_US,
@@ -35,6 +41,7 @@ from orchestrator.sinks.sink_drivers import Handover, SinkDrivers
 from orchestrator.sources import spec_of
 from orchestrator.sources.replay import Replay
 from orchestrator.store.protocol import ASSIGNMENTS, NODES
+from tests.driven_host import assigned, assignment_of, primary
 
 SPEC = HostSpec(
     cluster="c", node="desk", kind=NodeKind.SITE, region="", domain="d", zookeeper="", secret=""
@@ -197,6 +204,20 @@ def test_lost_input_is_told_as_often_as_some_is_lost(host: Host) -> None:
         host.loop.execute([Report(kind="began anew", subject="north", detail="generation 2")])
     told = [("input lost", "north", f"{tuples} tuples") for tuples in range(KEPT, 2 * KEPT)]
     assert host.incidents() == told
+
+
+def test_a_state_that_is_being_read_is_not_asked_for_meanwhile(host: Host) -> None:
+    peer = primary()
+    peer.hear("two", SnapshotRequest(fragment="f"))
+    (snapshot,) = peer.sent_to("two", Snapshot)
+    assignment = assignment_of(assigned("secondary", peer_replica="one"))
+    host.loop.turn([AssignmentReceived(assignment=assignment)])
+    host.loop.prepare("one", snapshot)
+    assert host.loop.reads_snapshots
+    host.now_us += 400_000
+    host.loop.read_snapshots()
+    hosted = host.loop.core.replica_manager.replicas["f"]
+    assert hosted.snapshot_asked_us == host.now_us
 
 
 def test_a_message_that_cannot_be_handled_does_not_end_its_host(
