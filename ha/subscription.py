@@ -356,6 +356,23 @@ class Subscription:
                 )
         return bool(beyond) and all(beyond)
 
+    def begins_for(self, reader: str) -> Position | None:
+        """Where the stream goes on for a reader, if all producers have answered from beyond it.
+
+        None if one has not answered, or may have what the reader lacks next.
+        """
+        cursor = self.readers[reader]
+        reached = self.backlog.end_for(reader) or cursor.position
+        starts: list[Position] = []
+        for link in self._links.values():
+            if link.start is None or link.whole or link.generation != cursor.generation:
+                return None
+            starts.append(link.start)
+        begins = min(starts, key=lambda start: start.next_seq, default=None)
+        if reached is None or begins is None or begins.next_seq <= reached.next_seq:
+            return None
+        return begins
+
     def holed(self, node: str) -> bool:
         """Whether `node` has answered that it no longer keeps all that a reader lacks."""
         link = self._links.get(node)

@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+import pyarrow as pa
+
 from ha.cursor import Receipt
 from ha.messages import (
     Ack,
@@ -35,7 +38,7 @@ from orchestrator.host.events import Outbox
 from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.host.replica_manager import ReplicaManager
 from orchestrator.host.state_loss import StateLoss, said
-from streams.chunk import Position
+from streams.chunk import Chunk, Position
 
 ACKNOWLEDGES = 8
 """A host with fewer streams acknowledges all of them in each interval, one with more in every
@@ -166,6 +169,8 @@ class InputProcessor:
             if (hosted := self.replica_manager.replicas.get(reader)) is not None:
                 self._learn_position(hosted, answer, now_us)
                 self._request_snapshot(hosted, now_us)
+            else:
+                self._cross_hole(subscription, reader, answer, now_us)
 
     def on_offer(self, sender: str, stream: str, offer: Offer, now_us: int) -> None:
         """Ask for output that a producer has and this host lacks.
@@ -375,6 +380,29 @@ class InputProcessor:
         if self.discontinuities.skip(subscription, reader, data, now_us):
             receipt = self._take(reader, data, now_us)
         return receipt
+
+    def _cross_hole(
+        self, subscription: Subscription, reader: str, answer: Subscribed, now_us: int
+    ) -> None:
+        """Take a sink across a hole that the answers of all producers show.
+
+        Data would show it too. If the stream is at its end, there is none.
+        """
+        begins, clock = subscription.begins_for(reader), self.replica_manager.clock
+        if begins is None or not clock.known:
+            return
+        schema = self.replica_manager.sinks[answer.stream].schema
+        nothing = Chunk(
+            first_seq=begins.next_seq,
+            rows=pa.RecordBatch.from_pylist([], schema=schema),
+            watermarks_ms=np.array([begins.watermark_ms]),
+            ingestion_times_us=np.array([clock.at(now_us)]),
+        )
+        data = Data(
+            stream=answer.stream, epoch=answer.epoch, generation=answer.generation, chunk=nothing
+        )
+        if self.discontinuities.skip(subscription, reader, data, now_us):
+            self._take(reader, data, now_us)
 
     def _take(self, reader: str, data: Data, now_us: int) -> Receipt:
         hosted = self.replica_manager.replicas.get(reader)

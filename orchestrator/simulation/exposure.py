@@ -40,7 +40,8 @@ class Exposure:
                 seen.exposed_us.setdefault(record.fragment, seen.world.now_us)
 
     def expose(self, host: SimulatedHost) -> None:
-        """Note the fragments of which this host has the last warm replica, or is to found one.
+        """Note the fragments of which this host has the last warm replica, or is to found one, or
+        keeps back input that no replica has which is left.
 
         A third replica whose place has been taken protects nothing: it may be dismissed already,
         and its host has yet to hear of that.
@@ -55,11 +56,12 @@ class Exposure:
                 and _is_new(record)
                 and record.primary.incarnation == host.incarnation
             )
-            if not is_warm and not founds:
+            feeds = any(host.spec.node in self._sites_for_once(s) for s in self._inputs(name))
+            if not is_warm and not founds and not feeds:
                 continue
             if record is None or not any(
                 self._warm(replica, name)
-                and not self._lacks_input(replica, name)
+                and not self._lacks_input(replica, name, host)
                 and not self._is_passed(replica, hosted)
                 for replica in record.replicas
                 if replica.incarnation != host.incarnation and not _is_going(record, replica)
@@ -84,18 +86,26 @@ class Exposure:
         hosted = host.core.replica_manager.replicas.get(fragment)
         return hosted is not None and hosted.replica.role is not ReplicaRole.WARMING
 
-    def _lacks_input(self, replica: ReplicaId, fragment: str) -> bool:
+    def _lacks_input(self, replica: ReplicaId, fragment: str, dying: SimulatedHost) -> bool:
         """Whether a replica is behind, and what it was not sent yet went down with a site.
 
         A standby that is fed in batches relies on its primary or on the producers of its input.
         """
-        hosted = self.observed.world.hosts[replica.node].core.replica_manager.replicas[fragment]
+        hosts = self.observed.world.hosts
+        hosted = hosts[replica.node].core.replica_manager.replicas[fragment]
         return hosted.replica.is_behind and any(
-            (recording := self.observed.setting.recordings.get(stream)) is not None
-            and not recording.resumes
-            and not any(self.observed.world.hosts[site].runs for site in recording.sites)
+            (sites := self._sites_for_once(stream))
+            and not any(hosts[site].runs and hosts[site] is not dying for site in sites)
             for stream in hosted.replica.inputs
         )
+
+    def _inputs(self, fragment: str) -> tuple[str, ...]:
+        return self.observed.setting.every_program[fragment].inputs
+
+    def _sites_for_once(self, stream: str) -> tuple[str, ...]:
+        """The sites of a stream that enters, if what it has brought in cannot be had again."""
+        recording = self.observed.setting.recordings.get(stream)
+        return () if recording is None or recording.resumes else recording.sites
 
     def _is_passed(self, replica: ReplicaId, dying: HostedReplica | None) -> bool:
         """Whether a replica has stopped before a discontinuity, and one that dies has gone on."""

@@ -22,7 +22,7 @@ from ha.messages import (
 )
 from ha.roles import ReplicaRole
 from ha.subscription import PATIENCE_US, STALLED_US, STANDBY_PATIENCE_US
-from orchestrator.host.events import Deliver, PeerLost, Report, SinkFlushed, SinkOpened
+from orchestrator.host.events import Deliver, Durable, PeerLost, Report, SinkFlushed, SinkOpened
 from orchestrator.records import Assignment, SinkAssignment
 from streams.chunk import Chunk, ChunkError, Position
 from streams.state import SavedState
@@ -80,6 +80,26 @@ def offer(watermark_ms: int, *, sent: bool) -> Control:
 def other_digest(generation: int = 1) -> Control:
     digest = OutputDigest(generation=generation, interval=0, first_seq=0, rows=1)
     return Control(digests={"f": digest})
+
+
+def test_a_sink_learns_from_answers_what_nobody_keeps_for_it_though_the_stream_has_ended() -> None:
+    """It was away for so long that output was trimmed, and the logs have nothing to send."""
+    host = sink()
+    kept = Durable(generation=1, position=Position(next_seq=2, watermark_ms=10))
+    host.handle(SinkOpened(stream="f", durable=kept))
+    host.commands.clear()
+    answer = Subscribed(
+        stream="f", position=Position(next_seq=5, watermark_ms=40), epoch=1, generation=1
+    )
+    host.hear("one", answer)
+    assert host.take(Deliver) == []
+    host.hear("two", answer)
+    (delivered,) = host.take(Deliver)
+    assert (delivered.lost, delivered.chunk.rows.num_rows) == (3, 0)
+    assert delivered.chunk.watermark_ms == 40
+    assert host.core.counters["tuples_lost"] == 3
+    host.hear("two", answer)
+    assert host.take(Deliver) == []
 
 
 def test_what_the_last_generation_has_not_reached_again_is_not_lost_with_it() -> None:
