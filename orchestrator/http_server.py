@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NoReturn
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 import msgspec
 
@@ -247,7 +247,7 @@ class _Handler(BaseHTTPRequestHandler):
                 raise
 
     def _route(self) -> Route:
-        path = urlsplit(self.path).path
+        path = self._target().path
         segments = path.strip("/").split("/")
         name = unquote(segments[1]) if len(segments) == 2 and segments[0] == "streams" else ""
         with self.server.lock:
@@ -255,6 +255,13 @@ class _Handler(BaseHTTPRequestHandler):
         if route is None:
             raise HttpError(HTTPStatus.NOT_FOUND, f"no stream is at {path[:200]!r} here")
         return route
+
+    def _target(self) -> SplitResult:
+        try:
+            return urlsplit(self.path)
+        except ValueError:
+            problem = f"{self.path[:200]!r} is no address of a request"
+            raise HttpError(HTTPStatus.BAD_REQUEST, problem) from None
 
     def _request(self, route: Route) -> Request:
         """The request without its body, if its sender may say it."""
@@ -267,7 +274,7 @@ class _Handler(BaseHTTPRequestHandler):
                     "a token is needed: Authorization: Bearer …",
                     {"WWW-Authenticate": "Bearer"},
                 )
-        query = parse_qs(urlsplit(self.path).query)
+        query = parse_qs(self._target().query, keep_blank_values=True)
         return Request(headers=headers, query={key: values[-1] for key, values in query.items()})
 
     @contextlib.contextmanager

@@ -14,13 +14,24 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 from pyarrow import ipc
 
-from vivace.exchange import ABORT, ARROW, COMMIT, RESPONSE_S, Patience, Place, problem, refuse
+from vivace.exchange import (
+    ABORT,
+    ARROW,
+    COMMIT,
+    RESPONSE_S,
+    Patience,
+    Place,
+    Refused,
+    problem,
+    refuse,
+)
 
 Rows = pa.RecordBatch | pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 """A batch: Arrow's, columns by name, or rows."""
@@ -184,9 +195,15 @@ def _table(rows: Rows) -> pa.Table:
         return rows
     if isinstance(rows, pa.RecordBatch):
         return pa.Table.from_batches([rows])
-    if isinstance(rows, Mapping):
-        return pa.Table.from_pydict(rows)
-    return pa.Table.from_pylist(rows)
+    try:
+        if isinstance(rows, Mapping):
+            return pa.Table.from_pydict(rows)
+        # Otherwise the first row alone says which columns there are.
+        kept = list(rows)
+        names = dict.fromkeys(name for row in kept for name in row)
+        return pa.Table.from_pydict({n: [row.get(n) for row in kept] for n in names})
+    except (pa.ArrowException, OverflowError, UnicodeError) as error:
+        raise Refused(HTTPStatus.BAD_REQUEST, f"nothing was sent: {error}") from None
 
 
 def _encoded(table: pa.Table) -> bytes:

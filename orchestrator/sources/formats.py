@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -121,8 +122,10 @@ def salvage(
     reject: Callable[[bytes, str], None],
     *,
     header: bytes | None = None,
-) -> list[pa.RecordBatch]:
+) -> Iterator[pa.RecordBatch]:
     """Tuples in lines; lines that cannot be read are handed to `reject` with the reason.
+
+    One after the other, in their order: what lies before a line has come when it is handed over.
 
     Parameters
     ----------
@@ -133,10 +136,14 @@ def salvage(
     """
     if _are_closed(body, written) and len(form.names) > 1:
         # As they came; looking at each would take as long as reading them.
+        together = None
         with contextlib.suppress(Unreadable):
-            return [_read_together(form, written, body, body.count(b"\n") + 1, header)]
+            together = _read_together(form, written, body, body.count(b"\n") + 1, header)
+        if together is not None:
+            yield together
+            return
     lines = [line for line in body.split(b"\n") if line.strip()]
-    return _salvage(form, written, lines, reject, header)
+    yield from _salvage(form, written, lines, reject, header)
 
 
 def _salvage(
@@ -145,20 +152,22 @@ def _salvage(
     lines: list[bytes],
     reject: Callable[[bytes, str], None],
     header: bytes | None,
-) -> list[pa.RecordBatch]:
+) -> Iterator[pa.RecordBatch]:
     if not lines:
-        return []
+        return
     try:
         if len(lines) > 1 and not all(is_closed(line, written) for line in lines):
             raise Unreadable("a line is read alone that could change what its neighbours are")
-        return [_read_together(form, written, b"\n".join(lines), len(lines), header)]
+        together = _read_together(form, written, b"\n".join(lines), len(lines), header)
     except Unreadable as error:
         if len(lines) == 1:
             reject(lines[0], str(error))
-            return []
+            return
         middle = len(lines) // 2
-        halves = (lines[:middle], lines[middle:])
-        return [b for half in halves for b in _salvage(form, written, half, reject, header)]
+        for half in (lines[:middle], lines[middle:]):
+            yield from _salvage(form, written, half, reject, header)
+    else:
+        yield together
 
 
 def _read_together(
@@ -393,7 +402,9 @@ def _from_number(column: pa.Array, unit: str) -> pa.Array:
 
 def _from_text(column: pa.Array, pattern: str) -> pa.Array:
     if pattern != ISO:
-        return pc.strptime(column, format=pattern, unit="ms").cast(pa.int64())
+        found = pc.strptime(column, format=pattern, unit="s")
+        _check_days(column, found, pattern)
+        return found.cast(pa.timestamp("ms")).cast(pa.int64())
     try:
         return column.cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
     except pa.ArrowInvalid:
@@ -403,6 +414,23 @@ def _from_text(column: pa.Array, pattern: str) -> pa.Array:
             # Finer than milliseconds.
             fine = pa.timestamp("ns", "UTC")
             return column.cast(fine).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+
+
+def _check_days(texts: pa.Array, found: pa.Array, pattern: str) -> None:
+    """Refuse days that no month has: strptime takes the 30 February for a day of March."""
+    # One that rolled over is among the first days of a month, or a zone away from them.
+    day = pc.day(found)
+    doubtful = pc.or_(pc.less_equal(day, 4), pc.greater_equal(day, 28))
+    # Written anew, it differs if it has rolled over, or leaves zeros out. Not all can be written.
+    with contextlib.suppress(pa.ArrowException, RuntimeError):
+        doubtful = pc.and_(doubtful, pc.not_equal(pc.strftime(found, format=pattern), texts))
+    for text in pc.unique(texts.filter(doubtful)).to_pylist():
+        try:
+            time.strptime(text, pattern)
+        except ValueError as error:
+            # Python knows fewer patterns: other complaints than this one are its own.
+            if "day is out of range" in str(error):
+                raise pa.ArrowInvalid(f"{text!r}: {error}") from None
 
 
 def _no_rows(form: RowForm) -> pa.Table:

@@ -42,6 +42,8 @@ MOST_BAD = 1000
 """Lines that cannot be read among those that have come together. A client that sends more sends
 another form, and looking for each of them takes long."""
 
+NO_TOKEN = "a connection showed a wrong token, or none"
+
 TOKEN_TIMEOUT_S = 10.0
 """How long a client may take to show its token."""
 
@@ -222,16 +224,20 @@ class Lines:
         rest = b""
         if self._token is not None:
             self._connection.settimeout(TOKEN_TIMEOUT_S)
-        while data := self._connection.recv(READ_BYTES):
-            head, newline, tail = (rest + data).rpartition(b"\n")
-            if len(tail) > MOST_LINE_BYTES:
-                self._reject(tail, f"a line is longer than {MOST_LINE_BYTES} bytes")
-                return
-            rest = tail
-            if newline and not self._take(head):
-                return
-        if rest.strip():
-            self._reject(rest, "the connection ended within this line")
+        try:
+            while data := self._connection.recv(READ_BYTES):
+                head, newline, tail = (rest + data).rpartition(b"\n")
+                rest = b""
+                if newline and not self._take(head):
+                    return
+                if len(tail) > MOST_LINE_BYTES:
+                    self._refuse(tail, f"a line is longer than {MOST_LINE_BYTES} bytes")
+                    return
+                rest = tail
+        finally:
+            # Also where it was reset, or a token did not come in time.
+            if rest.strip():
+                self._refuse(rest, "the connection ended within this line")
 
     def _take(self, body: bytes) -> bool:
         """Bring lines in; False if the connection must end."""
@@ -241,8 +247,7 @@ class Lines:
             count -= 1
             word, _, given = first.decode("utf-8", "replace").strip().partition(" ")
             if word != "token" or not same_token(given, self._token):
-                # What it sent may be a secret.
-                self._reject(b"", "a connection showed a wrong token, or none")
+                self._refuse(first, NO_TOKEN)
                 return False
             self._token = None
             self._connection.settimeout(None)
@@ -256,6 +261,12 @@ class Lines:
             self._count += count
             self._connection.sendall(b"%d\n" % self._count)
         return True
+
+    def _refuse(self, line: bytes, reason: str) -> None:
+        """Count what is no line; before a token was shown it may be a secret."""
+        if self._token is not None:
+            line, reason = b"", NO_TOKEN
+        self._input.rejections.malformed(line, reason)
 
     def _reject(self, line: bytes, reason: str) -> None:
         self._bad += 1

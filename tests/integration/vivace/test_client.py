@@ -133,6 +133,32 @@ def test_what_can_never_enter_is_refused(site: Site, opened: LiveInput) -> None:
     assert sent == vivace.Sent(accepted=2)
 
 
+def test_rows_may_leave_columns_out_also_the_first_one(opened: LiveInput) -> None:
+    rows = [{"number": 1}, {"name": "b", "number": 2}, {}]
+    assert connected(opened).send(rows) == vivace.Sent(accepted=3)
+    emitted = opened.emit(0, 2**60)
+    assert emitted is not None
+    assert emitted.rows.column("number").to_pylist() == [1, 2, None]
+    assert emitted.rows.column("name").to_pylist() == [None, "b", None]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"number": 2**63, "name": "a"}],
+        [{"number": 1, "name": "\ud800"}],
+        [{"number": 1, "name": "a"}, {"number": "x", "name": "a"}],
+        {"number": [1, 2], "name": ["a"]},
+    ],
+    ids=["too large", "no text", "mixed", "ragged"],
+)
+def test_rows_that_no_batch_can_hold_are_refused(opened: LiveInput, rows: module.Rows) -> None:
+    stream = connected(opened)
+    with pytest.raises(vivace.Refused, match="nothing was sent: "):
+        stream.send(rows)
+    assert stream.send(BATCH) == vivace.Sent(accepted=2)
+
+
 def test_a_site_that_stays_away_is_unavailable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

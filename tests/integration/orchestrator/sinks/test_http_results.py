@@ -190,6 +190,17 @@ def test_places_that_are_none(site: Site, query: str, headers: dict[str, str]) -
     connection.close()
 
 
+def test_a_parameter_without_a_value_counts(site: Site) -> None:
+    site.deliver(1, 0, 3)
+    connection, response = get(site.sink, "?describe")
+    assert json.loads(response.read())["columns"] == {"number": "int"}
+    connection.close()
+    for query in ("?from=", "?after=", "?until="):
+        connection, response = get(site.sink, query)
+        assert response.status == 400
+        connection.close()
+
+
 def test_token(site: Site) -> None:
     site.sink.close()
     (site.folder / "token").write_text(TOKEN)

@@ -242,6 +242,9 @@ def test_chunks_without_end_and_requests_that_are_none(site: Site) -> None:
         with socket.create_connection((host, int(port)), timeout=60) as connection:
             connection.sendall(head + rest)
             assert connection.recv(100).split(b" ")[1][:1] in (b"4", b"5")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connection.sendall(b"POST http://[x/streams/north HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 400")
     assert request(source, b"number,name\n1,a\n")[1] == accepted(1)
 
 

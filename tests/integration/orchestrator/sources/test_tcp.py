@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,6 +177,52 @@ def test_a_token_is_asked_for_and_never_written(site: Site, wait_until: WaitUnti
     assert site.source is not None
     assert site.source.status.malformed == 3
     assert TOKEN[:8] not in (site.folder / "north.rejected.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"token " + TOKEN[:-1].encode(), b"x" * (MOST_LINE_BYTES + 2)],
+    ids=["without an end", "too long"],
+)
+def test_what_comes_before_a_token_is_never_written(
+    site: Site, wait_until: WaitUntil, sent: bytes
+) -> None:
+    site.folder.mkdir()
+    (site.folder / "token").write_text(TOKEN)
+    address = site.open(Tcp(token_file=str(site.folder / "token")))
+    assert site.source is not None
+    source = site.source
+    with connected(address) as connection, contextlib.suppress(OSError):
+        connection.sendall(sent)
+    wait_until(lambda: source.status.malformed == 1)
+    assert source.status.last_rejected == "a connection showed a wrong token, or none"
+    (line,) = (site.folder / "north.rejected.jsonl").read_text().splitlines()
+    assert json.loads(line)["what"] == ""
+
+
+def test_a_line_within_which_a_connection_is_reset_is_counted(
+    site: Site, wait_until: WaitUntil
+) -> None:
+    address = site.open(Tcp())
+    assert site.source is not None
+    source = site.source
+    with connected(address) as connection:
+        connection.sendall(b"1,a\n2,b")
+        wait_until(lambda: site.entered() == [1])
+        # Closing resets it then.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    wait_until(lambda: source.status.malformed == 1)
+    assert source.status.last_rejected == "the connection ended within this line"
+
+
+def test_lines_before_those_that_end_a_connection_enter(site: Site, wait_until: WaitUntil) -> None:
+    address = site.open(Tcp())
+    with connected(address) as connection, contextlib.suppress(OSError):
+        connection.sendall(b"1,a\n2,b\n" + b"x\n" * 2000)
+        connection.recv(1)
+    wait_until(lambda: site.entered() == [1, 2])
+    assert site.source is not None
+    assert site.source.status.malformed == 1000
 
 
 def test_a_line_without_end_and_a_connection_too_many_end(

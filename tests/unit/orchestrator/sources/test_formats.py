@@ -222,6 +222,29 @@ def test_lines_that_cannot_be_read_spare_the_others() -> None:
     lines[3], lines[50], lines[99] = b"nonsense", b'{"number": "x"}', b'{"number": 1}{"number": 2}'
     refused: list[bytes] = []
     batches = salvage(NUMBERS, Format.JSON, b"\n".join(lines), lambda line, _: refused.append(line))
-    assert refused == [lines[3], lines[50], lines[99]]
     numbers = [n for batch in batches for n in batch.column(1).to_pylist()]
+    assert refused == [lines[3], lines[50], lines[99]]
     assert numbers == [n for n in range(100) if n not in (3, 50, 99)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "right", "wrong"),
+    [
+        ("%Y-%m-%d", ["2020-02-29", "2021-2-1", "2021-12-31"], ["2021-02-29", "2021-02-30"]),
+        ("%d.%m.%y %H:%M:%S", ["29.02.20 00:00:00", "31.12.21 23:59:60"], ["31.04.21 01:00:00"]),
+        ("%Y-%m-%d %z", ["2021-03-01 +0500", "2021-02-28 -0500"], ["2021-02-29 +0500"]),
+    ],
+)
+def test_a_day_that_no_month_has_is_refused(
+    pattern: str, right: list[str], wrong: list[str]
+) -> None:
+    form = RowForm(columns={"number": "int"}, time_column="at", time_format=pattern)
+
+    def read(days: list[str]) -> int:
+        body = "".join(f"{day},1\n" for day in days).encode()
+        return parse(form, Format.CSV, body, header=False).num_rows
+
+    assert read(right) == len(right)
+    for day in wrong:
+        with pytest.raises(Unreadable, match=r"not of format .*day is out of range"):
+            read([*right, day])
