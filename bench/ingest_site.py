@@ -168,8 +168,8 @@ def run(order: Order, tell: Callable[[Passing | Passed], None]) -> None:
 
 def main() -> None:
     """One site."""
-    end_with_input()
     order = msgspec.json.decode(sys.argv[1], type=Order)
+    end_with_input(Path(order.folder))
     os.sched_setaffinity(0, {order.processor})
 
     def tell(what: Passing | Passed) -> None:

@@ -127,8 +127,8 @@ LATENCIES = {
 
 def main() -> None:
     """Do one of them."""
-    end_with_input()
     what, folder, *addresses = sys.argv[1:]
+    end_with_input(Path(folder))
     # Spark would take whichever `python3` comes first.
     os.environ.update(find_java().environment(), PYSPARK_PYTHON=sys.executable)
     session = (

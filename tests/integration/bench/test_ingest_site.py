@@ -15,7 +15,7 @@ import vivace
 from bench import ingest_workload as workload
 from bench.ingest import measured_rate
 from bench.ingest_latency import latencies_ms
-from bench.ingest_site import Passed
+from bench.ingest_site import Order, Passed
 from bench.ingest_sources import SOURCES, running_site
 from bench.ingest_spark_runs import through_a_site_ms
 from bench.report import ROOT
@@ -73,9 +73,11 @@ def test_a_site_whose_benchmark_is_killed_ends() -> None:
         assert benchmark.stdout.readline()
         sites = psutil.Process(benchmark.pid).children()
         assert len(sites) == 1
+        folder = msgspec.json.decode(sites[0].cmdline()[-1], type=Order).folder
         benchmark.kill()
         _, alive = psutil.wait_procs(sites, ENDS_S)
         assert not alive
+        assert not Path(folder).exists()
     finally:
         for each in [*sites, benchmark]:
             with suppress(psutil.NoSuchProcess):
