@@ -384,7 +384,7 @@ class InputProcessor:
     def _cross_hole(
         self, subscription: Subscription, reader: str, answer: Subscribed, now_us: int
     ) -> None:
-        """Take a sink across a hole that the answers of all producers show.
+        """Take a sink across a hole that all producers say that they have.
 
         Data would show it too. If the stream is at its end, there is none.
         """

@@ -82,7 +82,7 @@ def other_digest(generation: int = 1) -> Control:
     return Control(digests={"f": digest})
 
 
-def test_a_sink_learns_from_answers_what_nobody_keeps_for_it_though_the_stream_has_ended() -> None:
+def test_a_sink_hears_what_nobody_keeps_for_it_though_the_stream_has_ended() -> None:
     """It was away for so long that output was trimmed, and the logs have nothing to send."""
     host = sink()
     kept = Durable(generation=1, position=Position(next_seq=2, watermark_ms=10))
