@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 
 from ha.checkpoint import CheckpointReceiver, CheckpointSender, Cut
@@ -22,7 +21,7 @@ from ha.messages import ANY_BYTES, Data, Snapshot, Subscribed
 from ha.output_log import OutputLog
 from ha.roles import ReplicaRole, RoleEvent, succeed
 from ha.throttle import Throttle
-from streams.chunk import NO_WATERMARK, Chunk, Position
+from streams.chunk import NO_WATERMARK, Chunk, Position, nothing_until
 from streams.compiler import Program
 from streams.engine import Evaluated, FragmentEngine
 
@@ -271,12 +270,7 @@ class Replica:
         entry, until = self.inputs[answer.stream], answer.position
         if self.role is ReplicaRole.WARMING or until.watermark_ms == NO_WATERMARK:
             return False
-        empty = Chunk(
-            first_seq=until.next_seq,
-            rows=pa.RecordBatch.from_pylist([], schema=entry.schema),
-            watermarks_ms=np.array([until.watermark_ms]),
-            ingestion_times_us=np.array([at_us]),
-        )
+        empty = nothing_until(until, entry.schema, at_us)
         received = entry.cursor.stand_at(empty, answer.generation)
         if received.chunk is None:
             return False

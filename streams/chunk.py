@@ -266,6 +266,16 @@ def _column_bytes(column: pa.Array) -> int:
     return len(column) // 8 if column.type == type_names["bool"] else len(column) * 8
 
 
+def nothing_until(cut: Position, schema: pa.Schema, ingestion_time_us: int) -> Chunk:
+    """A chunk without tuples that says up to where a stream is complete."""
+    return Chunk(
+        first_seq=cut.next_seq,
+        rows=pa.RecordBatch.from_pylist([], schema=schema),
+        watermarks_ms=np.array([cut.watermark_ms]),
+        ingestion_times_us=np.array([ingestion_time_us]),
+    )
+
+
 def joined(chunks: Sequence[Chunk]) -> Chunk:
     """Consecutive chunks of a stream as one; at least one."""
     if len(chunks) == 1:

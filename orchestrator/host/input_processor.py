@@ -14,9 +14,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
-import pyarrow as pa
-
 from ha.cursor import Receipt
 from ha.messages import (
     Ack,
@@ -38,7 +35,7 @@ from orchestrator.host.events import Outbox
 from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.host.replica_manager import ReplicaManager
 from orchestrator.host.state_loss import StateLoss, said
-from streams.chunk import Chunk, Position
+from streams.chunk import Position, nothing_until
 
 ACKNOWLEDGES = 8
 """A host with fewer streams acknowledges all of them in each interval, one with more in every
@@ -392,12 +389,7 @@ class InputProcessor:
         if begins is None or not clock.known:
             return
         schema = self.replica_manager.sinks[answer.stream].schema
-        nothing = Chunk(
-            first_seq=begins.next_seq,
-            rows=pa.RecordBatch.from_pylist([], schema=schema),
-            watermarks_ms=np.array([begins.watermark_ms]),
-            ingestion_times_us=np.array([clock.at(now_us)]),
-        )
+        nothing = nothing_until(begins, schema, clock.at(now_us))
         data = Data(
             stream=answer.stream, epoch=answer.epoch, generation=answer.generation, chunk=nothing
         )
