@@ -67,11 +67,14 @@ class Cut:
         The end of its output.
     state
         All that its later output depends on.
+    departs_ms
+        Where its output departs from what was sent before (`ha.messages.Data`).
     """
 
     inputs: dict[str, tuple[int, Position]]
     output: Position
     state: SavedState
+    departs_ms: int | None = None
 
 
 def written(state: bytes, base: bytes) -> tuple[bytes, ...]:
@@ -221,6 +224,7 @@ class CheckpointSender:
             output=cut.output,
             base_ms=base_ms if base else None,
             state=segments,
+            departs_ms=cut.departs_ms,
         )
 
     def told(self, node: str, at_ms: int) -> None:
@@ -264,7 +268,12 @@ class CheckpointReceiver:
         for older in [each for each in self._states if each not in (base_ms, at_ms)]:
             if len(self._states) > STATES_KEPT or (base_ms is not None and older < base_ms):
                 del self._states[older]
-        return Cut(inputs=checkpoint.inputs, output=checkpoint.output, state=SavedState.of(pieces))
+        return Cut(
+            inputs=checkpoint.inputs,
+            output=checkpoint.output,
+            state=SavedState.of(pieces),
+            departs_ms=checkpoint.departs_ms,
+        )
 
     def reset(self) -> None:
         """Hold nothing any more."""

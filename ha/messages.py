@@ -57,12 +57,21 @@ class Sent(Struct, frozen=True, array_like=True):
 
 
 class Data(Sent, frozen=True, kw_only=True):
-    """A run of a stream, from a producer to one host that reads it."""
+    """A run of a stream, from a producer to one host that reads it.
+
+    Attributes
+    ----------
+    departs_ms
+        Event time from beyond which the stream may differ from what was sent of this generation
+        before: a primary has crossed a discontinuity there, of an input of the fragment or of one
+        that it was made of. None: nowhere.
+    """
 
     stream: Name
     epoch: Number
     generation: Number
     chunk: Chunk
+    departs_ms: EventTime | None = None
 
 
 class Subscribe(Sent, frozen=True, kw_only=True):
@@ -241,6 +250,8 @@ class Snapshot(Sent, frozen=True, kw_only=True):
     consumers
         Subscribed hosts: name, what it has acknowledged, whether to keep output while it is away,
         and whether it may hold the producer up.
+    departs_ms
+        Of the output, as in `Data`.
     """
 
     fragment: Name
@@ -251,6 +262,7 @@ class Snapshot(Sent, frozen=True, kw_only=True):
     log_base: Position
     log: tuple[Chunk, ...]
     consumers: tuple[tuple[str, Position, bool, bool], ...]
+    departs_ms: EventTime | None = None
 
 
 class Checkpoint(Sent, frozen=True, kw_only=True):
@@ -268,6 +280,8 @@ class Checkpoint(Sent, frozen=True, kw_only=True):
         Output watermark of the checkpoint that the state is written relative to; None: of none.
     state
         Its segments.
+    departs_ms
+        Of the output, as in `Data`.
     """
 
     fragment: Name
@@ -277,6 +291,7 @@ class Checkpoint(Sent, frozen=True, kw_only=True):
     output: Position
     base_ms: EventTime | None
     state: Annotated[tuple[bytes, ...], Meta(max_length=MOST_SEGMENTS)]
+    departs_ms: EventTime | None = None
 
 
 class Ping(Sent, frozen=True, kw_only=True):

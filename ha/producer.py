@@ -27,12 +27,15 @@ class Producer(Protocol):
         Fencing number: it grows with each takeover.
     generation
         Life of the state that numbers the output.
+    departs_ms
+        Where the output departs from what was sent before (`ha.messages.Data`).
     """
 
     stream: str
     log: OutputLog
     epoch: int
     generation: int
+    departs_ms: int | None
 
     @property
     def complete_ms(self) -> int:
@@ -113,6 +116,7 @@ def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:
                     epoch=producer.epoch,
                     generation=producer.generation,
                     chunk=chunk,
+                    departs_ms=producer.departs_ms,
                 ),
             )
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from ha.checkpoint import CheckpointReceiver, CheckpointSender, Cut
-from ha.cursor import Received, StreamCursor
+from ha.cursor import Receipt, Received, StreamCursor
 from ha.digest import OutputDigests
 from ha.messages import ANY_BYTES, Data, Snapshot, Subscribed
 from ha.output_log import OutputLog
@@ -105,6 +105,10 @@ class Replica:
     crossed_ms
         Up to where its inputs were complete when it crossed a discontinuity as primary; the least,
         if it has crossed several; None: none since it became primary.
+    departs_ms
+        Event time from beyond which its output may differ from what a former primary has sent in
+        this generation: one has crossed a discontinuity there, of an input here or further up. The
+        least, if there are several; None: nowhere.
     followers
         Consumers that are known to have its own output from beyond there.
     stopped
@@ -133,6 +137,7 @@ class Replica:
         self.sender, self.receiver = CheckpointSender(), CheckpointReceiver()
         self.primary_ms = NO_WATERMARK
         self.crossed_ms: int | None = None
+        self.departs_ms: int | None = None
         self.followers: set[str] = set()
         self.stopped: set[str] = set()
         self._room_bytes = ANY_BYTES
@@ -195,16 +200,18 @@ class Replica:
     def continues(self, node: str, position: Position) -> bool:
         """Whether a consumer that has the output up to `position` can go on with what follows here.
 
-        It cannot if this replica, as primary, crossed a discontinuity of its input at which its
-        predecessor was further, and the predecessor had sent the output to that consumer. One that
-        has output from beyond has it from this replica, or from a successor with its state.
+        It cannot if a discontinuity was crossed at which a predecessor of this primary was further,
+        and had sent the output to that consumer: by this replica, or by whoever produces its input.
+        One that has output from beyond has it from this replica, or from a successor with its
+        state.
         """
-        if self.crossed_ms is None or position.watermark_ms <= self.crossed_ms:
+        if self.role is not ReplicaRole.PRIMARY or node in self.followers:
             return True
-        if node in self.followers:
+        if self.departs_ms is None or position.watermark_ms <= self.departs_ms:
             return True
         if self.log.end.watermark_ms < position.watermark_ms:
-            return False
+            # What it has not crossed itself, its predecessor may have crossed before it.
+            return self.crossed_ms is None or position.watermark_ms <= self.crossed_ms
         number = self.log.number_at(position.watermark_ms)
         if number == position.next_seq:
             self.followers.add(node)
@@ -213,10 +220,16 @@ class Replica:
     def cross(self, stream: str) -> None:
         """Note that an input is about to cross a discontinuity."""
         reached_ms = self.inputs[stream].cursor.complete_ms
-        before_ms = reached_ms if self.crossed_ms is None else self.crossed_ms
-        self.crossed_ms = min(reached_ms, before_ms)
+        self.crossed_ms = _earlier(self.crossed_ms, reached_ms)
+        self.departs_ms = _earlier(self.departs_ms, reached_ms)
         self.followers.clear()
         self.stopped.discard(stream)
+
+    def learn_departure(self, departs_ms: int | None) -> None:
+        """Note that an input, or a predecessor's output, departs from what was sent before."""
+        if (earlier_ms := _earlier(self.departs_ms, departs_ms)) != self.departs_ms:
+            self.departs_ms = earlier_ms
+            self.followers.clear()
 
     @property
     def feeds_subscribers(self) -> bool:
@@ -239,6 +252,7 @@ class Replica:
         if self.role is not ReplicaRole.PRIMARY:
             # What consumers have comes from its successor.
             self.crossed_ms = None
+            self.followers.clear()
         if self.role is ReplicaRole.WARMING:
             self.stopped.clear()
         return self.role is not before
@@ -252,6 +266,8 @@ class Replica:
             The chunk breaks a promise of its stream.
         """
         received = self.inputs[data.stream].cursor.receive(data)
+        if received.receipt is Receipt.ACCEPTED:
+            self.learn_departure(data.departs_ms)
         self._take_in(data.stream, received)
         return received
 
@@ -386,6 +402,7 @@ class Replica:
             },
             output=self.log.end,
             state=self.engine.snapshot(),
+            departs_ms=self.departs_ms,
         )
 
     def snapshot(self) -> Snapshot | None:
@@ -410,6 +427,7 @@ class Replica:
                 )
                 for node, subscriber in self.log.subscribers.items()
             ),
+            departs_ms=cut.departs_ms,
         )
 
     def install(self, snapshot: Snapshot) -> bool:
@@ -446,6 +464,7 @@ class Replica:
         self.digests = OutputDigests(log.end.watermark_ms)
         self.generation = snapshot.generation
         self.primary_ms = NO_WATERMARK
+        self.learn_departure(snapshot.departs_ms)
         self.apply(RoleEvent.STATE_INSTALLED, snapshot.epoch)
         return True
 
@@ -471,6 +490,7 @@ class Replica:
         engine.restore(cut.state)
         self._continue(engine, cut.inputs, joined)
         self.log.skip_to(cut.output)
+        self.learn_departure(cut.departs_ms)
         self.digests = OutputDigests(cut.output.watermark_ms)
         return True
 
@@ -541,6 +561,11 @@ class Replica:
     def check_invariants(self) -> None:
         """Raise unless the replica is consistent; tests call this after every step."""
         self.log.check_invariants()
+
+
+def _earlier(one_ms: int | None, other_ms: int | None) -> int | None:
+    """The earlier of two event times, of which either may be missing."""
+    return min((each for each in (one_ms, other_ms) if each is not None), default=None)
 
 
 def _is_beyond(cursor: StreamCursor, cut: Position, generation: int) -> bool:

@@ -98,6 +98,8 @@ class HostedSource:
         self.assignment = assignment
         self.stream = assignment.stream
         self.generation = assignment.generation
+        # What it brings in depends on no other stream.
+        self.departs_ms: int | None = None
         self.role, self.epoch = ReplicaRole.WARMING, max(assignment.epoch, assignment.generation)
         self.told_role, self.told_epoch = self.role, self.epoch
         self.handover: Handover | None = None

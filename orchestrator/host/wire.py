@@ -21,12 +21,12 @@ from msgspec import Meta
 
 from ha.messages import MOST_ENTRIES, Data, Heartbeat, Message, Snapshot
 from streams.arrow_frame import CompressedFrame, read_batch
-from streams.bounds import MAX_NUMBER, Name, Number
+from streams.bounds import MAX_NUMBER, EventTime, Name, Number
 from streams.chunk import NO_WATERMARK, Chunk, Position, joined
 from streams.state import PIECE_ROWS, SavedState
 from topology.arrays import IntArray
 
-WIRE_VERSION = 6
+WIRE_VERSION = 7
 
 PORTION_CHUNKS = 256
 """Most chunks of an output log that a snapshot contains as one."""
@@ -62,6 +62,7 @@ class DataHeader(msgspec.Struct, frozen=True, array_like=True, tag=0):
     epoch: Number
     generation: Number
     chunk: ChunkHeader
+    departs_ms: EventTime | None
 
 
 class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -79,6 +80,7 @@ class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True, tag=1):
     consumers: Annotated[
         tuple[tuple[Name, Position, bool, bool], ...], Meta(max_length=MOST_ENTRIES)
     ]
+    departs_ms: EventTime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ def encode_frames(message: Message) -> Iterator[bytes]:
                     message.epoch,
                     message.generation,
                     _chunk_header(message.chunk),
+                    message.departs_ms,
                 )
             )
             yield _rows(message.chunk)
@@ -147,6 +150,7 @@ def encode_frames(message: Message) -> Iterator[bytes]:
                     message.log_base,
                     len(log),
                     message.consumers,
+                    message.departs_ms,
                 )
             )
             for portion in log:
@@ -222,6 +226,7 @@ def _message(
                 epoch=header.epoch,
                 generation=header.generation,
                 chunk=_chunk(header.chunk, body, _known(header.stream, schema_of)),
+                departs_ms=header.departs_ms,
             )
         case SnapshotHeader():
             schema = _known(header.fragment, schema_of)
@@ -237,6 +242,7 @@ def _message(
                 log_base=header.log_base,
                 log=(),
                 consumers=header.consumers,
+                departs_ms=header.departs_ms,
             )
             return UnreadSnapshot(snapshot, _log(bodies[:frames], schema))
         case Bodiless(kind=kind):

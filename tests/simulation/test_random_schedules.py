@@ -21,7 +21,15 @@ ONCE_BROKEN = (
 """Seeds that have shown a mistake of the system or of the checks, when there were fewer forms of
 statements."""
 
-ONCE_BROKEN_SINCE = (24000077, 25003609, 25007378, 25008320, 25008614, 26000068)
+ONCE_BROKEN_SINCE = (
+    24000077,
+    25003609,
+    25007378,
+    25008320,
+    25008614,
+    26000068,
+    28001195,
+)
 """Seeds that have shown one since."""
 
 FRESH = [int(os.environ.get("VIVACE_SEED", secrets.randbelow(10**9))) + i for i in range(5)]

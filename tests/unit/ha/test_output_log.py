@@ -129,6 +129,7 @@ class Made:
     stream: str = "s"
     epoch: int = 4
     generation: int = 3
+    departs_ms: int | None = None
     primary_ms: int = NO_WATERMARK
 
     @property

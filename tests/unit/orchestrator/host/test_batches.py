@@ -141,6 +141,15 @@ def test_a_standby_goes_on_from_the_checkpoint_and_acknowledges_it() -> None:
     assert acks[-1].position == Position(next_seq=5, watermark_ms=10)
 
 
+def test_a_standby_learns_with_a_checkpoint_where_the_output_departs() -> None:
+    """From what a former primary has sent: it must find out, once it is primary."""
+    one, two = pair()
+    one.hear("site", msgspec.structs.replace(data(chunk(0, [(10, 5)])), departs_ms=5))
+    one.work()
+    two.hear("one", checkpoint(one, 10, 3))
+    assert two.core.replica_manager.replicas["f"].replica.departs_ms == 5
+
+
 def test_takeover_asks_for_what_was_kept_back_at_once() -> None:
     one, two = pair()
     evaluated(one)

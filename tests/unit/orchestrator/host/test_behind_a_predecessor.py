@@ -6,8 +6,17 @@ It can no longer produce what consumers already have, so its own output would no
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
-from ha.messages import Control, Data, Message, SnapshotRequest, Subscribe, Subscribed
+from ha.messages import (
+    Control,
+    Data,
+    Message,
+    Snapshot,
+    SnapshotRequest,
+    Subscribe,
+    Subscribed,
+)
 from ha.roles import ReplicaRole
 from orchestrator.host.events import PeerLost, Report
 from streams.chunk import Position
@@ -21,6 +30,7 @@ from tests.driven_host import (
     primary,
     sent_numbers,
     standby,
+    subscribed,
 )
 from tests.streams_of_numbers import chunk
 
@@ -216,3 +226,99 @@ def test_what_a_consumer_claims_ends_no_primary_that_has_crossed_nothing() -> No
     position = Position(next_seq=9, watermark_ms=10)
     host.hear("exit", Subscribe(stream="f", position=position, generation=1))
     assert not lost_state(host)
+
+
+def departing(host: Driven, departs_ms: int = 15) -> None:
+    """It evaluates input up to 30 ms, which departs at a time from what was sent before."""
+    said = data(chunk(4, [(20, 2), (30, 4)]))
+    host.hear("site", structs.replace(said, departs_ms=departs_ms))
+    host.work()
+
+
+def behind() -> Driven:
+    """It took over with tuples up to 10 ms; whoever produces its input has crossed something."""
+    host = standby()
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    host.work()
+    host.handle(PeerLost(node="one"))
+    host.commands.clear()
+    return host
+
+
+def test_a_departing_input_ends_a_primary_whose_predecessor_had_sent_other_output() -> None:
+    host = behind()
+    host.hear("exit", ack(30, 7, epoch=2))
+    departing(host)
+    assert not lost_state(host)
+    host.hear("exit", ack(30, 7, epoch=2))
+    assert lost_state(host)
+
+
+@pytest.mark.parametrize(("watermark_ms", "next_seq"), [(10, 2), (30, 8), (15, 9)])
+def test_a_departing_input_ends_no_primary_that_continues_what_a_consumer_has(
+    watermark_ms: int, next_seq: int
+) -> None:
+    host = behind()
+    departing(host)
+    host.hear("exit", ack(watermark_ms, next_seq, epoch=2))
+    assert not lost_state(host)
+
+
+def test_a_primary_behind_a_departing_input_may_come_as_far_as_its_predecessor() -> None:
+    host = behind()
+    departing(host)
+    host.hear("exit", ack(40, 9, epoch=2))
+    assert not lost_state(host)
+    host.hear("site", data(chunk(10, [(40, 1)])))
+    host.work()
+    host.hear("exit", ack(40, 9, epoch=2))
+    assert not lost_state(host)
+
+
+def test_output_departs_where_the_input_does_and_where_an_input_was_crossed() -> None:
+    host = behind()
+    departing(host)
+    (sent,) = host.sent_to("exit", Data)[-1:]
+    assert sent.departs_ms == 15
+    host.hear("site", structs.replace(data(chunk(10, [(40, 1)])), departs_ms=35))
+    host.work()
+    (sent,) = host.sent_to("exit", Data)[-1:]
+    assert sent.departs_ms == 15
+    host = successor()
+    cross(host)
+    host.work()
+    (sent,) = host.sent_to("exit", Data)[-1:]
+    assert sent.departs_ms == 20
+
+
+def test_a_replica_learns_with_a_state_where_the_output_departs() -> None:
+    host = behind()
+    departing(host)
+    host.commands.clear()
+    host.hear("one", SnapshotRequest(fragment="f"))
+    (snapshot,) = host.sent_to("one", Snapshot)
+    one = Driven("one")
+    one.assign(assignment_of(assigned("secondary", peer_replica="two", epoch=2)))
+    one.hear("site", subscribed(next_seq=10, watermark_ms=30))
+    one.hear("two", snapshot)
+    one.handle(PeerLost(node="two"))
+    assert one.role is ReplicaRole.PRIMARY
+    one.hear("exit", ack(30, 7, epoch=3))
+    assert lost_state(one)
+
+
+def test_only_a_primary_looks_whether_it_continues_what_a_consumer_has() -> None:
+    host = standby()
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    departing(host)
+    host.hear("exit", ack(30, 7))
+    assert host.role is ReplicaRole.STANDBY
+
+
+def test_a_consumer_that_has_followed_a_former_primary_need_not_follow_a_later_one() -> None:
+    host = behind()
+    departing(host)
+    host.hear("exit", ack(30, 8, epoch=2))
+    host.hear("site", structs.replace(data(chunk(10, [(40, 1)])), departs_ms=5))
+    host.hear("exit", ack(20, 5, epoch=2))
+    assert lost_state(host)

@@ -47,7 +47,9 @@ from streams.chunk import Position, stream_schema
 from streams.state import PIECE_ROWS, SavedState
 from tests.streams_of_numbers import chunk, schema
 
-DATA = Data(stream="s", epoch=2, generation=1, chunk=chunk(3, [(10, 2), (20, 0)]))
+DATA = Data(
+    stream="s", epoch=2, generation=1, chunk=chunk(3, [(10, 2), (20, 0)]), departs_ms=-4
+)
 SNAPSHOT = Snapshot(
     fragment="s",
     epoch=2,
@@ -57,6 +59,7 @@ SNAPSHOT = Snapshot(
     log_base=Position(next_seq=3, watermark_ms=5),
     log=(DATA.chunk, chunk(5, [(30, 1)])),
     consumers=(("node", Position(), True, False),),
+    departs_ms=7,
 )
 
 
@@ -74,7 +77,7 @@ def test_data_comes_back_tuple_by_tuple() -> None:
     assert isinstance(back, Data)
     assert back.chunk.rows.equals(DATA.chunk.rows)
     assert back.chunk.watermarks_ms.tolist() == [10, 20]
-    assert (back.chunk.first_seq, back.epoch) == (3, 2)
+    assert (back.chunk.first_seq, back.epoch, back.departs_ms) == (3, 2, -4)
 
 
 def test_snapshot_comes_back_with_its_log() -> None:
@@ -83,10 +86,11 @@ def test_snapshot_comes_back_with_its_log() -> None:
     (kept,) = back.log
     assert (kept.first_seq, kept.watermarks_ms.tolist()) == (3, [10, 20, 30])
     assert kept.rows.num_rows == 3
-    assert (back.state, back.inputs, back.consumers) == (
+    assert (back.state, back.inputs, back.consumers, back.departs_ms) == (
         SNAPSHOT.state,
         SNAPSHOT.inputs,
         SNAPSHOT.consumers,
+        7,
     )
 
 
