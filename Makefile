@@ -14,7 +14,7 @@ JSON_FILE := $(if $(JSON),--json-file $(JSON))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup data demo test check lint format round-trip simulate mutate fuzz clean
+.PHONY: help setup data demo test test-long check lint format round-trip simulate mutate fuzz clean
 
 help: ## List the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -55,8 +55,11 @@ build/data/.fetched: examples/fetch.py examples/data.txt examples/collision_roun
 demo: setup data ## Run the aircraft example with an executor killed; JSON=FILE keeps the verdict
 	@$(BIN)/vivace demo $(JSON_FILE)
 
-test: setup data ## Run all tests in four processes; ARGS='-k NAME' and the like go to pytest, one process
-	@$(BIN)/pytest $(or $(ARGS),-n 4)
+test: setup data ## Run all tests in five processes; ARGS='-k NAME' and the like go to pytest, one process
+	@$(BIN)/pytest $(or $(ARGS),-n 5)
+
+test-long: setup data ## Run the tests that take long, which `make test` leaves out
+	@$(BIN)/pytest -m long -n 4
 
 check: lint test ## What CI runs: lint, then test
 

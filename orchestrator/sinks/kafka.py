@@ -116,6 +116,9 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     watermark_ms: EventTime = 0
 
 
+_decoder = msgspec.json.Decoder(_Kept)
+
+
 class OpenTopic:
     """The output of one stream into a topic.
 
@@ -232,7 +235,7 @@ class OpenTopic:
     def _continue(self) -> None:
         """Read the site's file."""
         try:
-            kept = msgspec.json.decode(self._file.read_bytes(), type=_Kept)
+            kept = _decoder.decode(self._file.read_bytes())
         except FileNotFoundError:
             return
         except msgspec.DecodeError as error:

@@ -86,6 +86,9 @@ class _Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     until_ms: EventTime
 
 
+_decoder = msgspec.json.Decoder(_Published)
+
+
 class OpenParquet:
     """The archive of one stream, and the file of the interval that is under way."""
 
@@ -175,7 +178,7 @@ class OpenParquet:
 
     def _noted(self) -> int:
         try:
-            noted = msgspec.json.decode(self._note.read_bytes(), type=_Published)
+            noted = _decoder.decode(self._note.read_bytes())
         except FileNotFoundError:
             return NO_WATERMARK
         except msgspec.DecodeError as error:

@@ -45,6 +45,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -97,12 +98,25 @@ class SessionState(Enum):
     LOST = "LOST"
 
 
+@cache
+def _decoder(of: type[Any]) -> msgspec.json.Decoder[Any]:
+    """The decoder of a type of records, made when its key or folder is named.
+
+    All are named when this module is imported, by one thread: if two decode a type that msgspec
+    does not know yet at the same time, the process may die of it (SIGSEGV).
+    """
+    return msgspec.json.Decoder(of, strict=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Key(Generic[R_co]):
     """Path of one record below the cluster's root, and its type."""
 
     path: str
     type: type[R_co]
+
+    def __post_init__(self) -> None:
+        _decoder(self.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +125,9 @@ class Folder(Generic[R_co]):
 
     path: str
     type: type[R_co]
+
+    def __post_init__(self) -> None:
+        _decoder(self.type)
 
     def key(self, name: str) -> Key[R_co]:
         """The key of a record in this folder.
@@ -506,7 +523,7 @@ def decode(path: str, data: bytes, type: type[R], version: int, created: int = 0
         Naming the path and the problem.
     """
     try:
-        record = msgspec.json.decode(data, type=type, strict=True)
+        record = _decoder(type).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecordInvalid(path, f"is not a {type.__name__}: {error}", version) from error
     return Versioned(record=record, version=version, created=created)

@@ -33,6 +33,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.zookeeper,
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(900),
 ]
 

@@ -128,6 +128,7 @@ def assert_recovered(played: Played, recording: Input, recovered_us: int) -> Non
         assert np.max(delivered.latencies_ms[after]) < RECOVERED_MS
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_twice_the_capacity_for_a_minute_slows_the_sources_and_loses_nothing(
     tmp_path: Path,
@@ -146,6 +147,7 @@ def test_twice_the_capacity_for_a_minute_slows_the_sources_and_loses_nothing(
     assert_recovered(played, recording, recovered_us)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_takeover_under_back_pressure_loses_nothing(tmp_path: Path) -> None:
     recording = Input.random(seed=8, seconds=30)
@@ -201,6 +203,7 @@ class HangingSink(MemorySink):
         self.asked = True
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_sink_whose_disk_hangs_slows_the_sources_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -250,6 +253,7 @@ def test_random_queries_with_hardly_any_memory_come_to_their_end(
     assert max(source.slipped_us for source in sources) > 1_000_000
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_site_that_is_started_again_goes_on_where_its_source_had_waited(tmp_path: Path) -> None:
     """Else its input would come again at full speed, as late as it had waited."""
@@ -274,6 +278,7 @@ def test_a_site_that_is_started_again_goes_on_where_its_source_had_waited(tmp_pa
     assert_recovered(played, recording, recovered_us)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_sink_that_may_lose_output_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -364,6 +369,7 @@ def diamond_answer(recording: Input) -> dict[str, Rows]:
     return {"joined": sorted(joined), "both": sorted(both)}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("memory_bytes", "victims"),
@@ -390,6 +396,7 @@ def test_a_stream_that_splits_and_joins_again_gets_through_little_memory(
         assert answer(delivered) == expected
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_many_readers_of_one_stream_share_its_memory(tmp_path: Path) -> None:
     """Several primaries on a node wait for the same input, which a host keeps once."""

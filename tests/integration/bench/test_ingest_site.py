@@ -54,6 +54,7 @@ def test_latency_ends_where_a_client_has_the_results() -> None:
     assert latencies_ms(SOURCES["csv-tcp"], 1).min() > 0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.spark
 def test_latency_through_spark_ends_where_a_client_has_the_results(tmp_path: Path) -> None:

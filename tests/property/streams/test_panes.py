@@ -83,7 +83,9 @@ def statement(rng: np.random.Generator) -> str:
     return f"{to_stream}(SELECT {', '.join(listed)} FROM {sliding}{where}{grouping}{having}{top})"
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize(
+    "block", [*range(4), *(pytest.param(block, marks=pytest.mark.long) for block in range(4, 10))]
+)
 def test_panes_give_the_rows_of_stepwise_evaluation(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
