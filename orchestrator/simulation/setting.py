@@ -7,7 +7,7 @@ across queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -33,7 +33,7 @@ from orchestrator.records import (
 )
 from orchestrator.simulation.pushed import Pushed
 from orchestrator.simulation.sensor import Sensor
-from orchestrator.simulation.statements import random_statement
+from orchestrator.simulation.statements import factors_of, random_statement
 from orchestrator.sources import spec_of
 from orchestrator.sources.replay import RECORDED_TIMESTAMP, Replay
 from streams.chunk import stream_schema
@@ -52,7 +52,7 @@ LONGEST_WINDOW_MS = 3_000
 """No window of a statement holds tuples for longer."""
 
 
-Draw = Callable[[np.random.Generator, str, list[str], int], str]
+Draw = Callable[[np.random.Generator, str, Mapping[str, int], int], str]
 """Draws a statement, as `random_statement`."""
 
 
@@ -385,14 +385,16 @@ def _visitor(
 ) -> tuple[QueryRecord, dict[str, Program]]:
     """One or two fragments that read what runs already."""
     known = sorted({name for program in programs.values() for name in program.inputs} | {*programs})
+    every = _factors(programs)
+    factors = {name: every[name] for name in known}
     visiting: dict[str, Program] = {}
     statements: list[str] = []
     for number in range(int(rng.integers(1, 3))):
         name = f"g{number + 1}"
-        text = draw(rng, name, known, VISITORS_WINDOW_MS // 1000)
+        text = draw(rng, name, factors, VISITORS_WINDOW_MS // 1000)
         (statement,) = parse(text)
-        visiting[name] = compile_statement(statement, {each: dict(COLUMNS) for each in known})
-        known.append(name)
+        visiting[name] = compile_statement(statement, {each: dict(COLUMNS) for each in factors})
+        factors[name] = factors_of(visiting[name], factors)
         statements.append(text)
     query = QueryRecord(
         name="visitor",
@@ -403,6 +405,14 @@ def _visitor(
         recovery_bound_ms=RECOVERY_BOUND_MS,
     )
     return query, visiting
+
+
+def _factors(programs: Mapping[str, Program]) -> dict[str, int]:
+    """Of every stream that programs read or make, in the order in which they are made."""
+    found = dict.fromkeys((name for each in programs.values() for name in each.inputs), 1)
+    for name, program in programs.items():
+        found[name] = factors_of(program, found)
+    return found
 
 
 def _fed(rng: np.random.Generator, queries: tuple[QueryRecord, ...]) -> tuple[QueryRecord, ...]:
@@ -424,7 +434,7 @@ def _queries(
     rng: np.random.Generator, draw: Draw, streams: list[str], sites: list[str]
 ) -> tuple[tuple[QueryRecord, ...], dict[str, Program], dict[str, str]]:
     """One or two queries, the second of which may read what the first makes."""
-    known = [*streams]
+    factors = dict.fromkeys(streams, 1)
     columns = {name: dict(COLUMNS) for name in streams}
     programs: dict[str, Program] = {}
     query_of: dict[str, str] = {}
@@ -433,12 +443,12 @@ def _queries(
         statements: list[str] = []
         for _ in range(int(rng.integers(1, 4))):
             name = f"f{len(programs) + 1}"
-            text = draw(rng, name, known, LONGEST_WINDOW_MS // 1000)
+            text = draw(rng, name, factors, LONGEST_WINDOW_MS // 1000)
             (statement,) = parse(text)
             programs[name] = compile_statement(statement, columns)
             query_of[name] = f"q{number + 1}"
             columns[name] = dict(COLUMNS)
-            known.append(name)
+            factors[name] = factors_of(programs[name], factors)
             statements.append(text)
         made = [*programs][-len(statements) :]
         leaving = [name for name in made[:-1] if rng.random() < 0.4] + made[-1:]

@@ -6,9 +6,11 @@ gaps, so that the checks know when nothing depends any more on what was lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
+
+from streams.program import Program
 
 FIRST_FORMS = {"filter": 0.2, "join": 0.3, "sum": 0.25, "newest": 0.15, "union": 0.1}
 """The forms that there were first, and how often each is drawn: older seeds replay with these."""
@@ -83,10 +85,23 @@ NUMBERS: Mapping[str, Callable[[np.random.Generator], object]] = {
 """Draws the number of a form."""
 
 
+MOST_FACTORS = 7
+"""Tuples of the recordings that a tuple is made of, at most. Joins of joins of joins would make
+hundreds of millions of a few tuples a second."""
+
+
+def factors_of(program: Program, factors: Mapping[str, int]) -> int:
+    """Tuples of recordings that a tuple of a program is made of, from those of its inputs."""
+    return max(
+        sum(factors[program.windows[source.window].stream] for source in select.sources)
+        for select in program.selects
+    )
+
+
 def random_statement(
     rng: np.random.Generator,
     name: str,
-    known: Sequence[str],
+    factors: Mapping[str, int],
     longest_s: int,
     *,
     first_forms: bool = False,
@@ -95,11 +110,14 @@ def random_statement(
 
     Parameters
     ----------
+    factors
+        Known stream → tuples of the recordings that a tuple of it is made of.
     longest_s
         Of its windows.
     first_forms
         Whether to draw from `FIRST_FORMS` only.
     """
+    known = [*factors]
     weights = np.arange(1, len(known) + 1, dtype=np.float64)
     one, other = (str(rng.choice(known, p=weights / weights.sum())) for _ in range(2))
     window_s = int(rng.integers(1, longest_s + 1))
@@ -109,7 +127,15 @@ def random_statement(
         form = str(rng.choice([each for each in FORMS if each not in FIRST_FORMS]))
     if form == "union" and one == other:
         other = known[0] if one != known[0] else known[-1]
+    many = factors[one] + factors[other] > MOST_FACTORS
+    if is_join(form) and many and not first_forms:
+        form = "filter"
     return f"REGISTER QUERY {name} {stated(rng, form, one, other, window_s)};"
+
+
+def is_join(form: str) -> bool:
+    """Whether a tuple of a form is made of one of either stream."""
+    return " AS r " in FORMS[form]
 
 
 def stated(rng: np.random.Generator, form: str, one: str, other: str, window_s: int) -> str:

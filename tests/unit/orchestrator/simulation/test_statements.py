@@ -6,11 +6,18 @@ import numpy as np
 import pytest
 
 from orchestrator.simulation.setting import COLUMNS
-from orchestrator.simulation.statements import FIRST_FORMS, FORMS, random_statement, stated
+from orchestrator.simulation.statements import (
+    FIRST_FORMS,
+    FORMS,
+    MOST_FACTORS,
+    factors_of,
+    random_statement,
+    stated,
+)
 from streams.compiler import compile_statement
 from streams.language import parse
 
-STREAMS = ["s1", "s2"]
+STREAMS = {"s1": 1, "s2": 1}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -28,3 +35,16 @@ def test_half_of_the_statements_are_of_forms_that_came_later() -> None:
     later = [each for each in drawn if each not in first]
     assert 150 < len(later) < 250
     assert set(FIRST_FORMS) < set(FORMS)
+
+
+def test_joins_of_joins_do_not_multiply_without_bound() -> None:
+    rng = np.random.default_rng(1)
+    factors = {"s": 1}
+    programs = 0
+    while programs < 300:
+        name = f"f{programs}"
+        (statement,) = parse(random_statement(rng, name, factors, 2))
+        made = compile_statement(statement, dict.fromkeys(factors, COLUMNS))
+        factors[name] = factors_of(made, factors)
+        programs += 1
+    assert max(factors.values()) == MOST_FACTORS
