@@ -13,6 +13,7 @@ from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.sinks.delivered import Delivered
+from tests.marks import mostly_long
 from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer
 
 HOUR_US = 3_600_000_000
@@ -139,7 +140,7 @@ def test_executor_started_again_after_its_clock_was_set(
         assert event.lasted_ms is None or 0 <= event.lasted_ms < 10_000
 
 
-@pytest.mark.parametrize("drift_ppm", [500.0, -500.0])
+@pytest.mark.parametrize("drift_ppm", mostly_long([500.0, -500.0]))
 def test_clocks_that_drift(make: Make, recording: Input, drift_ppm: float) -> None:
     scenario = make(own_machines=True)
     scenario.world.set_clock("west-site", 0, drift_ppm)
@@ -150,6 +151,7 @@ def test_clocks_that_drift(make: Make, recording: Input, drift_ppm: float) -> No
     assert_exact_and_alive(scenario, recording)
 
 
+@pytest.mark.long
 def test_all_machines_booted_again_one_after_the_other(make: Make, recording: Input) -> None:
     """Also the reference: the cluster's clock goes on without it."""
     scenario = make(own_machines=True)

@@ -28,6 +28,7 @@ from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
 from orchestrator.sources.replay import OpenReplay, Recording, Replay
 from streams.chunk import stream_schema
+from tests.marks import mostly_long
 from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer
 
 INTERVAL_MS = 100
@@ -132,7 +133,7 @@ def sent(stream: StreamRecord) -> StreamRecord:
     return msgspec.structs.replace(stream, source=spec_of("sent", made))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", mostly_long(range(4)))
 def test_what_was_responded_to_is_in_the_results_once_although_the_site_keeps_nothing(
     tmp_path: Path, seed: int
 ) -> None:

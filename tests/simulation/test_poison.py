@@ -21,6 +21,7 @@ POISON_MS = BEGIN_MS + 4_000
 SECONDS = 6
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_poison_tuple_is_tried_again_ever_more_rarely_and_spares_everything_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

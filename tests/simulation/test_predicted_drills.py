@@ -50,7 +50,7 @@ def moments(report: DrillReport) -> list[str]:
     [
         *("kill-executor", "hang", "kill-sink-site", "cut-link", "switchover", "kill-coordinator"),
         *("slow-node", "fill-disk", "drain-and-kill", "kill-zookeeper", "pause-zookeeper"),
-        "rolling-restart",
+        pytest.param("rolling-restart", marks=pytest.mark.long),
     ],
 )
 def test_a_drill_is_predicted_where_everything_runs(

@@ -22,6 +22,7 @@ from orchestrator.sinks.delivered import Delivered
 from orchestrator.sources import recorded, spec_of
 from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.replay import OpenReplay, Replay
+from tests.marks import mostly_long
 from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer
 
 SECONDS = 6
@@ -158,7 +159,7 @@ def test_what_came_due_while_a_site_with_a_shedder_was_away_counts_as_lost(tmp_p
     assert answer(delivered(scenario, "pairs")) == expected["pairs"]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", mostly_long(range(4)))
 def test_a_client_pushes_while_sites_are_killed(tmp_path: Path, seed: int) -> None:
     """Its site's journal continues the numbers; batches that come again do not enter twice."""
     recording = Input.random(seed=20 + seed, seconds=30)
@@ -293,6 +294,7 @@ def missing(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return sites
 
 
+@pytest.mark.long
 def test_a_source_that_fails_while_its_site_lives_hands_over_to_the_other_site(
     recording: Input, tmp_path: Path, missing: set[str]
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from streams.panes import compiled, distinct, evaluation, kernels, reference, window
 from streams.program import Evaluation, Program
+from tests.marks import mostly_long
 from tests.property.streams.array_evaluations import by_definition
 from tests.property.streams.test_passes import compiled as program_of
 from tests.property.streams.test_passes import evaluations, sums, texts, tuples
@@ -83,9 +84,7 @@ def statement(rng: np.random.Generator) -> str:
     return f"{to_stream}(SELECT {', '.join(listed)} FROM {sliding}{where}{grouping}{having}{top})"
 
 
-@pytest.mark.parametrize(
-    "block", [*range(4), *(pytest.param(block, marks=pytest.mark.long) for block in range(4, 10))]
-)
+@pytest.mark.parametrize("block", mostly_long(range(10), quick=3))
 def test_panes_give_the_rows_of_stepwise_evaluation(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
