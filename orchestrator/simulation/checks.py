@@ -9,7 +9,7 @@ correct.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from ha.output_log import DEMAND_US
@@ -27,6 +27,7 @@ from orchestrator.simulation.setting import (
     VISITORS_WINDOW_MS,
     Setting,
 )
+from streams.program import Program
 
 SHOWN = 3
 """Tuples that a finding shows."""
@@ -129,7 +130,7 @@ def _sink(seen: Observed, expected: dict[str, Expected], stream: str) -> Iterato
     said = losses_us(seen) | began_anew_us(seen)
     if not told_lost and not any(name in said for name in upstream):
         yield f"truth: {stream}: {_difference(rows, wanted)}, and nothing says so"
-    settled_ms = _settled_ms(seen, stream)
+    settled_ms = _settled_ms(seen, expected, stream)
     late = [row for row in rows if row[0] > settled_ms]
     right = [row for row in wanted if row[0] > settled_ms]
     if not _same_relations(seen, stream, late, right):
@@ -182,9 +183,9 @@ def _visited(seen: Observed, expected: dict[str, Expected], stream: str) -> Iter
     watermarks = [int(each) for chunk in chunks for each in chunk.watermarks_ms]
     if any(after <= before for before, after in pairwise(watermarks)):
         yield f"order: completed timestamps of {stream} repeat or fall at its sink"
-    depth = sum(name in seen.setting.visiting for name in upstream)
     came_ms = BEGIN_MS + (arrivals[0].at_us - seen.began_us) // 1000
-    from_ms = came_ms + depth * VISITORS_WINDOW_MS
+    visiting = seen.setting.visiting
+    from_ms = released_ms(visiting, expected, came_ms, VISITORS_WINDOW_MS)[stream]
     rows = [row for chunk in chunks for row in rows_of(chunk.rows) if row[0] > from_ms]
     wanted = [row for row in expected[stream].rows if from_ms < row[0] <= watermarks[-1]]
     if not _same_relations(seen, stream, rows, wanted):
@@ -204,13 +205,54 @@ def _same_relations(seen: Observed, stream: str, rows: list[Row], wanted: list[R
     return Counter(rows) == Counter(wanted) and all(a[0] <= b[0] for a, b in pairwise(rows))
 
 
-def _settled_ms(seen: Observed, stream: str) -> int:
+def released_ms(
+    programs: Mapping[str, Program],
+    expected: Mapping[str, Expected],
+    since_ms: int,
+    longest_ms: int,
+) -> dict[str, int]:
+    """Of each program's stream, the timestamp after which nothing depends on its inputs before.
+
+    Parameters
+    ----------
+    programs
+        In the order in which they read each other.
+    since_ms
+        Up to where other inputs may be anything.
+    longest_ms
+        Of windows. A session lasts as long as tuples follow each other.
+    """
+    released: dict[str, int] = {}
+    for name, program in programs.items():
+        reached_ms = {each: released.get(each, since_ms) for each in program.inputs}
+        ends = [each + longest_ms for each in reached_ms.values()]
+        for window in program.windows:
+            if window.session_ms is not None:
+                rows = expected[window.stream].rows
+                ends += _session_ends(rows, reached_ms[window.stream], window.session_ms)
+        released[name] = max(ends)
+    return released
+
+
+def _session_ends(rows: list[Row], since_ms: int, gap_ms: int) -> Iterator[int]:
+    """When the sessions end that may last at a time, of each key."""
+    last: dict[object, int] = {}
+    for at_ms, key, *_ in rows:
+        if since_ms < at_ms <= last.get(key, since_ms) + gap_ms:
+            last[key] = at_ms
+    return (at_ms + gap_ms for at_ms in last.values())
+
+
+def _settled_ms(seen: Observed, expected: dict[str, Expected], stream: str) -> int:
     """Timestamp after which no window holds anything of the time of a loss."""
     said = losses_us(seen) | began_anew_us(seen)
     upstream = seen.setting.upstream(stream)
     last_us = max((at for name, at in said.items() if name in upstream), default=seen.began_us)
-    depth = sum(name in seen.setting.every_program for name in upstream)
-    return BEGIN_MS + (last_us - seen.began_us) // 1000 + depth * LONGEST_WINDOW_MS + 3000
+    last_ms = BEGIN_MS + (last_us - seen.began_us) // 1000
+    programs = seen.setting.every_program
+    depth = sum(name in programs for name in upstream)
+    released = released_ms(programs, expected, last_ms, LONGEST_WINDOW_MS)[stream]
+    return max(last_ms + depth * LONGEST_WINDOW_MS, released) + 3000
 
 
 def _difference(rows: list[Row], wanted: list[Row]) -> str:

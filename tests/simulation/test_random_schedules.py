@@ -29,6 +29,7 @@ ONCE_BROKEN_SINCE = (
     25008614,
     26000068,
     28001195,
+    30002596,
 )
 """Seeds that have shown one since."""
 
