@@ -13,7 +13,7 @@ from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.sinks.delivered import Delivered
-from tests.marks import mostly_long
+from tests.long_tests import mostly_long
 from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer
 
 HOUR_US = 3_600_000_000

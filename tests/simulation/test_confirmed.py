@@ -28,7 +28,7 @@ from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
 from orchestrator.sources.replay import OpenReplay, Recording, Replay
 from streams.chunk import stream_schema
-from tests.marks import mostly_long
+from tests.long_tests import mostly_long
 from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer
 
 INTERVAL_MS = 100

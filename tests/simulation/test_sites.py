@@ -22,7 +22,7 @@ from orchestrator.sinks.delivered import Delivered
 from orchestrator.sources import recorded, spec_of
 from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.replay import OpenReplay, Replay
-from tests.marks import mostly_long
+from tests.long_tests import mostly_long
 from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer
 
 SECONDS = 6

@@ -14,7 +14,7 @@ import pytest
 
 from streams.panes import compiled, distinct, evaluation, kernels, reference, window
 from streams.program import Evaluation, Program
-from tests.marks import mostly_long
+from tests.long_tests import mostly_long
 from tests.property.streams.array_evaluations import by_definition
 from tests.property.streams.test_passes import compiled as program_of
 from tests.property.streams.test_passes import evaluations, sums, texts, tuples

@@ -1,4 +1,4 @@
-"""Marks of parameters."""
+"""Tests that take long with most of their parameters."""
 
 from __future__ import annotations
 
