@@ -9,6 +9,8 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Where this is set, each process would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := orchestrator ha placement streams topology vivace pyspark_vivace
+# Share the tests, which often wait.
+PROCESSES := 5
 JSON_FILE := $(if $(JSON),--json-file $(JSON))
 
 .DEFAULT_GOAL := help
@@ -55,11 +57,11 @@ build/data/.fetched: examples/fetch.py examples/data.txt examples/collision_roun
 demo: setup data ## Run the aircraft example with an executor killed; JSON=FILE keeps the verdict
 	@$(BIN)/vivace demo $(JSON_FILE)
 
-test: setup data ## Run all tests in five processes; ARGS='-k NAME' and the like go to pytest, one process
-	@$(BIN)/pytest $(or $(ARGS),-n 5)
+test: setup data ## Run all tests but the long ones; ARGS='-k NAME' and the like go to pytest, one process
+	@$(BIN)/pytest $(or $(ARGS),-n $(PROCESSES))
 
 test-long: setup data ## Run the tests that take long, which `make test` leaves out
-	@$(BIN)/pytest -m long -n 4
+	@$(BIN)/pytest -m long -n $(PROCESSES)
 
 check: lint test ## What CI runs: lint, then test
 

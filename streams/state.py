@@ -128,6 +128,10 @@ class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state: State
 
 
+_records = msgspec.msgpack.Decoder(SnapshotRecord)
+_pieces = msgspec.msgpack.Decoder(Piece)
+
+
 class SavedState:
     """A snapshot of an engine."""
 
@@ -239,7 +243,7 @@ def read_record(data: bytes) -> SnapshotRecord:
     SnapshotError
         The bytes are not that of this format, or damaged.
     """
-    return _read(data, SnapshotRecord)
+    return _read(data, _records)
 
 
 def read_pieces(pieces: Iterator[bytes]) -> Iterator[tuple[str, State]]:
@@ -252,7 +256,7 @@ def read_pieces(pieces: Iterator[bytes]) -> Iterator[tuple[str, State]]:
     """
     count = 0
     for data in pieces:
-        piece = _read(data, Piece)
+        piece = _read(data, _pieces)
         if not piece.operator:
             if piece.state.values.get("pieces") != count or next(pieces, None) is not None:
                 raise SnapshotError("the snapshot has other pieces than were written")
@@ -262,7 +266,7 @@ def read_pieces(pieces: Iterator[bytes]) -> Iterator[tuple[str, State]]:
     raise SnapshotError(f"the snapshot ends after {count} pieces")
 
 
-def _read(data: bytes, kind: type[Read]) -> Read:
+def _read(data: bytes, decoder: msgspec.msgpack.Decoder[Read]) -> Read:
     if len(data) < _header.size or data[: len(MAGIC)] != MAGIC:
         raise SnapshotError("this is not a snapshot of a fragment")
     _, version, checksum = _header.unpack_from(data)
@@ -274,6 +278,6 @@ def _read(data: bytes, kind: type[Read]) -> Read:
     if zlib.crc32(body) != checksum:
         raise SnapshotError("the snapshot is damaged: its checksum does not match")
     try:
-        return msgspec.msgpack.decode(body, type=kind)
+        return decoder.decode(body)
     except (msgspec.MsgspecError, ValueError) as failed:
         raise SnapshotError(f"the snapshot cannot be read: {failed}") from failed

@@ -1,7 +1,7 @@
 """Random statements over streams with the columns `key int, value int`, which they have too.
 
-No window holds tuples for longer than it is told to, or a session for longer than a few of its
-gaps, so that the checks know when nothing depends any more on what was lost.
+No window holds tuples for longer than it is told to, and a session ends where the tuples of its key
+pause, so that the checks know when nothing depends any more on what was lost.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def random_statement(
         form = str(rng.choice([each for each in FORMS if each not in FIRST_FORMS]))
     if form == "union" and one == other:
         other = known[0] if one != known[0] else known[-1]
-    many = factors[one] + factors[other] > MOST_FACTORS
-    if is_join(form) and many and not first_forms:
+    too_many = factors[one] + factors[other] > MOST_FACTORS
+    if is_join(form) and too_many and not first_forms:
         form = "filter"
     return f"REGISTER QUERY {name} {stated(rng, form, one, other, window_s)};"
 

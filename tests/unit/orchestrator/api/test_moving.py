@@ -33,12 +33,12 @@ def connected(cluster: ObedientCluster) -> api.Cluster:
 def acting(cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Coordinator and hosts act whenever the API waits."""
 
-    asleep, waits = time.sleep, threading.get_ident()
+    sleep, thread = time.sleep, threading.get_ident()
 
     def act(seconds: float) -> None:
-        if threading.get_ident() != waits:
+        if threading.get_ident() != thread:
             # Of a library, whose thread has nothing to do with this test.
-            asleep(seconds)
+            sleep(seconds)
             return
         cluster.coordination.run_once(cluster.now_us)
         for host in cluster.hosts.values():

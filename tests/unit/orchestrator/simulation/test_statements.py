@@ -40,11 +40,9 @@ def test_half_of_the_statements_are_of_forms_that_came_later() -> None:
 def test_joins_of_joins_do_not_multiply_without_bound() -> None:
     rng = np.random.default_rng(1)
     factors = {"s": 1}
-    programs = 0
-    while programs < 300:
-        name = f"f{programs}"
+    for number in range(300):
+        name = f"f{number}"
         (statement,) = parse(random_statement(rng, name, factors, 2))
         made = compile_statement(statement, dict.fromkeys(factors, COLUMNS))
         factors[name] = factors_of(made, factors)
-        programs += 1
     assert max(factors.values()) == MOST_FACTORS
