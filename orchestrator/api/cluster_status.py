@@ -272,11 +272,10 @@ def _unprotected_s(
     wanted = record.key, RESTORED if redundant else LOST
     told = (e.event for e in reversed(events) if (e.event.subject, e.event.kind) == wanted)
     last = next(told, None)
-    if last is None:
+    if last is None or (redundant and last.lasted_ms is None):
         return None
-    if redundant:
-        return None if last.lasted_ms is None else last.lasted_ms / 1e3
-    return max(cluster_now_us(view.cluster_clocks) - last.at_us, 0) / 1e6
+    since_us = 0 if redundant else cluster_now_us(view.cluster_clocks) - last.at_us
+    return (max(since_us, 0) / 1e3 + (last.lasted_ms or 0.0)) / 1e3
 
 
 def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:

@@ -16,7 +16,8 @@ RECOVERED = "recovered"
 """Kind of the event that a replica has taken over, and has caught up."""
 
 LOST = "redundancy lost"
-"""Kind of the event that a fragment has no warm secondary any more."""
+"""Kind of the event that a fragment has no warm secondary any more; `lasted_ms` says for how long it
+had had none when the leader noticed."""
 
 RESTORED = "redundancy restored"
 """Kind of the event that it has one again; `lasted_ms` says how long it had none."""
@@ -145,7 +146,11 @@ def _redundancy(before: ClusterView, after: ClusterView, now_us: int) -> Iterato
             )
         elif was and not protected:
             yield HistoryEvent(
-                at_us=now_us, kind=LOST, subject=name, detail=_why(old.record, record, after)
+                at_us=now_us,
+                kind=LOST,
+                subject=name,
+                detail=_why(old.record, record, after),
+                lasted_ms=(now_us - after.unprotected_since_us.get(name, now_us)) / 1e3,
             )
 
 

@@ -225,6 +225,7 @@ class HistoryEvent(Record, frozen=True, kw_only=True):
     subject: str
     detail: str
     lasted_ms: float | None = None
-    """How long the state lasted that this event ends; None for other events."""
+    """How long the state lasted that this event ends, or has lasted that was noticed only now;
+    None for other events."""
     report: dict[str, object] | None = None
     """What a drill's observer measured (`orchestrator.drills.report`); None for other events."""

@@ -109,8 +109,10 @@ def test_status_tells_how_long_a_fragment_is_or_was_without_a_warm_secondary(
     running.now_us += 5_000_000
     found = running.view().fragments["proximity.alerts"]
     running.lose_secondary(found.record, found.version)
+    # The leader hears of it some time later.
+    running.now_us += 200_000
     running.settle_coordinator()
-    running.now_us += 300_000
+    running.now_us += 100_000
     assert (alerts().redundant, alerts().unprotected_s) == (False, 0.3)
     running.now_us += 400_000
     assert (alerts().redundant, alerts().unprotected_s) == (False, 0.7)
