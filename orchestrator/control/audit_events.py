@@ -16,8 +16,8 @@ RECOVERED = "recovered"
 """Kind of the event that a replica has taken over, and has caught up."""
 
 LOST = "redundancy lost"
-"""Kind of the event that a fragment has no warm secondary any more; `lasted_ms` says for how long it
-had had none when the leader noticed."""
+"""Kind of the event that a fragment has no warm secondary any more; `lasted_ms` says for how long
+it had had none when the leader noticed."""
 
 RESTORED = "redundancy restored"
 """Kind of the event that it has one again; `lasted_ms` says how long it had none."""

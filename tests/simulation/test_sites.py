@@ -10,12 +10,12 @@ import pytest
 
 from ha.roles import ReplicaRole
 from orchestrator.control.view import read_view
+from orchestrator.drills.links import CUT_LINK_MS
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.drivers import DriverError
 from orchestrator.host.events import SourceEmitted
 from orchestrator.host.hosted_streams import HostedSource
 from orchestrator.records import Shed, SourceAssignment, StreamRecord
-from orchestrator.simulation.checks import CUT_LINK_MS
 from orchestrator.simulation.pushed import Pushed
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.sinks.delivered import Delivered

@@ -11,14 +11,13 @@ from msgspec import structs
 
 from orchestrator.records import MemoryStatus, ReplicaId
 from orchestrator.simulation.campaign import check
-from orchestrator.simulation.checks import FULL_LOG_MS, findings, released_ms
+from orchestrator.simulation.checks import findings
 from orchestrator.simulation.faults import Pause, Slow
 from orchestrator.simulation.observed import Arrival, Entry, Observed
-from orchestrator.simulation.oracle import Expected, expected
+from orchestrator.simulation.oracle import expected
 from orchestrator.simulation.schedule import Schedule, Shape, random_schedule
-from orchestrator.simulation.setting import COLUMNS, LITTLE_MEMORY_BYTES
-from streams.compiler import compile_statement
-from streams.language import parse
+from orchestrator.simulation.setting import LITTLE_MEMORY_BYTES
+from orchestrator.simulation.timing_checks import FULL_LOG_MS
 
 pytestmark = pytest.mark.slow
 
@@ -195,28 +194,3 @@ def test_output_that_is_late_long_after_an_overload(kept: Observed) -> None:
         return [*arrivals[:-1], replace(arrivals[-1], at_us=arrivals[-1].at_us + 2_000_000)]
 
     assert "overload" in _found(_with_arrivals(kept, delay))
-
-
-@pytest.mark.parametrize(
-    ("times_ms", "released"),
-    [((50, 250), 1100), ((150, 800, 1300), 2000), ((150, 900, 1300), 1100)],
-)
-def test_what_follows_a_session_is_released_when_its_tuples_pause(
-    times_ms: tuple[int, ...], released: int
-) -> None:
-    """Sessions that had begun before are over then, and windows that read them a while later."""
-    texts = {
-        "f": "RSTREAM(SELECT key, sum(value) AS value "
-        "FROM s [SESSION 700 MILLISECONDS PARTITION BY key] GROUP BY key)",
-        "g": "ISTREAM(SELECT key, sum(value) AS value FROM f [RANGE 1 SECONDS] GROUP BY key)",
-    }
-    programs = {
-        name: compile_statement(
-            parse(f"REGISTER QUERY {name} {text};")[0], {"s": COLUMNS, "f": COLUMNS}
-        )
-        for name, text in texts.items()
-    }
-    rows = [(at_ms, 1, 5) for at_ms in times_ms]
-    known = {"s": Expected(rows, 9000), "f": Expected([], 9000)}
-    found = released_ms(programs, known, 100, 1000)
-    assert found == {"f": released, "g": released + 1000}
