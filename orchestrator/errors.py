@@ -73,6 +73,8 @@ class Refused(VivaceError):
         The change that would help, a sentence.
     figures
         The same figures by name, units last, for `--json`.
+    guessed
+        Hosts whose latencies matter and are not known well yet: a moment later it may be granted.
     """
 
     subject: str
@@ -81,6 +83,7 @@ class Refused(VivaceError):
     problem: str
     remedy: str
     figures: Mapping[str, float | str]
+    guessed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return (

@@ -19,11 +19,11 @@ from orchestrator.api.edge_checks import check_edges
 from orchestrator.api.plans import PlanDocument, plan_document
 from orchestrator.api.splitting import with_splits
 from orchestrator.api.trial import with_trials
-from orchestrator.control.admission import admit
+from orchestrator.control.admission import Admission, admit
 from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.placing import PLANNED_AGAIN, with_first_epochs
 from orchestrator.control.view import ClusterView, read_view
-from orchestrator.errors import InvalidInput, Unreachable
+from orchestrator.errors import InvalidInput, Refused, Unreachable
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.progress import Progress, silent
 from orchestrator.records import HistoryEvent, PlanRecord
@@ -37,6 +37,10 @@ executor that Spark replaces at this moment takes its time."""
 RETIRED_TIMEOUT_S = 10.0
 """How long the leader may take to retire the fragments of a deleted query. It does so at once; a
 new leader may have to be elected first."""
+
+SETTLES_S = 20.0
+"""How long latencies may take to be known that speak against a query, as in a cluster that starts.
+Where links violate the triangle inequality, coordinates may never settle."""
 
 LOOK_EVERY_S = 0.1
 
@@ -202,8 +206,7 @@ def apply(
     view = _view_without_retiring(store, manifests, on_progress)
     if manifests.cluster is not None:
         check_cluster(view, manifests.cluster)
-    manifests = with_splits(view, with_trials(view, manifests))
-    admission = admit(view, manifests.streams, manifests.queries)
+    view, manifests, admission = _admitted(store, with_trials(view, manifests), on_progress)
     check_edges(store, view, manifests, admission.flow, on_progress)
     made = changes(view, manifests)
     planned_again: dict[str, str] = {}
@@ -255,6 +258,27 @@ def _view_without_retiring(
                 ),
             )
         on_progress("waiting", f"for the end of the deleted {names}")
+        time.sleep(LOOK_EVERY_S)
+
+
+def _admitted(
+    store: Store, manifests: Manifests, on_progress: Progress
+) -> tuple[ClusterView, Manifests, Admission]:
+    """The plan of manifests, with the view that it rests on and the splits that it chose.
+
+    What is refused because of latencies is tried again until they are known: the first round trips
+    of hosts that have just started are slow.
+    """
+    give_up = time.monotonic() + SETTLES_S
+    while True:
+        view = read_view(store)
+        try:
+            split = with_splits(view, manifests)
+            return view, split, admit(view, split.streams, split.queries)
+        except Refused as refused:
+            if not refused.guessed or time.monotonic() > give_up:
+                raise
+            on_progress("waiting", f"until latencies of {', '.join(refused.guessed)} are known")
         time.sleep(LOOK_EVERY_S)
 
 

@@ -13,7 +13,7 @@ from orchestrator.control.dataflow import Dataflow, InvalidQuery, dataflow, loca
 from orchestrator.control.latencies import latency_uncertainty_ms
 from orchestrator.control.placing import propose
 from orchestrator.control.planning.planner import Planning, order
-from orchestrator.control.planning.task import MIN_EXECUTORS, settled
+from orchestrator.control.planning.task import MIN_EXECUTORS, settled, unsettled
 from orchestrator.control.planning.utilisation import Overload, Place, advice
 from orchestrator.control.view import ClusterView
 from orchestrator.errors import Refused
@@ -195,7 +195,8 @@ def _check_network(view: ClusterView) -> None:
         problem += f" (no coordinate: {', '.join(waiting)})" if waiting else ""
         remedy = "Try again in a few seconds."
         figures = {"hosts": len(view.hosts), "without_coordinate": len(waiting)}
-        raise Refused("queries", "nodes", len(view.hosts), problem, remedy, figures)
+        guessed = tuple(waiting or sorted(view.hosts))
+        raise Refused("queries", "nodes", len(view.hosts), problem, remedy, figures, guessed)
 
 
 def _check_clocks(planning: Planning, queries: Sequence[QueryManifest]) -> None:
@@ -228,6 +229,7 @@ def _refused(error: PlacementError, manifest: QueryManifest, planning: Planning)
     """Why there is no plan, with the figures that decide it."""
     query = manifest.record
     figures: dict[str, float | str] = {}
+    guessed = unsettled(planning.view.hosts)
     match error:
         case BoundUnattainable():
             field, value = "recovery", f"{error.bound_ms:g} ms"
@@ -265,8 +267,12 @@ def _refused(error: PlacementError, manifest: QueryManifest, planning: Planning)
             remedy = "Say there for more fragments which nodes they may take."
         case _:
             field, value, problem, remedy = "statements", query.name, str(error), ""
+    if not isinstance(error, (BoundUnattainable, DeadlineUnattainable, DeadlinesUnattainable)):
+        guessed = []
+    elif guessed:
+        remedy += f" Latencies of {', '.join(guessed)} are not known well yet: try again soon."
     subject = f"query {query.name} ({manifest.file})"
-    return Refused(subject, field, value, problem, remedy, figures)
+    return Refused(subject, field, value, problem, remedy, figures, tuple(guessed))
 
 
 def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, float | str]]:

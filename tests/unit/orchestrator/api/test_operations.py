@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import doctest
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from orchestrator import api
-from orchestrator.api import cluster_status
+from orchestrator.api import applying, cluster_status
 from orchestrator.api.applying import SHOWN_PROBLEMS, await_protected
 from orchestrator.api.cluster_status import NO_LEADER, FragmentStatus
 from orchestrator.api.tailing import why_quiet
@@ -19,7 +19,13 @@ from orchestrator.control.view import read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.manifest import cluster_record
 from orchestrator.progress import silent
-from orchestrator.records import ClockOffset, ClocksRecord, InputStatus, SourceStatus
+from orchestrator.records import (
+    ClockOffset,
+    ClocksRecord,
+    Coordinate,
+    InputStatus,
+    SourceStatus,
+)
 from orchestrator.sources import spec_of
 from orchestrator.sources.refused import Side
 from orchestrator.sources.side_streams import SideSource
@@ -83,6 +89,46 @@ def test_latencies_say_how_uncertain_they_are(running: ObedientCluster) -> None:
     assert 2.0 <= uncertainty_ms <= 5.0
     samples = {s.name: s.value for s in api.metrics(connected(running)).metrics}
     assert samples["vivace_output_latency_uncertainty_seconds"] == uncertainty_ms / 1000
+
+
+def start_slowly(cluster: ObedientCluster) -> Callable[[], None]:
+    """Have executors be far from everybody at first; returns what ends that."""
+    hosts = [cluster.hosts[name] for name in EXECUTORS]
+    known = [(host, host.record.coordinate, host.record.latencies_ms) for host in hosts]
+    guess = Coordinate(position_ms=(900.0, 900.0), cpu_ms=0.0, error=1.0, error_ms=900.0)
+    for host in hosts:
+        host.tell(coordinate=guess, latencies_ms=dict.fromkeys(host.record.latencies_ms, 900.0))
+
+    def settle() -> None:
+        for host, coordinate, latencies_ms in known:
+            host.tell(coordinate=coordinate, latencies_ms=latencies_ms)
+
+    return settle
+
+
+def test_what_is_refused_because_latencies_are_guesses_is_tried_until_they_are_known() -> None:
+    """The first round trips of hosts that have just started are slow."""
+    cluster = ObedientCluster()
+    settle = start_slowly(cluster)
+    waited_for: list[str] = []
+
+    def progress(step: str, detail: str) -> None:
+        if step == "waiting":
+            waited_for.append(detail)
+            settle()
+
+    applied = api.apply(connected(cluster), aircraft(), dry_run=True, on_progress=progress)
+    assert waited_for == [f"until latencies of {', '.join(sorted(EXECUTORS))} are known"]
+    assert {each.query for each in applied.plan.queries} == {"proximity"}
+
+
+def test_refusal_says_which_latencies_are_guesses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(applying, "SETTLES_S", 0.0)
+    cluster = ObedientCluster()
+    start_slowly(cluster)
+    with pytest.raises(api.Refused, match="are not known well yet") as refused:
+        api.apply(connected(cluster), aircraft(), dry_run=True)
+    assert refused.value.guessed == tuple(sorted(EXECUTORS))
 
 
 def test_lagging_standby_is_no_redundancy_in_the_status(running: ObedientCluster) -> None:
